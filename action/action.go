@@ -1,0 +1,195 @@
+// Package action is the tree of steps that a container runs, and the health
+// checks that watch it: values only, made by the spec file and the API,
+// interpreted by the executor. (Diego dev notes; Diego executor, Step semantics.)
+//
+// A Workload is everything the executor needs to know of one container; the
+// long-lived process, the one-off task and the batch task all carry one.
+package action
+
+import (
+	"time"
+
+	"cantina/resource"
+)
+
+// Action is one node of the tree. Exactly one field is set.
+type Action struct {
+	Run          *Run
+	Download     *Download
+	Upload       *Upload
+	Serial       []Action // stop at the first error
+	Parallel     []Action // wait for all, join their errors
+	Codependent  []Action // the first end of any, also with success, cancels the others
+	Try          *Action  // swallow errors, not cancellation
+	Timeout      *Timeout
+	EmitProgress *EmitProgress
+}
+
+// Run runs one program.
+type Run struct {
+	// Path is the program: absolute, or looked up in the PATH of Env.
+	Path string
+	Args []string // without the program's own name
+	Dir  string   // working folder; empty = the container's own folder
+	Env  []Variable
+	User string // name or uid[:gid]; empty = the workload's
+	// OpenFiles is the limit on open files (RLIMIT_NOFILE); 0 = the cell's default.
+	OpenFiles int
+	// SuppressOutput drops what the program writes.
+	SuppressOutput bool
+}
+
+// Variable is one environment variable. Any bytes but NUL.
+type Variable struct{ Name, Value string }
+
+// Download fetches From (http, https or file URL) and puts it at To; a tar, tgz
+// or zip artifact is unpacked there when Unpack is set.
+type Download struct {
+	From, To string
+	Unpack   bool
+	CacheKey string // empty = From
+	// ChecksumAlgorithm is sha256 or sha512; required unless AllowUnpinned.
+	ChecksumAlgorithm string
+	ChecksumValue     string // lower-case hexadecimal
+	AllowUnpinned     bool
+}
+
+// Upload sends the file From to the URL To by PUT.
+type Upload struct{ From, To string }
+
+// Timeout cancels Action after After.
+type Timeout struct {
+	Action Action
+	After  time.Duration
+}
+
+// EmitProgress writes lines into the container's log around Action.
+type EmitProgress struct {
+	Action               Action
+	Start, Success       string
+	FailureMessagePrefix string
+}
+
+// Isolation says how far a container is kept apart from its machine.
+type Isolation int
+
+// The levels of isolation.
+const (
+	IsolationProcess    Isolation = iota // default: own cgroup and session, no_new_privs, no inherited descriptors or environment
+	IsolationNone                        // own session only (and a cgroup where there is one, to find its processes)
+	IsolationNamespaces                  // pid, mount (private /tmp, the rest read-only), ipc, uts
+	IsolationRootfs                      // a root file system of its own
+)
+
+// Check is one health or readiness check. Exactly one of HTTP, TCP, Exec is set.
+type Check struct {
+	HTTP *HTTPCheck
+	TCP  *TCPCheck
+	Exec *Run // healthy when it exits 0
+	// Timeout bounds one attempt; 0 = 1 s.
+	Timeout time.Duration
+	// StartupInterval is the cadence until the first success; 0 = 2 s.
+	StartupInterval time.Duration
+	// Interval is the cadence afterwards; 0 = 30 s.
+	Interval time.Duration
+}
+
+// HTTPCheck is healthy when GET Path answers 200. Port is a declared port's name.
+type HTTPCheck struct{ Port, Path string }
+
+// TCPCheck is healthy when a connection is accepted. Port is a declared port's name.
+type TCPCheck struct{ Port string }
+
+// Port is a declared port: the cell picks a free one and hands it over in the
+// environment as PORT (the first) and PORT_NAME.
+type Port struct {
+	Name string
+	// Fixed asks for exactly this port of the machine; 0 = dynamic.
+	Fixed int
+}
+
+// Mapping is a port as it was given out.
+type Mapping struct {
+	Name string
+	Port int
+}
+
+// KillMode is what is signalled when a container is stopped.
+type KillMode int
+
+// The kill modes of the note "Bistro task termination", choice c.
+const (
+	KillTermWaitKill KillMode = iota // default: the stop signal, then KILL after the grace
+	KillTerm                         // only the stop signal: KILL is left to the reaper
+	KillNow                          // KILL at once
+)
+
+// KillTarget is whom the signals go to: the note's choice d.
+type KillTarget int
+
+// The kill targets. Without usable cgroups TargetCgroup means TargetGroup.
+const (
+	TargetCgroup KillTarget = iota // default: every process of the container
+	TargetGroup                    // the process group of the main process
+	TargetChild                    // only the main process
+)
+
+// Termination holds the choices of "Bistro task termination".
+type Termination struct {
+	// Signal is the stop signal (a number); 0 = SIGTERM (15).
+	Signal int
+	// Grace is how long after Signal KILL follows; 0 = 10 s.
+	Grace time.Duration
+	// LeftoverGrace is how long processes that outlive the main one have between
+	// TERM and KILL; 0 = 1 s.
+	LeftoverGrace time.Duration
+	Mode          KillMode
+	Target        KillTarget
+	// ParentDeath is the signal the main process gets when the cell dies:
+	// 0 = SIGTERM with cgroups and SIGKILL without; -1 = none.
+	ParentDeath int
+	// NoSession keeps the main process in the cell's session and group (choice b
+	// "No"): Ctrl-C and Ctrl-Z of a terminal reach it.
+	NoSession bool
+}
+
+// OnCellRestart says what becomes of a container when its cell's process ends.
+type OnCellRestart int
+
+// The fates at a cell's restart.
+const (
+	RestartStop OnCellRestart = iota // default: the reaper ends it
+	RestartKeep                      // it runs on and is adopted by the next cell process
+)
+
+// Workload is what one container runs and how.
+type Workload struct {
+	Setup    *Action // run once before Action
+	Action   Action
+	Monitor  *Action // like a check that is an action; ignored when Checks is set
+	Sidecars []Action
+
+	Checks          []Check       // all must pass: then RUNNING; later one failure ends the container
+	ReadinessChecks []Check       // decide only whether the instance is routable
+	StartTimeout    time.Duration // to become RUNNING; 0 = no limit
+	TimeLimit       time.Duration // for the whole run; 0 = none
+
+	Env  []Variable
+	User string // name or uid[:gid]; empty = the cell's own
+	// Resources are what the container takes from its cell. memory_mb, cpu_milli
+	// and disk_mb are enforced as limits when present; containers is always 1.
+	Resources resource.Amounts
+	MaxPids   int // 0 = no limit
+	Ports     []Port
+	Isolation Isolation
+	OwnNet    bool   // with IsolationNamespaces: a network namespace of its own, loopback only
+	Rootfs    string // with IsolationRootfs: folder, OCI tarball, or registry reference pinned by digest
+	// ResultFile is read when the action ended (relative to the container's folder).
+	ResultFile string
+
+	Termination   Termination
+	OnCellRestart OnCellRestart
+	// LogRate bounds output in bytes per second; 0 = no bound. What is dropped is
+	// counted in the log.
+	LogRate int
+}

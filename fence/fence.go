@@ -1,0 +1,99 @@
+// Package fence holds the values that order everything a leader does: the term
+// of a leader and the invocation that one term hands out for one attempt to run
+// one piece of work.
+//
+// Both are plain comparable values. Any package, core or shell, may use them;
+// the package decides nothing.
+package fence
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrMalformed reports a text that is not a term or an invocation.
+var ErrMalformed = errors.New("malformed fence")
+
+// Term identifies one leadership. Terms are totally ordered; a higher term
+// displaces every lower one. The zero Term is lower than any real one and means
+// "no leader seen yet".
+type Term struct {
+	// Epoch is the age of the store: it grows when a store is restored, moved or
+	// created anew (Unix seconds at that moment, or the old epoch plus one).
+	Epoch int64
+	// Revision is the create revision of the election key of the leader.
+	Revision int64
+}
+
+// Compare returns -1, 0 or +1 as t is lower than, equal to or higher than u.
+func (t Term) Compare(u Term) int {
+	return cmp.Or(cmp.Compare(t.Epoch, u.Epoch), cmp.Compare(t.Revision, u.Revision))
+}
+
+// Less reports whether t is lower than u.
+func (t Term) Less(u Term) bool { return t.Compare(u) < 0 }
+
+// IsZero reports whether no leader has been seen.
+func (t Term) IsZero() bool { return t == Term{} }
+
+// String prints the term as "epoch.revision".
+func (t Term) String() string { return fmt.Sprintf("%d.%d", t.Epoch, t.Revision) }
+
+// ParseTerm is the inverse of Term.String. It returns ErrMalformed.
+func ParseTerm(s string) (Term, error) {
+	var t Term
+	e, r, ok := strings.Cut(s, ".")
+	if !ok {
+		return t, fmt.Errorf("term %q: %w", s, ErrMalformed)
+	}
+	var err1, err2 error
+	t.Epoch, err1 = strconv.ParseInt(e, 10, 64)
+	t.Revision, err2 = strconv.ParseInt(r, 10, 64)
+	if err1 != nil || err2 != nil {
+		return Term{}, fmt.Errorf("term %q: %w", s, ErrMalformed)
+	}
+	return t, nil
+}
+
+// Invocation is one attempt to run one piece of work, unique for ever: the term
+// that started it and a counter within that term (from 1). A process finds its
+// own in the environment variable CANTINA_FENCE; a data store may compare it,
+// because later invocations of the same work always compare higher. The zero
+// Invocation means "none".
+type Invocation struct {
+	Term    Term
+	Counter int64
+}
+
+// Compare returns -1, 0 or +1 as i was handed out before, is equal to, or was
+// handed out after j.
+func (i Invocation) Compare(j Invocation) int {
+	return cmp.Or(i.Term.Compare(j.Term), cmp.Compare(i.Counter, j.Counter))
+}
+
+// IsZero reports whether there is no invocation.
+func (i Invocation) IsZero() bool { return i == Invocation{} }
+
+// String prints the invocation as "epoch.revision.counter", the value of
+// CANTINA_FENCE.
+func (i Invocation) String() string { return fmt.Sprintf("%s.%d", i.Term, i.Counter) }
+
+// ParseInvocation is the inverse of Invocation.String. It returns ErrMalformed.
+func ParseInvocation(s string) (Invocation, error) {
+	k := strings.LastIndexByte(s, '.')
+	if k < 0 {
+		return Invocation{}, fmt.Errorf("invocation %q: %w", s, ErrMalformed)
+	}
+	t, err := ParseTerm(s[:k])
+	if err != nil {
+		return Invocation{}, fmt.Errorf("invocation %q: %w", s, ErrMalformed)
+	}
+	n, err := strconv.ParseInt(s[k+1:], 10, 64)
+	if err != nil {
+		return Invocation{}, fmt.Errorf("invocation %q: %w", s, ErrMalformed)
+	}
+	return Invocation{Term: t, Counter: n}, nil
+}
