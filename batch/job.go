@@ -1,0 +1,174 @@
+package batch
+
+import (
+	"time"
+
+	"cantina/action"
+	"cantina/resource"
+)
+
+// Job is a command that runs once on each node of a level (Bistro job keys).
+type Job struct {
+	Name string // unique among all jobs
+	// UID is minted by the leader when the name is born; a deleted and re-created
+	// job has another one.
+	UID    string
+	Domain string
+	Owner  string
+	// Forest names the forest of nodes it runs over: its own for a job that
+	// declares nodes, a shared one for Bistro configuration files.
+	Forest string
+	// Disabled jobs start nothing; what runs goes on.
+	Disabled bool
+	// Paused is an operator's pause, kept apart from the configuration.
+	Paused bool
+	// Level at whose nodes it runs; empty = the last configured level.
+	Level string
+	// Priority is the weight of the priority policies; 0 = 1.
+	Priority float64
+	// Resources per level: what one batch task takes from the node of that level on
+	// its path, or from its cell for the level LevelWorker. A resource that is
+	// absent takes the forest's default.
+	Resources map[string]resource.Amounts
+	// Filters per level; a node runs only when it and all its ancestors pass.
+	Filters map[string]Filter
+	// DependsOn names jobs that must be done on the same node.
+	DependsOn []string
+	Backoff   Backoff
+	// Retries bounds the attempts after the first that ended in an error; negative =
+	// only the backoff list bounds them.
+	Retries int
+	// Workload is what one batch task runs; Expand makes it concrete for a node.
+	Workload action.Workload
+	Call     Call
+	// Config is handed to a Bistro task untouched (JSON object).
+	Config string
+	// IgnoreExitCode restores Bistro's old meaning: without a status the exit code
+	// is not looked at.
+	IgnoreExitCode bool
+	// HostLevel pins a task to the machine named like its ancestor at that level;
+	// Host pins all tasks to one machine and wins (Bistro host placement).
+	HostLevel, Host string
+	// Stack, Tags, Labels and Tolerates constrain the cells, as for LRPs.
+	Stack     string
+	Tags      []string
+	Labels    map[string]string
+	Tolerates []string
+	// Errors make the job invalid: it runs nothing and harms nothing.
+	Errors []string
+}
+
+// CanRun reports whether the job may start anything.
+func (j *Job) CanRun() bool { return !j.Disabled && !j.Paused && len(j.Errors) == 0 }
+
+// Call is how a task is told what to do.
+type Call int
+
+// The forms of a call.
+const (
+	// CallTemplate: "{}" in the command is the node's name, "{/}" its last path
+	// element; CANTINA_JOB, CANTINA_NODE, CANTINA_PATH, CANTINA_FENCE and
+	// CANTINA_STATUS are in the environment.
+	CallTemplate Call = iota
+	// CallBistro: the node's name, the status pipe and a JSON object are appended to
+	// the command (Bistro, what a task gets).
+	CallBistro
+)
+
+// Names of the two levels that every forest has.
+const (
+	LevelInstance = "instance" // the one root node
+	LevelWorker   = "worker"   // the cell
+)
+
+// Order is how the nodes of a level are ordered for scheduling.
+type Order int
+
+// The node orders of Bistro.
+const (
+	OrderRandom   Order = iota // by a seeded hash
+	OrderOriginal              // as the sources gave them
+	OrderLexicographic
+)
+
+// ForestSpec describes a forest: its levels, sources and resources.
+type ForestSpec struct {
+	Name string
+	// Levels between instance and worker, from the root down.
+	Levels []string
+	// Instance is the name of the root node.
+	Instance string
+	Order    Order
+	Sources  []Source
+	// Limits per level and resource; every node of a level has the same. The level
+	// LevelWorker only gives defaults: cells bring their own capacity.
+	Limits map[string]map[string]Limit
+	Policy Policy
+}
+
+// Limit is one resource of a level.
+type Limit struct {
+	Default int // what a task takes when its job says nothing
+	Limit   int // capacity of each node of the level
+	Weight  int // for the busiest selector
+}
+
+// SourceKind tells where nodes come from.
+type SourceKind int
+
+// The sources of nodes.
+const (
+	SourceManual SourceKind = iota // Manual lists them
+	SourceScript                   // Script prints them, one a line, once per parent
+	SourceEmpty                    // none
+)
+
+// Source is one source of nodes; sources run in order and a later one may use the
+// nodes of an earlier one as parents (Bistro node fetchers).
+type Source struct {
+	Kind   SourceKind
+	Manual []ManualNode
+	// ParentLevel is the level whose nodes get the script's lines as children.
+	ParentLevel string
+	// Script is the program and its arguments; the parent's name is appended.
+	Script []string
+	// Timeout bounds one run of the script; 0 = 30 s.
+	Timeout time.Duration
+}
+
+// ManualNode is one entry of a manual source. Names that are nobody's child hang
+// below the instance node.
+type ManualNode struct {
+	Name     string
+	Children []string
+	Disabled bool
+	Tags     []string
+}
+
+// Policy is how jobs share what is free.
+type Policy int
+
+// The scheduling policies.
+const (
+	RoundRobin Policy = iota // one start per job and round
+)
+
+// Filter selects nodes; a node passes when all given conditions hold (Bistro job
+// filters).
+type Filter struct {
+	Whitelist      []string
+	WhitelistRegex string // searched, not anchored
+	Blacklist      []string
+	BlacklistRegex string
+	TagWhitelist   []string // at least one
+	// Fraction of the nodes, chosen by a specified hash salted with the job's name;
+	// ≤ 0 or ≥ 1 = all.
+	Fraction float64
+}
+
+// Backoff is the list of pauses after errors (Bistro backoff). The zero value is
+// the default list.
+type Backoff struct {
+	Seconds []int // strictly increasing
+	Repeat  bool  // go on with the last value; else fail after it
+}

@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"cantina/fence"
+	"cantina/resource"
+)
+
+// Bits is a batch task's status as a set of Bistro's result bits. The zero value
+// is "never started".
+type Bits uint16
+
+// The bits of Bistro's statuses.
+const (
+	Unstarted         Bits = 1 << iota // 1: reports only
+	Running                            // 2
+	Done                               // 4: final
+	Incomplete                         // 8: ran, wants to run again, no error
+	Failed                             // 16: final until forgiven
+	Error                              // 32: may run again
+	UsesBackoff                        // 64: waits before the next try
+	Avoided                            // 128: reports only
+	Disabled                           // 256: reports only
+	KeepBackoff                        // 512: does not advance the backoff
+	Overwriteable                      // 1024: synthetic; a real status replaces it
+	HasSavedBackoff                    // 2048: of a lost cell: the job's own value is kept beside the safe one
+	currentStatusBits = Running | Done | Incomplete | Failed | Error
+)
+
+// MaxData is the largest data of a status, in bytes of JSON text; a larger one is
+// refused.
+const MaxData = 4096
+
+// Report is what became of one invocation: parsed from what the task wrote, or
+// made up when it wrote nothing.
+type Report struct {
+	Bits Bits
+	// Data is the JSON object the task gave; stored, not held in memory.
+	Data []byte
+	// Reason in words, for errors and synthetic statuses.
+	Reason string
+	// ExitCode and Signal of the main process; both 0 when it never ran.
+	ExitCode, Signal int
+}
+
+// Ended is how an invocation's process ended, without what it wrote.
+type Ended struct {
+	ExitCode, Signal int
+	// Killed is set when the cell sent it a signal on request.
+	Killed bool
+	// TimedOut is set when it was ended by its time limit.
+	TimedOut bool
+	// Reason of the executor in words.
+	Reason string
+}
+
+// Key is the identity of a batch task.
+type Key struct{ Job, Node string }
+
+// Status is the stored status of one pair.
+type Status struct {
+	Bits Bits
+	// Time of the status, Unix milliseconds.
+	Time int64
+	// Backoff is the pause in force, and Saved the job's own value while the pause of
+	// a lost cell is in force; seconds.
+	Backoff, Saved int
+	// Attempts counts invocations that ended in an error since the last reset.
+	Attempts int
+	// Invocation is the last one applied; replays of it are acknowledged and not
+	// counted.
+	Invocation       fence.Invocation
+	ExitCode, Signal int
+	Reason           string
+}
+
+// Start is a decision: run this batch task now. The scheduler asks for room on a
+// cell and then calls Board.Started or Board.Unstart.
+type Start struct {
+	Key Key
+	// Path names the nodes from the root to the task's node.
+	Path []string
+	// Draws is what it takes on each level of the path.
+	Draws []Draw
+	// Cell is what it takes from its cell.
+	Cell resource.Amounts
+	// Backoff is the pause that follows if this attempt ends in an error.
+	Backoff NextBackoff
+}
+
+// Draw is what a batch task takes from one node.
+type Draw struct {
+	Level   string
+	Node    string
+	Amounts resource.Amounts
+}
+
+// NextBackoff is decided when an invocation starts (Bistro RunningTask,
+// nextBackoffDuration).
+type NextBackoff struct {
+	Seconds int
+	NoMore  bool // an error now means failed
+}

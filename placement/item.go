@@ -1,0 +1,195 @@
+package placement
+
+import (
+	"cantina/resource"
+)
+
+// Kind is what a piece of work is.
+type Kind int
+
+// The kinds of work.
+const (
+	KindLRP   Kind = iota // one instance of a long-running process
+	KindTask              // a one-off task
+	KindBatch             // one batch task: granted in bulk, never waiting here
+)
+
+// String returns "lrp", "task" or "batch".
+func (k Kind) String() string {
+	switch k {
+	case KindLRP:
+		return "lrp"
+	case KindTask:
+		return "task"
+	case KindBatch:
+		return "batch"
+	}
+	return "unknown kind"
+}
+
+// Item is one piece of work that wants a cell. The placement knows nothing else
+// of it; the caller finds its own row by ID.
+type Item struct {
+	// ID is what identical units of work share: a batch holds one item per ID
+	// (process guid and index of an LRP, guid of a task). Never empty.
+	ID string
+	// Hold is the id under which the ledger books it: unique per attempt (instance
+	// id of an LRP, uid of a task). Never empty.
+	Hold string
+	Kind Kind
+	// Group is what must not be colocated: the process guid of an LRP. Empty for
+	// tasks.
+	Group string
+	// Index of an LRP; work on index 0 comes first.
+	Index int
+	// Need is what it takes from its cell; one container is always added.
+	Need       resource.Amounts
+	Constraint Constraint
+	// Avoid names cells that must not get it (the cell being drained, the cell of
+	// the suspect instance).
+	Avoid []string
+}
+
+// Constraint says which cells may get an item at all.
+type Constraint struct {
+	// Stack must be among the cell's stacks; empty = any.
+	Stack string
+	// Tags are placement tags: cell.RequiredTags ⊆ Tags ⊆ RequiredTags ∪ OptionalTags
+	// (Diego auction, placement tags): untagged work never lands on a cell with
+	// required tags, and a tag must be offered.
+	Tags []string
+	// Labels that the cell must carry with exactly these values.
+	Labels map[string]string
+	// Tolerates lists taints of cells that do not keep it away.
+	Tolerates []string
+	// Host, when set, is the only machine it may run on (Bistro job keys,
+	// host_placement).
+	Host string
+}
+
+// State is what a cell says about itself with its heartbeats.
+type State struct {
+	Cell    string // name
+	Process string // id of the cell process that says so
+	// Version grows with every change that the process announces; a state that is
+	// not newer is ignored.
+	Version int64
+	Zone    string
+	Host    string
+	Stacks  []string
+	// RequiredTags keep away work that does not carry them all; OptionalTags are
+	// offered besides.
+	RequiredTags, OptionalTags []string
+	Labels                     map[string]string
+	Taints                     []string
+	// Capacity is everything the cell offers.
+	Capacity resource.Amounts
+	// Foreign is what is taken on the cell by nothing the leader accounts for (the
+	// probe, ended containers that are not gone yet).
+	Foreign resource.Amounts
+	// Unavailable is why the cell takes no new work though it is alive (its probe
+	// fails); empty = available.
+	Unavailable string
+	Evacuating  bool
+}
+
+// Placement is a decision: this item goes to this cell process.
+type Placement struct {
+	Item    Item
+	Cell    string
+	Process string
+}
+
+// Holding is work that a row or a report says a cell has: what the ledger is
+// rebuilt from when a term starts.
+type Holding struct {
+	Hold  string
+	Cell  string
+	Kind  Kind
+	Group string
+	Need  resource.Amounts
+}
+
+// Want asks for room for one batch task.
+type Want struct {
+	Hold       string // unique among live batch tasks
+	Need       resource.Amounts
+	Constraint Constraint
+	// Among limits the cells by name (Bistro filters on the worker level); empty =
+	// all.
+	Among []string
+}
+
+// Grant answers a Want: room on a cell, in flight until confirmed, or a refusal.
+type Grant struct {
+	Hold    string
+	Cell    string // empty = refused
+	Process string
+	Refusal *Refusal // set when refused
+}
+
+// Code is the kind of a refusal: the two placement errors of the Diego dev notes,
+// "Communicating Fullness".
+type Code int
+
+// The placement errors.
+const (
+	NoCompatibleCells     Code = iota // no cell may ever get it as things are
+	InsufficientResources             // compatible cells exist, none has room
+)
+
+// String returns the seed's text of the placement error.
+func (c Code) String() string {
+	switch c {
+	case NoCompatibleCells:
+		return "found no compatible cells"
+	case InsufficientResources:
+		return "insufficient resources"
+	}
+	return "unknown placement error"
+}
+
+// Refusal says why an item got no cell, as arithmetic per class of cells.
+type Refusal struct {
+	Code Code
+	// Never is set when cells are known and none of them could hold the item even
+	// empty.
+	Never   bool
+	Classes []Class
+}
+
+// Cause is why a class of cells did not get an item.
+type Cause int
+
+// The causes, in the order in which they are tested.
+const (
+	CauseNotAdmitted Cause = iota // its session may not be given work
+	CauseUnavailable              // its probe fails
+	CauseEvacuating
+	CauseHost      // pinned to another machine
+	CauseAvoided   // the item avoids it, or asks for others by name
+	CauseStack     // other stack
+	CauseTags      // placement tags
+	CauseLabels    // labels differ
+	CauseTaint     // tainted
+	CauseResources // compatible, but too little free
+)
+
+// Class counts the cells that refused an item for one cause.
+type Class struct {
+	Cause Cause
+	Cells int
+	// Detail is the reason in words for causes that have one (why the session may
+	// not be given work, which tag is missing, which taint).
+	Detail string
+	// Short lists what is too little, for CauseResources only.
+	Short []Shortage
+}
+
+// Shortage is one resource of which no cell of the class has enough left.
+type Shortage struct {
+	Name        string
+	Need        int
+	LargestFree int // on one cell of the class, as this kind of work may use it
+	LargestAll  int // capacity of the largest cell of the class
+}
