@@ -1,0 +1,167 @@
+package worker
+
+import "time"
+
+// CellEvent is an input of Cell.Step.
+type CellEvent interface{ cellEvent() }
+
+// CellTick is the passage of time, at least once a second.
+type CellTick struct{}
+
+// BeatAnswered is the answer to a heartbeat.
+type BeatAnswered struct{ Answer HeartbeatAnswer }
+
+// BeatFailed tells that a heartbeat got no answer (of this leader).
+type BeatFailed struct{ Beat int64 }
+
+// LinkBroken tells that the connection to the leader broke: beat at once.
+type LinkBroken struct{}
+
+// ReportAsked is a GetRunningTasks call; the effect AnswerReport answers it.
+type ReportAsked struct{ Call ReportRequest }
+
+// RunAsked is a RunTask call; AnswerRun answers it.
+type RunAsked struct{ Call RunTask }
+
+// NotifyAsked is a NotifyIfTasksNotRunning call; AnswerNotify answers it.
+type NotifyAsked struct{ Call Notify }
+
+// KillAsked is a KillTask call; AnswerKill answers it.
+type KillAsked struct{ Call KillTask }
+
+// SuicideAsked is a RequestSuicide call.
+type SuicideAsked struct{ Call Suicide }
+
+// StatusAnswered is the answer to one item of an UpdateStatus.
+type StatusAnswered struct{ Answer StatusAnswer }
+
+// StatusFailed tells that an UpdateStatus got no answer for its unanswered items: they are due again.
+type StatusFailed struct{}
+
+// WorkEnded is the executor's word that the process tree of an invocation is
+// gone; Status has the bytes for the scheduler.
+type WorkEnded struct {
+	Run    Run
+	Status string
+}
+
+// ProbeEnded is the result of a probe.
+type ProbeEnded struct {
+	Probe  int64
+	OK     bool
+	Reason string
+}
+
+// BoundCount tells how many deadline-bound containers beside batch tasks the
+// process holds (tasks with on_lost end, exclusive services, services with
+// on_partition stop).
+type BoundCount struct{ Containers int }
+
+// PredecessorsCleared tells that every container of an earlier process of the
+// folder is gone or adopted by this one.
+type PredecessorsCleared struct{}
+
+// SessionBegun gives the cell the identity of its next session, after NewSession:
+// a fresh random id and the next number of the folder, both durable in it.
+type SessionBegun struct {
+	Proc    Proc
+	Started int64
+}
+
+// FarewellAsked is an orderly shutdown: when the cell is empty it says farewell.
+type FarewellAsked struct{}
+
+func (CellTick) cellEvent()            {}
+func (BeatAnswered) cellEvent()        {}
+func (BeatFailed) cellEvent()          {}
+func (LinkBroken) cellEvent()          {}
+func (ReportAsked) cellEvent()         {}
+func (RunAsked) cellEvent()            {}
+func (NotifyAsked) cellEvent()         {}
+func (KillAsked) cellEvent()           {}
+func (SuicideAsked) cellEvent()        {}
+func (StatusAnswered) cellEvent()      {}
+func (StatusFailed) cellEvent()        {}
+func (WorkEnded) cellEvent()           {}
+func (ProbeEnded) cellEvent()          {}
+func (BoundCount) cellEvent()          {}
+func (PredecessorsCleared) cellEvent() {}
+func (SessionBegun) cellEvent()        {}
+func (FarewellAsked) cellEvent()       {}
+
+// CellEffect is something the cell's shell does. They are performed in order.
+type CellEffect interface{ cellEffect() }
+
+// SendBeat sends a heartbeat to the leader, or the next server of the list.
+type SendBeat struct{ Beat Heartbeat }
+
+// SendStatus calls UpdateStatus.
+type SendStatus struct{ Update UpdateStatus }
+
+// AnswerReport answers ReportAsked.
+type AnswerReport struct{ Report Report }
+
+// AnswerRun answers RunAsked.
+type AnswerRun struct{ Answer RunAnswer }
+
+// AnswerNotify answers NotifyAsked.
+type AnswerNotify struct{ Answer NotifyAnswer }
+
+// AnswerKill answers KillAsked; Found false = the invocation is not held.
+type AnswerKill struct {
+	Run   Run
+	Found bool
+}
+
+// Launch starts the container of an invocation. Its end comes back as WorkEnded,
+// also when it could not start.
+type Launch struct{ Run Run }
+
+// StopWork ends the container of one invocation gracefully.
+type StopWork struct{ Run Run }
+
+// StartProbe makes and removes a real container; ProbeEnded answers it.
+type StartProbe struct{ Probe int64 }
+
+// SetDeadline hands the reaper the moment (CLOCK_BOOTTIME) at which it ends every
+// deadline-bound container with SIGKILL: the promise less the kill wait, counted
+// from when the credited beat was sent. 0 = no deadline.
+type SetDeadline struct{ At time.Duration }
+
+// EndBound ends all deadline-bound work: SIGTERM, and SIGKILL after the shorter of the work's own grace and Grace.
+// Free work stays.
+type EndBound struct {
+	Grace  time.Duration
+	Reason string
+}
+
+// EndAll ends everything and exits.
+type EndAll struct{ Reason string }
+
+// NewSession asks the shell for the identity of the next session; SessionBegun answers it.
+type NewSession struct{}
+
+// CellChanged tells the cell's own log and harmoniser of its session's state.
+type CellChanged struct {
+	From, To State
+	Reason   string
+}
+
+// Exit tells that the farewell was heard: the process may end.
+type Exit struct{}
+
+func (SendBeat) cellEffect()     {}
+func (SendStatus) cellEffect()   {}
+func (AnswerReport) cellEffect() {}
+func (AnswerRun) cellEffect()    {}
+func (AnswerNotify) cellEffect() {}
+func (AnswerKill) cellEffect()   {}
+func (Launch) cellEffect()       {}
+func (StopWork) cellEffect()     {}
+func (StartProbe) cellEffect()   {}
+func (SetDeadline) cellEffect()  {}
+func (EndBound) cellEffect()     {}
+func (EndAll) cellEffect()       {}
+func (NewSession) cellEffect()   {}
+func (CellChanged) cellEffect()  {}
+func (Exit) cellEffect()         {}

@@ -1,0 +1,286 @@
+package worker
+
+import (
+	"time"
+
+	"cantina/fence"
+)
+
+// Effect is something the leader's shell does after a commit. Losing one is
+// safe: the next tick, beat or report asks for it again.
+type Effect interface{ effect() }
+
+// AnswerBeat answers the heartbeat (Proc, Beat) that Answer names.
+type AnswerBeat struct{ Answer HeartbeatAnswer }
+
+// AnswerStatus answers one item of an UpdateStatus of Answer.Proc.
+type AnswerStatus struct{ Answer StatusAnswer }
+
+// SendReportRequest calls GetRunningTasks of a cell process.
+type SendReportRequest struct {
+	Cell CellName
+	Call ReportRequest
+}
+
+// SendRun calls RunTasks with one item; the shell batches neighbours and adds
+// what the scheduler gave it for the invocation.
+type SendRun struct {
+	Cell CellName
+	Call RunTask
+}
+
+// SendNotify calls NotifyIfTasksNotRunning.
+type SendNotify struct {
+	Cell CellName
+	Call Notify
+}
+
+// SendKill calls KillTask.
+type SendKill struct {
+	Cell CellName
+	Call KillTask
+}
+
+// SendSuicide calls RequestSuicide.
+type SendSuicide struct {
+	Cell CellName
+	Call Suicide
+}
+
+// SessionChanged tells the bulletin board, the auctioneer and the status page of
+// a session's new state. WasHealthy: the session has been HEALTHY in this term;
+// a change HEALTHY → UNHEALTHY makes the cell's RUNNING services suspect; MUST_DIE makes its
+// rows leave the cell. Displaced: another process took the cell's name.
+type SessionChanged struct {
+	Cell       CellName
+	Proc       Proc
+	From, To   State
+	WasHealthy bool
+	Displaced  bool
+	Reason     string
+}
+
+// Availability tells that a cell's probe failed three times in a row (then it
+// gets no new work of any kind), or works again.
+type Availability struct {
+	Cell        CellName
+	Proc        Proc
+	Unavailable bool
+	Reason      string
+}
+
+// Eligible tells that a process may be given work from now on, as far as the
+// member list goes: its list of running tasks is known and its row durable.
+type Eligible struct {
+	Cell CellName
+	Proc Proc
+}
+
+// Proof is why a process is certainly dead.
+type Proof int
+
+// The proofs of death (docs/design/safety.md, Members).
+const (
+	// ProofFarewell: it said that it is empty and takes no work.
+	ProofFarewell Proof = iota
+	// ProofExpiry: its promise passed without credit.
+	ProofExpiry
+	// ProofSuccessor: a later holder of its folder's lock has shown its containers gone or adopted.
+	ProofSuccessor
+	// ProofBoot: a later holder of its folder's lock runs under another boot id.
+	ProofBoot
+	// ProofOperator: an operator's audited word.
+	ProofOperator
+)
+
+// String returns the words for the status page.
+func (p Proof) String() string {
+	switch p {
+	case ProofFarewell:
+		return "farewell"
+	case ProofExpiry:
+		return "expiry"
+	case ProofSuccessor:
+		return "successor on its folder"
+	case ProofBoot:
+		return "machine rebooted"
+	case ProofOperator:
+		return "operator's word"
+	}
+	return "unknown proof"
+}
+
+// Dead tells that a process is certainly dead: nothing deadline-bound of it is
+// alive or can start. The bulletin board ends its tasks as lost and releases its
+// exclusive services. For batch tasks Ended effects come first, in the same Output; the member row
+// goes when their statuses are durable.
+type Dead struct {
+	Cell  CellName
+	Proc  Proc
+	Proof Proof
+}
+
+// Synthetic tells an end that no process reported from an end that one did.
+type Synthetic int
+
+// The kinds of an end.
+const (
+	// Real: the cell reported it; Status has its bytes.
+	Real Synthetic = iota
+	// NeverStarted: the invocation certainly did not start and cannot any more.
+	NeverStarted
+	// Lost: the process that had it is certainly dead.
+	Lost
+)
+
+// String returns the lower case words.
+func (s Synthetic) String() string {
+	switch s {
+	case Real:
+		return "real"
+	case NeverStarted:
+		return "never started"
+	case Lost:
+		return "lost"
+	}
+	return "unknown end"
+}
+
+// Ended hands an ended invocation to the batch scheduler, before it is
+// acknowledged to the cell. The scheduler commits the status row (or decides
+// that none is needed, or that it replaces a synthetic one) and then calls
+// StatusCommitted; until then the work counts as running.
+type Ended struct {
+	Run    Run
+	Cell   CellName
+	Proc   Proc
+	Kind   Synthetic
+	Status string // Real: the cell's bytes
+	Reason string // synthetic: why
+}
+
+// StartsChanged tells the scheduler and the bulletin board that an answer of
+// MayStart may have changed for the better: the wait ended, a cell became
+// healthy or eligible, a process died.
+type StartsChanged struct{}
+
+// AuditKind names an audited event.
+type AuditKind int
+
+// The audited events.
+const (
+	// AuditDoubled: two invocations of one work were reported, or work was started
+	// while the list had gone back unnoticed: it may have run twice.
+	AuditDoubled AuditKind = iota
+	// AuditBlind: the member list is older than what a cell remembers.
+	AuditBlind
+	// AuditWaitEnded: the initial wait ended.
+	AuditWaitEnded
+	// AuditWaitForced: an operator ended the initial wait, or set its length.
+	AuditWaitForced
+	// AuditForgotten: an operator declared a process dead.
+	AuditForgotten
+	// AuditRefused: remote input that no correct peer sends was refused.
+	AuditRefused
+)
+
+// Audit is an event for the audit log and the status page.
+type Audit struct {
+	Kind AuditKind
+	Cell CellName
+	Proc Proc
+	Run  Run
+	Text string
+}
+
+// EndTerm: a higher term was heard, the leader is deposed. The shell ends the
+// term; the Leader accepts no further event.
+type EndTerm struct{ Higher fence.Term }
+
+func (AnswerBeat) effect()        {}
+func (AnswerStatus) effect()      {}
+func (SendReportRequest) effect() {}
+func (SendRun) effect()           {}
+func (SendNotify) effect()        {}
+func (SendKill) effect()          {}
+func (SendSuicide) effect()       {}
+func (SessionChanged) effect()    {}
+func (Availability) effect()      {}
+func (Eligible) effect()          {}
+func (Dead) effect()              {}
+func (Ended) effect()             {}
+func (StartsChanged) effect()     {}
+func (Audit) effect()             {}
+func (EndTerm) effect()           {}
+
+// Hold is why a piece of work may not start now, for Explain and the status page.
+type Hold struct {
+	Reason HoldReason
+	// Cell, Proc: whom it waits for, or where it runs.
+	Cell CellName
+	Proc Proc
+	// Invocation is the one that may still run.
+	Invocation fence.Invocation
+	// Waiting is how many processes the initial wait waits for.
+	Waiting int
+	// Longest is how long it lasts at most from now; 0 = unknown or no bound.
+	Longest time.Duration
+}
+
+// HoldReason says why.
+type HoldReason int
+
+// The reasons.
+const (
+	// HoldNone: it may start.
+	HoldNone HoldReason = iota
+	// HoldNoSession: no process holds the cell's name.
+	HoldNoSession
+	// HoldNotHealthy: the cell's session is not HEALTHY.
+	HoldNotHealthy
+	// HoldNotReported: the cell has not said what it runs.
+	HoldNotReported
+	// HoldNotMember: the cell's member row is not durable yet.
+	HoldNotMember
+	// HoldUnavailable: the cell's probe fails.
+	HoldUnavailable
+	// HoldRunning: an invocation of the work may still run.
+	HoldRunning
+	// HoldWait: the initial wait: a process not heard of yet may run it.
+	HoldWait
+	// HoldNode: the initial wait: the work draws on a node that held work may use.
+	HoldNode
+	// HoldConsensus: the worker set does not permit the cell its first work yet.
+	HoldConsensus
+	// HoldDeposed: the term is over.
+	HoldDeposed
+)
+
+// String returns the words for the status page.
+func (r HoldReason) String() string {
+	switch r {
+	case HoldNone:
+		return "may start"
+	case HoldNoSession:
+		return "no process holds the cell's name"
+	case HoldNotHealthy:
+		return "cell is not healthy"
+	case HoldNotReported:
+		return "cell has not reported what it runs"
+	case HoldNotMember:
+		return "cell's member row is not durable yet"
+	case HoldUnavailable:
+		return "cell's probe fails"
+	case HoldRunning:
+		return "an earlier invocation may still run"
+	case HoldWait:
+		return "initial wait: a cell not heard of yet may run it"
+	case HoldNode:
+		return "initial wait: draws on a node that held work may use"
+	case HoldConsensus:
+		return "worker set not agreed yet"
+	case HoldDeposed:
+		return "no longer the leader"
+	}
+	return "unknown"
+}

@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"cantina/fence"
+)
+
+// Event is an input of Leader.Step.
+type Event interface{ event() }
+
+// Tick is the passage of time, once each check interval. LeaseHeld tells whether
+// the shell has proof of the lease at this moment: policy timers stand still
+// without it, safety timers do not.
+type Tick struct{ LeaseHeld bool }
+
+// BeatReceived is a heartbeat. LeaseHeld was read after it was received; without it there is no credit.
+type BeatReceived struct {
+	Beat      Heartbeat
+	LeaseHeld bool
+}
+
+// ReportReceived is the answer to a ReportRequest.
+type ReportReceived struct{ Report Report }
+
+// StatusReceived is an UpdateStatus call.
+type StatusReceived struct{ Update UpdateStatus }
+
+// RunAnswered is what became of a RunTask, made by the shell when there was no answer.
+type RunAnswered struct{ Answer RunAnswer }
+
+// NotifyAnswered is what became of a Notify (OK false when there was no answer).
+type NotifyAnswered struct{ Answer NotifyAnswer }
+
+// TermHeard is a term seen in any other answer.
+type TermHeard struct{ Term fence.Term }
+
+// Committed tells that the Output of that number, and all before it, are durable.
+type Committed struct{ Seq int64 }
+
+// StatusCommitted is the scheduler's word that the end of Run is durable (or
+// needs no row): the work may start again and the cell is acknowledged.
+type StatusCommitted struct{ Run Run }
+
+// KillWanted is the scheduler's stored intent to end an invocation.
+type KillWanted struct{ Run Run }
+
+// EndWait is an operator's `leader end-wait --accept-double-starts`.
+type EndWait struct{ By string }
+
+// Forget is an operator's `cells forget P`.
+type Forget struct {
+	Proc Proc
+	By   string
+}
+
+func (Tick) event()            {}
+func (BeatReceived) event()    {}
+func (ReportReceived) event()  {}
+func (StatusReceived) event()  {}
+func (RunAnswered) event()     {}
+func (NotifyAnswered) event()  {}
+func (TermHeard) event()       {}
+func (Committed) event()       {}
+func (StatusCommitted) event() {}
+func (KillWanted) event()      {}
+func (EndWait) event()         {}
+func (Forget) event()          {}
+
+// Statuses is how Leader looks up what the scheduler has applied. It answers
+// from the scheduler's newest rows, without blocking.
+type Statuses interface {
+	// LastApplied returns the invocation whose end was last applied to the status
+	// row of the work; real is false for a synthetic end. Zero when there is none.
+	LastApplied(Work) (inv fence.Invocation, real bool)
+	// KillStored reports a stored intent to kill the invocation.
+	KillStored(Run) bool
+}

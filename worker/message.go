@@ -1,0 +1,289 @@
+package worker
+
+import (
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// Protocol is the version of the worker protocol spoken by this code. Both ends
+// compare for equality (Bistro: the checker runs on both sides).
+const Protocol = 1
+
+// Heartbeat is the call by which a cell associates with a leader and keeps its
+// session alive (Bistro worker protocol, "processHeartbeat").
+//
+// Failure: the cell beats again, at another server, within a second. Partial
+// failure (received, answer lost): the leader's view is fresher than the cell's,
+// so the cell gives up first. Delay: the cell counts credit from the moment it
+// sent the beat, so a late answer grants less, never more; an answer to an older
+// beat than the newest answered one is dropped. Replay: harmless, the leader
+// counts receipt, the cell counts sending. Identity: the call names cell and
+// process; a process that does not hold its cell's name is refused.
+type Heartbeat struct {
+	Protocol int
+	Term     fence.Term // highest term the cell has seen
+	Cell     CellName
+	Proc     Proc
+	// Folder is the id of the data folder whose lock the process holds; Started
+	// counts the sessions begun on it, so that of two processes of one folder the
+	// later is known. Boot is the boot id of the machine.
+	Folder  string
+	Started int64
+	Boot    string
+	// Beat counts the heartbeats of this process from 1.
+	Beat int64
+	// Epoch is that of the last leader that gave this process credit; 0 = none yet.
+	Epoch int64
+	// SetID is the newest worker set the cell was given, by this leader or an earlier one.
+	SetID workerset.ID
+	// HasWork: the process holds deadline-bound work (batch tasks, tasks with
+	// on_lost end, exclusive services).
+	HasWork bool
+	// Promise is the dies-within that the reaper's deadline was last set by.
+	Promise time.Duration
+	// Period is the cell's own heartbeat period.
+	Period time.Duration
+	// Predecessor is the process before this one on the folder, if known, and
+	// PredecessorsGone tells that every container any earlier process of the
+	// folder left is gone or stands among this process's own as adopted.
+	Predecessor      Proc
+	PredecessorsGone bool
+	// Farewell: the process is empty and will never take work again.
+	Farewell bool
+}
+
+// Verdict is the leader's word on a heartbeat.
+type Verdict int
+
+// The verdicts.
+const (
+	// Welcome: the session goes on; the answer has its state.
+	Welcome Verdict = iota
+	// Refused: wrong protocol version or an outdated process; no state in the answer.
+	Refused
+	// Die: end deadline-bound work, begin a new session, keep free work.
+	Die
+	// DieAll: end everything and exit (the displaced holder of a cell name, or the
+	// rejected newcomer).
+	DieAll
+)
+
+// String returns the lower case name.
+func (v Verdict) String() string {
+	switch v {
+	case Welcome:
+		return "welcome"
+	case Refused:
+		return "refused"
+	case Die:
+		return "die"
+	case DieAll:
+		return "die-all"
+	}
+	return "unknown verdict"
+}
+
+// HeartbeatAnswer answers one Heartbeat.
+type HeartbeatAnswer struct {
+	Protocol int
+	Term     fence.Term
+	Proc     Proc // whom it is for
+	Beat     int64
+	Verdict  Verdict
+	Reason   string // why not Welcome
+	State    State  // of the session, as the leader sees it
+	Reported bool   // the leader has this process's list of running tasks
+	Eligible bool   // the member row is durable: the process may take work
+	// Credit: deadline-bound work may live until Promise after the beat was SENT.
+	Credit  bool
+	Promise time.Duration // dies-within; 0 = no deadline (leader and cell are one process)
+	// Settled is the highest counter of this term such that no RunTask with it or a
+	// lower one can still be wanted by the leader from this process.
+	Settled  int64
+	Timeouts Timeouts
+	SetID    workerset.ID
+}
+
+// ReportRequest asks a cell process for everything it runs (Bistro
+// getRunningTasks). The cell raises its term, goes NEW and takes the snapshot in
+// one step. Failure and partial failure: asked again each check interval while
+// the session is NEW. Delay and replay: a report of another term or process, or
+// a second one, is ignored. Identity: Proc must be the receiver's.
+type ReportRequest struct {
+	Term fence.Term
+	Proc Proc
+}
+
+// Held is one batch invocation that a cell process still answers for.
+type Held struct {
+	Run
+	// Ended: the process has ended and its status is not acknowledged yet.
+	Ended bool
+	// Adopted: taken over from a predecessor on the same folder.
+	Adopted bool
+}
+
+// Report answers ReportRequest. Held is sorted by invocation. It contains ended
+// invocations whose status is not acknowledged, and no probe.
+type Report struct {
+	Term             fence.Term // the cell's, after the request
+	Proc             Proc
+	Predecessor      Proc
+	PredecessorsGone bool
+	Held             []Held
+}
+
+// RunTask starts one invocation, or probes the cell (Bistro runTask; the probe
+// is its healthcheck).
+//
+// Failure: a refusal by the cell means "certainly not started", but for Stale,
+// which proves nothing. Partial failure: an unknown outcome puts the invocation
+// on the unsure list, the leader asks with Notify; it never sends a RunTask
+// twice. Delay: a RunTask that arrives after a later Notify carries too low a
+// Seq and is refused. Replay: a held invocation answers OK, a seen one Stale.
+// Identity: Term and Proc must be the cell's own.
+type RunTask struct {
+	Term fence.Term
+	Proc Proc
+	Run
+	Seq int64 // the leader's notify sequence number for this process
+	// Probe > 0 makes this a healthcheck with that number instead of a task; Beat is the newest
+	// heartbeat the leader had from the process when it sent the probe.
+	Probe int64
+	Beat  int64
+}
+
+// RunResult is what the leader learns about one RunTask.
+type RunResult int
+
+// The results of a RunTask.
+const (
+	// RunUnknown: no answer, or an error that does not prove anything.
+	RunUnknown RunResult = iota
+	// RunOK: started, or held already; its end will certainly be reported.
+	RunOK
+	// RunNeverSent: no connection; the request never left.
+	RunNeverSent
+	// RunRefused: the cell refused and will refuse every copy.
+	RunRefused
+	// RunStale: the counter is settled or was seen before. Proves nothing.
+	RunStale
+)
+
+// String returns the lower case name.
+func (r RunResult) String() string {
+	switch r {
+	case RunUnknown:
+		return "unknown"
+	case RunOK:
+		return "ok"
+	case RunNeverSent:
+		return "never sent"
+	case RunRefused:
+		return "refused"
+	case RunStale:
+		return "stale_invocation"
+	}
+	return "RunResult?"
+}
+
+// RunAnswer answers a RunTask.
+type RunAnswer struct {
+	Term   fence.Term
+	Proc   Proc
+	Run    Run
+	Result RunResult
+	Reason string
+}
+
+// Notify is notifyIfTasksNotRunning: the cell reports "was not running" for each
+// of Runs that it does not hold. Seq must be higher than any the cell has seen
+// in this term. Failure and partial failure: sent again with a higher Seq and
+// growing pauses until it succeeds. Delay and replay: a lower or equal Seq is
+// refused. Identity: Term and Proc must be the cell's own.
+type Notify struct {
+	Term fence.Term
+	Proc Proc
+	Seq  int64
+	Runs []Run
+}
+
+// NotifyAnswer answers a Notify. OK = the sequence number was taken.
+type NotifyAnswer struct {
+	Term fence.Term
+	Proc Proc
+	Seq  int64
+	OK   bool
+}
+
+// KillTask asks a cell to end one invocation. It changes no state at either end;
+// the end arrives as a status. Failure: the leader repeats it while the
+// invocation stands in the model. Replay and delay: harmless, an invocation is
+// unique. A kill that arrives before its task is answered "not held" and repeated.
+type KillTask struct {
+	Term fence.Term
+	Proc Proc
+	Run  Run
+}
+
+// Suicide is requestSuicide: Die, or DieAll. It is repeated as the answer to
+// each later heartbeat. A delayed one is harmless: Proc must be the receiver's
+// and a process id is never used twice.
+type Suicide struct {
+	Term fence.Term
+	Proc Proc
+	All  bool
+}
+
+// StatusKind tells what a StatusItem reports.
+type StatusKind int
+
+// The kinds of a status item.
+const (
+	// StatusEnded: the invocation ended; Status has the scheduler's bytes.
+	StatusEnded StatusKind = iota
+	// StatusNotRunning answers a Notify.
+	StatusNotRunning
+	// StatusProbe answers a probe.
+	StatusProbe
+)
+
+// StatusItem is one line of an UpdateStatus.
+type StatusItem struct {
+	Kind   StatusKind
+	Run    Run    // Ended, NotRunning
+	Status string // Ended: bytes for the scheduler, opaque here
+	Probe  int64  // Probe: its number
+	OK     bool   // Probe: it succeeded
+	Reason string // Probe: why not
+}
+
+// UpdateStatus is updateStatus (Bistro worker protocol): ended invocations, "was
+// not running" and answers to probes, batched.
+//
+// Failure: each item is sent again until acknowledged. Partial failure (applied,
+// acknowledgement lost): the repeat finds the invocation as the last applied one
+// of its row and is acknowledged without being counted. Delay: harmless. Replay:
+// as partial failure. Identity: the item must match work, invocation and process
+// in the leader's model; a session that has not reported is told to retry.
+type UpdateStatus struct {
+	Term  fence.Term
+	Cell  CellName
+	Proc  Proc
+	Items []StatusItem
+}
+
+// StatusAnswer answers one item of an UpdateStatus. For an ended invocation OK
+// comes only after the status is durable; until then there is no answer.
+type StatusAnswer struct {
+	Term fence.Term
+	Proc Proc
+	Kind StatusKind
+	Run  Run
+	// Probe is the number of the probe.
+	Probe int64
+	// OK: the cell may forget the item; otherwise it sends it again later.
+	OK bool
+}

@@ -1,0 +1,23 @@
+package worker
+
+// Mistakes plants errors in the rules, so that the simulator and the exhaustive
+// search can show that they would find them. The zero value plants none.
+// Production never sets it: the architecture test allows the type to package
+// sim and to tests only.
+type Mistakes struct {
+	SkipSequence          bool // the cell accepts a RunTask older than the last Notify
+	PartialConsensus      bool // the wait ends when the connected cells agree, whoever is missing
+	CellOutlives          bool // the cell's time-out is longer than the leader's promise
+	CreditWithoutLease    bool // credit is given without a check of the lease
+	CountFromAnswer       bool // the cell counts credit from the answer's arrival
+	MemberAfterEligible   bool // a process is eligible before its member row is durable
+	DeleteAtMustDie       bool // the member row goes at MUST_DIE, before certain death
+	WaitByOwnFlags        bool // waits use the leader's time-outs, not the rows'
+	NewByUID              bool // a job counts as new when its uid is, though its name had a row
+	AckBeforeCommit       bool // a status is acknowledged before it is durable
+	EffectBeforeCommit    bool // effects are performed before the commit
+	SameLease             bool // a server campaigns again on the lease of its last term
+	CreditBeforeRecord    bool // credit is given to a process whose adopted work is not recorded
+	DuplicateNeverStarted bool // stale_invocation is read as "never started"
+	SplitTransition       bool // a transition is committed in two halves
+}
