@@ -1,0 +1,370 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/fence"
+	"cantina/store/head"
+)
+
+// errAgain reports a campaign that has to be started over with a fresh lease.
+var errAgain = errors.New("campaign again")
+
+// Campaign waits until this server is elected, on a lease made for this campaign
+// alone, has written the head to a strictly greater term, and has loaded every
+// row but those under DataPrefix at or after that write. It tries again for ever
+// while the store does not answer. It fails with ctx's error; with ErrCorrupt when
+// the head cannot be read (a corrupt head is never taken for a new store); with
+// ErrFull or ErrBroken when the store cannot be written; or with an error of
+// Config.Memory. The caller must end every Reign with Resign.
+func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
+	forgotten := false
+	for wait := s.cfg.KeepAlive / 8; ; wait = min(2*wait, s.cfg.KeepAlive) {
+		var r *Reign
+		var err error
+		if !forgotten {
+			err = s.forgetLease(ctx)
+			forgotten = err == nil
+		}
+		if err == nil {
+			r, err = s.campaignOnce(ctx, c)
+		}
+		switch {
+		case err == nil:
+			return r, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("campaign of %s: %w", c.ID, ctx.Err())
+		case errors.Is(err, ErrCorrupt), errors.Is(err, ErrFull), errors.Is(err, ErrBroken), errors.Is(err, errMemory):
+			return nil, fmt.Errorf("campaign of %s: %w", c.ID, err)
+		}
+		s.cfg.Log.Warn("campaign failed, trying again", "server", c.ID, "error", err)
+		if err := pause(ctx, wait); err != nil {
+			return nil, fmt.Errorf("campaign of %s: %w", c.ID, err)
+		}
+	}
+}
+
+// errMemory marks errors of Config.Memory.
+var errMemory = errors.New("server memory")
+
+func (s *Store) loadMemo() (Memo, bool, error) {
+	if s.cfg.Memory == nil {
+		return Memo{}, false, nil
+	}
+	m, moved, err := s.cfg.Memory.Load()
+	if err != nil {
+		return Memo{}, false, fmt.Errorf("load memo: %w: %w", errMemory, err)
+	}
+	return m, moved, nil
+}
+
+// remember changes the memo.
+func (s *Store) remember(change func(*Memo)) error {
+	if s.cfg.Memory == nil {
+		return nil
+	}
+	m, _, err := s.loadMemo()
+	if err != nil {
+		return err
+	}
+	change(&m)
+	if err := s.cfg.Memory.Save(m); err != nil {
+		return fmt.Errorf("save memo: %w: %w", errMemory, err)
+	}
+	return nil
+}
+
+// forgetLease revokes the lease that an earlier process on this data folder left:
+// holding the folder's lock proves that process dead, so nobody has to wait for
+// its TTL.
+func (s *Store) forgetLease(ctx context.Context) error {
+	m, _, err := s.loadMemo()
+	if err != nil || m.Lease == 0 {
+		return err
+	}
+	cluster, err := s.backend.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("name of the store: %w", err)
+	}
+	if cluster != m.Cluster {
+		return nil
+	}
+	if err := s.call(ctx, func(ctx context.Context) error { return s.backend.Revoke(ctx, m.Lease) }); err != nil {
+		return fmt.Errorf("revoke lease %x of an earlier process: %w", m.Lease, err)
+	}
+	return nil
+}
+
+// call bounds one request by the commit timeout.
+func (s *Store) call(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CommitTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// campaignOnce stands by until nobody leads and tries once, with a fresh lease.
+func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Reign, error) {
+	if err := s.standBy(ctx, c); err != nil {
+		return nil, err
+	}
+	cluster, err := s.backend.Cluster(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("name of the store: %w", err)
+	}
+	seat := seat{sent: s.cfg.Boot(), candidate: c}
+	err = s.call(ctx, func(ctx context.Context) (err error) {
+		seat.lease, seat.ttl, err = s.backend.Grant(ctx, s.cfg.LeaseTTL)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("grant lease: %w", err)
+	}
+	if seat.created, err = s.takeSeat(ctx, cluster, seat); err != nil {
+		s.revoke(ctx, seat.lease)
+		return nil, err
+	}
+	r, reigning := newReign(ctx, s, seat)
+	won, isNew, err := r.begin(ctx, cluster)
+	if err != nil {
+		r.end(err)
+		r.join()
+		return nil, err
+	}
+	r.open(reigning, won, isNew)
+	s.cfg.Log.Info("term begun", "server", c.ID, "term", won.Term.String(),
+		"rows", len(r.rows), "restored", won.Restored, "new_store", isNew)
+	return r, nil
+}
+
+// standBy returns when there is no election key.
+func (s *Store) standBy(ctx context.Context, c Candidate) error {
+	for told := ""; ; {
+		l, rev, err := s.leader(ctx)
+		switch {
+		case errors.Is(err, ErrNoLeader):
+			return nil
+		case errors.Is(err, ErrCorrupt):
+			// Who holds it cannot be read, but it lives on a lease: wait for its end.
+			s.cfg.Log.Warn("standing by for an unreadable election key", "error", err)
+		case err != nil:
+			return err
+		case told != l.ID:
+			told = l.ID
+			s.cfg.Log.Info("standing by", "server", c.ID, "leader", l.ID, "term", l.Term.String())
+		}
+		if err := s.backend.Changed(ctx, s.electionKey(), rev); err != nil {
+			return fmt.Errorf("watch election key: %w", err)
+		}
+	}
+}
+
+// seat is a lease and the election key on it.
+type seat struct {
+	candidate Candidate
+	lease     LeaseID
+	ttl       time.Duration
+	sent      time.Duration // boot time before the lease was asked for
+	created   int64         // create revision of the election key
+}
+
+// takeSeat records the lease beside the store and puts the election key. It
+// returns the key's create revision. A put whose outcome is unknown is looked up
+// once; the caller revokes the lease on any error, after which the put never can
+// land.
+func (s *Store) takeSeat(ctx context.Context, cluster string, t seat) (int64, error) {
+	known := func(m *Memo) {
+		m.Lease = t.lease
+		if m.Cluster == "" {
+			m.Cluster = cluster
+		}
+	}
+	if err := s.remember(known); err != nil {
+		return 0, err
+	}
+	key := s.electionKey()
+	var a TxnAnswer
+	err := s.call(ctx, func(ctx context.Context) (err error) {
+		a, err = s.backend.Txn(ctx, Txn{
+			If:   []Condition{{Key: key, Check: CreatedAt, Created: 0}},
+			Then: []Write{{Key: key, Value: encodeElection(Leader{Candidate: t.candidate}), Lease: t.lease}},
+			Else: []string{key},
+		})
+		return err
+	})
+	if err == nil && a.Done {
+		return a.Revision, nil
+	}
+	found := a.Found
+	if err != nil {
+		e, _, rerr := s.read(ctx, key)
+		if rerr != nil || e == nil {
+			return 0, fmt.Errorf("put election key: %w", errors.Join(err, rerr))
+		}
+		found = []Entry{*e}
+	}
+	if len(found) == 1 && found[0].Lease == t.lease {
+		return found[0].Created, nil
+	}
+	return 0, fmt.Errorf("another server was faster: %w", errAgain)
+}
+
+// revoke ends a lease as well as it can; what it cannot, the TTL does.
+func (s *Store) revoke(ctx context.Context, id LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.KeepAlive)
+	defer cancel()
+	if err := s.backend.Revoke(ctx, id); err != nil {
+		s.cfg.Log.Warn("lease not revoked, it ends with its TTL", "error", err)
+	}
+}
+
+// begin writes the head that begins the term and loads the rows. When the outcome
+// of its transaction is unknown, the caller gives up the seat: either it landed,
+// as the head of a term that did nothing, or it never can once the election key is
+// gone. isNew says that there was no head before.
+func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew bool, err error) {
+	s := r.store
+	before, _, err := s.read(ctx, s.headKey())
+	if err != nil {
+		return won, false, fmt.Errorf("read head: %w", err)
+	}
+	won, err = s.win(before, cluster, r.seat.created)
+	if err != nil {
+		return won, false, err
+	}
+	is := Condition{Key: s.headKey(), Check: CreatedAt, Created: 0}
+	if before != nil {
+		is = Condition{Key: s.headKey(), Check: ValueIs, Value: before.Value}
+	}
+	leader := Leader{Candidate: r.seat.candidate, Term: won.Term}
+	var a TxnAnswer
+	err = s.call(ctx, func(ctx context.Context) (err error) {
+		a, err = s.backend.Txn(ctx, Txn{
+			If: []Condition{is, {Key: s.electionKey(), Check: CreatedAt, Created: r.seat.created}},
+			Then: []Write{
+				{Key: s.headKey(), Value: encodeHead(won)},
+				{Key: s.electionKey(), Value: encodeElection(leader), Lease: r.seat.lease},
+			},
+		})
+		return err
+	})
+	if err != nil {
+		return won, false, fmt.Errorf("write head of term %s: %w", won.Term, err)
+	}
+	if !a.Done {
+		return won, false, fmt.Errorf("write head of term %s: %w", won.Term, errAgain)
+	}
+	err = s.remember(func(m *Memo) { m.Cluster, m.Seen, m.Lease = cluster, won.Term, r.seat.lease })
+	if err != nil {
+		return won, false, err
+	}
+	if err := r.load(ctx); err != nil {
+		return won, false, err
+	}
+	return won, before == nil, nil
+}
+
+// win gathers the evidence and lets package head decide.
+func (s *Store) win(before *Entry, cluster string, elected int64) (head.Head, error) {
+	memo, moved, err := s.loadMemo()
+	if err != nil {
+		return head.Head{}, err
+	}
+	e := head.Evidence{
+		Exists: before != nil, Elected: elected, NewCluster: s.cfg.NewCluster, Unix: s.cfg.Wall().Unix(),
+		Seen: memo.Seen, Moved: moved || (memo.Cluster != "" && memo.Cluster != cluster),
+	}
+	if before != nil {
+		if e.Head, err = decodeHead(before.Value); err != nil {
+			return head.Head{}, err
+		}
+	}
+	return head.Win(e)
+}
+
+const loadPage = 5000
+
+// load reads all rows at one revision, page by page; it starts over when that
+// revision was compacted meanwhile.
+func (r *Reign) load(ctx context.Context) error {
+	for {
+		rows, revision, err := r.store.snapshot(ctx)
+		if errors.Is(err, ErrCompacted) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("load rows: %w", err)
+		}
+		r.rows, r.revision = rows, revision
+		return nil
+	}
+}
+
+func (s *Store) snapshot(ctx context.Context) (rows []Row, revision int64, err error) {
+	prefix := s.rowPrefix()
+	data := s.rowKey(DataPrefix)
+	for _, part := range [][2]string{{prefix, data}, {prefixEnd(data), prefixEnd(prefix)}} {
+		for from, more := part[0], true; more; {
+			p, err := s.backend.Range(ctx, Query{From: from, To: part[1], Limit: loadPage, Revision: revision})
+			if err != nil {
+				return nil, 0, err
+			}
+			if revision == 0 {
+				revision = p.Revision
+			}
+			for _, e := range p.Entries {
+				rows = append(rows, Row{Key: s.rowName(e.Key), Value: e.Value, Revision: e.Modified})
+				from = e.Key + "\x00"
+			}
+			more = p.More
+		}
+	}
+	return rows, revision, nil
+}
+
+// prefixEnd returns the first key after all that begin with the prefix.
+func prefixEnd(prefix string) string {
+	b := []byte(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] < 0xff {
+			b[i]++
+			return string(b[:i+1])
+		}
+	}
+	return "\x00" // not reached: every prefix here begins with the root
+}
+
+// MarkRestored marks a store that was restored from a copy, moved or rolled back,
+// before any server campaigns on it: it raises the epoch, so that the next term is
+// greater than any cell has seen, and sets Restored. It refuses with
+// ErrDisplaced while a server leads. A store without a head stays as it is.
+func (s *Store) MarkRestored(ctx context.Context) (fence.Term, error) {
+	e, _, err := s.read(ctx, s.headKey())
+	if err != nil {
+		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
+	}
+	if e == nil {
+		return fence.Term{}, nil
+	}
+	old, err := decodeHead(e.Value)
+	if err != nil {
+		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
+	}
+	h := head.Restore(old, s.cfg.Wall().Unix())
+	a, err := s.backend.Txn(ctx, Txn{
+		If: []Condition{
+			{Key: s.headKey(), Check: ValueIs, Value: e.Value},
+			{Key: s.electionKey(), Check: CreatedAt, Created: 0},
+		},
+		Then: []Write{{Key: s.headKey(), Value: encodeHead(h)}},
+	})
+	if err != nil {
+		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
+	}
+	if !a.Done {
+		return fence.Term{}, fmt.Errorf("mark restored: a server leads: %w", ErrDisplaced)
+	}
+	return h.Term, nil
+}

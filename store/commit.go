@@ -1,0 +1,257 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/store/head"
+)
+
+// commitLoop commits what is queued, batch by batch, until the term ends or Resign
+// finds nothing left to commit. Then it passes the error to what is queued.
+func (r *Reign) commitLoop(ctx context.Context) {
+	limits := r.limits
+	for {
+		b, ok := r.nextBatch(limits)
+		if !ok {
+			break
+		}
+		revision, err := r.commitBatch(ctx, b)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			limits = r.shrink(b, limits, err)
+		case err != nil:
+			r.end(err)
+			r.finish(b, 0, r.Err())
+		default:
+			r.committed.Store(revision)
+			r.finish(b, revision, nil)
+		}
+	}
+	if err := r.Err(); !errors.Is(err, ErrResigned) {
+		r.store.cfg.Log.Warn("term ended", "term", r.term.String(), "error", err)
+	}
+}
+
+// nextBatch waits for transitions and for room in the outbox. When the term is
+// over it closes the reign and returns false.
+func (r *Reign) nextBatch(l Limits) (batch, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.err == nil && (len(r.outbox) > outboxBound || r.queue.len() == 0 && !r.stopping) {
+		r.changed.Wait()
+	}
+	if r.err == nil && r.stopping && r.queue.live == 0 {
+		r.endLocked(ErrResigned)
+	}
+	if r.err == nil {
+		r.changed.Broadcast() // there is room in the queue
+		return r.queue.cut(l), true
+	}
+	r.closed = true
+	for _, i := range r.queue.items[r.queue.first:] {
+		if i.err == nil {
+			i.err = r.err
+		}
+		r.post(result{done: i.done, err: i.err})
+	}
+	r.queue = queue{}
+	r.changed.Broadcast()
+	return batch{}, false
+}
+
+// finish queues the dones of a batch.
+func (r *Reign) finish(b batch, revision int64, err error) {
+	results := make([]result, len(b.items))
+	for k, i := range b.items {
+		results[k] = result{done: i.done, revision: revision, err: err}
+		if i.err != nil {
+			results[k] = result{done: i.done, err: i.err}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.post(results...)
+}
+
+// shrink answers a store that takes less than its limits say: a batch of one
+// transition is refused, a larger one goes back and will be cut smaller.
+func (r *Reign) shrink(b batch, l Limits, cause error) Limits {
+	live := 0
+	for _, i := range b.items {
+		if i.err == nil && len(i.ops) > 0 {
+			live++
+		}
+	}
+	if live <= 1 {
+		for k := range b.items {
+			if len(b.items[k].ops) > 0 {
+				b.items[k].err = cause
+			}
+		}
+		r.finish(b, r.committed.Load(), nil)
+		return l
+	}
+	l = Limits{Ops: max(1, len(b.ops)/2), Bytes: max(1, b.bytes/2)}
+	r.store.cfg.Log.Warn("store takes smaller transactions than its limits say", "ops", l.Ops, "bytes", l.Bytes, "error", cause)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.putBack(b)
+	return l
+}
+
+// answer is what one request brought.
+type answer struct {
+	outcome  head.Outcome
+	seen     head.Seen
+	revision int64
+	err      error
+}
+
+// commitBatch commits one batch and settles unknown outcomes. It returns the
+// revision of the commit; or ErrTooLarge when the batch is certain never to land;
+// or the error that ends the term.
+func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
+	if b.empty() {
+		return r.committed.Load(), nil
+	}
+	writes := make([]Write, 0, len(b.ops)+1)
+	for _, op := range b.ops {
+		writes = append(writes, Write{Key: r.store.rowKey(op.Key), Value: op.Value})
+	}
+	settle := patience{boot: r.store.cfg.Boot, limit: r.store.cfg.SettleTimeout, most: r.store.cfg.KeepAlive}
+	m, e := r.machine.Commit(b.clear)
+	for {
+		a := r.perform(ctx, e, writes)
+		if a.outcome == head.Unknown {
+			if err := r.settling(ctx, &settle, a.err); err != nil {
+				return 0, err
+			}
+		}
+		m, e = m.Step(a.outcome, a.seen)
+		switch e.Want {
+		case head.Landed:
+			r.machine = m
+			r.restored.Store(m.Base().Restored)
+			return a.revision, nil
+		case head.Dropped:
+			r.machine = m
+			return 0, a.err
+		case head.Over:
+			return 0, m.Err()
+		case head.Nothing, head.SendBatch, head.SendBare, head.ReadHead:
+		}
+	}
+}
+
+// settling judges an unknown outcome: an error when the term has to end, else it
+// waits a little.
+func (r *Reign) settling(ctx context.Context, p *patience, cause error) error {
+	switch {
+	case errors.Is(cause, ErrFull), errors.Is(cause, ErrBroken), errors.Is(cause, ErrWentBack):
+		return fmt.Errorf("commit: %w", cause)
+	case ctx.Err() != nil:
+		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+	}
+	r.store.cfg.Log.Debug("commit outcome unknown", "error", cause)
+	if p.over() {
+		return fmt.Errorf("commit: %w for %s: %w", ErrUnsettled, p.limit, cause)
+	}
+	if pause(ctx, p.next()) != nil {
+		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+	}
+	return nil
+}
+
+// patience bounds the settling of one commit.
+type patience struct {
+	boot  func() time.Duration
+	limit time.Duration
+	most  time.Duration
+	since time.Duration
+	tries int
+}
+
+// over begins to count at its first call.
+func (p *patience) over() bool {
+	if p.tries == 0 {
+		p.since = p.boot()
+	}
+	return p.boot()-p.since >= p.limit
+}
+
+// next returns the pause before the next try: none at first, then doubling.
+func (p *patience) next() time.Duration {
+	p.tries++
+	if p.tries == 1 {
+		return 0
+	}
+	return min(p.most, time.Millisecond<<min(p.tries+2, 20))
+}
+
+// perform does what the machine asks for.
+func (r *Reign) perform(ctx context.Context, e head.Effect, writes []Write) answer {
+	ctx, cancel := context.WithTimeout(ctx, r.store.cfg.CommitTimeout)
+	defer cancel()
+	switch e.Want {
+	case head.SendBatch:
+		return r.send(ctx, e, writes)
+	case head.SendBare:
+		return r.send(ctx, e, nil)
+	case head.ReadHead:
+		return r.look(ctx)
+	case head.Nothing, head.Landed, head.Dropped, head.Over:
+	}
+	return answer{err: fmt.Errorf("effect %d: %w", e.Want, ErrUnsettled)}
+}
+
+// send sends one fenced transaction.
+func (r *Reign) send(ctx context.Context, e head.Effect, writes []Write) answer {
+	s := r.store
+	a, err := s.backend.Txn(ctx, Txn{
+		If: []Condition{
+			{Key: s.headKey(), Check: ValueIs, Value: encodeHead(e.Base)},
+			{Key: s.electionKey(), Check: CreatedAt, Created: r.seat.created},
+		},
+		Then: append(writes[:len(writes):len(writes)], Write{Key: s.headKey(), Value: encodeHead(e.Put)}),
+		Else: []string{s.headKey(), s.electionKey()},
+	})
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return answer{outcome: head.Void, err: err}
+	case err != nil:
+		return answer{outcome: head.Unknown, err: err}
+	case a.Done:
+		return answer{outcome: head.Done, revision: a.Revision}
+	}
+	return r.judge(head.Refused, a.Found)
+}
+
+// look reads head and election key at one revision: they are neighbours.
+func (r *Reign) look(ctx context.Context) answer {
+	s := r.store
+	p, err := s.backend.Range(ctx, Query{From: s.electionKey(), To: s.headKey() + "\x00"})
+	if err != nil {
+		return answer{outcome: head.Unknown, err: err}
+	}
+	return r.judge(head.Read, p.Entries)
+}
+
+func (r *Reign) judge(o head.Outcome, found []Entry) answer {
+	a := answer{outcome: o}
+	for _, e := range found {
+		switch e.Key {
+		case r.store.electionKey():
+			a.seen.Own = e.Created == r.seat.created
+		case r.store.headKey():
+			h, err := decodeHead(e.Value)
+			if err != nil {
+				return answer{outcome: head.Unknown, err: fmt.Errorf("%w: %w", ErrBroken, err)}
+			}
+			a.seen.Exists, a.seen.Head, a.revision = true, h, e.Modified
+		}
+	}
+	return a
+}

@@ -1,0 +1,504 @@
+// Package mem is the memory twin of the store's backend: one store in one process,
+// with revisions, leases that run out, transactions and faults, that passes the
+// same suite as etcd (package storetest).
+//
+// It has no goroutine and no timer of its own: a lease runs out when somebody
+// looks, and a waiting Changed sets a timer in its caller's goroutine for the
+// moment the next lease runs out. So it can be used inside testing/synctest
+// bubbles, and, call by call, by a simulator with a clock of its own. It is used by
+// tests and the simulator alone; it keeps nothing.
+package mem
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"cantina/store"
+)
+
+// Errors that a Fault makes of an answer.
+var (
+	// ErrRequestLost is the answer to a request that never arrived.
+	ErrRequestLost = errors.New("request lost")
+	// ErrAnswerLost is the answer to a request that was applied.
+	ErrAnswerLost = errors.New("answer lost")
+)
+
+// Call says which request a fault is asked about.
+type Call int
+
+// The requests of a backend.
+const (
+	CallTxn Call = iota
+	CallRange
+	CallChanged
+	CallGrant
+	CallKeepAlive
+	CallRevoke
+)
+
+// Fault says what happens to one request.
+type Fault int
+
+// The faults. LandLater keeps a Txn back until Land is called: its sender gets
+// ErrRequestLost, and it is applied then, if its conditions hold then. Fill answers
+// store.ErrFull.
+const (
+	None Fault = iota
+	LoseRequest
+	LoseAnswer
+	LandLater
+	Fill
+)
+
+// Config is what a memory store is made of; all fields may be zero.
+type Config struct {
+	// Now is the clock leases run by [time since New, of the bubble inside one].
+	Now func() time.Duration
+	// Limits are those of one transaction [128 operations, 1.5 MiB, as an
+	// unmodified etcd].
+	Limits store.Limits
+	// Cluster names the store ["memory"].
+	Cluster string
+	// Fault is asked before each request, without any lock held; nil is none. The
+	// transaction is that of a CallTxn.
+	Fault func(Call, store.Txn) Fault
+}
+
+// Backend is one store in memory, shared by all that hold it. It is a
+// store.Backend.
+type Backend struct {
+	cfg Config
+
+	mu       sync.Mutex // guards the following
+	revision int64
+	entries  map[string]store.Entry
+	keys     []string // sorted, when sorted is true
+	sorted   bool
+	leases   map[store.LeaseID]lease
+	next     store.LeaseID
+	deleted  map[string]int64 // revision of the deletion of keys that are gone
+	forgot   int64            // deletions up to this revision may miss in deleted
+	later    []store.Txn
+	changed  chan struct{} // closed and made anew at each change
+}
+
+type lease struct {
+	ttl time.Duration
+	end time.Duration
+}
+
+var _ store.Backend = (*Backend)(nil)
+
+// New returns an empty store.
+func New(c Config) *Backend {
+	if c.Now == nil {
+		start := time.Now()
+		c.Now = func() time.Duration { return time.Since(start) }
+	}
+	if c.Limits.Ops == 0 {
+		c.Limits.Ops = 128
+	}
+	if c.Limits.Bytes == 0 {
+		c.Limits.Bytes = 3 << 19
+	}
+	if c.Cluster == "" {
+		c.Cluster = "memory"
+	}
+	return &Backend{
+		cfg: c, revision: 1, entries: make(map[string]store.Entry),
+		leases: make(map[store.LeaseID]lease), deleted: make(map[string]int64), changed: make(chan struct{}),
+	}
+}
+
+// Clone returns a separate store with the same content, leases, revision and name,
+// as a copy of the disk would have, without requests kept back.
+func (b *Backend) Clone() *Backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := New(b.cfg)
+	c.revision, c.next, c.forgot = b.revision, b.next, b.revision
+	for k, e := range b.entries {
+		c.entries[k] = e
+	}
+	for id, l := range b.leases {
+		c.leases[id] = l
+	}
+	return c
+}
+
+// Limits returns the limits of one transaction.
+func (b *Backend) Limits() store.Limits { return b.cfg.Limits }
+
+// Cluster names the store.
+func (b *Backend) Cluster(context.Context) (string, error) { return b.cfg.Cluster, nil }
+
+func (b *Backend) fault(c Call, t store.Txn) Fault {
+	if b.cfg.Fault == nil {
+		return None
+	}
+	return b.cfg.Fault(c, t)
+}
+
+// lost makes an error of a fault that hides the answer.
+func lost(f Fault) error {
+	switch f {
+	case LoseRequest, LandLater:
+		return ErrRequestLost
+	case LoseAnswer:
+		return ErrAnswerLost
+	case Fill:
+		return store.ErrFull
+	case None:
+	}
+	return nil
+}
+
+// arrives tells whether a request with this fault is applied now.
+func arrives(f Fault) bool { return f == None || f == LoseAnswer }
+
+// Txn applies a transaction.
+func (b *Backend) Txn(ctx context.Context, t store.Txn) (store.TxnAnswer, error) {
+	if err := ctx.Err(); err != nil {
+		return store.TxnAnswer{}, err
+	}
+	f := b.fault(CallTxn, t)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f == LandLater {
+		b.later = append(b.later, t)
+	}
+	if !arrives(f) {
+		return store.TxnAnswer{}, lost(f)
+	}
+	a, err := b.apply(t)
+	if f == LoseAnswer {
+		return store.TxnAnswer{}, ErrAnswerLost
+	}
+	return a, err
+}
+
+// Land applies the transactions that LandLater has kept back, and returns how many
+// of them wrote.
+func (b *Backend) Land() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wrote := 0
+	for _, t := range b.later {
+		if a, err := b.apply(t); err == nil && a.Done {
+			wrote++
+		}
+	}
+	b.later = nil
+	return wrote
+}
+
+func (b *Backend) apply(t store.Txn) (store.TxnAnswer, error) {
+	b.expire()
+	if err := b.fits(t); err != nil {
+		return store.TxnAnswer{}, err
+	}
+	for _, c := range t.If {
+		if !b.holds(c) {
+			a := store.TxnAnswer{Revision: b.revision}
+			for _, k := range t.Else {
+				if e, ok := b.entries[k]; ok {
+					a.Found = append(a.Found, e)
+				}
+			}
+			return a, nil
+		}
+	}
+	for _, w := range t.Then {
+		if _, ok := b.leases[w.Lease]; w.Lease != 0 && !ok {
+			return store.TxnAnswer{}, fmt.Errorf("put %s: %w", w.Key, store.ErrLeaseGone)
+		}
+	}
+	if len(t.Then) > 0 {
+		b.revision++
+		b.wake()
+	}
+	for _, w := range t.Then {
+		b.write(w)
+	}
+	return store.TxnAnswer{Done: true, Revision: b.revision}, nil
+}
+
+// fits holds a transaction against the limits as etcd does: operations are
+// counted, bytes are those of keys and values.
+func (b *Backend) fits(t store.Txn) error {
+	size := 0
+	for _, w := range t.Then {
+		size += len(w.Key) + len(w.Value)
+	}
+	if len(t.Then) > b.cfg.Limits.Ops || size > b.cfg.Limits.Bytes {
+		return fmt.Errorf("transaction of %d operations, %d bytes: %w", len(t.Then), size, store.ErrTooLarge)
+	}
+	return nil
+}
+
+func (b *Backend) holds(c store.Condition) bool {
+	e, ok := b.entries[c.Key]
+	switch c.Check {
+	case store.ValueIs:
+		return ok && bytes.Equal(e.Value, c.Value)
+	case store.CreatedAt:
+		return e.Created == c.Created
+	}
+	return false
+}
+
+func (b *Backend) write(w store.Write) {
+	e, ok := b.entries[w.Key]
+	if w.Value == nil {
+		if ok {
+			b.remove(w.Key)
+		}
+		return
+	}
+	if !ok {
+		e = store.Entry{Key: w.Key, Created: b.revision}
+		b.sorted = false
+		delete(b.deleted, w.Key)
+	}
+	e.Value, e.Modified, e.Lease = bytes.Clone(w.Value), b.revision, w.Lease
+	if e.Value == nil {
+		e.Value = []byte{}
+	}
+	b.entries[w.Key] = e
+}
+
+// wake tells the waiting Changed calls to look again.
+func (b *Backend) wake() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// expire deletes the keys of leases that have run out.
+func (b *Backend) expire() {
+	now := b.cfg.Now()
+	var gone []store.LeaseID
+	for id, l := range b.leases {
+		if l.end <= now {
+			gone = append(gone, id)
+		}
+	}
+	slices.Sort(gone)
+	for _, id := range gone {
+		b.drop(id)
+	}
+}
+
+// drop ends a lease and deletes its keys.
+func (b *Backend) drop(id store.LeaseID) {
+	delete(b.leases, id)
+	var keys []string
+	for k, e := range b.entries {
+		if e.Lease == id {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	b.revision++
+	for _, k := range keys {
+		b.remove(k)
+	}
+	b.wake()
+}
+
+// remove deletes a key and remembers when.
+func (b *Backend) remove(key string) {
+	delete(b.entries, key)
+	b.sorted = false
+	if len(b.deleted) >= deletedBound {
+		clear(b.deleted)
+		b.forgot = b.revision
+	}
+	b.deleted[key] = b.revision
+}
+
+const deletedBound = 10000
+
+// Range reads keys in order. Of the past, only the present revision is kept.
+func (b *Backend) Range(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Page{}, err
+	}
+	f := b.fault(CallRange, store.Txn{})
+	if f != None {
+		return store.Page{}, lost(f)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire()
+	p := store.Page{Revision: b.revision}
+	if q.Revision != 0 && q.Revision != b.revision {
+		return store.Page{}, fmt.Errorf("range at %d: %w", q.Revision, store.ErrCompacted)
+	}
+	b.sort()
+	for _, k := range b.keys[sort.SearchStrings(b.keys, q.From):] {
+		if k >= q.To {
+			break
+		}
+		if q.Limit > 0 && len(p.Entries) == q.Limit {
+			p.More = true
+			break
+		}
+		p.Entries = append(p.Entries, b.entries[k])
+	}
+	return p, nil
+}
+
+func (b *Backend) sort() {
+	if b.sorted {
+		return
+	}
+	b.keys = b.keys[:0]
+	for k := range b.entries {
+		b.keys = append(b.keys, k)
+	}
+	slices.Sort(b.keys)
+	b.sorted = true
+}
+
+// Changed waits for the next change after a revision; it may return early.
+func (b *Backend) Changed(ctx context.Context, key string, after int64) error {
+	if f := b.fault(CallChanged, store.Txn{}); f != None {
+		return lost(f)
+	}
+	for {
+		b.mu.Lock()
+		b.expire()
+		last := max(b.entries[key].Modified, b.deleted[key], b.forgot)
+		changed, next := b.changed, b.nextEnd()
+		b.mu.Unlock()
+		if last > after {
+			return nil
+		}
+		if err := await(ctx, changed, next-b.cfg.Now()); err != nil {
+			return err
+		}
+	}
+}
+
+// nextEnd returns when the next lease runs out, or a time far away.
+func (b *Backend) nextEnd() time.Duration {
+	end := b.cfg.Now() + time.Hour
+	for _, l := range b.leases {
+		end = min(end, l.end)
+	}
+	return end
+}
+
+func await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Grant makes a lease. The ids count from 1.
+func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (store.LeaseID, time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
+	f := b.fault(CallGrant, store.Txn{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !arrives(f) {
+		return 0, 0, lost(f)
+	}
+	b.next++
+	b.leases[b.next] = lease{ttl: ttl, end: b.cfg.Now() + ttl}
+	return b.next, ttl, lost(f)
+}
+
+// KeepAlive starts a lease's TTL anew.
+func (b *Backend) KeepAlive(ctx context.Context, id store.LeaseID) (time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	f := b.fault(CallKeepAlive, store.Txn{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !arrives(f) {
+		return 0, lost(f)
+	}
+	b.expire()
+	l, ok := b.leases[id]
+	if !ok {
+		return 0, fmt.Errorf("keep lease %d: %w", id, store.ErrLeaseGone)
+	}
+	l.end = b.cfg.Now() + l.ttl
+	b.leases[id] = l
+	return l.ttl, lost(f)
+}
+
+// Revoke ends a lease.
+func (b *Backend) Revoke(ctx context.Context, id store.LeaseID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f := b.fault(CallRevoke, store.Txn{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !arrives(f) {
+		return lost(f)
+	}
+	if _, ok := b.leases[id]; ok {
+		b.drop(id)
+	}
+	return lost(f)
+}
+
+// Expire ends a lease as if its TTL were over, and Leases lists those alive: for
+// tests that need a leader to lose its lease at a certain moment.
+func (b *Backend) Expire(id store.LeaseID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(id)
+}
+
+// Leases lists the leases that are alive, oldest first.
+func (b *Backend) Leases() []store.LeaseID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire()
+	ids := make([]store.LeaseID, 0, len(b.leases))
+	for id := range b.leases {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Set writes a value as no leader would, past every fence: for tests of corrupt
+// rows. The key is that of the backend: "cantina/row/" + the row's key.
+func (b *Backend) Set(key string, value []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.revision++
+	b.write(store.Write{Key: key, Value: value})
+	b.wake()
+}
+
+// Wake makes waiting calls look again, after a clock handed in was moved.
+func (b *Backend) Wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire()
+	b.wake()
+}

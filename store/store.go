@@ -1,0 +1,271 @@
+// Package store is where cantina keeps its truth: rows in etcd (embedded, or an
+// operator's cluster) or in the memory twin, one leader that writes them, and a
+// fence on every write.
+//
+// A Store is one server's view of a backend. Campaign waits until this server is
+// elected and returns a Reign, one term won: the load of all rows, and Submit,
+// which commits transitions. Many transitions share one transaction; one
+// transaction is in flight; none is ever split. Every transaction compares the
+// head record and the server's own election key, and puts the next head. A
+// transaction whose outcome is unknown is settled by package head before anything
+// else happens; what cannot be settled ends the term.
+//
+//	candidate ── election key created on a fresh lease ──▶ elected
+//	elected ── head written to a greater term, rows loaded ──▶ reigning
+//	reigning ── displaced, lease gone, store broken, Resign ──▶ over
+//
+// Only the leader's loops (bbs, auctioneer, scheduler, workers) submit; cmd wires
+// backends; the simulator uses package head and mem. Source: "Never twice: the
+// exact rules", Terms and Commits (docs/design/safety.md); docs/design/store.md.
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"cantina/fence"
+	"cantina/store/head"
+)
+
+// Errors of the store, in domain words.
+var (
+	// ErrTooLarge reports a transition that does not fit in one transaction.
+	// Nothing of it was sent.
+	ErrTooLarge = errors.New("transition too large")
+	// ErrBadKey reports an empty key.
+	ErrBadKey = errors.New("bad key")
+	// ErrQuarantined reports a transition that touches a quarantined row.
+	ErrQuarantined = errors.New("row is quarantined")
+	// ErrNotQuarantined reports a quarantine operation on a row that is not.
+	ErrNotQuarantined = errors.New("row is not quarantined")
+	// ErrCorrupt reports a value that is no intact record.
+	ErrCorrupt = errors.New("corrupt record")
+	// ErrDisplaced reports that another server leads, or may soon.
+	ErrDisplaced = head.ErrDisplaced
+	// ErrWentBack reports a store that is older than it was: restored or replaced
+	// under a running leader.
+	ErrWentBack = head.ErrWentBack
+	// ErrLeaseGone reports that the store has ended the lease.
+	ErrLeaseGone = errors.New("lease gone")
+	// ErrLeaseNotProven reports a read without proof that this server still leads.
+	ErrLeaseNotProven = errors.New("lease not proven")
+	// ErrUnsettled reports a commit whose outcome stayed unknown until the term
+	// had to end. It may or may not be in the store.
+	ErrUnsettled = errors.New("commit outcome unknown")
+	// ErrFull reports a store that takes no more data: disk or quota.
+	ErrFull = errors.New("store is full")
+	// ErrBroken reports a store that has failed for good; only a new start helps.
+	ErrBroken = errors.New("store is broken")
+	// ErrCompacted reports a read of a revision that is gone.
+	ErrCompacted = errors.New("revision compacted")
+	// ErrResigned is the end of a term by Resign.
+	ErrResigned = errors.New("resigned")
+	// ErrNoLeader reports that nobody leads.
+	ErrNoLeader = errors.New("no leader")
+)
+
+// Op is one change of one row. A nil Value deletes the row; an empty one does not.
+// Keys are slash paths: "lrp/desired/GUID". Keys under DataPrefix are not loaded
+// at the start of a term.
+type Op struct {
+	Key   string
+	Value []byte
+}
+
+// Transition is what has to become durable at once. Without Ops it is a barrier,
+// which only queues behind the current commit.
+type Transition struct{ Ops []Op }
+
+// Row is one row as it is in the store; Revision is that of its last change.
+type Row struct {
+	Key      string
+	Value    []byte
+	Revision int64
+}
+
+// DataPrefix begins the keys of rows that are never loaded, only read: the result
+// data of batch tasks.
+const DataPrefix = "data/"
+
+// Candidate is how others reach a server; it is the value of the election key.
+type Candidate struct {
+	ID        string
+	Addresses []string
+}
+
+// Leader is the server that leads. Term is zero while it is elected but its term
+// has not begun.
+type Leader struct {
+	Candidate
+	Term fence.Term
+}
+
+// Memo is what a server remembers about its store, beside it.
+type Memo struct {
+	// Cluster names the store last used.
+	Cluster string
+	// Seen is the highest term seen in it.
+	Seen fence.Term
+	// Lease is the lease granted last; 0 when it was revoked.
+	Lease LeaseID
+}
+
+// Memory keeps the Memo in the server's data folder. Save is durable when it
+// returns. A nil Memory remembers nothing.
+type Memory interface {
+	// Load returns the memo, and moved when the folder is not where it was written
+	// (copied, restored from a backup).
+	Load() (m Memo, moved bool, err error)
+	Save(m Memo) error
+}
+
+// Config is what a Store is made of. Zero fields take the default in brackets.
+type Config struct {
+	// Root begins all keys in the backend ["cantina/"].
+	Root string
+	// LeaseTTL is the life of the election lease without keep-alive [5 s]. etcd
+	// takes whole seconds and no less than 2.
+	LeaseTTL time.Duration
+	// KeepAlive is the time between two keep-alives [1 s].
+	KeepAlive time.Duration
+	// Drift is taken off the TTL when this server judges its own lease [0.5 s].
+	Drift time.Duration
+	// CommitTimeout bounds one request to the store; afterwards its outcome is
+	// unknown [LeaseTTL].
+	CommitTimeout time.Duration
+	// SettleTimeout bounds the time to settle an unknown outcome; afterwards the
+	// term ends [LeaseTTL].
+	SettleTimeout time.Duration
+	// QueueBound is the number of waiting transitions from which on Full is true
+	// [20,000].
+	QueueBound int
+	// NewCluster is the operator's word that no cell of an older store is alive: a
+	// store that is created now is not marked Restored.
+	NewCluster bool
+	// Memory is what the server keeps beside the store [nothing].
+	Memory Memory
+	// Boot is a clock that runs on in suspend (CLOCK_BOOTTIME), since any moment
+	// [time.Since a moment in New: does not run on in suspend].
+	Boot func() time.Duration
+	// Wall is the time of day; it names new epochs [time.Now].
+	Wall func() time.Time
+	// Log takes what an operator acts on [discarded].
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Root = cmp.Or(c.Root, "cantina/")
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 5*time.Second)
+	c.KeepAlive = cmp.Or(c.KeepAlive, time.Second)
+	c.Drift = cmp.Or(c.Drift, 500*time.Millisecond)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, c.LeaseTTL)
+	c.SettleTimeout = cmp.Or(c.SettleTimeout, c.LeaseTTL)
+	c.QueueBound = cmp.Or(c.QueueBound, 20000)
+	if c.Boot == nil {
+		start := time.Now()
+		c.Boot = func() time.Duration { return time.Since(start) }
+	}
+	if c.Wall == nil {
+		c.Wall = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Store is one server's view of a backend. It may be used from many goroutines;
+// one Campaign or Reign at a time.
+type Store struct {
+	backend Backend
+	cfg     Config
+}
+
+// New returns the store of one server on a backend. It starts nothing. The error
+// names a combination of times that cannot work.
+func New(b Backend, c Config) (*Store, error) {
+	c = c.withDefaults()
+	if c.KeepAlive+c.Drift >= c.LeaseTTL {
+		return nil, fmt.Errorf("keep-alive %s + drift %s must be shorter than lease TTL %s", c.KeepAlive, c.Drift, c.LeaseTTL)
+	}
+	return &Store{backend: b, cfg: c}, nil
+}
+
+func (s *Store) headKey() string           { return s.cfg.Root + "head" }
+func (s *Store) electionKey() string       { return s.cfg.Root + "election" }
+func (s *Store) rowPrefix() string         { return s.cfg.Root + "row/" }
+func (s *Store) rowKey(key string) string  { return s.rowPrefix() + key }
+func (s *Store) rowName(key string) string { return key[len(s.rowPrefix()):] }
+
+// Leader reads who leads now: the value of the election key. ErrNoLeader when
+// there is none.
+func (s *Store) Leader(ctx context.Context) (Leader, error) {
+	l, _, err := s.leader(ctx)
+	return l, err
+}
+
+func (s *Store) leader(ctx context.Context) (Leader, int64, error) {
+	e, rev, err := s.read(ctx, s.electionKey())
+	if err != nil {
+		return Leader{}, 0, fmt.Errorf("read leader: %w", err)
+	}
+	if e == nil {
+		return Leader{}, rev, ErrNoLeader
+	}
+	l, err := decodeElection(e.Value)
+	return l, rev, err
+}
+
+// read returns one key (nil when absent) and the revision of the read.
+func (s *Store) read(ctx context.Context, key string) (*Entry, int64, error) {
+	p, err := s.backend.Range(ctx, Query{From: key, To: key + "\x00"})
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(p.Entries) == 0 {
+		return nil, p.Revision, nil
+	}
+	return &p.Entries[0], p.Revision, nil
+}
+
+// WatchLeader calls tell with the leader now and after each change (the zero
+// Leader when there is none), until ctx is done; it returns ctx's error. It tries
+// again for ever while the store does not answer. tell is called by the goroutine
+// that calls WatchLeader.
+func (s *Store) WatchLeader(ctx context.Context, tell func(Leader)) error {
+	for first, last := true, (Leader{}); ; {
+		l, rev, err := s.leader(ctx)
+		if err == nil || errors.Is(err, ErrNoLeader) {
+			if first || l.ID != last.ID || l.Term != last.Term {
+				tell(l)
+			}
+			first, last = false, l
+			err = s.backend.Changed(ctx, s.electionKey(), rev)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			s.cfg.Log.Debug("watch leader", "error", err)
+			if err := pause(ctx, s.cfg.KeepAlive/2); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// pause waits, or returns ctx's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
