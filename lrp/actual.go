@@ -1,0 +1,162 @@
+package lrp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"cantina/action"
+)
+
+// State is the state of one actual LRP (Diego dev notes, ActualLRPs).
+type State int
+
+// The states. The zero value is the initial one.
+const (
+	Unclaimed State = iota // being placed
+	Claimed                // assigned to a cell, being started
+	Running                // runs and, when Routable, is ready for traffic
+	Crashed                // waits for its restart; on no cell
+)
+
+// String prints the state as in the notes: UNCLAIMED, CLAIMED, RUNNING, CRASHED.
+func (s State) String() string {
+	switch s {
+	case Unclaimed:
+		return "UNCLAIMED"
+	case Claimed:
+		return "CLAIMED"
+	case Running:
+		return "RUNNING"
+	case Crashed:
+		return "CRASHED"
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// Presence tells the rows of one index apart.
+type Presence int
+
+// The presences.
+const (
+	Ordinary   Presence = iota
+	Evacuating          // a copy on a cell that is being emptied; always RUNNING
+	Suspect             // was RUNNING when its cell fell silent; stays routable until replaced
+)
+
+// String prints ORDINARY, EVACUATING or SUSPECT.
+func (p Presence) String() string {
+	switch p {
+	case Ordinary:
+		return "ORDINARY"
+	case Evacuating:
+		return "EVACUATING"
+	case Suspect:
+		return "SUSPECT"
+	}
+	return fmt.Sprintf("Presence(%d)", int(p))
+}
+
+// Key names one index of one process.
+type Key struct {
+	Process string
+	Index   int
+}
+
+// String prints "process/index".
+func (k Key) String() string { return fmt.Sprintf("%s/%d", k.Process, k.Index) }
+
+// Compare orders keys by process, then index.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Process, o.Process), cmp.Compare(k.Index, o.Index))
+}
+
+// Identity is who runs an instance: the pair (instance id, cell name) that the
+// notes call α, and the process of the cell, of which "certainly dead" can be asked.
+type Identity struct {
+	Instance string // instance id, minted by the auction
+	Cell     string // cell name
+	Proc     string // process id of the cell
+}
+
+// Same reports whether i and o are the same instance on the same cell, whatever
+// process of the cell holds it.
+func (i Identity) Same(o Identity) bool { return i.Instance == o.Instance && i.Cell == o.Cell }
+
+// Net is how a running instance is reached.
+type Net struct {
+	Address string
+	Ports   []action.Mapping
+	// Routable is false while a readiness check fails.
+	Routable bool
+	Zone     string
+}
+
+// Equal reports whether n and o are the same.
+func (n Net) Equal(o Net) bool {
+	return n.Address == o.Address && n.Routable == o.Routable && n.Zone == o.Zone && slices.Equal(n.Ports, o.Ports)
+}
+
+// Actual is one row: one instance, wanted or running, of one index. A value is
+// never changed once it stands in an Index; Step replaces it. All fields are
+// written by the leader only, in Step; the comments name the events.
+type Actual struct {
+	Key      Key
+	Service  ServiceKey
+	Presence Presence // Evacuate, CellUnhealthy, CellHealthy
+	State    State
+	// Identity is set in CLAIMED and RUNNING only: Claim, Start, Evacuate.
+	Identity
+	// Net is set in RUNNING only: Start, Evacuate.
+	Net Net
+	// Exclusive is copied from the definition at Create or Start, so that the row
+	// keeps its meaning when the definition is gone.
+	Exclusive bool
+
+	CrashCount  int    // Crash
+	CrashReason string // Crash; at most 1024 bytes; cleared by Start
+	// PlacementError says why no cell took it: PlacementFailed; cleared on leaving UNCLAIMED.
+	PlacementError string
+	// Since is when State last changed, and nothing else: readiness, routes or a
+	// failed placement do not move it. Wall clock of the leader.
+	Since time.Time
+	// Expires bounds an EVACUATING row: set and refreshed by Evacuate.
+	Expires time.Time
+	// Retiring is the stored intent of an operator to have this instance stopped
+	// and started afresh: Retire; it ends with the instance.
+	Retiring bool
+}
+
+// OnProc reports whether a cell process holds this row.
+func (a *Actual) OnProc(proc string) bool {
+	return a != nil && a.Proc == proc && (a.State == Claimed || a.State == Running)
+}
+
+// Is reports whether the row is held by who.
+func (a *Actual) Is(who Identity) bool {
+	return a != nil && (a.State == Claimed || a.State == Running) && a.Same(who)
+}
+
+// Index is the unit of the machine and of a transaction: all rows of one index.
+// The zero rows mean "no row".
+type Index struct {
+	Key        Key
+	Ordinary   *Actual
+	Evacuating *Actual
+	Suspect    *Actual
+}
+
+// Empty reports whether no row is left.
+func (x Index) Empty() bool { return x.Ordinary == nil && x.Evacuating == nil && x.Suspect == nil }
+
+// Rows returns the rows there are: ordinary, evacuating, suspect.
+func (x Index) Rows() []*Actual {
+	out := make([]*Actual, 0, 3)
+	for _, a := range []*Actual{x.Ordinary, x.Evacuating, x.Suspect} {
+		if a != nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package lrp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/action"
+)
+
+// ServiceKey names a service: a name within a domain.
+type ServiceKey struct{ Domain, Name string }
+
+// String prints "domain/name".
+func (k ServiceKey) String() string { return k.Domain + "/" + k.Name }
+
+// Compare orders keys by domain, then name.
+func (k ServiceKey) Compare(o ServiceKey) int {
+	return cmp.Or(cmp.Compare(k.Domain, o.Domain), cmp.Compare(k.Name, o.Name))
+}
+
+// Strategy is how a new version takes the place of the old one and how a drained
+// cell gives up an instance.
+type Strategy int
+
+// The strategies. An exclusive service is always StopFirst.
+const (
+	StartFirst Strategy = iota // default: the new instance runs before the old one stops
+	StopFirst                  // the old instance has stopped before the new one starts
+)
+
+// OnPartition is what a cell does with an instance once its leader has given the
+// cell up.
+type OnPartition int
+
+// The fates of an instance at its cell's deadline.
+const (
+	PartitionKeep OnPartition = iota // default: it runs on and is harmonised later
+	PartitionStop                    // it is ended by the deadline
+)
+
+// Desired is one version of a service: what is wanted, apart from which indices
+// of it are wanted at this moment (see [Version]). It is written by the leader
+// only, at apply. Instances, Routes and Annotation may change in place; any other
+// change is a new version. (Diego dev notes, DesiredLRPs.) Fields of the original
+// that have no counterpart here are listed with the reason in docs/design/lrp.md.
+type Desired struct {
+	// Process is the process guid: minted by the leader, unique for ever.
+	Process string
+	Service ServiceKey
+	// Instances is how many indices are wanted once the version is rolled out: 0..Instances-1.
+	Instances int
+	// Routes is opaque to the leader: router name to the router's own text.
+	Routes map[string]string
+	// Annotation is opaque text, at most 10 KiB.
+	Annotation string
+
+	Workload action.Workload
+	// Stack is the kind of cell that can run the workload; empty = any.
+	Stack string
+	// PlacementTags must be offered by the cell, and contain all that the cell requires.
+	PlacementTags []string
+	// Labels must be carried by the cell with exactly these values.
+	Labels map[string]string
+	// Tolerations are taints of cells that the work accepts.
+	Tolerations []string
+
+	Strategy    Strategy
+	Exclusive   bool // no second copy may ever run; implies StopFirst and PartitionStop
+	OnPartition OnPartition
+	Restart     RestartPolicy
+	Rollout     RolloutPolicy
+}
+
+// StopFirst reports whether an old instance must have ended before a new one starts.
+func (d *Desired) StopFirst() bool { return d.Exclusive || d.Strategy == StopFirst }
+
+// DeadlineBound reports whether instances end with their cell's credit.
+func (d *Desired) DeadlineBound() bool { return d.Exclusive || d.OnPartition == PartitionStop }
+
+// RolloutPolicy says how a new version replaces the old one. Zero fields mean the
+// defaults in the comments.
+type RolloutPolicy struct {
+	// Batch is how many indices change at once; 0 = a quarter of the instances, at least 1.
+	Batch int
+	// Settle is how long an instance must have been RUNNING and routable to count as healthy; 0 = at once.
+	Settle time.Duration
+	// ProgressDeadline is how long a rollout may go without one more healthy
+	// instance before it is taken back; 0 = 10 min.
+	ProgressDeadline time.Duration
+	// KeepFailed leaves a failed rollout as it is instead of returning to the last good version.
+	KeepFailed bool
+}
+
+// Errors of definitions.
+var (
+	ErrInvalid      = errors.New("invalid definition")
+	ErrNotUpdatable = errors.New("this field changes only with a new version")
+)
+
+// MaxAnnotation is the longest annotation in bytes. MaxRoutes bounds the routes in bytes.
+const (
+	MaxAnnotation = 10 << 10
+	MaxRoutes     = 128 << 10
+)
+
+// Validate reports all that is wrong with d, joined, each wrapping ErrInvalid
+// with the name of the field. (Diego BBS, Validation errors.)
+func (d *Desired) Validate() error {
+	var errs []error
+	bad := func(field, problem string) {
+		errs = append(errs, fmt.Errorf("%s: %s: %w", field, problem, ErrInvalid))
+	}
+	if !ValidName(d.Service.Domain) {
+		bad("domain", "letters, digits, '-', '_' and '.' only, 1 to 128 of them")
+	}
+	if !ValidName(d.Service.Name) {
+		bad("name", "letters, digits, '-', '_' and '.' only, 1 to 128 of them")
+	}
+	if d.Instances < 0 {
+		bad("instances", "must not be negative")
+	}
+	if len(d.Annotation) > MaxAnnotation {
+		bad("annotation", "longer than 10 KiB")
+	}
+	size := 0
+	for k, v := range d.Routes {
+		size += len(k) + len(v)
+	}
+	if size > MaxRoutes {
+		bad("routes", "more than 128 KiB in all")
+	}
+	if d.Rollout.Batch < 0 || d.Rollout.Settle < 0 || d.Rollout.ProgressDeadline < 0 {
+		bad("rollout", "must not be negative")
+	}
+	if err := d.Restart.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// ValidName reports whether s may name a domain, a service or a task.
+func ValidName(s string) bool {
+	if s == "" || len(s) > 128 || s == "." || s == ".." {
+		return false
+	}
+	for _, c := range []byte(s) {
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+		if !ok {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package lrp
+
+import (
+	"errors"
+	"time"
+)
+
+// Event is something that happened to an index. One struct for each kind.
+type Event interface{ event() }
+
+// Events of the leader itself: apply and convergence.
+type (
+	// Create makes the missing UNCLAIMED row of a wanted index and asks for a place.
+	Create struct{}
+	// Undesire says that the index is not wanted any more: scale-down, removal of
+	// the service, or convergence in a fresh domain.
+	Undesire struct{}
+	// Retire asks for the instance to be stopped and started afresh. (Diego BBS, retire.)
+	Retire struct{}
+	// RestartCrashed says that the wait of a CRASHED row is over.
+	RestartCrashed struct{}
+	// Resend asks again for what an earlier effect may not have reached: the place
+	// of an UNCLAIMED row, the stop of an unwanted or retiring one.
+	Resend struct{}
+	// ExpireEvacuating says that the time of the EVACUATING row is over.
+	ExpireEvacuating struct{}
+)
+
+// Events of the auctioneer.
+type (
+	// PlacementFailed says why no cell took the row. (Diego dev notes, Communicating Fullness.)
+	PlacementFailed struct{ Reason string }
+)
+
+// Events of a cell's harmoniser. By is always the cell itself.
+type (
+	// Claim takes an UNCLAIMED row for the container that By has reserved.
+	Claim struct{ By Identity }
+	// Start says that By's container runs; also readiness flips and new ports.
+	Start struct {
+		By  Identity
+		Net Net
+	}
+	// Crash says that By's container ended without having been told to. Clean
+	// means that the program exited with status 0.
+	Crash struct {
+		By     Identity
+		Reason string
+		Clean  bool
+	}
+	// Remove says that By has no container for the row (any more).
+	Remove struct{ By Identity }
+	// Evacuate says that By's container runs on a cell that is being emptied;
+	// Until is when the evacuation ends at the latest. Repeated at each pass.
+	Evacuate struct {
+		By    Identity
+		Net   Net
+		Until time.Time
+	}
+	// EvacuateClaimed: the cell is being emptied and drops a container that was not RUNNING yet.
+	EvacuateClaimed struct{ By Identity }
+	// EvacuateStopped: the cell is being emptied and the container ended as told.
+	EvacuateStopped struct{ By Identity }
+	// EvacuateCrashed: the cell is being emptied and the container crashed.
+	EvacuateCrashed struct {
+		By     Identity
+		Reason string
+		Clean  bool
+	}
+	// RemoveEvacuating drops By's EVACUATING row.
+	RemoveEvacuating struct{ By Identity }
+)
+
+// Events of the worker sessions (safety.md's words: HEALTHY, UNHEALTHY, MUST_DIE, dead).
+type (
+	// CellHealthy: the session of Proc is HEALTHY (again).
+	CellHealthy struct{ Cell, Proc string }
+	// CellUnhealthy: a session that was HEALTHY in this term is UNHEALTHY.
+	CellUnhealthy struct{ Cell, Proc string }
+	// CellMustDie: the leader has given the session up. Not yet dead.
+	CellMustDie struct{ Cell, Proc string }
+	// ProcDead: no deadline-bound container of Proc is alive or can start.
+	ProcDead struct{ Proc string }
+	// ProcMoved: the containers of From were adopted by its successor To.
+	ProcMoved struct{ Cell, From, To string }
+)
+
+func (Create) event()           {}
+func (Undesire) event()         {}
+func (Retire) event()           {}
+func (RestartCrashed) event()   {}
+func (Resend) event()           {}
+func (ExpireEvacuating) event() {}
+func (PlacementFailed) event()  {}
+func (Claim) event()            {}
+func (Start) event()            {}
+func (Crash) event()            {}
+func (Remove) event()           {}
+func (Evacuate) event()         {}
+func (EvacuateClaimed) event()  {}
+func (EvacuateStopped) event()  {}
+func (EvacuateCrashed) event()  {}
+func (RemoveEvacuating) event() {}
+func (CellHealthy) event()      {}
+func (CellUnhealthy) event()    {}
+func (CellMustDie) event()      {}
+func (ProcDead) event()         {}
+func (ProcMoved) event()        {}
+
+// Effect is something to be done after the commit. Losing one is safe:
+// convergence finds it again. All effects are comparable.
+type Effect interface{ effect() }
+
+type (
+	// RequestAuction asks the auctioneer for a place for Key's ordinary row.
+	RequestAuction struct{ Key Key }
+	// WithdrawAuction tells the auctioneer that Key needs no place any more.
+	WithdrawAuction struct{ Key Key }
+	// StopInstance asks the cell to stop one instance.
+	StopInstance struct {
+		Key Key
+		Who Identity
+	}
+	// CrashNoted goes to the event stream: one crash was counted.
+	CrashNoted struct {
+		Key    Key
+		Who    Identity
+		Count  int
+		Reason string
+	}
+)
+
+func (RequestAuction) effect()  {}
+func (WithdrawAuction) effect() {}
+func (StopInstance) effect()    {}
+func (CrashNoted) effect()      {}
+
+// Errors of Step. None of them changes the index.
+var (
+	ErrNotFound          = errors.New("the requested row could not be found")
+	ErrExists            = errors.New("the row already exists")
+	ErrCannotBeClaimed   = errors.New("cannot claim actual LRP")
+	ErrCannotBeStarted   = errors.New("cannot start actual LRP")
+	ErrCannotBeCrashed   = errors.New("cannot crash actual LRP")
+	ErrCannotBeFailed    = errors.New("cannot fail actual LRP")
+	ErrCannotBeRemoved   = errors.New("cannot remove actual LRP")
+	ErrCannotBeEvacuated = errors.New("cannot evacuate actual LRP")
+	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
+	ErrNotEligible = errors.New("cell may not be given work now")
+	// ErrNotProven: another process of the cell holds the exclusive row and is not proven dead.
+	ErrNotProven = errors.New("the holder is not proven dead")
+)
+
+// Env is what Step has to know beside the rows.
+type Env struct {
+	Now time.Time
+	// Desired is the definition of the process; nil when there is none.
+	Desired *Desired
+	// Wanted reports whether the index is one that should run now.
+	Wanted bool
+	// Fresh reports whether the domain is fresh.
+	Fresh bool
+	// Eligible reports whether the cell process of a Claim may be given work:
+	// session HEALTHY, reported, member row durable.
+	Eligible bool
+	// Service is used for rows of processes without a definition.
+	Service ServiceKey
+}

@@ -1,0 +1,235 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/action"
+)
+
+// State is the state of a task (Diego dev notes, Task States).
+type State int
+
+// The states. The zero value is the initial one.
+const (
+	Pending   State = iota // being placed
+	Running                // on a cell
+	Completed              // ended; see Outcome
+	Resolving              // its end is being delivered or it is being deleted
+)
+
+// String prints PENDING, RUNNING, COMPLETED or RESOLVING.
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "PENDING"
+	case Running:
+		return "RUNNING"
+	case Completed:
+		return "COMPLETED"
+	case Resolving:
+		return "RESOLVING"
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// Outcome is how a task ended.
+type Outcome int
+
+// The outcomes. Open until COMPLETED.
+const (
+	Open Outcome = iota
+	Succeeded
+	Failed
+	Cancelled
+	Lost // its cell is certainly dead, or was given up; nobody knows how far it came
+)
+
+// String prints the outcome in small letters; "" while open.
+func (o Outcome) String() string {
+	switch o {
+	case Open:
+		return ""
+	case Succeeded:
+		return "succeeded"
+	case Failed:
+		return "failed"
+	case Cancelled:
+		return "cancelled"
+	case Lost:
+		return "lost"
+	}
+	return fmt.Sprintf("Outcome(%d)", int(o))
+}
+
+// WhenFull is what becomes of a task that no cell has room for.
+type WhenFull int
+
+// The choices.
+const (
+	WhenFullWait WhenFull = iota // default: PENDING until there is room or PendingTimeout
+	WhenFullFail                 // the notes' rule: COMPLETED and failed at once
+)
+
+// OnLost is what a cell does with a task once its leader has given the cell up.
+type OnLost int
+
+// The choices.
+const (
+	LostEnd  OnLost = iota // default: ended by the deadline
+	LostKeep               // runs on; the row says "may still run"
+)
+
+// Resolution is a person's word on a lost task.
+type Resolution int
+
+// The resolutions.
+const (
+	Unresolved Resolution = iota
+	ResolvedDone
+	ResolvedFailed
+	ResolvedRerun // a new task was made of it
+)
+
+// String prints "", "done", "failed" or "rerun".
+func (r Resolution) String() string {
+	switch r {
+	case Unresolved:
+		return ""
+	case ResolvedDone:
+		return "done"
+	case ResolvedFailed:
+		return "failed"
+	case ResolvedRerun:
+		return "rerun"
+	}
+	return fmt.Sprintf("Resolution(%d)", int(r))
+}
+
+// Definition is what to run and how. Written once, at desire.
+type Definition struct {
+	Workload action.Workload
+	// Stack, PlacementTags, Labels and Tolerations say which cells may run it, as
+	// in lrp.Desired.
+	Stack         string
+	PlacementTags []string
+	Labels        map[string]string
+	Tolerations   []string
+	// Annotation is opaque text, at most 10 KiB.
+	Annotation string
+	// CallbackURL gets a POST once the task is COMPLETED; empty = none.
+	CallbackURL string
+	WhenFull    WhenFull
+	OnLost      OnLost
+	// PendingTimeout ends a task that was not started in time; 0 = 30 min.
+	PendingTimeout time.Duration
+}
+
+// DeadlineBound reports whether the task ends with its cell's credit.
+func (d *Definition) DeadlineBound() bool { return d.OnLost == LostEnd }
+
+// Holder is the cell process that runs a task.
+type Holder struct {
+	Cell string
+	Proc string
+}
+
+// Result is how the container ended, as its cell reports it.
+type Result struct {
+	Failed bool
+	// Cancelled: the container was told to stop.
+	Cancelled bool
+	// Reason says why it failed.
+	Reason string
+	// Output is the result file, at most MaxResult bytes.
+	Output   []byte
+	ExitCode int
+	Signal   int
+	OOM      bool
+	// Started and Ended are by the cell's wall clock.
+	Started, Ended time.Time
+}
+
+// MaxResult is the largest result file in bytes; a larger one is an error of the task.
+const MaxResult = 51200
+
+// Callback is how far the delivery of a task's end has come. Written by the
+// leader's callback loop.
+type Callback struct {
+	Attempts int
+	// Next is the earliest moment of the next attempt.
+	Next time.Time
+	// Error is what the last attempt said.
+	Error string
+	// Delivered and Dead are the two ends: answered, or given up (a dead letter).
+	Delivered bool
+	Dead      bool
+}
+
+// Task is one row. A value is never changed once stored; Step replaces it. All
+// fields are written by the leader only; the comments name the events.
+type Task struct {
+	// GUID is the name among all domains; UID is minted at desire and makes a
+	// re-used guid another task.
+	GUID   string
+	UID    string
+	Domain string
+	// Name is what a spec file calls the task; empty when it was not in one.
+	Name       string
+	Definition *Definition
+
+	State   State
+	Outcome Outcome
+	// Holder is set in RUNNING, and kept afterwards to say where it ran: Start, Adopt.
+	Holder Holder
+	// Reservation is the container for which Start was granted.
+	Reservation string
+	// Result is set when COMPLETED: Complete, Cancel, expiry, ProcDead.
+	Result Result
+	// MayStillRun marks a lost task whose container was allowed to run on: ProcDead.
+	MayStillRun bool
+	// CancelWanted is the stored intent to end the container of a cancelled task: Cancel.
+	CancelWanted bool
+
+	// Rejections counts Reject; Rejection is the last reason: Reject, cleared by Start.
+	Rejections int
+	Rejection  string
+
+	// Created, Updated (last change of State) and FirstCompleted are by the leader's wall clock.
+	Created, Updated, FirstCompleted time.Time
+
+	Callback Callback
+	// Resolution is a person's word on a lost task, Successor the guid of its rerun: Settle.
+	Resolution Resolution
+	Successor  string
+}
+
+// Ended reports whether the task is COMPLETED or RESOLVING.
+func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolving }
+
+// Errors of Step. None of them changes the task.
+var (
+	ErrNotFound               = errors.New("the requested task could not be found")
+	ErrExists                 = errors.New("the requested task already exists")
+	ErrInvalid                = errors.New("invalid task")
+	ErrInvalidStateTransition = errors.New("invalid state transition")
+	ErrRunningOnDifferentCell = errors.New("running on a different cell")
+	// ErrOtherUID: the call is about an earlier or later task of the same guid.
+	ErrOtherUID = errors.New("another task has this guid now")
+	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
+	ErrNotEligible = errors.New("cell may not be given work now")
+	// ErrLostUnresolved: a lost task is kept until it is resolved.
+	ErrLostUnresolved = errors.New("a lost task is kept until it is resolved")
+)
+
+// Texts of Result.Reason. (Diego dev notes, Tasks; Diego BBS, Task calls.)
+const (
+	ReasonCancelled   = "cancelled"
+	ReasonNotStarted  = "not started within time limit"
+	ReasonLost        = "cell disappeared before completion"
+	ReasonNoContainer = "task container does not exist"
+	ReasonRunFailed   = "failed to run container"
+	ReasonEvacuation  = "timed out during cell evacuation"
+	ReasonResult      = "failed to fetch result"
+)
