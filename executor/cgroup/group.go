@@ -1,0 +1,271 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy reports that a group still holds a process.
+var ErrBusy = errors.New("group holds a process")
+
+// StopAttr is the extended attribute of a v2 group in which the reaper finds
+// how its container is stopped: "<signal> <grace in milliseconds>".
+const StopAttr = "user.cantina.stop"
+
+// Group is the control group of one container (or of a class).
+type Group struct {
+	tree *Tree // nil for a group found again by path
+	dir  string
+	v2   bool
+	slot *slot
+	v2l  bool // has limits of its own through v2
+}
+
+// At is the group in an existing tracker folder, for adoption and clearing.
+func At(dir string) *Group { return &Group{dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))} }
+
+// Dir is the tracker's folder of the group.
+func (g *Group) Dir() string { return g.dir }
+
+// OpenDir opens the group's folder for clone(CLONE_INTO_CGROUP), or returns -1
+// where the tracker is v1 and JoinThread has to be used. The caller closes it.
+func (g *Group) OpenDir() (int, error) {
+	if !g.v2 {
+		return -1, nil
+	}
+	fd, err := openFile(g.dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, fmt.Errorf("open group %s: %w", g.dir, err)
+	}
+	return fd, nil
+}
+
+// NeedsThread reports whether JoinThread has something to do.
+func (g *Group) NeedsThread() bool { return !g.v2 || g.slot != nil }
+
+// JoinThread moves the calling thread into the v1 groups of the container, so
+// that what it forks is there from the first instruction. Tree.LeaveThread
+// undoes it.
+func (g *Group) JoinThread() error {
+	if !g.v2 {
+		if err := write(filepath.Join(g.dir, "tasks"), "0"); err != nil {
+			return err
+		}
+	}
+	if g.slot != nil {
+		return g.slot.joinThread()
+	}
+	return nil
+}
+
+// SetStop leaves the signal and the grace (ms) for the reaper, where they are
+// not the defaults. Only v2 keeps it; elsewhere the reaper uses its defaults.
+func (g *Group) SetStop(signal int, graceMS int64) error {
+	if !g.v2 {
+		return nil
+	}
+	v := strconv.Itoa(signal) + " " + strconv.FormatInt(graceMS, 10)
+	if err := unix.Setxattr(g.dir, StopAttr, []byte(v), 0); err != nil {
+		return fmt.Errorf("set %s of %s: %w", StopAttr, g.dir, err)
+	}
+	return nil
+}
+
+// Procs lists the processes in the group and below it. A group that is gone has
+// none.
+func (g *Group) Procs() ([]int, error) {
+	var pids []int
+	err := walk(g.dir, func(dir string) error {
+		s, err := read(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			return err
+		}
+		for _, f := range strings.Fields(s) {
+			if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids, err
+}
+
+// walk calls fn for dir and the groups below; what vanishes meanwhile is passed over.
+func walk(dir string, fn func(string) error) error {
+	if err := fn(dir); err != nil {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+			return nil
+		}
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := walk(filepath.Join(dir, e.Name()), fn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Populated reports whether a process is alive in the group or below.
+func (g *Group) Populated() (bool, error) {
+	if !g.v2 {
+		pids, err := g.Procs()
+		return len(pids) > 0, err
+	}
+	n, err := readField(g.Events(), "populated")
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		return false, nil
+	}
+	return n != 0, err
+}
+
+// Events is the file whose modification tells that Populated may have changed;
+// empty for v1, which has no such thing.
+func (g *Group) Events() string {
+	if !g.v2 {
+		return ""
+	}
+	return filepath.Join(g.dir, "cgroup.events")
+}
+
+// Signal sends sig to every process of the group. Each is pinned and looked at
+// again before, so that a reused pid is never hit.
+func (g *Group) Signal(sig unix.Signal) error {
+	pids, err := g.Procs()
+	if err != nil {
+		return err
+	}
+	var first error
+	for _, pid := range pids {
+		if err := g.signalOne(pid, sig); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (g *Group) signalOne(pid int, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil // gone, or a thread that is ending
+	}
+	defer unix.Close(fd)
+	if !g.Holds(pid) {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("signal %d to %d: %w", sig, pid, err)
+	}
+	return nil
+}
+
+// Holds reports whether pid is in the group or below it right now.
+func (g *Group) Holds(pid int) bool {
+	s, err := read("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(s) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		if g.v2 == (parts[1] == "") && (g.v2 || strings.Contains(parts[1], "freezer")) {
+			for p := parts[2]; strings.Contains(p, "/cantina/"); p = filepath.Dir(p) {
+				if strings.HasSuffix(g.dir, p) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// Kill sends SIGKILL to all of the group at once (v2), or freezes, kills and
+// thaws (v1). It does not wait; with v1 it has to be called until Populated is
+// false, because a fork may slip through.
+func (g *Group) Kill() error {
+	if g.v2 {
+		err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+			return nil
+		}
+		return err
+	}
+	ferr := g.Freeze()
+	err := g.Signal(unix.SIGKILL)
+	if errors.Is(ferr, unix.ENOENT) {
+		return nil
+	}
+	return errors.Join(err, g.Thaw())
+}
+
+// Freeze stops every process of the group without a signal. It does not wait
+// until all are stopped.
+func (g *Group) Freeze() error { return g.setFrozen(true) }
+
+// Thaw undoes Freeze.
+func (g *Group) Thaw() error { return g.setFrozen(false) }
+
+func (g *Group) setFrozen(on bool) error {
+	file, value := "freezer.state", "THAWED"
+	if on {
+		value = "FROZEN"
+	}
+	if g.v2 {
+		file, value = "cgroup.freeze", "0"
+		if on {
+			value = "1"
+		}
+	}
+	err := write(filepath.Join(g.dir, file), value)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// Remove gives the group back. It returns ErrBusy while a process is left.
+func (g *Group) Remove() error {
+	err := unix.Rmdir(g.dir)
+	if err == unix.EBUSY || err == unix.ENOTEMPTY {
+		g.removeBelow()
+		err = unix.Rmdir(g.dir)
+	}
+	switch {
+	case err == unix.EBUSY:
+		return fmt.Errorf("remove %s: %w", g.dir, ErrBusy)
+	case err != nil && err != unix.ENOENT:
+		return fmt.Errorf("remove %s: %w", g.dir, err)
+	}
+	if g.slot != nil {
+		g.tree.release(g.slot)
+		g.slot = nil
+	}
+	return nil
+}
+
+// removeBelow removes empty groups that the container made itself.
+func (g *Group) removeBelow() {
+	entries, err := os.ReadDir(g.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			RemoveEmpty(filepath.Join(g.dir, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Package cgroup puts the processes of a container into control groups of
+// their own, finds, freezes, signals and kills them there, and limits what they
+// use.
+//
+// One hierarchy is the tracker: it says which processes belong to a container
+// and when none is left. It is the unified hierarchy (v2) where one is mounted,
+// also without controllers, else a v1 hierarchy with the freezer. Limits come
+// from the controllers of v2 where they can be had, else from v1.
+//
+//	<tracker>/<own group>/cantina/<folder id>/<class>/<container>
+//	<v1 controller>/<own group>/cantina/<folder id>/slot-<n>
+//
+// A class is a set of containers that end together; the reaper acts on whole
+// classes. The limit slots of v1 are pooled: a slot is used by one container
+// after the other, because making and removing three groups costs more than
+// starting a small program. Tracker groups are never pooled.
+//
+// Only the executor and the reaper's tests use this package. The reaper itself
+// has its own few lines, to stay small.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrUnusable reports that no hierarchy can be used for tracking.
+var ErrUnusable = errors.New("no usable control groups")
+
+// Mount is one mounted hierarchy and the group of this process in it.
+type Mount struct {
+	Dir         string   // mount point
+	Root        string   // which group is mounted there
+	Self        string   // group of this process, as the kernel names it
+	Controllers []string // v1 only
+}
+
+// SelfDir is the folder of this process's own group; empty when the mount does
+// not show it.
+func (m Mount) SelfDir() string {
+	rel, err := filepath.Rel(m.Root, m.Self)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return ""
+	}
+	return filepath.Join(m.Dir, rel)
+}
+
+// Host is what a machine offers.
+type Host struct {
+	Unified *Mount            // nil when v2 is not mounted
+	V1      map[string]*Mount // by controller
+}
+
+// Detect reads which hierarchies are mounted and where this process is in them.
+func Detect() (Host, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Host{}, fmt.Errorf("detect control groups: %w", err)
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return Host{}, fmt.Errorf("detect control groups: %w", err)
+	}
+	return parseHost(string(mounts), string(groups)), nil
+}
+
+func parseHost(mountinfo, groups string) Host {
+	h := Host{V1: map[string]*Mount{}}
+	self := map[string]string{} // controller (or "" for v2) → group
+	for line := range strings.Lines(groups) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, c := range strings.Split(parts[1], ",") {
+			self[c] = parts[2]
+		}
+	}
+	for line := range strings.Lines(mountinfo) {
+		pre, post, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		a, b := strings.Fields(pre), strings.Fields(post)
+		if !ok || len(a) < 5 || len(b) < 3 {
+			continue
+		}
+		m := &Mount{Dir: unescape(a[4]), Root: unescape(a[3])}
+		switch b[0] {
+		case "cgroup2":
+			if g, ok := self[""]; ok && h.Unified == nil {
+				m.Self = g
+				h.Unified = m
+			}
+		case "cgroup":
+			h.addV1(m, b[2], self)
+		}
+	}
+	return h
+}
+
+func (h *Host) addV1(m *Mount, options string, self map[string]string) {
+	for _, c := range strings.Split(options, ",") {
+		g, ok := self[c]
+		if !ok || c == "" || h.V1[c] != nil || strings.HasPrefix(c, "name=") {
+			continue
+		}
+		m.Self = g
+		m.Controllers = append(m.Controllers, c)
+		h.V1[c] = m
+	}
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

@@ -1,0 +1,55 @@
+package cgroup
+
+import "testing"
+
+func TestParseHost(t *testing.T) {
+	mounts := `25 1 0:22 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+26 1 0:23 /docker/abc /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+27 1 0:24 / /mnt/with\040space rw - cgroup2 cgroup2 rw
+28 1 0:25 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+`
+	groups := "4:memory:/svc/x\n3:cpu,cpuacct:/docker/abc/y\n1:name=systemd:/\n0::/u\n"
+	h := parseHost(mounts, groups)
+	if h.Unified == nil || h.Unified.SelfDir() != "/mnt/with space/u" {
+		t.Errorf("unified = %+v", h.Unified)
+	}
+	if d := h.V1["memory"].SelfDir(); d != "/sys/fs/cgroup/memory/svc/x" {
+		t.Errorf("memory = %s", d)
+	}
+	if d := h.V1["cpu"].SelfDir(); d != "/sys/fs/cgroup/cpu,cpuacct/y" {
+		t.Errorf("cpu = %s", d)
+	}
+	if len(h.V1) != 3 {
+		t.Errorf("controllers = %v", h.V1)
+	}
+}
+
+func TestSelfDirOutsideMount(t *testing.T) {
+	m := Mount{Dir: "/sys/fs/cgroup", Root: "/a/b", Self: "/a"}
+	if d := m.SelfDir(); d != "" {
+		t.Errorf("SelfDir = %q, want none", d)
+	}
+}
+
+func TestEscapeIsInjectiveAndSafe(t *testing.T) {
+	long := make([]byte, 300)
+	for i := range long {
+		long[i] = 'a'
+	}
+	seen := map[string]string{}
+	for _, s := range []string{"", "a", ".", "..", ".a", "a/b", "a%2Fb", "a b", "ä", string(long), string(long) + "b", "b-1.2.3"} {
+		e := Escape(s)
+		if o, ok := seen[e]; ok {
+			t.Errorf("%q and %q both become %q", o, s, e)
+		}
+		seen[e] = s
+		if e == "" || e[0] == '.' || len(e) > 255 {
+			t.Errorf("Escape(%q) = %q is no folder name", s, e)
+		}
+		for _, c := range []byte(e) {
+			if c == '/' {
+				t.Errorf("Escape(%q) = %q holds a slash", s, e)
+			}
+		}
+	}
+}

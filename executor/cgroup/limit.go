@@ -1,0 +1,212 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuPeriod is the period of the processor quota in microseconds.
+const cpuPeriod = 100000
+
+// maxPool bounds how many limit slots of v1 wait for their next container.
+const maxPool = 256
+
+// Usage is what a container used, as far as its controllers tell.
+type Usage struct {
+	MemoryPeak  int64 // bytes; 0 = unknown
+	MemoryNow   int64 // bytes
+	MemoryLimit int64 // bytes; 0 = none
+	OOMKills    int64 // processes killed for lack of memory
+}
+
+// slot is one set of v1 limit groups, used by one container after the other.
+type slot struct {
+	dirs   map[string]string // controller → folder
+	tasks  []string
+	limits Limits
+	killed int64 // oom_kill when the present container began
+}
+
+func (g *Group) limit(l Limits) error {
+	if g.tree.v2ctl {
+		g.v2l = true
+		return limitV2(g.dir, l)
+	}
+	s, err := g.tree.acquire()
+	if err != nil {
+		return err
+	}
+	if err := s.set(l); err != nil {
+		s.remove()
+		return err
+	}
+	g.slot = s
+	return nil
+}
+
+func limitV2(dir string, l Limits) error {
+	var errs []error
+	set := func(file, value string) { errs = append(errs, write(filepath.Join(dir, file), value)) }
+	if l.MemoryBytes > 0 {
+		set("memory.max", strconv.FormatInt(l.MemoryBytes, 10))
+		if exists(filepath.Join(dir, "memory.swap.max")) {
+			set("memory.swap.max", "0")
+		}
+	}
+	if l.Pids > 0 {
+		set("pids.max", strconv.Itoa(l.Pids))
+	}
+	if l.CPUMilli > 0 {
+		set("cpu.max", fmt.Sprintf("%d %d", quota(l.CPUMilli), cpuPeriod))
+	}
+	return errors.Join(errs...)
+}
+
+// quota is the processor time per period; the kernel's least is 1 ms.
+func quota(milli int) int { return max(milli*cpuPeriod/1000, 1000) }
+
+func (t *Tree) acquire() (*slot, error) {
+	t.mu.Lock()
+	if n := len(t.pool); n > 0 {
+		s := t.pool[n-1]
+		t.pool = t.pool[:n-1]
+		t.mu.Unlock()
+		return s, nil
+	}
+	t.slots++
+	name := "slot-" + strconv.Itoa(t.slots)
+	t.mu.Unlock()
+	s := &slot{dirs: map[string]string{}}
+	for c, root := range t.v1 {
+		dir := filepath.Join(root, name)
+		if err := makeDir(dir); err != nil {
+			s.remove()
+			return nil, err
+		}
+		s.dirs[c] = dir
+		s.tasks = append(s.tasks, filepath.Join(dir, "tasks"))
+	}
+	return s, nil
+}
+
+func (t *Tree) release(s *slot) {
+	t.mu.Lock()
+	full := t.base == nil || len(t.pool) >= maxPool
+	if !full {
+		t.pool = append(t.pool, s)
+	}
+	t.mu.Unlock()
+	if full {
+		s.remove()
+	}
+}
+
+func (s *slot) remove() {
+	for _, d := range s.dirs {
+		unix.Rmdir(d)
+	}
+}
+
+func (s *slot) joinThread() error {
+	for _, f := range s.tasks {
+		if err := write(f, "0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set brings the slot to the limits of its next container and forgets the peak
+// and the kills of the last one.
+func (s *slot) set(l Limits) error {
+	var errs []error
+	if d := s.dirs["memory"]; d != "" {
+		errs = append(errs, s.setMemory(d, l.MemoryBytes))
+	}
+	if d := s.dirs["pids"]; d != "" && l.Pids != s.limits.Pids {
+		errs = append(errs, write(filepath.Join(d, "pids.max"), orMax(l.Pids)))
+	}
+	if d := s.dirs["cpu"]; d != "" && l.CPUMilli != s.limits.CPUMilli {
+		q := -1
+		if l.CPUMilli > 0 {
+			q = quota(l.CPUMilli)
+		}
+		errs = append(errs, write(filepath.Join(d, "cpu.cfs_quota_us"), strconv.Itoa(q)))
+	}
+	s.limits = l
+	return errors.Join(errs...)
+}
+
+func orMax(n int) string {
+	if n <= 0 {
+		return "max"
+	}
+	return strconv.Itoa(max(n, 2)) // the thread that forks the first process counts too
+}
+
+func (s *slot) setMemory(dir string, limit int64) error {
+	if limit == 0 && s.limits.MemoryBytes == 0 {
+		return nil
+	}
+	if s.limits.MemoryBytes != 0 { // used before
+		if used, _ := readInt(filepath.Join(dir, "memory.usage_in_bytes")); used > 1<<20 {
+			write(filepath.Join(dir, "memory.force_empty"), "0")
+		}
+	}
+	s.killed, _ = readField(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+	if limit != s.limits.MemoryBytes {
+		if err := setMemoryLimit(dir, limit, s.limits.MemoryBytes); err != nil {
+			return err
+		}
+	}
+	write(filepath.Join(dir, "memory.max_usage_in_bytes"), "0")
+	return nil
+}
+
+// setMemoryLimit sets memory and memory+swap alike; the kernel wants the second
+// never below the first.
+func setMemoryLimit(dir string, limit, old int64) error {
+	value := strconv.FormatInt(limit, 10)
+	if limit == 0 {
+		value = "-1"
+	}
+	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	if !exists(filepath.Join(dir, files[1])) {
+		files = files[:1]
+	} else if limit == 0 || old != 0 && limit > old {
+		files[0], files[1] = files[1], files[0]
+	}
+	for _, f := range files {
+		if err := write(filepath.Join(dir, f), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Usage tells what the container uses and used; zero where nothing is limited.
+func (g *Group) Usage() Usage {
+	var u Usage
+	switch {
+	case g.slot != nil && g.slot.dirs["memory"] != "":
+		d := g.slot.dirs["memory"]
+		u.MemoryLimit = g.slot.limits.MemoryBytes
+		u.MemoryPeak, _ = readInt(filepath.Join(d, "memory.max_usage_in_bytes"))
+		u.MemoryNow, _ = readInt(filepath.Join(d, "memory.usage_in_bytes"))
+		n, _ := readField(filepath.Join(d, "memory.oom_control"), "oom_kill")
+		u.OOMKills = n - g.slot.killed
+	case g.v2l:
+		u.MemoryPeak, _ = readInt(filepath.Join(g.dir, "memory.peak"))
+		u.MemoryNow, _ = readInt(filepath.Join(g.dir, "memory.current"))
+		u.MemoryLimit, _ = readInt(filepath.Join(g.dir, "memory.max"))
+		u.OOMKills, _ = readField(filepath.Join(g.dir, "memory.events"), "oom_kill")
+		if u.MemoryLimit == 1<<63-1 {
+			u.MemoryLimit = 0
+		}
+	}
+	return u
+}

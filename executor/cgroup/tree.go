@@ -1,0 +1,274 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits are what one container may use at most; 0 = no limit.
+type Limits struct {
+	MemoryBytes int64
+	CPUMilli    int // thousandths of a processor, enforced as a quota
+	Pids        int
+}
+
+// IsZero reports whether nothing is limited.
+func (l Limits) IsZero() bool { return l == Limits{} }
+
+// Options choose what a tree uses; the zero value uses the best there is.
+type Options struct {
+	ForceV1  bool // track with the v1 freezer although v2 is mounted
+	NoLimits bool // never use controllers
+}
+
+// limitControllers are the v1 controllers that limits need.
+var limitControllers = [...]string{"memory", "pids", "cpu"}
+
+// Tree is the part of the hierarchies that belongs to one cell folder. Its
+// methods may be called from any goroutine.
+type Tree struct {
+	root  string // tracker folder cantina/<id>
+	v2    bool
+	v2ctl bool              // limits through v2 controllers
+	v1    map[string]string // controller → folder cantina/<id>
+	base  map[string]int    // controller → descriptor of "tasks" of the own group
+
+	mu    sync.Mutex
+	pool  []*slot
+	slots int
+}
+
+// Open makes the folders of one cell in the hierarchies that host offers. It
+// returns ErrUnusable when nothing can track processes here. Close it.
+func Open(host Host, id string, o Options) (*Tree, error) {
+	t := &Tree{v1: map[string]string{}, base: map[string]int{}}
+	err := t.openTracker(host, id, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.NoLimits {
+		return t, nil
+	}
+	if t.v2 && t.enableV2(host) {
+		t.v2ctl = true
+		return t, nil
+	}
+	for _, c := range limitControllers {
+		t.openV1(host.V1[c], c, id)
+	}
+	return t, nil
+}
+
+func (t *Tree) openTracker(host Host, id string, o Options) error {
+	why := ErrUnusable
+	if host.Unified != nil && !o.ForceV1 {
+		dir, err := cellDir(host.Unified, id)
+		if err == nil && !exists(filepath.Join(dir, "cgroup.kill")) {
+			err = errors.New("no cgroup.kill (kernel older than 5.14)")
+		}
+		if err == nil {
+			t.root, t.v2 = dir, true
+			return nil
+		}
+		why = fmt.Errorf("%w: v2: %w", why, err)
+	}
+	if m := host.V1["freezer"]; m != nil {
+		dir, err := cellDir(m, id)
+		if err == nil {
+			t.root = dir
+			return t.openBase(m, "freezer")
+		}
+		why = fmt.Errorf("%w: v1 freezer: %w", why, err)
+	}
+	return why
+}
+
+func cellDir(m *Mount, id string) (string, error) {
+	self := m.SelfDir()
+	if self == "" {
+		return "", fmt.Errorf("own group %s is not visible below %s", m.Self, m.Dir)
+	}
+	top := filepath.Join(self, "cantina")
+	if err := makeDir(top); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(top, id)
+	return dir, makeDir(dir)
+}
+
+func (t *Tree) openBase(m *Mount, controller string) error {
+	fd, err := openFile(filepath.Join(m.SelfDir(), "tasks"), unix.O_WRONLY)
+	if err != nil {
+		return fmt.Errorf("open tasks of %s: %w", controller, err)
+	}
+	t.base[controller] = fd
+	return nil
+}
+
+// openV1 uses a controller when that is possible; Offers tells what came of it.
+func (t *Tree) openV1(m *Mount, controller, id string) {
+	if m == nil {
+		return
+	}
+	dir, err := cellDir(m, id)
+	if err != nil {
+		return
+	}
+	if t.openBase(m, controller) == nil {
+		t.v1[controller] = dir
+	}
+}
+
+// enableV2 hands the controllers down to the containers. The kernel allows that
+// only when the own group is the root or holds no process, so the cell first
+// moves itself into a leaf beside the containers.
+func (t *Tree) enableV2(host Host) bool {
+	self := host.Unified.SelfDir()
+	have, err := read(filepath.Join(self, "cgroup.controllers"))
+	if err != nil || !containsAll(strings.Fields(have), limitControllers[:]) {
+		return false
+	}
+	const want = "+memory +pids +cpu"
+	if write(filepath.Join(self, "cgroup.subtree_control"), want) != nil {
+		leaf := filepath.Join(self, "cantina-cell")
+		if makeDir(leaf) != nil || write(filepath.Join(leaf, "cgroup.procs"), "0") != nil {
+			return false
+		}
+		if write(filepath.Join(self, "cgroup.subtree_control"), want) != nil {
+			return false
+		}
+	}
+	return write(filepath.Join(filepath.Dir(t.root), "cgroup.subtree_control"), want) == nil &&
+		write(filepath.Join(t.root, "cgroup.subtree_control"), want) == nil
+}
+
+func containsAll(have, want []string) bool {
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// Root is the tracker's folder of this cell.
+func (t *Tree) Root() string { return t.root }
+
+// V2 reports whether the unified hierarchy tracks.
+func (t *Tree) V2() bool { return t.v2 }
+
+// Offers names the limits that can be enforced ("cpu", "memory", "pids") and
+// through what ("v2", "v1" or "").
+func (t *Tree) Offers() (limits []string, through string) {
+	if t.v2ctl {
+		return []string{"cpu", "memory", "pids"}, "v2"
+	}
+	for c := range t.v1 {
+		limits = append(limits, c)
+	}
+	slices.Sort(limits)
+	if len(limits) > 0 {
+		through = "v1"
+	}
+	return limits, through
+}
+
+// Dirs lists every folder that this tree has made, for a successor that clears.
+func (t *Tree) Dirs() (tracker string, v1 []string) {
+	for _, d := range t.v1 {
+		v1 = append(v1, d)
+	}
+	slices.Sort(v1)
+	return t.root, v1
+}
+
+// Class makes the class name, which is given to Create afterwards.
+func (t *Tree) Class(name string) error {
+	dir := filepath.Join(t.root, name)
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	if t.v2ctl {
+		return write(filepath.Join(dir, "cgroup.subtree_control"), "+memory +pids +cpu")
+	}
+	return nil
+}
+
+// ClassGroup is the whole class as one group, to freeze or kill it.
+func (t *Tree) ClassGroup(name string) *Group {
+	return &Group{tree: t, dir: filepath.Join(t.root, name), v2: t.v2}
+}
+
+// Create makes the group of one container in a class. The caller calls Remove.
+func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
+	g := &Group{tree: t, dir: filepath.Join(t.root, class, Escape(name)), v2: t.v2}
+	if err := unix.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make group %s: %w", g.dir, err)
+	}
+	if l.IsZero() {
+		return g, nil
+	}
+	err := g.limit(l)
+	if err != nil {
+		err = errors.Join(err, g.Remove())
+		return nil, fmt.Errorf("limit %s: %w", name, err)
+	}
+	return g, nil
+}
+
+// LeaveThread brings the calling thread back into the cell's own groups.
+func (t *Tree) LeaveThread() error {
+	var first error
+	for c, fd := range t.base {
+		if err := writeFD(fd, "0"); err != nil && first == nil {
+			first = fmt.Errorf("leave %s: %w", c, err)
+		}
+	}
+	return first
+}
+
+// Close removes what is empty of the tree and closes its descriptors. Groups
+// that still hold processes stay.
+func (t *Tree) Close() error {
+	t.mu.Lock()
+	pool := t.pool
+	t.pool = nil
+	t.mu.Unlock()
+	for _, s := range pool {
+		s.remove()
+	}
+	for _, fd := range t.base {
+		unix.Close(fd)
+	}
+	t.base = nil
+	_, v1 := t.Dirs()
+	for _, d := range append([]string{t.root}, v1...) {
+		RemoveEmpty(d)
+	}
+	return nil
+}
+
+// RemoveEmpty removes the groups below and including dir that hold no process,
+// and the folder "cantina" above when it became empty.
+func RemoveEmpty(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			RemoveEmpty(filepath.Join(dir, e.Name()))
+		}
+	}
+	unix.Rmdir(dir)
+	if top := filepath.Dir(dir); filepath.Base(top) == "cantina" {
+		unix.Rmdir(top)
+	}
+}

@@ -1,0 +1,282 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+)
+
+// ErrClosed reports that the launcher has ended.
+var ErrClosed = errors.New("launcher has ended")
+
+// defaultPath is where programs are looked up when Env has no PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Launcher starts processes. Make it with NewLauncher and call Run.
+type Launcher struct {
+	tree  *cgroup.Tree // nil without control groups
+	null  *os.File
+	plain chan *request // threads that may gain privileges
+	bound chan *request // threads with no_new_privs, for ever
+	loops []*loop
+	turn  atomic.Uint32
+	ended chan struct{}
+}
+
+type request struct {
+	spec  *Spec
+	files []uintptr
+	path  string
+	pid   int
+	pidfd int
+	err   error
+	done  chan struct{}
+}
+
+// NewLauncher returns a launcher for processes in the groups of tree; nil = none.
+func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open launcher: %w", err)
+	}
+	l := &Launcher{tree: tree, null: null, plain: make(chan *request), bound: make(chan *request), ended: make(chan struct{})}
+	for range max(1, min(runtime.GOMAXPROCS(0)/2, 8)) {
+		lp, err := newLoop()
+		if err != nil {
+			return nil, err
+		}
+		l.loops = append(l.loops, lp)
+	}
+	// Whatever descriptors the cell itself was started with stay with it.
+	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	return l, nil
+}
+
+// Run serves until ctx is done. Processes that still live then lose their
+// parent thread, so they get their parent-death signal.
+func (l *Launcher) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(l.loops))
+	for i, lp := range l.loops {
+		wg.Go(func() { errs[i] = lp.run(ctx) })
+	}
+	for range max(2, min(runtime.GOMAXPROCS(0), 8)) {
+		wg.Go(func() { l.serve(ctx, l.bound, true) })
+	}
+	wg.Go(func() { l.serve(ctx, l.plain, false) })
+	wg.Wait()
+	close(l.ended)
+	l.null.Close()
+	return errors.Join(errs...)
+}
+
+// serve forks on one thread. The goroutine ends locked, and its thread with it.
+func (l *Launcher) serve(ctx context.Context, in chan *request, restricted bool) {
+	runtime.LockOSThread()
+	var broken error
+	if restricted {
+		broken = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-in:
+			if r.err = broken; broken == nil {
+				l.fork(r)
+			}
+			close(r.done)
+		}
+	}
+}
+
+// Start starts a process. The error names the program when it cannot be run.
+func (l *Launcher) Start(s *Spec) (*Process, error) {
+	lp := l.loops[int(l.turn.Add(1))%len(l.loops)]
+	p := &Process{loop: lp, done: make(chan struct{}), pidfd: -1}
+	r := &request{spec: s, done: make(chan struct{})}
+	child, err := p.openFiles(l, s, r)
+	if err == nil {
+		in := l.bound
+		if s.Gain {
+			in = l.plain
+		}
+		p.started = time.Now()
+		select {
+		case in <- r:
+			<-r.done
+			err = r.err
+		case <-l.ended:
+			err = ErrClosed
+		}
+	}
+	for _, fd := range child {
+		unix.Close(fd)
+	}
+	if r.pid > 0 {
+		p.Pid, p.pidfd = r.pid, r.pidfd
+	}
+	if err == nil {
+		err = p.watch()
+	}
+	if err != nil {
+		p.discard()
+		return nil, fmt.Errorf("start %s: %w", s.Path, err)
+	}
+	return p, nil
+}
+
+// openFiles makes the pipes and returns the descriptors to close after the fork.
+func (p *Process) openFiles(l *Launcher, s *Spec, r *request) ([]int, error) {
+	r.files = append(make([]uintptr, 0, 4), s.Files...)
+	if s.Files == nil {
+		r.files = append(r.files, l.null.Fd(), l.null.Fd(), l.null.Fd())
+	}
+	child := make([]int, 0, 3)
+	attach := func(i, at int, use bool, sink func() (*pipe, int, error)) error {
+		if !use {
+			return nil
+		}
+		pi, fd, err := sink()
+		if err != nil {
+			return err
+		}
+		p.pipes[i] = pi
+		child = append(child, fd)
+		if at < len(r.files) {
+			r.files[at] = uintptr(fd)
+		} else {
+			r.files = append(r.files, uintptr(fd))
+		}
+		return nil
+	}
+	own := s.Files == nil
+	err := errors.Join(
+		attach(0, 1, own && s.Stdout != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Stdout) }),
+		attach(1, 2, own && s.Stderr != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Stderr) }),
+		attach(2, 3, s.Status != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Status) }),
+	)
+	return child, err
+}
+
+func (p *Process) watch() error {
+	for _, pi := range p.pipes {
+		if pi != nil {
+			if err := pi.watch(); err != nil {
+				return err
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	p.id, err = p.loop.add(p.pidfd, p)
+	return err
+}
+
+// discard undoes a start that failed, also one that failed after the fork.
+func (p *Process) discard() {
+	for _, pi := range p.pipes {
+		if pi != nil {
+			pi.close()
+		}
+	}
+	if p.pidfd >= 0 {
+		unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
+		wait4(p.Pid, nil, 0, nil)
+		unix.Close(p.pidfd)
+		p.pidfd = -1
+	}
+}
+
+// fork runs on a locked thread.
+func (l *Launcher) fork(r *request) {
+	s := r.spec
+	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: r.files, Sys: &syscall.SysProcAttr{
+		Setsid: s.Session, Setctty: s.Terminal, Pdeathsig: s.ParentDeath, Credential: s.Credential,
+		Cloneflags: s.CloneFlags, PidFD: &r.pidfd, Ptrace: s.OpenFiles > 0,
+	}}
+	if s.Group != nil {
+		fd, err := s.Group.OpenDir()
+		if err != nil {
+			r.err = err
+			return
+		}
+		if fd >= 0 {
+			defer unix.Close(fd)
+			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+		}
+		if s.Group.NeedsThread() {
+			defer func() { r.err = errors.Join(r.err, l.tree.LeaveThread()) }()
+			if r.err = s.Group.JoinThread(); r.err != nil {
+				return
+			}
+		}
+	}
+	if s.Enter != nil {
+		leave, err := s.Enter()
+		if r.err = err; err != nil {
+			return
+		}
+		defer func() { r.err = errors.Join(r.err, leave()) }()
+	}
+	if r.path, r.err = lookPath(s.Path, s.Env); r.err != nil {
+		return
+	}
+	argv := append(append(make([]string, 0, len(s.Args)+1), s.Path), s.Args...)
+	r.pid, r.err = syscall.ForkExec(r.path, argv, attr)
+	if r.err == nil && s.OpenFiles > 0 {
+		r.err = limitFiles(r.pid, s.OpenFiles)
+	}
+}
+
+// limitFiles sets the limit of a child that stands still at its first
+// instruction, being traced, and lets it go.
+func limitFiles(pid int, n uint64) error {
+	var ws unix.WaitStatus
+	if _, err := wait4(pid, &ws, 0, nil); err != nil || !ws.Stopped() {
+		return fmt.Errorf("limit open files: process did not stop: %w", err)
+	}
+	lim := unix.Rlimit{Cur: n, Max: n}
+	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &lim, nil)
+	if err != nil {
+		err = fmt.Errorf("limit open files to %d: %w", n, err)
+	}
+	return errors.Join(err, unix.PtraceDetach(pid))
+}
+
+func lookPath(path string, env []string) (string, error) {
+	if strings.Contains(path, "/") {
+		return path, nil
+	}
+	dirs := defaultPath
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			dirs = v
+		}
+	}
+	for _, d := range filepath.SplitList(dirs) {
+		if d == "" || !filepath.IsAbs(d) {
+			continue
+		}
+		full := filepath.Join(d, path)
+		var st unix.Stat_t
+		if unix.Stat(full, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o111 != 0 {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("not found in PATH %s: %w", dirs, unix.ENOENT)
+}

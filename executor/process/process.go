@@ -1,0 +1,232 @@
+// Package process starts programs and watches them: with their output going
+// into sinks, in a control group from the first instruction, with a
+// parent-death signal, without privileges to gain, and without a goroutine or a
+// blocked thread per process.
+//
+// A Launcher owns a few locked threads. All processes are forked by them, for
+// two reasons: the kernel sends the parent-death signal when the forking
+// *thread* ends, and the threads may be moved into v1 control groups or other
+// namespaces for the moment of a fork.
+//
+//	Start ──▶ running ──main process gone──▶ Done (result known) ──CloseOutput──▶ closed
+//
+// Only the executor uses this package. What else runs in the same operating
+// system process may fork as it likes: only own children are waited for.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+)
+
+// ErrGone reports that a process has ended already.
+var ErrGone = errors.New("process has ended")
+
+// Spec says what to start and how.
+type Spec struct {
+	// Path is a program: with a slash as it is, else looked up in PATH of Env,
+	// after Enter.
+	Path string
+	Args []string // without the program's own name
+	Dir  string   // empty = the cell's own
+	Env  []string // NAME=value
+
+	// Stdout and Stderr take what the process writes; nil = /dev/null. They are
+	// closed when the last holder of the pipe has closed it, or by CloseOutput.
+	Stdout, Stderr io.WriteCloser
+	// Status takes what is written to descriptor 3; nil = descriptor 3 is closed.
+	Status io.WriteCloser
+	// Files replaces descriptors 0, 1 and 2 when set. The caller keeps and closes
+	// its own copies. Stdout and Stderr are not used then.
+	Files []uintptr
+	// Terminal makes Files[0] the controlling terminal. It needs Session.
+	Terminal bool
+
+	Group       *cgroup.Group // nil = the cell's own group
+	Session     bool          // a session (and so a process group) of its own
+	ParentDeath syscall.Signal
+	Gain        bool // may gain privileges by exec (set-user-ID programs)
+	Credential  *syscall.Credential
+	OpenFiles   uint64  // RLIMIT_NOFILE; 0 = as the cell had it when it started
+	CloneFlags  uintptr // CLONE_NEW…
+	// Enter runs on the forking thread just before the fork; what it returns
+	// undoes it afterwards. It may change the thread's namespaces and root.
+	Enter func() (leave func() error, err error)
+}
+
+// Result is how a process ended.
+type Result struct {
+	ExitCode int // meaningless when Signal is not 0
+	Signal   syscall.Signal
+	Usage    Usage
+	Started  time.Time
+	Ended    time.Time
+}
+
+// Usage is what the kernel counted for the process and its waited-for children.
+type Usage struct {
+	User, System time.Duration
+	MaxRSS       int64 // bytes
+}
+
+// Process is one started program.
+type Process struct {
+	Pid     int
+	started time.Time
+	loop    *loop
+	done    chan struct{}
+
+	mu     sync.Mutex
+	pidfd  int // -1 when gone
+	id     uint64
+	pipes  [3]*pipe
+	result Result
+}
+
+// Done is closed when the process has ended and has been waited for.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Result is valid after Done.
+func (p *Process) Result() Result {
+	<-p.done
+	return p.result
+}
+
+// Signal sends sig to the process alone. It returns ErrGone when it has ended.
+func (p *Process) Signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return ErrGone
+	}
+	err := unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
+	if err == unix.ESRCH {
+		return ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("signal %d to %d: %w", sig, p.Pid, err)
+	}
+	return nil
+}
+
+// SignalGroup sends sig to the process group that the process leads. It returns
+// ErrGone when the process has ended: its number could be another's by then.
+func (p *Process) SignalGroup(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return ErrGone
+	}
+	if err := unix.Kill(-p.Pid, sig); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("signal %d to group %d: %w", sig, p.Pid, err)
+	}
+	return nil
+}
+
+// ready is called by the loop when the process has become waitable.
+func (p *Process) ready(buf []byte) {
+	for _, pi := range p.pipes {
+		if pi != nil {
+			pi.drain(buf)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return
+	}
+	var ws unix.WaitStatus
+	var ru unix.Rusage
+	pid, err := wait4(p.Pid, &ws, unix.WNOHANG, &ru)
+	if err == nil && pid == 0 {
+		return
+	}
+	p.result = Result{Started: p.started, Ended: time.Now(), ExitCode: -1}
+	switch {
+	case err != nil: // somebody else waited for our child
+		p.result.ExitCode = -1
+	case ws.Signaled():
+		p.result.Signal = ws.Signal()
+	default:
+		p.result.ExitCode = ws.ExitStatus()
+	}
+	p.result.Usage = Usage{User: duration(ru.Utime), System: duration(ru.Stime), MaxRSS: ru.Maxrss << 10}
+	p.loop.remove(p.pidfd, p.id)
+	unix.Close(p.pidfd)
+	p.pidfd = -1
+	close(p.done)
+}
+
+func duration(t unix.Timeval) time.Duration { return time.Duration(t.Nano()) }
+
+func wait4(pid int, ws *unix.WaitStatus, options int, ru *unix.Rusage) (int, error) {
+	for {
+		got, err := unix.Wait4(pid, ws, options, ru)
+		if err != unix.EINTR {
+			return got, err
+		}
+	}
+}
+
+// CloseOutput takes what is still in the pipes and closes them, whoever may hold
+// the other ends. Call it when the container is empty.
+func (p *Process) CloseOutput() {
+	var buf []byte
+	for _, pi := range p.pipes {
+		if pi == nil || !pi.open() {
+			continue
+		}
+		if buf == nil {
+			buf = make([]byte, 64<<10)
+		}
+		pi.drain(buf)
+		pi.close()
+	}
+}
+
+func (p *pipe) open() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fd >= 0
+}
+
+// Identity is what tells a process from a later one with the same number.
+type Identity struct {
+	Pid   int
+	Start uint64 // start time in clock ticks since boot
+}
+
+// Identify reads the identity of a living process. It returns ErrGone.
+func Identify(pid int) (Identity, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Identity{}, fmt.Errorf("identify %d: %w", pid, ErrGone)
+	}
+	s := string(stat)
+	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
+		return Identity{}, fmt.Errorf("identify %d: %w", pid, ErrGone)
+	}
+	start, err := strconv.ParseUint(f[19], 10, 64)
+	if err != nil {
+		return Identity{}, fmt.Errorf("identify %d: %w", pid, err)
+	}
+	return Identity{Pid: pid, Start: start}, nil
+}
+
+// Alive reports whether exactly this process lives.
+func (i Identity) Alive() bool {
+	now, err := Identify(i.Pid)
+	return err == nil && now == i
+}
