@@ -114,7 +114,7 @@ func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Reign, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name of the store: %w", err)
 	}
-	seat := seat{sent: s.cfg.Boot(), candidate: c}
+	seat := seat{sent: s.cfg.Clock.Boot(), candidate: c}
 	err = s.call(ctx, func(ctx context.Context) (err error) {
 		seat.lease, seat.ttl, err = s.backend.Grant(ctx, s.cfg.LeaseTTL)
 		return err
@@ -273,7 +273,7 @@ func (s *Store) win(before *Entry, cluster string, elected int64) (head.Head, er
 		return head.Head{}, err
 	}
 	e := head.Evidence{
-		Exists: before != nil, Elected: elected, NewCluster: s.cfg.NewCluster, Unix: s.cfg.Wall().Unix(),
+		Exists: before != nil, Elected: elected, NewCluster: s.cfg.NewCluster, Unix: s.cfg.Clock.Wall().Unix(),
 		Seen: memo.Seen, Moved: moved || (memo.Cluster != "" && memo.Cluster != cluster),
 	}
 	if before != nil {
@@ -352,7 +352,7 @@ func (s *Store) MarkRestored(ctx context.Context) (fence.Term, error) {
 	if err != nil {
 		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
 	}
-	h := head.Restore(old, s.cfg.Wall().Unix())
+	h := head.Restore(old, s.cfg.Clock.Wall().Unix())
 	a, err := s.backend.Txn(ctx, Txn{
 		If: []Condition{
 			{Key: s.headKey(), Check: ValueIs, Value: e.Value},

@@ -121,7 +121,7 @@ func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
 	for _, op := range b.ops {
 		writes = append(writes, Write{Key: r.store.rowKey(op.Key), Value: op.Value})
 	}
-	settle := patience{boot: r.store.cfg.Boot, limit: r.store.cfg.SettleTimeout, most: r.store.cfg.KeepAlive}
+	settle := patience{boot: r.store.cfg.Clock.Boot, limit: r.store.cfg.SettleTimeout, most: r.store.cfg.KeepAlive}
 	m, e := r.machine.Commit(b.clear)
 	for {
 		a := r.perform(ctx, e, writes)

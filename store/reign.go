@@ -187,7 +187,7 @@ func (r *Reign) LeaseHeld() bool {
 	case <-r.over:
 		return false
 	default:
-		return r.store.cfg.Boot() < time.Duration(r.heldUntil.Load())-r.store.cfg.Drift
+		return r.store.cfg.Clock.Boot() < time.Duration(r.heldUntil.Load())-r.store.cfg.Drift
 	}
 }
 
@@ -328,7 +328,7 @@ func (r *Reign) deliver() {
 func (r *Reign) keepAlive(ctx context.Context) {
 	cfg := r.store.cfg
 	for pause(ctx, cfg.KeepAlive) == nil {
-		sent := cfg.Boot()
+		sent := cfg.Clock.Boot()
 		err := r.keepAliveOnce(ctx, sent)
 		if errors.Is(err, ErrLeaseGone) || errors.Is(err, ErrBroken) || errors.Is(err, ErrWentBack) {
 			r.end(fmt.Errorf("keep lease: %w", err))

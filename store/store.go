@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"cantina/fence"
+	"cantina/internal/run"
 	"cantina/store/head"
 )
 
@@ -42,6 +43,8 @@ var (
 	ErrQuarantined = errors.New("row is quarantined")
 	// ErrNotQuarantined reports a quarantine operation on a row that is not.
 	ErrNotQuarantined = errors.New("row is not quarantined")
+	// ErrBadManifest reports a manifest without steps, or one already begun.
+	ErrBadManifest = errors.New("bad manifest")
 	// ErrCorrupt reports a value that is no intact record.
 	ErrCorrupt = errors.New("corrupt record")
 	// ErrDisplaced reports that another server leads, or may soon.
@@ -148,11 +151,8 @@ type Config struct {
 	NewCluster bool
 	// Memory is what the server keeps beside the store [nothing].
 	Memory Memory
-	// Boot is a clock that runs on in suspend (CLOCK_BOOTTIME), since any moment
-	// [time.Since a moment in New: does not run on in suspend].
-	Boot func() time.Duration
-	// Wall is the time of day; it names new epochs [time.Now].
-	Wall func() time.Time
+	// Clock is required: leases run by Boot, new epochs are named by Wall.
+	Clock run.Clock
 	// Log takes what an operator acts on [discarded].
 	Log *slog.Logger
 }
@@ -165,13 +165,6 @@ func (c Config) withDefaults() Config {
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, c.LeaseTTL)
 	c.SettleTimeout = cmp.Or(c.SettleTimeout, c.LeaseTTL)
 	c.QueueBound = cmp.Or(c.QueueBound, 20000)
-	if c.Boot == nil {
-		start := time.Now()
-		c.Boot = func() time.Duration { return time.Since(start) }
-	}
-	if c.Wall == nil {
-		c.Wall = time.Now
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -186,9 +179,12 @@ type Store struct {
 }
 
 // New returns the store of one server on a backend. It starts nothing. The error
-// names a combination of times that cannot work.
+// names a missing clock or a combination of times that cannot work.
 func New(b Backend, c Config) (*Store, error) {
 	c = c.withDefaults()
+	if c.Clock.Boot == nil || c.Clock.Wall == nil {
+		return nil, errors.New("store config: no clock")
+	}
 	if c.KeepAlive+c.Drift >= c.LeaseTTL {
 		return nil, fmt.Errorf("keep-alive %s + drift %s must be shorter than lease TTL %s", c.KeepAlive, c.Drift, c.LeaseTTL)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/internal/run"
 	"cantina/store"
 	"cantina/store/mem"
 )
@@ -63,7 +64,7 @@ func TestTakeOverInBubble(t *testing.T) {
 
 func newStore(t *testing.T, b store.Backend) *store.Store {
 	t.Helper()
-	s, err := store.New(b, store.Config{})
+	s, err := store.New(b, store.Config{Clock: run.Bubble()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func newStore(t *testing.T, b store.Backend) *store.Store {
 }
 
 func BenchmarkSubmit(b *testing.B) {
-	s, err := store.New(mem.New(mem.Config{}), store.Config{})
+	s, err := store.New(mem.New(mem.Config{}), store.Config{Clock: run.Bubble()})
 	if err != nil {
 		b.Fatal(err)
 	}
