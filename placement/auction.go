@@ -1,0 +1,365 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Auction is the ledger and the work that waits for it. It is not safe for
+// concurrent use.
+type Auction struct {
+	*Ledger
+	waiting map[string]*entry // by Item.ID
+	queues  map[string]*queue // by shape
+	fresh   []*entry          // came since the last round
+	seq     int64
+	marks   []*entry // entries that have a cell reserved, in order of reservation
+	last    time.Duration
+}
+
+// entry is one item that waits.
+type entry struct {
+	item  Item
+	since time.Duration
+	seq   int64
+	queue *queue
+	gone  bool
+	told  bool // the refusal was reported
+	mark  *cell
+}
+
+// queue holds what waits with one shape, best first.
+type queue struct {
+	shape   *shape
+	heap    heap
+	n       int // entries that are not gone
+	asleep  bool
+	refusal *Refusal
+	gen     int // of the cells, when refusal was made
+	looked  time.Duration
+}
+
+// Refused is an item that waits, with the reason.
+type Refused struct {
+	Item    Item
+	Refusal *Refusal
+}
+
+// Result of one round.
+type Result struct {
+	Placed []Placement
+	// Refused holds what could not be placed and was not reported before, or whose
+	// refusal became another code.
+	Refused []Refused
+	// Expired holds what was in flight too long without an answer: its room is free
+	// again, and convergence decides what becomes of it.
+	Expired []Item
+	// More is set when the round ended at its bound.
+	More bool
+}
+
+// NewAuction returns an auction over an empty ledger.
+func NewAuction(cfg Config) *Auction {
+	return &Auction{Ledger: NewLedger(cfg), waiting: make(map[string]*entry), queues: make(map[string]*queue)}
+}
+
+// Submit adds work to the next batch. An item whose ID waits already replaces the
+// waiting one and keeps its place in time; one whose ID is in flight is dropped
+// (whoever knows that attempt to be dead
+// releases it first), and joins the batch after all if that one expires. It returns ErrInvalid for an item without
+// ids or of kind batch, and adds the others.
+func (a *Auction) Submit(now time.Duration, items ...Item) error {
+	var err error
+	for _, it := range items {
+		if it.ID == "" || it.Hold == "" || it.Kind == KindBatch {
+			err = fmt.Errorf("submit %q as %q: %w", it.ID, it.Hold, ErrInvalid)
+			continue
+		}
+		if h := a.flying[it.ID]; h != nil {
+			h.again = true
+			continue
+		}
+		since := now
+		if e := a.waiting[it.ID]; e != nil {
+			since = e.since
+			a.drop(e)
+		}
+		a.enqueue(it, since)
+	}
+	return err
+}
+
+func (a *Auction) enqueue(it Item, since time.Duration) {
+	a.seq++
+	e := &entry{item: it, since: since, seq: a.seq}
+	a.waiting[it.ID] = e
+	a.fresh = append(a.fresh, e)
+}
+
+// Withdraw takes items out of the waiting work: they are no longer wanted. It
+// returns how many waited.
+func (a *Auction) Withdraw(ids ...string) int {
+	n := 0
+	for _, id := range ids {
+		if e := a.waiting[id]; e != nil {
+			a.drop(e)
+			n++
+		}
+	}
+	return n
+}
+
+func (a *Auction) drop(e *entry) {
+	e.gone = true
+	delete(a.waiting, e.item.ID)
+	a.unmark(e)
+	if q := e.queue; q != nil {
+		if q.n--; q.n == 0 {
+			delete(a.queues, q.shape.key)
+		}
+	}
+}
+
+// Waiting returns how many items wait.
+func (a *Auction) Waiting() int { return len(a.waiting) }
+
+// WaitingSince returns since when an item waits.
+func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
+	if e := a.waiting[id]; e != nil {
+		return e.since, true
+	}
+	return 0, false
+}
+
+// Refuse takes a cell's answer that it did not take what was in flight: the item
+// is carried over into the next batch and the cell rests. Holdings that are not in
+// flight are ignored.
+func (a *Auction) Refuse(now time.Duration, hold string) {
+	h := a.holds[hold]
+	if h == nil || !h.inFlight {
+		return
+	}
+	c := h.cell
+	a.unbook(h)
+	if a.byName[c.name] == c {
+		a.rest(c, now+a.cfg.Rest)
+	}
+	if h.Kind != KindBatch && a.waiting[h.item.ID] == nil {
+		a.enqueue(h.item, now)
+	}
+}
+
+// Round runs one auction: everything that came since the last one and everything
+// that waits and might fit now, in the order of work.
+func (a *Auction) Round(now time.Duration) Result {
+	var r Result
+	a.last = now
+	a.wake(now)
+	a.expire(now, &r)
+	a.rouse()
+	fresh := a.admitFresh()
+	a.place(now, &r)
+	a.report(now, fresh, &r)
+	a.reserveCells(now)
+	return r
+}
+
+// expire frees what was in flight too long. What was asked for again meanwhile
+// joins the batch.
+func (a *Auction) expire(now time.Duration, r *Result) {
+	for _, h := range a.expired(now) {
+		if a.holds[h.Hold] != h {
+			continue // stranded and over time at once
+		}
+		a.unbook(h)
+		if h.Kind == KindBatch {
+			continue
+		}
+		if h.again && a.waiting[h.item.ID] == nil {
+			a.enqueue(h.item, now)
+			continue
+		}
+		r.Expired = append(r.Expired, h.item)
+	}
+}
+
+// rouse wakes the queues that a changed cell could help.
+func (a *Auction) rouse() {
+	for _, c := range a.improved {
+		c.improved = false
+		if c.earmarkFor != "" {
+			if e := a.waiting[c.earmarkFor]; e != nil && e.queue != nil {
+				e.queue.asleep = false
+			}
+		}
+	}
+	for _, q := range a.queues {
+		if !q.asleep {
+			continue
+		}
+		a.compile(q.shape)
+		for _, c := range a.improved {
+			if a.fits(q.shape, c, nil) {
+				q.asleep = false
+				break
+			}
+		}
+	}
+	clear(a.improved)
+	a.improved = a.improved[:0]
+}
+
+// admitFresh moves the fresh entries into the queues of their shapes.
+func (a *Auction) admitFresh() []*entry {
+	fresh := a.fresh
+	a.fresh = nil
+	for _, e := range fresh {
+		if e.gone {
+			continue
+		}
+		s := a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid, nil)
+		q := a.queues[s.key]
+		if q == nil {
+			q = &queue{shape: s}
+			a.queues[s.key] = q
+		}
+		e.queue = q
+		q.n++
+		q.heap.push(e)
+	}
+	return fresh
+}
+
+// awake returns the queues to try, best head first.
+func (a *Auction) awake() []*queue {
+	var qs []*queue
+	for _, q := range a.queues {
+		if !q.asleep && q.head() != nil {
+			qs = append(qs, q)
+		}
+	}
+	slices.SortFunc(qs, func(x, y *queue) int { return compareEntries(x.head(), y.head()) })
+	return qs
+}
+
+// head returns the best entry that is not gone.
+func (q *queue) head() *entry {
+	for len(q.heap) > 0 && q.heap[0].gone {
+		q.heap.pop()
+	}
+	if len(q.heap) == 0 {
+		return nil
+	}
+	return q.heap[0]
+}
+
+// place goes over the awake queues in the order of work. When the head of a queue
+// finds no cell, nothing of its shape does: the queue sleeps.
+func (a *Auction) place(now time.Duration, r *Result) {
+	var tops queueHeap
+	for _, q := range a.awake() {
+		tops = append(tops, q) // sorted: a heap already
+	}
+	for len(tops) > 0 {
+		if len(r.Placed) >= a.cfg.Batch {
+			r.More = true
+			return
+		}
+		q := tops[0]
+		e := q.head()
+		if !a.award(e, now, r) {
+			q.asleep = true
+			tops.pop()
+			continue
+		}
+		if q.head() == nil {
+			tops.pop()
+		} else {
+			tops.sink()
+		}
+	}
+}
+
+// award gives one entry a cell if there is one: the best one, or the one that is
+// kept for it.
+func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
+	if a.holds[e.item.Hold] != nil { // its attempt is booked meanwhile
+		a.drop(e)
+		return true
+	}
+	s := e.queue.shape
+	a.compile(s)
+	c := a.find(s, a.groups[e.item.Group])
+	if c == nil && e.mark != nil && a.fits(s, e.mark, e.mark.earmark) {
+		c = e.mark
+	}
+	if c == nil {
+		return false
+	}
+	it := e.item
+	a.drop(e)
+	r.Placed = append(r.Placed, a.take(it, s, c, now))
+	return true
+}
+
+// report tells of fresh entries that were not placed, and of all entries of a
+// queue whose refusal became another code.
+func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
+	for _, q := range a.queues {
+		if !q.asleep {
+			continue
+		}
+		if q.refusal == nil || q.gen != a.cellGen && now-q.looked >= time.Second {
+			old := q.refusal
+			q.refusal, q.gen, q.looked = a.explain(q.shape), a.cellGen, now
+			if old != nil && (old.Code != q.refusal.Code || old.Never != q.refusal.Never) {
+				for _, e := range q.heap {
+					e.told = false
+				}
+				fresh = append(fresh, q.heap...)
+			}
+		}
+	}
+	slices.SortFunc(fresh, compareEntries)
+	for _, e := range fresh {
+		if e.gone || e.told || e.queue == nil || !e.queue.asleep {
+			continue
+		}
+		e.told = true
+		r.Refused = append(r.Refused, Refused{Item: e.item, Refusal: e.queue.refusal})
+	}
+}
+
+// ExplainWaiting returns why an item waits, computed now, or nil when it does not
+// wait.
+func (a *Auction) ExplainWaiting(id string) *Refusal {
+	e := a.waiting[id]
+	if e == nil {
+		return nil
+	}
+	return a.explain(a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid, nil))
+}
+
+// compareEntries is the order of work: LRPs of index 0, tasks, LRPs of index 1, 2,
+// …; within a rank decreasing memory, then the order of arrival (Diego dev notes,
+// "Auction Work Prioritization").
+func compareEntries(x, y *entry) int {
+	return cmp.Or(
+		cmp.Compare(rank(&x.item), rank(&y.item)),
+		cmp.Compare(memory(&y.item), memory(&x.item)),
+		cmp.Compare(x.since, y.since),
+		cmp.Compare(x.seq, y.seq),
+	)
+}
+
+func rank(it *Item) int {
+	if it.Kind == KindTask {
+		return 1
+	}
+	if it.Index <= 0 {
+		return 0
+	}
+	return it.Index + 1
+}

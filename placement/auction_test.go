@@ -1,0 +1,484 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/resource"
+
+	"pgregory.net/rapid"
+)
+
+func plainState(name string, version int64, memory, containers int) State {
+	return State{Cell: name, Process: "p-" + name, Version: version, Zone: "z", Stacks: []string{"deb"},
+		Capacity: resource.Amounts{resource.MemoryMB: memory, resource.DiskMB: 1000, resource.Containers: containers}}
+}
+
+func join(a *Auction, states ...State) {
+	for _, s := range states {
+		a.Admit(s.Cell, s.Process, "")
+		a.Push(s)
+	}
+}
+
+func lrpItem(id string, index, memory int) Item {
+	return Item{ID: fmt.Sprint(id, ".", index), Hold: fmt.Sprint("h-", id, ".", index), Kind: KindLRP, Group: id, Index: index, Need: resource.Amounts{resource.MemoryMB: memory}}
+}
+
+func taskItem(id string, memory int) Item {
+	return Item{ID: id, Hold: "h-" + id, Kind: KindTask, Need: resource.Amounts{resource.MemoryMB: memory}}
+}
+
+func submit(t testing.TB, a *Auction, now time.Duration, items ...Item) {
+	t.Helper()
+	if err := a.Submit(now, items...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func placedIDs(r Result) string {
+	var ids []string
+	for _, p := range r.Placed {
+		ids = append(ids, p.Item.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestOrderOfWork(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c", 1, 10_000, 100))
+	submit(t, a, 0, lrpItem("small", 2, 1), lrpItem("small", 0, 1), taskItem("t1", 5), lrpItem("big", 1, 50), lrpItem("big", 0, 50), taskItem("t2", 9), lrpItem("small", 1, 1))
+	if got, want := placedIDs(a.Round(0)), "big.0 small.0 t2 t1 big.1 small.1 small.2"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestBatchIsDeduplicated(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c", 1, 100, 100))
+	second := lrpItem("x", 0, 10)
+	second.Hold = "another attempt"
+	submit(t, a, 0, lrpItem("x", 0, 10), second)
+	r := a.Round(0)
+	if len(r.Placed) != 1 || r.Placed[0].Item.Hold != "another attempt" {
+		t.Fatalf("placed %+v", r.Placed)
+	}
+	submit(t, a, 0, lrpItem("x", 0, 10))
+	if r := a.Round(0); len(r.Placed) != 0 || a.Waiting() != 0 {
+		t.Errorf("what is in flight is not placed again: %+v", r)
+	}
+}
+
+func TestRefusedWorkIsCarriedOverAndUnansweredIsNot(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c1", 1, 100, 10), plainState("c2", 1, 50, 10))
+	submit(t, a, 0, lrpItem("refused", 0, 40))
+	submit(t, a, 0, lrpItem("silent", 0, 10))
+	r := a.Round(0)
+	if len(r.Placed) != 2 || r.Placed[0].Cell != "c1" {
+		t.Fatalf("placed %+v", r.Placed)
+	}
+	a.Refuse(0, "h-refused.0")
+	r = a.Round(0)
+	if got := placedIDs(r); got != "refused.0" || r.Placed[0].Cell != "c2" {
+		t.Fatalf("carried over to %+v; the cell that refused rests", r.Placed)
+	}
+	r = a.Round(31 * time.Second)
+	if len(r.Placed) != 0 || len(r.Expired) != 2 || a.Waiting() != 0 {
+		t.Errorf("no answer is left to convergence: %+v, %d wait", r, a.Waiting())
+	}
+	if _, ok := a.Where("h-silent.0"); ok {
+		t.Error("its room is free again")
+	}
+}
+
+func TestAskedAgainWhileInFlight(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c1", 1, 100, 10))
+	submit(t, a, 0, lrpItem("x", 0, 40))
+	a.Round(0)
+	submit(t, a, time.Second, lrpItem("x", 0, 40))
+	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 {
+		t.Errorf("joins the batch when the first attempt expires: %+v", r)
+	}
+}
+
+func TestWorkForACellThatGoesAwayIsFreed(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c1", 1, 100, 10))
+	submit(t, a, 0, lrpItem("x", 0, 40), lrpItem("y", 0, 40))
+	a.Round(0)
+	if err := a.Confirm("h-y.0"); err != nil {
+		t.Fatal(err)
+	}
+	a.Remove("c1")
+	r := a.Round(time.Second)
+	if len(r.Expired) != 1 || r.Expired[0].ID != "x.0" {
+		t.Errorf("in flight to a cell that went: %+v", r)
+	}
+	if at, ok := a.Where("h-y.0"); !ok || at != "c1" {
+		t.Error("what was confirmed stays until its owner releases it")
+	}
+}
+
+func TestRefusalIsArithmetic(t *testing.T) {
+	a := NewAuction(Config{})
+	for i := range 3 {
+		s := plainState(fmt.Sprint("win", i), 1, 4096, 10)
+		s.Stacks = []string{"win"}
+		join(a, s)
+	}
+	for i := range 2 {
+		join(a, plainState(fmt.Sprint("deb", i), 1, 300+i, 10))
+	}
+	it := lrpItem("x", 0, 512)
+	it.Constraint.Stack = "deb"
+	submit(t, a, 0, it)
+	r := a.Round(0)
+	if len(r.Refused) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	want := "insufficient resources: 3 cells: other stack; 2 cells: memory_mb 512 needed, largest free 301 (largest cell 301)"
+	if got := r.Refused[0].Refusal.String(); got != want || !r.Refused[0].Refusal.Never {
+		t.Errorf("got  %s (never %v)\nwant %s", got, r.Refused[0].Refusal.Never, want)
+	}
+	if r := a.Round(0); len(r.Refused) != 0 {
+		t.Error("told once")
+	}
+	join(a, plainState("large", 1, 1000, 1))
+	if r := a.Round(0); placedIDs(r) != "x.0" {
+		t.Errorf("a cell that helps joins: %+v", r)
+	}
+}
+
+func TestRefusalsByCause(t *testing.T) {
+	tagged := plainState("c", 1, 100, 1)
+	tagged.RequiredTags = []string{"red"}
+	tainted := plainState("c", 1, 100, 1)
+	tainted.Taints = []string{"slow"}
+	broken := plainState("c", 1, 100, 1)
+	broken.Unavailable = "probe failed: no space"
+	leaving := plainState("c", 1, 100, 1)
+	leaving.Evacuating = true
+	plain := plainState("c", 1, 100, 1)
+	for _, c := range []struct {
+		name  string
+		cell  State
+		alter func(*Item)
+		text  string
+		never bool
+	}{
+		{"untagged work", tagged, nil, `found no compatible cells: 1 cell: only for work with tag "red"`, true},
+		{"tag not offered", plain, func(it *Item) { it.Constraint.Tags = []string{"blue"} }, `found no compatible cells: 1 cell: tag "blue" not offered`, true},
+		{"taint", tainted, nil, "found no compatible cells: 1 cell: taint slow", true},
+		{"label", plain, func(it *Item) { it.Constraint.Labels = map[string]string{"disk": "ssd"} }, "found no compatible cells: 1 cell: label disk=ssd missing", true},
+		{"host", plain, func(it *Item) { it.Constraint.Host = "other" }, "found no compatible cells: 1 cell: other host", true},
+		{"avoided", plain, func(it *Item) { it.Avoid = []string{"c"} }, "found no compatible cells: 1 cell: not asked for", true},
+		{"probe", broken, nil, "found no compatible cells: 1 cell: probe failed: no space", false},
+		{"evacuating", leaving, nil, "found no compatible cells: 1 cell: evacuating", false},
+		{"named resource", plain, func(it *Item) { it.Need["gpu"] = 1 }, "insufficient resources: 1 cell: gpu 1 needed, largest free 0 (largest cell 0)", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := NewLedger(Config{})
+			l.Admit("c", "p-c", "")
+			l.Push(c.cell)
+			it := lrpItem("x", 0, 10)
+			if c.alter != nil {
+				c.alter(&it)
+			}
+			r := l.Explain(it)
+			if r == nil || r.String() != c.text || r.Never != c.never {
+				t.Errorf("got %v (never %v)\nwant %s", r, r != nil && r.Never, c.text)
+			}
+		})
+	}
+	l := NewLedger(Config{})
+	if r := l.Explain(lrpItem("x", 0, 1)); r.String() != "found no compatible cells: no cell is known" || r.Never {
+		t.Errorf("empty ledger: %v, never %v", r, r.Never)
+	}
+	l.Admit("c", "p-c", "unhealthy")
+	if r := l.Explain(lrpItem("x", 0, 1)); r.String() != "found no compatible cells: 1 cell: unhealthy" || r.Never {
+		t.Errorf("not admitted: %v, never %v", r, r.Never)
+	}
+}
+
+func TestFreedRoomGoesToWaitingWork(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c", 1, 100, 100))
+	submit(t, a, 0, lrpItem("holder", 0, 90))
+	a.Round(0)
+	submit(t, a, 1, lrpItem("w", 1, 30), taskItem("t", 20), lrpItem("v", 0, 40))
+	if r := a.Round(1); len(r.Placed) != 0 || len(r.Refused) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	before := a.visits
+	a.Round(2)
+	if a.visits != before {
+		t.Error("nothing changed, yet it searched")
+	}
+	a.Release("h-holder.0")
+	if got := placedIDs(a.Round(3)); got != "v.0 t w.1" {
+		t.Errorf("placed %s", got)
+	}
+}
+
+func TestLongWaitReservesOneCell(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c1", 1, 100, 100), plainState("c2", 1, 100, 100))
+	var small []Item
+	for i := range 20 {
+		small = append(small, lrpItem(fmt.Sprint("s", i), 0, 10))
+	}
+	submit(t, a, 0, small...)
+	a.Round(0)
+	for _, it := range small {
+		if err := a.Confirm(it.Hold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit(t, a, 0, lrpItem("large", 0, 60))
+	a.Round(0)
+	if at, ok := a.Next(); !ok || at != 30*time.Second {
+		t.Fatalf("next round at %v, %v", at, ok)
+	}
+	now := 30 * time.Second
+	a.Round(now)
+	if len(a.marks) != 1 {
+		t.Fatal("no cell is reserved")
+	}
+	kept := a.marks[0].mark.name
+	placed := false
+	for n := 0; !placed; n++ {
+		if n == len(small) {
+			t.Fatal("the large item starves")
+		}
+		// One small item ends, another comes at once.
+		a.Release(small[n].Hold)
+		submit(t, a, now, lrpItem(fmt.Sprint("new", n), 0, 10))
+		for _, p := range a.Round(now).Placed {
+			if p.Item.ID == "large.0" {
+				placed = true
+				if p.Cell != kept {
+					t.Errorf("placed on %s, reserved %s", p.Cell, kept)
+				}
+			} else if p.Cell == kept && !placed {
+				t.Errorf("%s took what is reserved on %s", p.Item.ID, kept)
+			}
+		}
+	}
+	for _, c := range a.Cells() {
+		if c.ReservedFor != "" {
+			t.Errorf("%s is still reserved for %s", c.Name, c.ReservedFor)
+		}
+	}
+}
+
+func TestReservationMovesWhenItsCellGoes(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c1", 1, 100, 1), plainState("c2", 1, 100, 1))
+	submit(t, a, 0, lrpItem("a", 0, 10), lrpItem("b", 0, 10))
+	for _, p := range a.Round(0).Placed {
+		if err := a.Confirm(p.Item.Hold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit(t, a, 0, lrpItem("w", 0, 50))
+	a.Round(time.Minute)
+	first := a.marks[0].mark.name
+	a.Remove(first)
+	a.Round(time.Minute)
+	if len(a.marks) != 1 || a.marks[0].mark.name == first {
+		t.Errorf("reserved: %v", a.marks)
+	}
+	a.Withdraw("w.0")
+	if len(a.marks) != 0 {
+		t.Error("a withdrawn item keeps its reservation")
+	}
+}
+
+func TestBatchReserve(t *testing.T) {
+	a := NewAuction(Config{BatchReserve: 30})
+	join(a, plainState("c", 1, 100, 100))
+	submit(t, a, 0, lrpItem("x", 0, 60), lrpItem("y", 0, 20))
+	if got := placedIDs(a.Round(0)); got != "x.0" {
+		t.Errorf("services took %s, 30 of 100 belong to batch", got)
+	}
+	want := func(h string, n int) Want { return Want{Hold: h, Need: resource.Amounts{resource.MemoryMB: n}} }
+	g := a.Reserve([]Want{want("b1", 30), want("b2", 30), want("b3", 5)}, 0)
+	if g[0].Cell != "c" || g[1].Refusal == nil || g[2].Cell != "c" {
+		t.Errorf("grants %+v", g)
+	}
+	if g := a.Reserve([]Want{want("b1", 30)}, 0); g[0].Cell != "c" {
+		t.Error("a repeated want is granted where it is")
+	}
+	a.Release("h-x.0")
+	if got := placedIDs(a.Round(0)); got != "y.0" {
+		t.Errorf("after release: %s", got)
+	}
+}
+
+func TestVersionedState(t *testing.T) {
+	l := NewLedger(Config{})
+	l.Admit("c", "p-c", "")
+	if !l.Push(plainState("c", 5, 100, 1)) || l.Push(plainState("c", 5, 200, 1)) || l.Push(plainState("c", 4, 300, 1)) {
+		t.Fatal("only newer states count")
+	}
+	if got := l.Cells()[0].Capacity[resource.MemoryMB]; got != 100 {
+		t.Errorf("capacity %d", got)
+	}
+	l.Admit("c", "successor", "")
+	if r := l.Explain(lrpItem("x", 0, 1)); r == nil {
+		t.Error("the state of a predecessor counts for its successor")
+	}
+	s := plainState("c", 1, 50, 1)
+	s.Process = "successor"
+	if !l.Push(s) || l.Explain(lrpItem("x", 0, 1)) != nil {
+		t.Error("a new process starts its own versions")
+	}
+}
+
+func TestRoundIsBounded(t *testing.T) {
+	a := NewAuction(Config{Batch: 3})
+	join(a, plainState("c", 1, 1000, 100))
+	for i := range 7 {
+		submit(t, a, 0, lrpItem("x", i, 1))
+	}
+	var sizes []int
+	for {
+		r := a.Round(0)
+		sizes = append(sizes, len(r.Placed))
+		if !r.More {
+			break
+		}
+	}
+	if !slices.Equal(sizes, []int{3, 3, 1}) {
+		t.Errorf("rounds of %v", sizes)
+	}
+}
+
+// TestAuctionNeverOverbooksAndNeverForgets drives the whole auction.
+func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		a := NewAuction(Config{BatchReserve: rapid.SampledFrom([]int{0, 25}).Draw(rt, "reserve")})
+		var now time.Duration
+		fate := map[string]string{} // item → waiting, flying, held
+		holds := map[string]string{}
+		n := 0
+		version := int64(0)
+		some := func(rt *rapid.T, what string) (string, bool) {
+			var ids []string
+			for id, f := range fate {
+				if f == what {
+					ids = append(ids, id)
+				}
+			}
+			slices.Sort(ids)
+			if len(ids) == 0 {
+				return "", false
+			}
+			return rapid.SampledFrom(ids).Draw(rt, what), true
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"join": func(rt *rapid.T) {
+				version++
+				join(a, plainState(fmt.Sprint("c", rapid.IntRange(0, 3).Draw(rt, "cell")), version, rapid.IntRange(50, 150).Draw(rt, "memory"), 8))
+			},
+			"submit": func(rt *rapid.T) {
+				n++
+				it := lrpItem(fmt.Sprint("x", n), rapid.IntRange(0, 2).Draw(rt, "index"), rapid.IntRange(1, 120).Draw(rt, "memory"))
+				submit(t, a, now, it)
+				fate[it.ID], holds[it.ID] = "waiting", it.Hold
+			},
+			"withdraw": func(rt *rapid.T) {
+				if id, ok := some(rt, "waiting"); ok {
+					if a.Withdraw(id) != 1 {
+						rt.Fatalf("%s does not wait", id)
+					}
+					delete(fate, id)
+				}
+			},
+			"confirm": func(rt *rapid.T) {
+				if id, ok := some(rt, "flying"); ok {
+					if err := a.Confirm(holds[id]); err != nil {
+						rt.Fatal(err)
+					}
+					fate[id] = "held"
+				}
+			},
+			"refuse": func(rt *rapid.T) {
+				if id, ok := some(rt, "flying"); ok {
+					a.Refuse(now, holds[id])
+					fate[id] = "waiting"
+				}
+			},
+			"release": func(rt *rapid.T) {
+				if id, ok := some(rt, "held"); ok {
+					if a.Release(holds[id]) != 1 {
+						rt.Fatalf("%s is not booked", id)
+					}
+					delete(fate, id)
+				}
+			},
+			"batch": func(rt *rapid.T) {
+				n++
+				a.Reserve([]Want{{Hold: fmt.Sprint("b", n), Need: resource.Amounts{resource.MemoryMB: rapid.IntRange(1, 60).Draw(rt, "memory")}}}, now)
+			},
+			"round": func(rt *rapid.T) {
+				now += time.Duration(rapid.IntRange(0, 20).Draw(rt, "seconds")) * time.Second
+				before := map[string]int64{}
+				for _, c := range a.byName {
+					before[c.name] = a.left(c, KindBatch, dimMemory)
+				}
+				r := a.Round(now)
+				for _, it := range r.Expired {
+					if fate[it.ID] != "flying" {
+						rt.Fatalf("%s expired, was %s", it.ID, fate[it.ID])
+					}
+					delete(fate, it.ID)
+				}
+				for _, p := range r.Placed {
+					if fate[p.Item.ID] != "waiting" {
+						rt.Fatalf("%s placed, was %s", p.Item.ID, fate[p.Item.ID])
+					}
+					fate[p.Item.ID] = "flying"
+				}
+				// What waits now finds no cell.
+				for id, f := range fate {
+					if f == "waiting" {
+						e := a.waiting[id]
+						if all := oracle(a.Ledger, e.item); len(all) > 0 {
+							rt.Fatalf("%s waits, oracle has %v", id, all)
+						}
+					}
+				}
+			},
+			"": func(rt *rapid.T) {
+				checkLedger(rt, a.Ledger)
+				waiting := 0
+				for id, f := range fate {
+					if f == "waiting" {
+						waiting++
+						if a.waiting[id] == nil {
+							rt.Fatalf("%s is forgotten", id)
+						}
+						continue
+					}
+					if _, ok := a.Where(holds[id]); !ok && f != "flying" {
+						rt.Fatalf("%s (%s) is not booked", id, f)
+					}
+				}
+				if waiting != a.Waiting() {
+					rt.Fatalf("%d wait, want %d", a.Waiting(), waiting)
+				}
+				for _, e := range a.marks {
+					if e.gone || e.mark == nil || e.mark.earmarkFor != e.item.ID {
+						rt.Fatalf("reservation %+v", e)
+					}
+				}
+			},
+		})
+	})
+}

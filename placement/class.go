@@ -1,0 +1,139 @@
+package placement
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// class is the set of cells that no constraint can tell apart: same zone, stacks,
+// tags, labels and taints. Capacity is not part of it.
+type class struct {
+	key   string
+	zone  int
+	attrs State // of any member; only the attributes that make the class
+	slots []int32
+	spare []int
+	live  int
+	// largest capacity that any member ever had, per scored dimension: the bound for
+	// the least rise.
+	largest vector
+	trees   [len(weights)]tree
+}
+
+// classKey spells out what constraints look at.
+func classKey(s *State) string {
+	var b strings.Builder
+	b.WriteString(strconv.Quote(s.Zone))
+	for _, list := range [][]string{s.Stacks, s.RequiredTags, s.OptionalTags, s.Taints} {
+		b.WriteByte('|')
+		writeList(&b, list)
+	}
+	b.WriteByte('|')
+	writeMap(&b, s.Labels)
+	return b.String()
+}
+
+func writeList(b *strings.Builder, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	list = slices.Clone(list)
+	slices.Sort(list)
+	for _, x := range slices.Compact(list) {
+		b.WriteString(strconv.Quote(x))
+	}
+}
+
+func writeMap(b *strings.Builder, m map[string]string) {
+	if len(m) == 0 {
+		return
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		b.WriteString(strconv.Quote(k))
+		b.WriteString(strconv.Quote(m[k]))
+	}
+}
+
+// compatible says whether cells with these attributes may get work with this
+// constraint; if not, the first cause and its detail.
+func compatible(s *State, c *Constraint) (Cause, string, bool) {
+	if c.Host != "" && s.Host != c.Host {
+		return CauseHost, "", false
+	}
+	if c.Stack != "" && !slices.Contains(s.Stacks, c.Stack) {
+		return CauseStack, "", false
+	}
+	if d := tagMismatch(s, c.Tags); d != "" {
+		return CauseTags, d, false
+	}
+	for _, k := range sortedKeys(c.Labels) {
+		if v, ok := s.Labels[k]; !ok || v != c.Labels[k] {
+			return CauseLabels, k + "=" + c.Labels[k], false
+		}
+	}
+	for _, t := range s.Taints {
+		if !slices.Contains(c.Tolerates, t) {
+			return CauseTaint, t, false
+		}
+	}
+	return 0, "", true
+}
+
+// tagMismatch is the rule required ⊆ wanted ⊆ required ∪ optional in words; empty
+// = it holds.
+func tagMismatch(s *State, wanted []string) string {
+	for _, t := range s.RequiredTags {
+		if !slices.Contains(wanted, t) {
+			return "only for work with tag " + strconv.Quote(t)
+		}
+	}
+	for _, t := range wanted {
+		if !slices.Contains(s.RequiredTags, t) && !slices.Contains(s.OptionalTags, t) {
+			return "tag " + strconv.Quote(t) + " not offered"
+		}
+	}
+	return ""
+}
+
+func sortedKeys(m map[string]string) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// join puts a cell into a class and returns its slot.
+func (cl *class) join(cell int32) int {
+	cl.live++
+	if n := len(cl.spare); n > 0 {
+		slot := cl.spare[n-1]
+		cl.spare = cl.spare[:n-1]
+		cl.slots[slot] = cell
+		return slot
+	}
+	cl.slots = append(cl.slots, cell)
+	return len(cl.slots) - 1
+}
+
+func (cl *class) leave(slot int) {
+	cl.live--
+	cl.slots[slot] = -1
+	cl.spare = append(cl.spare, slot)
+}
+
+func (cl *class) mark(slot int) {
+	for k := range cl.trees {
+		cl.trees[k].mark(slot)
+	}
+}

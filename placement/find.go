@@ -1,0 +1,329 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cantina/resource"
+)
+
+// shape is what is the same for all work that asks for the same: compiled once,
+// so that a thousand instances cost one compilation and one refusal.
+type shape struct {
+	key        string
+	kind       Kind
+	amounts    resource.Amounts
+	constraint Constraint
+	need       vector
+	where      []int
+	unknown    []resource.Missing // resources that no cell offers
+	dims       int                // how many dimensions were known when compiled
+	avoid      []string
+	among      []string
+	gen        int // of classes, for match
+	zones      []int
+	classes    [][]int // per entry of zones
+}
+
+// maxShapes bounds the cache of compiled shapes; it is dropped when full.
+const maxShapes = 1 << 16
+
+func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []string) string {
+	var b strings.Builder
+	b.WriteByte(byte('0' + int(k)))
+	for _, n := range need.Names() {
+		b.WriteString(n)
+		b.WriteByte('=')
+		b.WriteString(strconv.Itoa(need[n]))
+		b.WriteByte(' ')
+	}
+	b.WriteByte('|')
+	b.WriteString(c.Stack)
+	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, among} {
+		b.WriteByte('|')
+		writeList(&b, list)
+	}
+	b.WriteByte('|')
+	writeMap(&b, c.Labels)
+	b.WriteByte('|')
+	b.WriteString(c.Host)
+	return b.String()
+}
+
+func (l *Ledger) shape(k Kind, need resource.Amounts, c *Constraint, avoid, among []string) *shape {
+	key := shapeKey(k, need, c, avoid, among)
+	s := l.shapes[key]
+	if s == nil {
+		if len(l.shapes) >= maxShapes {
+			clear(l.shapes)
+		}
+		s = &shape{key: key, kind: k, amounts: need, constraint: *c, avoid: avoid, among: among, gen: -1}
+		l.shapes[key] = s
+	}
+	l.compile(s)
+	return s
+}
+
+// compile fills what depends on the known dimensions and classes.
+func (l *Ledger) compile(s *shape) {
+	if s.dims != len(l.dims.names) {
+		s.dims = len(l.dims.names)
+		v, unknown := l.dims.vector(s.amounts)
+		s.need, s.unknown = withContainer(v), unknown
+		s.where = s.where[:0]
+		for d, x := range s.need {
+			if x > 0 {
+				s.where = append(s.where, d)
+			}
+		}
+	}
+	if s.gen == l.classGen {
+		return
+	}
+	s.gen, s.zones, s.classes = l.classGen, s.zones[:0], s.classes[:0]
+	for i, cl := range l.classes {
+		free := s.constraint
+		free.Host = "" // hosts are not part of a class
+		if _, _, ok := compatible(&cl.attrs, &free); !ok {
+			continue
+		}
+		at := slices.Index(s.zones, cl.zone)
+		if at < 0 {
+			at = len(s.zones)
+			s.zones = append(s.zones, cl.zone)
+			s.classes = append(s.classes, nil)
+		}
+		s.classes[at] = append(s.classes[at], i)
+	}
+}
+
+// find returns the best cell for one item of a shape, or nil.
+func (l *Ledger) find(s *shape, g *group) *cell {
+	if len(s.unknown) > 0 {
+		return nil
+	}
+	if s.constraint.Host != "" || len(s.among) > 0 {
+		return l.findListed(s, g)
+	}
+	q := &search{need: s.need, where: s.where, best: -1}
+	if s.kind != KindLRP {
+		for i := range s.zones {
+			l.searchClasses(s, s.classes[i], g, q)
+		}
+		return l.found(q)
+	}
+	var scratch [16]int
+	order := append(scratch[:0], make([]int, len(s.zones))...)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return g.inZone(s.zones[a]) - g.inZone(s.zones[b]) })
+	for i := 0; i < len(order); {
+		count := g.inZone(s.zones[order[i]])
+		for ; i < len(order) && g.inZone(s.zones[order[i]]) == count; i++ {
+			l.searchClasses(s, s.classes[order[i]], g, q)
+		}
+		if q.best >= 0 {
+			break
+		}
+	}
+	return l.found(q)
+}
+
+func (l *Ledger) found(q *search) *cell {
+	l.visits += q.visits
+	if q.best < 0 {
+		return nil
+	}
+	return l.cells[q.best]
+}
+
+func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
+	for _, i := range classes {
+		cl := l.classes[i]
+		t := l.flush(cl, s.kind)
+		q.floor, q.lift = g.floor(i, cl.live), rise(s.kind, s.need, cl.largest)
+		q.leaf = func(slot int) (int32, int, int64, bool) {
+			c := l.cells[cl.slots[slot]]
+			if slices.Contains(s.avoid, c.name) {
+				return 0, 0, 0, false
+			}
+			return c.id, colocated(s.kind, g, c), l.score(s, c), true
+		}
+		t.find(1, q)
+	}
+}
+
+// colocated is the count that an LRP minimises; other work has none.
+func colocated(k Kind, g *group, c *cell) int {
+	if k != KindLRP {
+		return 0
+	}
+	return g.onCell(c.id)
+}
+
+func (l *Ledger) score(s *shape, c *cell) int64 {
+	return usage(s.kind, c.total(), c.capacity) + rise(s.kind, s.need, c.capacity)
+}
+
+// flush brings the index of a class up to date for one kind of work.
+func (l *Ledger) flush(cl *class, k Kind) *tree {
+	t := &cl.trees[k]
+	if t.dims != len(l.dims.names) || t.leaves < len(cl.slots) {
+		t.reset(max(2*len(cl.slots), 1), len(l.dims.names))
+		for slot := range cl.slots {
+			t.mark(slot)
+		}
+	}
+	for _, slot := range t.dirty {
+		t.marked[slot] = false
+		id := cl.slots[slot]
+		if id < 0 || !l.cells[id].usable() {
+			t.set(int(slot), never, nil)
+			continue
+		}
+		c := l.cells[id]
+		t.set(int(slot), usage(k, c.total(), c.capacity), func(d int) int64 { return l.left(c, k, d) })
+	}
+	t.dirty = t.dirty[:0]
+	return t
+}
+
+// findListed looks at cells named by the request or at one machine's cells.
+func (l *Ledger) findListed(s *shape, g *group) *cell {
+	var best *cell
+	var bestZone, bestCount int
+	var bestScore int64
+	l.eachListed(s, func(c *cell) {
+		if !l.fits(s, c, nil) {
+			return
+		}
+		zone, count, score := 0, colocated(s.kind, g, c), l.score(s, c)
+		if s.kind == KindLRP {
+			zone = g.inZone(c.zone)
+		}
+		if best == nil || less3(zone, count, score, bestZone, bestCount, bestScore) {
+			best, bestZone, bestCount, bestScore = c, zone, count, score
+		}
+	})
+	return best
+}
+
+func less3(z, n int, s int64, bz, bn int, bs int64) bool {
+	if z != bz {
+		return z < bz
+	}
+	if n != bn {
+		return n < bn
+	}
+	return s < bs
+}
+
+func (l *Ledger) eachListed(s *shape, f func(*cell)) {
+	if len(s.among) == 0 {
+		for _, c := range l.hosts[s.constraint.Host] {
+			f(c)
+		}
+		return
+	}
+	for i, name := range s.among {
+		if c := l.byName[name]; c != nil && !slices.Contains(s.among[:i], name) {
+			f(c)
+		}
+	}
+}
+
+// fits reports whether a cell can take one item of a shape now. own is what is
+// kept on that cell for this very item.
+func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
+	if !c.usable() || len(s.unknown) > 0 {
+		return false
+	}
+	for _, d := range s.where {
+		if l.left(c, s.kind, d)+own.at(d) < s.need[d] {
+			return false
+		}
+	}
+	return l.allowed(s, c)
+}
+
+func (l *Ledger) allowed(s *shape, c *cell) bool {
+	if slices.Contains(s.avoid, c.name) || len(s.among) > 0 && !slices.Contains(s.among, c.name) {
+		return false
+	}
+	_, _, ok := compatible(&c.state, &s.constraint)
+	return ok
+}
+
+// take books an item in flight on a cell.
+func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
+	l.book(&holding{
+		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need},
+		item:    it, cell: c, need: s.need, inFlight: true, deadline: now + l.cfg.InFlight,
+	})
+	return Placement{Item: it, Cell: c.name, Process: c.process}
+}
+
+// Place finds the best cell for one item and books it in flight. Errors:
+// ErrInvalid, ErrHeld; a refusal is no error.
+func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) {
+	if it.ID == "" || it.Hold == "" {
+		return Placement{}, nil, fmt.Errorf("place %q as %q: %w", it.ID, it.Hold, ErrInvalid)
+	}
+	if h := l.holds[it.Hold]; h != nil {
+		return Placement{}, nil, fmt.Errorf("place %q as %q, booked on %q: %w", it.ID, it.Hold, h.Cell, ErrHeld)
+	}
+	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid, nil)
+	c := l.find(s, l.groups[it.Group])
+	if c == nil {
+		return Placement{}, l.explain(s), nil
+	}
+	return l.take(it, s, c, now), nil, nil
+}
+
+// Reserve grants room for many batch tasks, in the order given: each grant counts
+// for the next. Wants of a shape that was refused in this call are refused alike,
+// without another look. A want whose Hold is booked already is granted where it
+// is.
+func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
+	out := make([]Grant, len(wants))
+	refused := make(map[*shape]*Refusal)
+	var last *shape
+	for i := range wants {
+		w := &wants[i]
+		out[i].Hold = w.Hold
+		if h := l.holds[w.Hold]; h != nil {
+			out[i].Cell, out[i].Process = h.Cell, h.cell.process
+			continue
+		}
+		if last == nil || i == 0 || !sameWant(w, &wants[i-1]) {
+			last = l.shape(KindBatch, w.Need, &w.Constraint, nil, w.Among)
+		}
+		if r := refused[last]; r != nil {
+			out[i].Refusal = r
+			continue
+		}
+		c := l.find(last, nil)
+		if c == nil || w.Hold == "" {
+			out[i].Refusal = l.explain(last)
+			refused[last] = out[i].Refusal
+			continue
+		}
+		p := l.take(Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need}, last, c, now)
+		out[i].Cell, out[i].Process = p.Cell, p.Process
+	}
+	return out
+}
+
+// sameWant is a cheap test for neighbours of one job; false only costs a
+// compilation.
+func sameWant(a, b *Want) bool {
+	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host &&
+		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
+		len(a.Constraint.Labels) == 0 && len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
+}
+
+func compareText(a, b string) int { return strings.Compare(a, b) }

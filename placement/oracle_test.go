@@ -1,0 +1,316 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"cantina/resource"
+
+	"pgregory.net/rapid"
+)
+
+// verdict is what the optimum is made of: zones over colocation over even use.
+type verdict struct {
+	zone, count int
+	score       int64
+}
+
+func (v verdict) less(w verdict) bool {
+	return less3(v.zone, v.count, v.score, w.zone, w.count, w.score)
+}
+
+// oracle looks at every cell, straight from the rules and from the holdings, with
+// none of the ledger's indexes.
+func oracle(l *Ledger, it Item) map[string]verdict {
+	out := make(map[string]verdict)
+	for _, c := range l.cells {
+		if c == nil || !c.known || !c.admitted || c.resting || c.state.Evacuating || c.state.Unavailable != "" {
+			continue
+		}
+		if slices.Contains(it.Avoid, c.name) || !oracleCompatible(&c.state, &it.Constraint) {
+			continue
+		}
+		need := it.Need.Clone()
+		need[resource.Containers] = max(need[resource.Containers], 1)
+		left := c.state.Capacity.Sub(c.state.Foreign).Sub(l.dims.amounts(c.earmark))
+		batch := resource.Amounts{}
+		used := resource.Amounts{}
+		for _, h := range c.holds {
+			used = used.Add(l.dims.amounts(h.need))
+			if h.Kind == KindBatch {
+				batch = batch.Add(l.dims.amounts(h.need))
+			}
+		}
+		left = left.Sub(used)
+		if it.Kind != KindBatch {
+			for n, x := range c.state.Capacity {
+				left[n] -= max(x*l.cfg.BatchReserve/100-batch[n], 0)
+			}
+		}
+		if !left.Fits(need) {
+			continue
+		}
+		v := verdict{score: oracleScore(it.Kind, used.Add(c.state.Foreign), need, c.state.Capacity)}
+		if it.Kind == KindLRP && it.Group != "" {
+			for _, h := range l.holds {
+				if h.Kind != KindLRP || h.Group != it.Group || h.cell.class < 0 {
+					continue
+				}
+				if h.cell.state.Zone == c.state.Zone {
+					v.zone++
+				}
+				if h.cell == c {
+					v.count++
+				}
+			}
+		}
+		out[c.name] = v
+	}
+	return out
+}
+
+func oracleCompatible(s *State, c *Constraint) bool {
+	if c.Host != "" && c.Host != s.Host || c.Stack != "" && !slices.Contains(s.Stacks, c.Stack) {
+		return false
+	}
+	for _, t := range s.RequiredTags {
+		if !slices.Contains(c.Tags, t) {
+			return false
+		}
+	}
+	for _, t := range c.Tags {
+		if !slices.Contains(s.RequiredTags, t) && !slices.Contains(s.OptionalTags, t) {
+			return false
+		}
+	}
+	for k, v := range c.Labels {
+		if s.Labels[k] != v {
+			return false
+		}
+	}
+	for _, t := range s.Taints {
+		if !slices.Contains(c.Tolerates, t) {
+			return false
+		}
+	}
+	return true
+}
+
+func oracleScore(k Kind, used, need, capacity resource.Amounts) int64 {
+	var sum int64
+	part := func(name string, w int64) {
+		if c := int64(capacity[name]); c > 0 {
+			sum += w * (min(int64(used[name])*(1<<20)/c, 8<<20) + min(int64(need[name])*(1<<20)/c, 8<<20))
+		}
+	}
+	switch k {
+	case KindLRP:
+		part(resource.MemoryMB, 1)
+		part(resource.DiskMB, 1)
+		part(resource.Containers, 1)
+	case KindTask:
+		part(resource.MemoryMB, 1024)
+		part(resource.DiskMB, 1024)
+		part(resource.Containers, 1)
+	case KindBatch:
+		part(resource.MemoryMB, 1)
+		part(resource.DiskMB, 1)
+		part(resource.Containers, 1)
+		part(resource.CPUMilli, 1)
+	}
+	return sum
+}
+
+func best(m map[string]verdict) (verdict, bool) {
+	first := true
+	var b verdict
+	for _, v := range m {
+		if first || v.less(b) {
+			b, first = v, false
+		}
+	}
+	return b, !first
+}
+
+func drawState(rt *rapid.T, name string, version int64) State {
+	some := func(label string, all ...string) []string {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(all), 0, len(all), rapid.ID[string]).Draw(rt, label)
+	}
+	s := State{
+		Cell: name, Process: "p-" + name, Version: version,
+		Zone:   rapid.SampledFrom([]string{"z1", "z2", "z3"}).Draw(rt, "zone"),
+		Host:   rapid.SampledFrom([]string{"h1", "h2"}).Draw(rt, "host"),
+		Stacks: []string{"deb"}, OptionalTags: some("optional", "blue"), Labels: map[string]string{},
+		Capacity: resource.Amounts{
+			resource.MemoryMB: rapid.SampledFrom([]int{100, 200, 333}).Draw(rt, "memory"), resource.DiskMB: 500, resource.Containers: rapid.IntRange(1, 8).Draw(rt, "containers"),
+		},
+		Evacuating: rapid.IntRange(0, 9).Draw(rt, "evacuating") == 0,
+	}
+	if rapid.IntRange(0, 4).Draw(rt, "special") == 0 {
+		s.RequiredTags = []string{"red"}
+		s.Taints = some("taints", "slow")
+		s.Stacks = append(s.Stacks, "win")
+		s.Labels["disk"] = "ssd"
+		s.Capacity["gpu"] = 2
+	}
+	if rapid.IntRange(0, 9).Draw(rt, "broken") == 0 {
+		s.Unavailable = "probe failed"
+	}
+	if rapid.IntRange(0, 5).Draw(rt, "foreign") == 0 {
+		s.Foreign = resource.Amounts{resource.MemoryMB: 50}
+	}
+	return s
+}
+
+func drawItem(rt *rapid.T, n int) Item {
+	it := Item{
+		ID: fmt.Sprint("i", n), Hold: fmt.Sprint("hold", n),
+		Kind:  rapid.SampledFrom([]Kind{KindLRP, KindLRP, KindTask, KindBatch}).Draw(rt, "kind"),
+		Group: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "group"),
+		Index: rapid.IntRange(0, 3).Draw(rt, "index"),
+		Need:  resource.Amounts{resource.MemoryMB: rapid.IntRange(0, 120).Draw(rt, "need")},
+	}
+	if it.Kind != KindLRP {
+		it.Group = ""
+	}
+	c := &it.Constraint
+	switch rapid.IntRange(0, 9).Draw(rt, "constraint") {
+	case 0:
+		c.Stack = "win"
+		c.Tags = []string{"red"}
+		c.Tolerates = []string{"slow"}
+	case 1:
+		c.Tags = []string{"blue"}
+	case 2:
+		c.Labels = map[string]string{"disk": "ssd"}
+		c.Tags = []string{"red"}
+	case 3:
+		c.Host = "h2"
+	case 4:
+		it.Need["gpu"] = 1
+		c.Tags = []string{"red"}
+	case 5:
+		it.Avoid = []string{"c1", "c3"}
+	}
+	return it
+}
+
+// TestPlacementEqualsExhaustiveScoring drives a ledger through everything that can
+// happen to it and checks each choice against the oracle.
+func TestPlacementEqualsExhaustiveScoring(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := NewLedger(Config{BatchReserve: rapid.SampledFrom([]int{0, 0, 20}).Draw(rt, "reserve")})
+		placed, n, version := []string{}, 0, int64(0)
+		cellName := func() string { return fmt.Sprint("c", rapid.IntRange(0, 6).Draw(rt, "cell")) }
+		rt.Repeat(map[string]func(*rapid.T){
+			"push": func(rt *rapid.T) {
+				version++
+				s := drawState(rt, cellName(), version)
+				l.Admit(s.Cell, s.Process, "")
+				l.Push(s)
+			},
+			"block":  func(rt *rapid.T) { name := cellName(); l.Admit(name, "p-"+name, "unhealthy") },
+			"remove": func(rt *rapid.T) { l.Remove(cellName()) },
+			"rest": func(rt *rapid.T) {
+				if c := l.byName[cellName()]; c != nil {
+					l.rest(c, time.Second)
+				}
+			},
+			"wake": func(rt *rapid.T) { l.wake(time.Second) },
+			"release": func(rt *rapid.T) {
+				if len(placed) > 0 {
+					i := rapid.IntRange(0, len(placed)-1).Draw(rt, "which")
+					l.Release(placed[i])
+					placed = slices.Delete(placed, i, i+1)
+				}
+			},
+			"hold": func(rt *rapid.T) {
+				n++
+				it := drawItem(rt, n)
+				if err := l.Hold(Holding{Hold: it.Hold, Cell: cellName(), Kind: it.Kind, Group: it.Group, Need: it.Need}); err != nil {
+					rt.Fatal(err)
+				}
+				placed = append(placed, it.Hold)
+			},
+			"place": func(rt *rapid.T) {
+				n++
+				it := drawItem(rt, n)
+				all := oracle(l, it)
+				want, possible := best(all)
+				p, refusal, err := l.Place(it, 0)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				if (refusal == nil) != possible {
+					rt.Fatalf("%+v: refusal %v, oracle has %d cells: %v", it, refusal, len(all), all)
+				}
+				if refusal != nil {
+					cells := 0
+					for _, cl := range refusal.Classes {
+						cells += cl.Cells
+					}
+					if refusal.Never && cells == 0 {
+						rt.Fatalf("never without a cell: %v", refusal)
+					}
+					return
+				}
+				if got, ok := all[p.Cell]; !ok || got != want {
+					rt.Fatalf("%+v: placed on %s %+v, best is %+v of %v", it, p.Cell, got, want, all)
+				}
+				placed = append(placed, it.Hold)
+			},
+			"": func(rt *rapid.T) { checkLedger(rt, l) },
+		})
+	})
+}
+
+// checkLedger recomputes every sum and count from the holdings.
+func checkLedger(rt *rapid.T, l *Ledger) {
+	for _, c := range l.byName {
+		used, batch := vector{}, vector{}
+		for _, h := range c.holds {
+			used = plus(used, h.need, 1)
+			if h.Kind == KindBatch {
+				batch = plus(batch, h.need, 1)
+			}
+		}
+		if !c.used.equal(used) || !c.batch.equal(batch) {
+			rt.Fatalf("cell %s: used %v batch %v, holdings say %v and %v", c.name, c.used, c.batch, used, batch)
+		}
+	}
+	for name, g := range l.groups {
+		zones, classes := map[int]int{}, map[int]map[int]int{}
+		per := map[*cell]int{}
+		for _, h := range l.holds {
+			if h.Kind == KindLRP && h.Group == name {
+				per[h.cell]++
+			}
+		}
+		for c, n := range per {
+			if g.onCell(c.id) != n {
+				rt.Fatalf("group %s on %s: %d, holdings say %d", name, c.name, g.onCell(c.id), n)
+			}
+			if c.class >= 0 {
+				zones[c.zone] += n
+				if classes[c.class] == nil {
+					classes[c.class] = map[int]int{}
+				}
+				classes[c.class][n]++
+			}
+		}
+		for z := range g.zones {
+			if g.zones[z] != zones[z] {
+				rt.Fatalf("group %s in zone %d: %d, holdings say %d", name, z, g.zones[z], zones[z])
+			}
+		}
+		for i, s := range g.classes {
+			for n, x := range s.exact {
+				if x != classes[i][n] {
+					rt.Fatalf("group %s class %d: %d cells with %d, holdings say %d", name, i, x, n, classes[i][n])
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package placement
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// reserveCells keeps one cell for the head of every queue that waited longer than
+// the patience: what becomes free there is its own, so that a stream of small work
+// cannot starve it. At most a tenth of the cells, and at least one, is kept at any
+// time; one cell is kept for one item.
+func (a *Auction) reserveCells(now time.Duration) {
+	a.checkMarks()
+	limit := max(len(a.byName)/10, 1)
+	for _, q := range a.impatient(now) {
+		if len(a.marks) >= limit {
+			return
+		}
+		e := q.head()
+		if c := a.cheapest(q.shape); c != nil {
+			e.mark = c
+			c.earmark, c.earmarkFor = slices.Clone(q.shape.need), e.item.ID
+			a.marks = append(a.marks, e)
+			a.touch(c, false)
+		}
+	}
+}
+
+// checkMarks drops reservations on cells that can no longer serve them.
+func (a *Auction) checkMarks() {
+	for _, e := range slices.Clone(a.marks) {
+		c := e.mark
+		a.compile(e.queue.shape)
+		if a.byName[c.name] != c || !a.servable(e.queue.shape, c) {
+			a.unmark(e)
+		}
+	}
+}
+
+// impatient returns the queues whose head waited too long and has no cell kept,
+// in the order of work.
+func (a *Auction) impatient(now time.Duration) []*queue {
+	var out []*queue
+	for _, q := range a.queues {
+		if e := q.head(); e != nil && q.asleep && e.mark == nil && now-e.since >= a.cfg.Patience {
+			out = append(out, q)
+		}
+	}
+	slices.SortFunc(out, func(x, y *queue) int { return compareEntries(x.head(), y.head()) })
+	return out
+}
+
+// servable reports whether a cell would have room for the shape once it is empty.
+func (l *Ledger) servable(s *shape, c *cell) bool {
+	return c.known && c.admitted && !c.state.Evacuating && c.state.Unavailable == "" && l.allowed(s, c) && l.couldHold(s, c)
+}
+
+// cheapest returns the cell that lacks least for the shape: the least of the sums
+// of what is short, as shares of the cell's capacity.
+func (a *Auction) cheapest(s *shape) *cell {
+	a.compile(s)
+	var best *cell
+	least := int64(math.MaxInt64)
+	for _, c := range a.cells {
+		if c == nil || c.earmarkFor != "" || !a.servable(s, c) {
+			continue
+		}
+		var lack int64
+		for _, d := range s.where {
+			lack += share(s.need[d]-a.left(c, s.kind, d), c.capacity.at(d))
+		}
+		if lack < least {
+			best, least = c, lack
+		}
+	}
+	return best
+}
+
+// unmark frees the cell that is kept for an entry.
+func (a *Auction) unmark(e *entry) {
+	c := e.mark
+	if c == nil {
+		return
+	}
+	e.mark = nil
+	c.earmark, c.earmarkFor = nil, ""
+	a.touch(c, true)
+	a.marks = slices.DeleteFunc(a.marks, func(x *entry) bool { return x == e })
+}
+
+// Next returns the next time at which a round may do something though nothing
+// happened: a rest ends, a reservation expires, or work has waited long enough to
+// reserve a cell. ok is false when there is none.
+func (a *Auction) Next() (at time.Duration, ok bool) {
+	consider := func(t time.Duration) {
+		if !ok || t < at {
+			at, ok = t, true
+		}
+	}
+	for _, c := range a.resting {
+		consider(c.restUntil)
+	}
+	if t, ok := a.nextExpiry(); ok {
+		consider(t)
+	}
+	if len(a.marks) < max(len(a.byName)/10, 1) {
+		for _, q := range a.queues {
+			if e := q.head(); e != nil && e.mark == nil && e.since+a.cfg.Patience > a.last {
+				consider(e.since + a.cfg.Patience)
+			}
+		}
+	}
+	return at, ok
+}

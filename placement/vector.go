@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"cantina/resource"
+)
+
+// The dimensions that scores look at stand first in every vector.
+const (
+	dimMemory = iota
+	dimDisk
+	dimContainers
+	dimCPU
+	scored // how many dimensions a score may look at
+)
+
+// maxDims bounds how many resource names the ledger learns; names beyond it
+// count as offered by nobody.
+const maxDims = 64
+
+// maxAmount bounds one amount, so that sums of what cells claim never overflow.
+const maxAmount = 1 << 32
+
+// vector holds amounts by dimension. It may be shorter than the number of known
+// dimensions; what is absent is 0.
+type vector []int64
+
+func (v vector) at(i int) int64 {
+	if i < len(v) {
+		return v[i]
+	}
+	return 0
+}
+
+func (v vector) equal(w vector) bool {
+	for i := range max(len(v), len(w)) {
+		if v.at(i) != w.at(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// dimensions maps resource names to places in vectors; it only grows.
+type dimensions struct {
+	names []string
+	index map[string]int
+}
+
+func newDimensions() dimensions {
+	d := dimensions{index: make(map[string]int)}
+	for _, n := range []string{resource.MemoryMB, resource.DiskMB, resource.Containers, resource.CPUMilli} {
+		d.intern(n)
+	}
+	return d
+}
+
+// intern returns the place of a name, learning it if there is room.
+func (d *dimensions) intern(name string) (int, bool) {
+	if i, ok := d.index[name]; ok {
+		return i, true
+	}
+	if len(d.names) >= maxDims {
+		return 0, false
+	}
+	i := len(d.names)
+	d.names = append(d.names, name)
+	d.index[name] = i
+	return i, true
+}
+
+// learn interns all names of a and returns its vector; amounts are clamped to
+// [0, maxAmount].
+func (d *dimensions) learn(a resource.Amounts) vector {
+	for _, n := range a.Names() {
+		d.intern(n)
+	}
+	v, _ := d.vector(a)
+	return v
+}
+
+// vector returns the vector of a without learning names, and what a needs of
+// resources that are not known at all, in order of name.
+func (d *dimensions) vector(a resource.Amounts) (vector, []resource.Missing) {
+	v := make(vector, len(d.names))
+	var unknown []resource.Missing
+	for n, x := range a {
+		if i, ok := d.index[n]; ok {
+			v[i] = min(max(int64(x), 0), maxAmount)
+		} else if x > 0 {
+			unknown = append(unknown, resource.Missing{Name: n, Need: x})
+		}
+	}
+	if len(unknown) > 1 {
+		unknown = resource.Amounts{}.Lacking(asAmounts(unknown))
+	}
+	return v, unknown
+}
+
+func asAmounts(m []resource.Missing) resource.Amounts {
+	a := make(resource.Amounts, len(m))
+	for _, x := range m {
+		a[x.Name] = x.Need
+	}
+	return a
+}
+
+// amounts is the inverse of vector; zeros are left out.
+func (d *dimensions) amounts(v vector) resource.Amounts {
+	a := make(resource.Amounts)
+	for i, x := range v {
+		if x != 0 {
+			a[d.names[i]] = int(x)
+		}
+	}
+	return a
+}
+
+// withContainer adds the one container that every piece of work takes.
+func withContainer(v vector) vector {
+	v[dimContainers] = max(v[dimContainers], 1)
+	return v
+}
