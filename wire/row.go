@@ -1,0 +1,178 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+func (r *reader) time(place string, t *timestamppb.Timestamp) time.Time {
+	out, err := ToTime(t)
+	if err != nil {
+		r.fail(place, "impossible time")
+	}
+	return out
+}
+
+// FromServiceKey is the wire form of a service's key.
+func FromServiceKey(k lrp.ServiceKey) *pb.ServiceKey {
+	return &pb.ServiceKey{Domain: k.Domain, Name: k.Name}
+}
+
+// ToServiceKey is the zero key for nil.
+func ToServiceKey(m *pb.ServiceKey) lrp.ServiceKey {
+	return lrp.ServiceKey{Domain: m.GetDomain(), Name: m.GetName()}
+}
+
+// FromLRPKey is the wire form of an index's key.
+func FromLRPKey(k lrp.Key) *pb.LRPKey { return &pb.LRPKey{Process: k.Process, Index: int32(k.Index)} }
+
+// ToLRPKey returns ErrMalformed for a key that names no index.
+func ToLRPKey(m *pb.LRPKey) (lrp.Key, error) {
+	r := &reader{}
+	k := r.lrpKey("key", m)
+	return k, r.err
+}
+
+func (r *reader) lrpKey(place string, m *pb.LRPKey) lrp.Key {
+	if m.GetProcess() == "" || m.GetIndex() < 0 {
+		r.fail(place, "no such index")
+	}
+	return lrp.Key{Process: m.GetProcess(), Index: int(m.GetIndex())}
+}
+
+// FromIdentity is nil for nobody.
+func FromIdentity(i lrp.Identity) *pb.Identity {
+	if i == (lrp.Identity{}) {
+		return nil
+	}
+	return &pb.Identity{Instance: i.Instance, Cell: i.Cell, Proc: i.Proc}
+}
+
+// ToIdentity is nobody for nil.
+func ToIdentity(m *pb.Identity) lrp.Identity {
+	return lrp.Identity{Instance: m.GetInstance(), Cell: m.GetCell(), Proc: m.GetProc()}
+}
+
+// FromNet is nil when there is nothing to reach.
+func FromNet(n lrp.Net) *pb.Net {
+	if n.Equal(lrp.Net{}) {
+		return nil
+	}
+	return &pb.Net{Address: n.Address, Ports: FromMappings(n.Ports), Routable: n.Routable, Zone: n.Zone}
+}
+
+// ToNet is the zero Net for nil.
+func ToNet(m *pb.Net) lrp.Net {
+	return lrp.Net{Address: m.GetAddress(), Ports: ToMappings(m.GetPorts()), Routable: m.GetRoutable(), Zone: m.GetZone()}
+}
+
+// FromActual is the wire form of one row of an index.
+func FromActual(a *lrp.Actual) *pb.ActualLRP {
+	return &pb.ActualLRP{
+		Key: FromLRPKey(a.Key), Service: FromServiceKey(a.Service), Presence: pb.Presence(a.Presence), State: pb.LRPState(a.State),
+		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
+		CrashCount: int32(a.CrashCount), CrashReason: valid(a.CrashReason), PlacementError: valid(a.PlacementError),
+		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring,
+	}
+}
+
+// ToActual is the inverse of FromActual. It returns ErrMalformed.
+func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
+	r := &reader{}
+	a := &lrp.Actual{
+		Key: r.lrpKey("key", m.GetKey()), Service: ToServiceKey(m.GetService()),
+		Presence: lrp.Presence(r.enum("presence", pb.Presence_name, int32(m.GetPresence()))),
+		State:    lrp.State(r.enum("state", pb.LRPState_name, int32(m.GetState()))),
+		Identity: ToIdentity(m.GetIdentity()), Net: ToNet(m.GetNet()), Exclusive: m.GetExclusive(),
+		CrashCount: int(m.GetCrashCount()), CrashReason: m.GetCrashReason(), PlacementError: m.GetPlacementError(),
+		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(),
+	}
+	return a, r.err
+}
+
+// FromIndex is the wire form of all rows of an index.
+func FromIndex(x lrp.Index) *pb.LRPIndex {
+	return &pb.LRPIndex{Key: FromLRPKey(x.Key), Rows: each(x.Rows(), FromActual)}
+}
+
+// ToIndex is the inverse of FromIndex. Two rows of one presence, or rows of
+// another index, are ErrMalformed.
+func ToIndex(m *pb.LRPIndex) (lrp.Index, error) {
+	key, err := ToLRPKey(m.GetKey())
+	if err != nil {
+		return lrp.Index{}, err
+	}
+	x := lrp.Index{Key: key}
+	for _, row := range m.GetRows() {
+		a, err := ToActual(row)
+		if err != nil {
+			return lrp.Index{}, err
+		}
+		at := &x.Ordinary
+		switch a.Presence {
+		case lrp.Evacuating:
+			at = &x.Evacuating
+		case lrp.Suspect:
+			at = &x.Suspect
+		}
+		if *at != nil || a.Key != key {
+			return lrp.Index{}, fmt.Errorf("rows of %v: %w", key, ErrMalformed)
+		}
+		*at = a
+	}
+	return x, nil
+}
+
+// FromTaskRow is what a cell's harmoniser has to know of a task.
+func FromTaskRow(t *task.Task) *pb.TaskRow {
+	return &pb.TaskRow{
+		Guid: t.GUID, Uid: t.UID, Domain: t.Domain, State: pb.TaskState(t.State), Outcome: pb.TaskOutcome(t.Outcome),
+		Holder: fromHolder(t.Holder), Reservation: t.Reservation, MayStillRun: t.MayStillRun, CancelWanted: t.CancelWanted,
+	}
+}
+
+// ToTaskRow gives the row without definition and result. It returns ErrMalformed.
+func ToTaskRow(m *pb.TaskRow) (*task.Task, error) {
+	r := &reader{}
+	r.named("guid", m.GetGuid())
+	t := &task.Task{
+		GUID: m.GetGuid(), UID: m.GetUid(), Domain: m.GetDomain(),
+		State:   task.State(r.enum("state", pb.TaskState_name, int32(m.GetState()))),
+		Outcome: task.Outcome(r.enum("outcome", pb.TaskOutcome_name, int32(m.GetOutcome()))),
+		Holder:  task.Holder{Cell: m.GetHolder().GetCell(), Proc: m.GetHolder().GetProc()}, Reservation: m.GetReservation(),
+		MayStillRun: m.GetMayStillRun(), CancelWanted: m.GetCancelWanted(),
+	}
+	return t, r.err
+}
+
+func fromHolder(h task.Holder) *pb.Holder {
+	if h == (task.Holder{}) {
+		return nil
+	}
+	return &pb.Holder{Cell: h.Cell, Proc: h.Proc}
+}
+
+// FromTaskResult is the wire form of how a task's container ended.
+func FromTaskResult(x task.Result) *pb.TaskResult {
+	return &pb.TaskResult{
+		Failed: x.Failed, Cancelled: x.Cancelled, Reason: valid(x.Reason), Output: x.Output,
+		ExitCode: int32(x.ExitCode), Signal: int32(x.Signal), Oom: x.OOM, Started: FromTime(x.Started), Ended: FromTime(x.Ended),
+	}
+}
+
+// ToTaskResult is the inverse of FromTaskResult. It returns ErrMalformed.
+func ToTaskResult(m *pb.TaskResult) (task.Result, error) {
+	r := &reader{}
+	x := task.Result{
+		Failed: m.GetFailed(), Cancelled: m.GetCancelled(), Reason: m.GetReason(), Output: m.GetOutput(),
+		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), OOM: m.GetOom(),
+		Started: r.time("started", m.GetStarted()), Ended: r.time("ended", m.GetEnded()),
+	}
+	return x, r.err
+}
