@@ -50,15 +50,15 @@ func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
 // errMemory marks errors of Config.Memory.
 var errMemory = errors.New("server memory")
 
-func (s *Store) loadMemo() (Memo, bool, error) {
+func (s *Store) loadMemo() (Memo, error) {
 	if s.cfg.Memory == nil {
-		return Memo{}, false, nil
+		return Memo{}, nil
 	}
-	m, moved, err := s.cfg.Memory.Load()
+	m, err := s.cfg.Memory.Load()
 	if err != nil {
-		return Memo{}, false, fmt.Errorf("load memo: %w: %w", errMemory, err)
+		return Memo{}, fmt.Errorf("load memo: %w: %w", errMemory, err)
 	}
-	return m, moved, nil
+	return m, nil
 }
 
 // remember changes the memo.
@@ -66,7 +66,7 @@ func (s *Store) remember(change func(*Memo)) error {
 	if s.cfg.Memory == nil {
 		return nil
 	}
-	m, _, err := s.loadMemo()
+	m, err := s.loadMemo()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Store) remember(change func(*Memo)) error {
 // holding the folder's lock proves that process dead, so nobody has to wait for
 // its TTL.
 func (s *Store) forgetLease(ctx context.Context) error {
-	m, _, err := s.loadMemo()
+	m, err := s.loadMemo()
 	if err != nil || m.Lease == 0 {
 		return err
 	}
@@ -215,7 +215,11 @@ func (s *Store) takeSeat(ctx context.Context, cluster string, t seat) (int64, er
 func (s *Store) revoke(ctx context.Context, id LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.KeepAlive)
 	defer cancel()
-	if err := s.backend.Revoke(ctx, id); err != nil {
+	err := s.backend.Revoke(ctx, id)
+	if err == nil {
+		err = s.remember(func(m *Memo) { m.Lease = 0 })
+	}
+	if err != nil {
 		s.cfg.Log.Warn("lease not revoked, it ends with its TTL", "error", err)
 	}
 }
@@ -256,7 +260,7 @@ func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew
 	if !a.Done {
 		return won, false, fmt.Errorf("write head of term %s: %w", won.Term, errAgain)
 	}
-	err = s.remember(func(m *Memo) { m.Cluster, m.Seen, m.Lease = cluster, won.Term, r.seat.lease })
+	err = s.remember(func(m *Memo) { *m = Memo{Cluster: cluster, Seen: won.Term, Lease: r.seat.lease} })
 	if err != nil {
 		return won, false, err
 	}
@@ -268,13 +272,13 @@ func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew
 
 // win gathers the evidence and lets package head decide.
 func (s *Store) win(before *Entry, cluster string, elected int64) (head.Head, error) {
-	memo, moved, err := s.loadMemo()
+	memo, err := s.loadMemo()
 	if err != nil {
 		return head.Head{}, err
 	}
 	e := head.Evidence{
 		Exists: before != nil, Elected: elected, NewCluster: s.cfg.NewCluster, Unix: s.cfg.Clock.Wall().Unix(),
-		Seen: memo.Seen, Moved: moved || (memo.Cluster != "" && memo.Cluster != cluster),
+		Seen: memo.Seen, Moved: memo.Moved || (memo.Cluster != "" && memo.Cluster != cluster),
 	}
 	if before != nil {
 		if e.Head, err = decodeHead(before.Value); err != nil {

@@ -115,14 +115,15 @@ type Memo struct {
 	Seen fence.Term
 	// Lease is the lease granted last; 0 when it was revoked.
 	Lease LeaseID
+	// Moved says that the folder is not where the memo was written (copied, put
+	// back from a backup); it stays until a term has begun.
+	Moved bool
 }
 
 // Memory keeps the Memo in the server's data folder. Save is durable when it
 // returns. A nil Memory remembers nothing.
 type Memory interface {
-	// Load returns the memo, and moved when the folder is not where it was written
-	// (copied, restored from a backup).
-	Load() (m Memo, moved bool, err error)
+	Load() (Memo, error)
 	Save(m Memo) error
 }
 
