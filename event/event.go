@@ -1,0 +1,141 @@
+package event
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// Kind is what an event is about; the comment names the field that carries it.
+type Kind int
+
+// The kinds.
+const (
+	Service  Kind = iota // Event.Service
+	Instance             // Event.Instance: one row of one index, by its presence
+	Task                 // Event.Task
+	Job                  // Event.Job
+	Pair                 // Event.Pair: a batch task ended
+	Cell                 // Event.Cell
+	Note                 // Event.Text only: something happened that changes no row (a crash, an audit entry)
+)
+
+// String gives the name that is used at the wire.
+func (k Kind) String() string {
+	switch k {
+	case Service:
+		return "service"
+	case Instance:
+		return "instance"
+	case Task:
+		return "task"
+	case Job:
+		return "job"
+	case Pair:
+		return "pair"
+	case Cell:
+		return "cell"
+	case Note:
+		return "note"
+	}
+	return "unknown"
+}
+
+// Position is the place of an event: the store's revision of its commit, and its
+// number within that revision from 1.
+type Position struct {
+	Revision int64
+	Number   int
+}
+
+// After is the position behind everything of a revision.
+func After(revision int64) Position { return Position{Revision: revision, Number: math.MaxInt} }
+
+// Compare orders positions.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.Revision, q.Revision), cmp.Compare(p.Number, q.Number))
+}
+
+// String prints "revision.number", or "revision" for what After returns.
+func (p Position) String() string {
+	if p.Number == math.MaxInt {
+		return strconv.FormatInt(p.Revision, 10)
+	}
+	return fmt.Sprintf("%d.%d", p.Revision, p.Number)
+}
+
+// ErrPosition reports a text that is no position.
+var ErrPosition = errors.New("not a revision or position of the event stream")
+
+// ParsePosition is the inverse of String. It returns ErrPosition.
+func ParsePosition(s string) (Position, error) {
+	r, n, within := strings.Cut(s, ".")
+	revision, err := strconv.ParseInt(r, 10, 64)
+	p := After(revision)
+	if within && err == nil {
+		p.Number, err = strconv.Atoi(n)
+	}
+	if err != nil || revision < 0 || p.Number < 0 {
+		return Position{}, fmt.Errorf("%q: %w", s, ErrPosition)
+	}
+	return p, nil
+}
+
+// Event is one committed change. The values it points to are never changed
+// afterwards by anyone.
+type Event struct {
+	// Position is set by Hub.Publish.
+	Position
+	// Time is the leader's wall clock at the commit; set by Hub.Publish.
+	Time time.Time
+
+	Kind   Kind
+	Domain string // empty for cells
+	// Subject is the key: "domain/service", "process/index", task guid, job,
+	// "job/node", cell name.
+	Subject string
+	// Gone is set when the row was deleted; the field of the kind then holds the last
+	// row where it is known.
+	Gone bool
+	// Text says in words what happened; may be empty.
+	Text string
+
+	Service  *lrp.Service
+	Instance *lrp.Actual
+	Task     *task.Task
+	Job      *JobState
+	Pair     *PairState
+	Cell     *CellState
+}
+
+// JobState is a job as events show it.
+type JobState struct {
+	Name, State                                  string
+	Total, Running, Done, Failed, Waiting, Other int
+}
+
+// PairState is a batch task that ended.
+type PairState struct {
+	batch.Key
+	Status batch.Status
+	Cell   string
+}
+
+// CellState is a cell as events show it.
+type CellState struct {
+	Name    worker.CellName
+	Proc    worker.Proc
+	Session worker.State
+	Reason  string
+	Term    fence.Term
+}
