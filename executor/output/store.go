@@ -1,0 +1,320 @@
+package output
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Store is the log store of one cell. Make one with Open.
+type Store struct {
+	dir  string
+	cfg  Config
+	lock *os.File
+	pos  clock
+
+	// appendMu orders what goes into the shared segment; it is held while a batch
+	// is written, because the order in the file is the order of positions.
+	appendMu sync.Mutex
+	// collectMu makes removals one at a time, so that each sees the one before.
+	collectMu sync.Mutex
+	shared    *segment // guarded by appendMu
+
+	mu       sync.RWMutex
+	segments []*segment // by id
+	own      map[key][]*segment
+	live     map[key]*source
+	ends     map[key]time.Time // when sources that several segments hold had ended
+	openAt   map[key]*segment  // newest shared segment in which a dead process left a source open
+	nextID   uint64
+	closed   bool
+
+	total     atomic.Int64 // bytes on disk
+	faults    atomic.Int64 // failed writes
+	followers watchers
+}
+
+// maxShares is in how many shared segments a source may have lines before it
+// gets its own: old shared segments are kept as long as one of their sources is
+// not gone, so nobody may hold many of them.
+const maxShares = 3
+
+// Writer opens one stream of a source. The first Writer of a source makes it
+// live; it ends when the last one is closed. A source that a dead process of the
+// cell left open goes on where it stopped. ErrClosed after Close.
+func (st *Store) Writer(info Source, stream Stream) (*Writer, error) {
+	if stream >= streams {
+		return nil, fmt.Errorf("output writer of %s: no stream %d", info.ID, stream)
+	}
+	s, err := st.join(info, nil)
+	if err == nil && s == nil {
+		fresh := &source{st: st, info: &info, seq: 1, limit: newLimiter(info.Rate, st.cfg.Clock.Boot())}
+		st.resume(fresh)
+		s, err = st.join(info, fresh)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("output writer of %s: %w", info.ID, err)
+	}
+	return &Writer{s: s, stream: stream}, nil
+}
+
+// join counts a writer for the live source of info; if there is none fresh becomes it.
+func (st *Store) join(info Source, fresh *source) (*source, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return nil, ErrClosed
+	}
+	s := st.live[info.key()]
+	if s == nil && fresh != nil {
+		s = fresh
+		st.live[info.key()] = s
+	}
+	if s != nil {
+		s.writers++
+	}
+	return s, nil
+}
+
+// put appends a chunk of s and keeps to the limits.
+func (st *Store) put(s *source, b batch) error {
+	var err error
+	if s.own == nil && st.promotes(s, b) {
+		if s.own, err = st.create(s.info); err != nil {
+			return err
+		}
+	}
+	if s.own != nil {
+		err = st.putOwn(s, b)
+	} else {
+		err = st.putShared(s, b)
+	}
+	if err != nil {
+		return err
+	}
+	if b.lines > 0 {
+		st.followers.wake(s.info)
+	}
+	if s.owned+s.written > st.cfg.MaxContainer {
+		st.trim(s)
+	}
+	if st.total.Load() > st.cfg.MaxTotal {
+		st.shrink()
+	}
+	return nil
+}
+
+func (st *Store) promotes(s *source, b batch) bool {
+	if b.kind == kindEnd {
+		return false
+	}
+	if b.kind == kindFragment || s.written+int64(len(b.chunk)) > st.cfg.Promote {
+		return true
+	}
+	st.appendMu.Lock()
+	defer st.appendMu.Unlock()
+	return s.shares >= maxShares && s.seg != st.shared
+}
+
+func (st *Store) putOwn(s *source, b batch) error {
+	n, err := s.own.append(&st.pos, s, b)
+	if err != nil {
+		return err
+	}
+	s.owned += n
+	st.total.Add(n)
+	if s.own.size >= st.cfg.Own && b.kind != kindFragment && !s.chained() {
+		st.seal(s.own)
+		s.own = nil
+		if s.own, err = st.create(s.info); err != nil {
+			st.troubled(err)
+		}
+	}
+	return nil
+}
+
+func (st *Store) putShared(s *source, b batch) error {
+	full, err := st.appendShared(s, b)
+	if full != nil {
+		st.seal(full)
+	}
+	return err
+}
+
+// appendShared returns the shared segment when it has become full.
+func (st *Store) appendShared(s *source, b batch) (full *segment, err error) {
+	st.appendMu.Lock()
+	defer st.appendMu.Unlock()
+	if st.shared == nil {
+		if st.shared, err = st.create(nil); err != nil {
+			return nil, err
+		}
+	}
+	if s.seg != st.shared {
+		if b.kind == kindEnd {
+			return nil, nil // not worth an entry in one more segment
+		}
+		s.shares++
+	}
+	n, err := st.shared.append(&st.pos, s, b)
+	if err != nil {
+		return nil, err
+	}
+	s.written += n
+	st.total.Add(n)
+	if st.shared.size >= st.cfg.Shared {
+		full, st.shared = st.shared, nil
+	}
+	return full, nil
+}
+
+// create makes a segment: shared when owner is nil.
+func (st *Store) create(owner *Source) (*segment, error) {
+	st.mu.Lock()
+	id := st.nextID
+	st.nextID++
+	st.mu.Unlock()
+	g, err := createSegment(st.dir, id, owner)
+	if err != nil {
+		return nil, fmt.Errorf("create output segment %x: %w", id, err)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.insert(g)
+	if owner != nil {
+		st.own[owner.key()] = append(st.own[owner.key()], g)
+	}
+	st.total.Add(g.size)
+	return g, nil
+}
+
+// insert keeps segments in the order of their ids, also when two were made at once.
+func (st *Store) insert(g *segment) {
+	i, _ := slices.BinarySearchFunc(st.segments, g.id, func(a *segment, id uint64) int {
+		if a.id < id {
+			return -1
+		}
+		if a.id > id {
+			return 1
+		}
+		return 0
+	})
+	st.segments = slices.Insert(st.segments, i, g)
+}
+
+// seal ends a segment; its appender calls it, or whoever has made sure that there is none.
+func (st *Store) seal(g *segment) {
+	if err := g.file.Close(); err != nil {
+		st.troubled(err)
+	}
+	g.file = nil
+	g.mu.Lock()
+	empty := g.first == 0
+	err := error(nil)
+	if !empty {
+		if err = g.writeIndex(); err == nil && !g.own {
+			g.entries, g.order = nil, nil
+		}
+	}
+	g.sealed = true
+	index := g.index
+	g.mu.Unlock()
+	st.total.Add(index)
+	if err != nil {
+		st.troubled(err) // the index stays in memory; the next Open makes it from the data
+	}
+	if empty {
+		st.remove(g)
+	}
+}
+
+// leave counts one writer of s less; true for the last one, which takes s out of
+// the live sources. Everything but the end mark has been written.
+func (st *Store) leave(s *source) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s.writers--
+	if s.writers > 0 {
+		return false
+	}
+	delete(st.live, s.info.key())
+	if s.shares > 0 || s.owned > 0 {
+		st.ends[s.info.key()] = st.cfg.Clock.Wall()
+	}
+	return true
+}
+
+// troubled reports a write that failed: at once for the first, then sparsely.
+func (st *Store) troubled(err error) {
+	if n := st.faults.Add(1); n&(n-1) == 0 {
+		st.cfg.Log.Warn("output write failed", "error", err, "failures", n)
+	}
+}
+
+// Run removes what is older than Config allows until ctx is done. The size
+// limits hold without it.
+func (st *Store) Run(ctx context.Context) error {
+	tick := time.NewTicker(min(time.Minute, max(st.cfg.RetainAge/16, time.Second)))
+	defer tick.Stop()
+	for {
+		st.Expire()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Close seals what is active and lets go of the folder. Writers that are still
+// open drop what they get; end them first. Close twice does nothing.
+func (st *Store) Close() error {
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return nil
+	}
+	st.closed = true
+	live := make([]*source, 0, len(st.live))
+	for _, s := range st.live {
+		live = append(live, s)
+	}
+	st.mu.Unlock()
+	for _, s := range live {
+		s.shut()
+	}
+	st.appendMu.Lock()
+	g := st.shared
+	st.shared = nil
+	st.appendMu.Unlock()
+	if g != nil {
+		st.seal(g)
+	}
+	st.followers.wakeAll()
+	return st.lock.Close()
+}
+
+// shut writes out what a live source holds and refuses more.
+func (s *source) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pooled := s.borrow()
+	s.cut()
+	s.giveBack(pooled)
+	if s.own != nil {
+		s.st.seal(s.own)
+		s.own = nil
+	}
+	s.refuse = true
+}
+
+// Usage is what the store takes on disk now, in bytes, and in how many segments.
+func (st *Store) Usage() (size int64, segments int) {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return st.total.Load(), len(st.segments)
+}
