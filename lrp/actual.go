@@ -123,9 +123,12 @@ type Actual struct {
 	Since time.Time
 	// Expires bounds an EVACUATING row: set and refreshed by Evacuate.
 	Expires time.Time
-	// Retiring is the stored intent of an operator to have this instance stopped
-	// and started afresh: Retire; it ends with the instance.
+	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
+	// Evacuate of a stop-first service. It ends with the instance.
 	Retiring bool
+	// Finished marks a CRASHED row that is never restarted because its program
+	// exited with status 0 under RestartOnFailure: Crash.
+	Finished bool
 }
 
 // OnProc reports whether a cell process holds this row.

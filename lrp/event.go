@@ -40,6 +40,10 @@ type (
 	Start struct {
 		By  Identity
 		Net Net
+		// Service and Exclusive are what the container's labels say: they make the row
+		// when there is none and no definition either.
+		Service   ServiceKey
+		Exclusive bool
 	}
 	// Crash says that By's container ended without having been told to. Clean
 	// means that the program exited with status 0.
@@ -138,7 +142,6 @@ func (CrashNoted) effect()      {}
 // Errors of Step. None of them changes the index.
 var (
 	ErrNotFound          = errors.New("the requested row could not be found")
-	ErrExists            = errors.New("the row already exists")
 	ErrCannotBeClaimed   = errors.New("cannot claim actual LRP")
 	ErrCannotBeStarted   = errors.New("cannot start actual LRP")
 	ErrCannotBeCrashed   = errors.New("cannot crash actual LRP")
@@ -147,6 +150,8 @@ var (
 	ErrCannotBeEvacuated = errors.New("cannot evacuate actual LRP")
 	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
 	ErrNotEligible = errors.New("cell may not be given work now")
+	// ErrNotYet: the instance may not be stopped before another one is back.
+	ErrNotYet = errors.New("not yet")
 	// ErrNotProven: another process of the cell holds the exclusive row and is not proven dead.
 	ErrNotProven = errors.New("the holder is not proven dead")
 )
@@ -163,6 +168,18 @@ type Env struct {
 	// Eligible reports whether the cell process of a Claim may be given work:
 	// session HEALTHY, reported, member row durable.
 	Eligible bool
-	// Service is used for rows of processes without a definition.
-	Service ServiceKey
+	// AllRunning reports whether every wanted index of the process has a RUNNING
+	// row that is not about to be stopped: the gate for draining a stop-first service.
+	AllRunning bool
+}
+
+// keepsOrphan reports whether the row has no definition and must be kept all the
+// same, because its domain is not fresh.
+func (e Env) keepsOrphan() bool { return e.Desired == nil && !e.Fresh }
+
+func (e Env) restart() RestartPolicy {
+	if e.Desired == nil {
+		return RestartPolicy{}
+	}
+	return e.Desired.Restart
 }

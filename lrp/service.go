@@ -1,6 +1,11 @@
 package lrp
 
-import "time"
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
 
 // Phase is what a service's rollout is doing.
 type Phase int
@@ -10,38 +15,161 @@ const (
 	Steady      Phase = iota // one version, nothing moves
 	RollingOut               // the newest version is replacing the others
 	RollingBack              // the newest version failed; the last good one is coming back
-	RollFailed               // it failed and was left as it is, or there was nothing to return to
+	RollFailed               // it failed and is left as it is (KeepFailed), or goes on trying because there is nothing to return to
 )
+
+// String prints the phase in small letters.
+func (p Phase) String() string {
+	switch p {
+	case Steady:
+		return "steady"
+	case RollingOut:
+		return "rolling out"
+	case RollingBack:
+		return "rolling back"
+	case RollFailed:
+		return "rollout failed"
+	}
+	return fmt.Sprintf("Phase(%d)", int(p))
+}
 
 // Version is one definition of a service and the range of its indices that is
 // wanted at this moment: Low ≤ index < High.
 type Version struct {
 	Desired
-	// Number counts the versions of the service from 1.
+	// Number counts the versions of the service from 1. Written by Apply.
 	Number int
-	// Low and High are written by apply, scale and Roll.
+	// Low and High are written by Apply, Scale, Remove and Roll.
 	Low, High int
 	// Good is set once the version was rolled out whole and healthy. Written by Roll.
 	Good bool
-	// Failed is why the version was taken back. Written by Roll.
-	Failed string
 }
 
 // Wants reports whether index i is wanted of this version now.
 func (v *Version) Wants(i int) bool { return v.Low <= i && i < v.High }
 
-// Service owns the versions of one service, oldest first; the last one is what was
-// applied last (or what a rollback returned to).
+// Service owns the versions of one service. The last one is the target: what was
+// applied last, or what a rollback returns to.
 type Service struct {
 	Key      ServiceKey
 	Versions []Version
-	// Instances is how many are wanted; scale writes it.
+	// Instances is how many are wanted: Apply, Scale.
 	Instances int
-	Removed   bool // undesired; the row goes when no instance is left
-	Phase     Phase
-	// Progress is when the rollout last gained a healthy instance; Healthy is how many it had then.
+	// Numbers is the highest version number ever given: Apply.
+	Numbers int
+	// Removed: undesired; the row goes when no instance is left: Remove.
+	Removed bool
+	// Phase, Progress (when the rollout last gained a healthy instance) and Healthy
+	// (how many it had then) are written by Apply and Roll.
+	Phase    Phase
 	Progress time.Time
 	Healthy  int
-	// Applied is when the newest version was applied.
+	// Failure is why the last rollout failed; empty when it did not: Roll, cleared by Apply.
+	Failure string
+	// FailedVersion is the number of the version that failed: Roll.
+	FailedVersion int
+	// Applied is when the newest version was applied: Apply.
 	Applied time.Time
+}
+
+// Target returns the version that is to run; nil when there is none.
+func (s *Service) Target() *Version {
+	if len(s.Versions) == 0 {
+		return nil
+	}
+	return &s.Versions[len(s.Versions)-1]
+}
+
+func (s *Service) clone() *Service {
+	c := *s
+	c.Versions = slices.Clone(s.Versions)
+	return &c
+}
+
+// Apply returns the service as it is after d was applied at now: s itself when
+// nothing differs; the same versions with new instances, routes and annotation when
+// only these differ; otherwise with one more version, named process, that rolls
+// out. s may be nil for a new service. d.Process is not looked at. A newer version
+// supersedes a rollout that is under way.
+func Apply(s *Service, d Desired, process string, now time.Time) (*Service, error) {
+	if err := d.Validate(); err != nil {
+		return s, fmt.Errorf("apply service %v: %w", d.Service, err)
+	}
+	if s == nil {
+		s = &Service{Key: d.Service}
+	}
+	if t := s.Target(); t != nil && !s.Removed && SameWorkload(&t.Desired, &d) {
+		return s.updated(d), nil
+	}
+	c := s.clone()
+	c.Removed, c.Instances, c.Failure, c.FailedVersion = false, d.Instances, "", 0
+	c.Numbers++
+	d.Process = process
+	for i := range c.Versions {
+		c.Versions[i].High = min(c.Versions[i].High, d.Instances)
+	}
+	v := Version{Desired: d, Number: c.Numbers}
+	if len(c.Versions) == 0 {
+		v.High = d.Instances // nothing to replace: all at once
+	}
+	c.Versions = append(c.Versions, v)
+	c.Phase, c.Progress, c.Healthy, c.Applied = RollingOut, now, 0, now
+	return c, nil
+}
+
+// updated is Apply for what changes no instance.
+func (s *Service) updated(d Desired) *Service {
+	t := s.Target()
+	if t.Annotation == d.Annotation && reflect.DeepEqual(t.Routes, d.Routes) && s.Instances == d.Instances {
+		return s
+	}
+	c := s.Scale(d.Instances)
+	if c == s {
+		c = s.clone()
+	}
+	t = c.Target()
+	t.Annotation, t.Routes, t.Instances = d.Annotation, d.Routes, d.Instances
+	return c
+}
+
+// SameWorkload reports whether a and b differ at most in what may change in place:
+// instances, routes, annotation (and the process guid). (Diego dev notes, DesiredLRPs.)
+func SameWorkload(a, b *Desired) bool {
+	x, y := *a, *b
+	for _, d := range []*Desired{&x, &y} {
+		d.Process, d.Instances, d.Routes, d.Annotation = "", 0, nil, ""
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// Scale returns the service with n instances wanted; s itself when that is so already.
+func (s *Service) Scale(n int) *Service {
+	if s.Instances == n && !s.Removed {
+		return s
+	}
+	c := s.clone()
+	c.Instances = n
+	for i := range c.Versions {
+		v := &c.Versions[i]
+		v.High = min(v.High, n)
+		v.Low = min(v.Low, v.High)
+	}
+	if t := c.Target(); t != nil {
+		t.Instances = n
+		if c.Phase == Steady || c.Phase == RollFailed && len(c.Versions) == 1 {
+			t.High = n
+		}
+	}
+	return c
+}
+
+// Remove returns the service with nothing wanted any more; the row goes once no
+// instance is left.
+func (s *Service) Remove() *Service {
+	c := s.clone()
+	c.Removed, c.Instances, c.Phase = true, 0, Steady
+	for i := range c.Versions {
+		c.Versions[i].Low, c.Versions[i].High = 0, 0
+	}
+	return c
 }

@@ -1,0 +1,399 @@
+package lrp
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// Board holds all services and indices of a leader and knows what convergence has
+// to look at: the newest rows, indexed by process, by cell process, and by the
+// moment at which something falls due. It is an owned value, changed in place by
+// one goroutine; it decides with Step, Roll and the rules in converge.go only.
+// Services and rows that were put in are never changed by it.
+type Board struct {
+	policy   ConvergePolicy
+	services map[ServiceKey]*Service
+	procs    map[string]*process
+	byProc   map[string]map[Key]struct{} // cell process id → indices with a row on it
+	domains  map[string]time.Time        // fresh until; zero = for ever
+	badKeys  map[Key]bool                // quarantined indices
+	badSvcs  map[ServiceKey]bool         // quarantined services
+	dead     map[string]bool             // cell processes that are certainly dead
+
+	dirtyKeys map[Key]struct{}
+	dirtySvcs map[ServiceKey]struct{}
+	svcDue    map[ServiceKey]time.Time
+	due       dueHeap
+	indices   int
+}
+
+// process is one process guid: its definition, if any, and its indices.
+type process struct {
+	service ServiceKey
+	version *Version // nil: no definition
+	rows    map[int]*slot
+	running int // ordinary rows that are RUNNING, not retiring and wanted
+}
+
+// slot is one index and its next moment of interest.
+type slot struct {
+	index Index
+	due   time.Time // zero = none
+	asked time.Time // when a place or a stop was last asked for
+}
+
+// ConvergePolicy holds the leader's settings. Zero fields mean the defaults in the comments.
+type ConvergePolicy struct {
+	// Resend is how long a request may stay without effect before it is repeated; 0 = 30 s.
+	Resend time.Duration
+}
+
+func (p ConvergePolicy) resend() time.Duration {
+	if p.Resend == 0 {
+		return 30 * time.Second
+	}
+	return p.Resend
+}
+
+// NewBoard returns an empty board.
+func NewBoard(p ConvergePolicy) *Board {
+	return &Board{
+		policy: p, services: map[ServiceKey]*Service{}, procs: map[string]*process{},
+		byProc: map[string]map[Key]struct{}{}, domains: map[string]time.Time{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, dead: map[string]bool{},
+		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
+		svcDue: map[ServiceKey]time.Time{},
+	}
+}
+
+// Service returns a service, or nil.
+func (b *Board) Service(k ServiceKey) *Service { return b.services[k] }
+
+// Services returns the keys of all services in order.
+func (b *Board) Services() []ServiceKey {
+	keys := make([]ServiceKey, 0, len(b.services))
+	for k := range b.services {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, ServiceKey.Compare)
+	return keys
+}
+
+// PutService stores a service, new or changed. The value belongs to the board.
+func (b *Board) PutService(s *Service) {
+	if old := b.services[s.Key]; old != nil {
+		b.detach(old)
+	}
+	b.services[s.Key] = s
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		p := b.process(v.Process)
+		p.service, p.version = s.Key, v
+		b.recount(p)
+	}
+	b.dirtySvcs[s.Key] = struct{}{}
+}
+
+// DeleteService forgets a service. Rows that are left are orphans.
+func (b *Board) DeleteService(k ServiceKey) {
+	if old := b.services[k]; old != nil {
+		b.detach(old)
+		delete(b.services, k)
+		delete(b.svcDue, k)
+	}
+}
+
+// detach takes the definitions away; its processes are looked at again.
+func (b *Board) detach(s *Service) {
+	for i := range s.Versions {
+		p := b.procs[s.Versions[i].Process]
+		if p == nil {
+			continue
+		}
+		p.version = nil
+		for n := range p.rows {
+			b.dirtyKeys[Key{s.Versions[i].Process, n}] = struct{}{}
+		}
+		if len(p.rows) == 0 {
+			delete(b.procs, s.Versions[i].Process)
+		}
+	}
+}
+
+func (b *Board) process(guid string) *process {
+	p := b.procs[guid]
+	if p == nil {
+		p = &process{rows: map[int]*slot{}}
+		b.procs[guid] = p
+	}
+	return p
+}
+
+// Index returns the rows of an index; without rows, an empty one.
+func (b *Board) Index(k Key) Index {
+	if p := b.procs[k.Process]; p != nil {
+		if s := p.rows[k.Index]; s != nil {
+			return s.index
+		}
+	}
+	return Index{Key: k}
+}
+
+// PutIndex stores the rows of an index; an empty one is forgotten.
+func (b *Board) PutIndex(x Index) {
+	p := b.process(x.Key.Process)
+	old := p.rows[x.Key.Index]
+	if old != nil {
+		b.track(old.index, false)
+		p.running -= counts(p, old.index)
+	}
+	b.dirtyKeys[x.Key] = struct{}{}
+	if svc, rolling := b.rollingService(p); rolling {
+		b.dirtySvcs[svc] = struct{}{}
+	}
+	if x.Empty() {
+		b.forget(p, x.Key, old)
+		return
+	}
+	if old == nil {
+		old = &slot{}
+		p.rows[x.Key.Index] = old
+		b.indices++
+	}
+	if a := x.Ordinary; p.version == nil && a != nil {
+		p.service = a.Service
+	}
+	if !sameRequest(old.index.Ordinary, x.Ordinary) {
+		old.asked = time.Time{}
+	}
+	old.index = x
+	p.running += counts(p, x)
+	b.track(x, true)
+}
+
+// LoadIndex is PutIndex for a row of an earlier term: nobody knows which of its
+// requests arrived, so the next pass repeats them.
+func (b *Board) LoadIndex(x Index) {
+	b.PutIndex(x)
+	if s := b.slot(x.Key); s != nil {
+		s.asked = time.Unix(0, 0)
+	}
+}
+
+// sameRequest reports whether row a waits for the same thing as row b.
+func sameRequest(a, b *Actual) bool {
+	return a != nil && b != nil && a.State == b.State && a.Retiring == b.Retiring && a.Since.Equal(b.Since)
+}
+
+func (b *Board) forget(p *process, k Key, old *slot) {
+	if old == nil {
+		return
+	}
+	delete(p.rows, k.Index)
+	b.indices--
+	if p.version == nil && len(p.rows) == 0 {
+		delete(b.procs, k.Process)
+	}
+}
+
+func (b *Board) rollingService(p *process) (ServiceKey, bool) {
+	s := b.services[p.service]
+	return p.service, s != nil && (s.Phase != Steady || s.Removed || len(s.Versions) > 1)
+}
+
+// counts is 1 when the ordinary row counts as running of its process.
+func counts(p *process, x Index) int {
+	if a := x.Ordinary; a != nil && a.State == Running && !a.Retiring && p.version != nil && p.version.Wants(x.Key.Index) {
+		return 1
+	}
+	return 0
+}
+
+func (b *Board) recount(p *process) {
+	p.running = 0
+	for _, s := range p.rows {
+		p.running += counts(p, s.index)
+	}
+}
+
+// track keeps byProc for the rows of x.
+func (b *Board) track(x Index, add bool) {
+	for _, a := range [...]*Actual{x.Ordinary, x.Evacuating, x.Suspect} {
+		if a == nil || a.Proc == "" {
+			continue
+		}
+		set := b.byProc[a.Proc]
+		switch {
+		case add && set == nil:
+			b.byProc[a.Proc] = map[Key]struct{}{x.Key: {}}
+		case add:
+			set[x.Key] = struct{}{}
+		default:
+			delete(set, x.Key)
+			if len(set) == 0 {
+				delete(b.byProc, a.Proc)
+			}
+		}
+	}
+}
+
+// OnProc returns the indices that have a row on a cell process, in order.
+func (b *Board) OnProc(proc string) []Key { return sorted(b.byProc[proc]) }
+
+// Procs returns the cell processes that rows name, in order.
+func (b *Board) Procs() []string {
+	out := make([]string, 0, len(b.byProc))
+	for p := range b.byProc {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// SetDomain makes a domain fresh until the given moment; zero = for ever.
+func (b *Board) SetDomain(domain string, until time.Time) {
+	b.domains[domain] = until
+	for k := range b.services {
+		if k.Domain == domain {
+			b.dirtySvcs[k] = struct{}{}
+		}
+	}
+	for guid, p := range b.procs {
+		if p.service.Domain == domain {
+			for i := range p.rows {
+				b.dirtyKeys[Key{guid, i}] = struct{}{}
+			}
+		}
+	}
+}
+
+// Fresh reports whether a domain is fresh.
+func (b *Board) Fresh(domain string, now time.Time) bool {
+	until, known := b.domains[domain]
+	return known && (until.IsZero() || now.Before(until))
+}
+
+// Domains returns the domains that were set and until when they are fresh.
+func (b *Board) Domains() map[string]time.Time { return b.domains }
+
+// QuarantineIndex says that the row of an index cannot be read: it counts as
+// existing, nothing is started or stopped for it.
+func (b *Board) QuarantineIndex(k Key, bad bool) {
+	setOrDelete(b.badKeys, k, bad)
+	b.dirtyKeys[k] = struct{}{}
+	if p := b.procs[k.Process]; p != nil && p.version != nil {
+		b.dirtySvcs[p.service] = struct{}{}
+	}
+}
+
+// QuarantineService says that the row of a service cannot be read: its rows are
+// no orphans, nothing is started or stopped for it.
+func (b *Board) QuarantineService(k ServiceKey, bad bool) {
+	setOrDelete(b.badSvcs, k, bad)
+	for guid, p := range b.procs {
+		if p.service == k {
+			for i := range p.rows {
+				b.dirtyKeys[Key{guid, i}] = struct{}{}
+			}
+		}
+	}
+}
+
+// Quarantined reports whether nothing may be done for an index.
+func (b *Board) Quarantined(k Key) bool {
+	p := b.procs[k.Process]
+	return b.badKeys[k] || p != nil && b.badSvcs[p.service]
+}
+
+func setOrDelete[K comparable](m map[K]bool, k K, on bool) {
+	if on {
+		m[k] = true
+	} else {
+		delete(m, k)
+	}
+}
+
+// ProcDied records that a cell process is certainly dead: convergence takes every
+// row off it, also such as appear later.
+func (b *Board) ProcDied(proc string) {
+	b.dead[proc] = true
+	for k := range b.byProc[proc] {
+		b.dirtyKeys[k] = struct{}{}
+	}
+}
+
+// Env returns what Step has to know about an index.
+func (b *Board) Env(k Key, now time.Time) Env {
+	env := Env{Now: now}
+	p := b.procs[k.Process]
+	if p == nil {
+		return env
+	}
+	env.Fresh = b.Fresh(p.service.Domain, now)
+	if p.version != nil {
+		env.Desired, env.Wanted = &p.version.Desired, p.version.Wants(k.Index)
+		env.AllRunning = p.running >= p.version.High-p.version.Low
+	}
+	return env
+}
+
+// Orphans returns the indices that have rows but no definition, in order.
+func (b *Board) Orphans() []Key {
+	set := map[Key]struct{}{}
+	for guid, p := range b.procs {
+		if p.version == nil && !b.badSvcs[p.service] {
+			for i := range p.rows {
+				set[Key{guid, i}] = struct{}{}
+			}
+		}
+	}
+	return sorted(set)
+}
+
+// Keys returns all indices that have rows, in order.
+func (b *Board) Keys() []Key {
+	out := make([]Key, 0, b.indices)
+	for guid, p := range b.procs {
+		for i := range p.rows {
+			out = append(out, Key{guid, i})
+		}
+	}
+	slices.SortFunc(out, Key.Compare)
+	return out
+}
+
+func sorted(set map[Key]struct{}) []Key {
+	out := make([]Key, 0, len(set))
+	for k := range set {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, Key.Compare)
+	return out
+}
+
+// dueItem is a moment at which an index or a service has to be looked at.
+type dueItem struct {
+	at      time.Time
+	key     Key        // of an index, when Process is set
+	service ServiceKey // otherwise
+}
+
+type dueHeap []dueItem
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push is for container/heap.
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueItem)) }
+
+// Pop is for container/heap.
+func (h *dueHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+var _ heap.Interface = (*dueHeap)(nil)

@@ -1,0 +1,244 @@
+package lrp
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// Move is one thing that convergence wants: the event for the index, to be given to Step.
+type Move struct {
+	Key   Key
+	Event Event
+}
+
+// Outcome of one pass: moves in order of key, and services whose ranges have to
+// change, in order of key.
+type Outcome struct {
+	Moves    []Move
+	Services []*Service // new values, not yet stored
+	// Gone are removed services of which no instance is left: their rows can be deleted.
+	Gone []ServiceKey
+}
+
+// Empty reports whether there is nothing to do.
+func (o Outcome) Empty() bool { return len(o.Moves) == 0 && len(o.Services) == 0 && len(o.Gone) == 0 }
+
+// Converge looks at what has changed since the last pass and at what has fallen
+// due, and returns what has to be done. It does nothing itself, but remembers
+// which requests it repeated and when: a second pass at the same moment, after the
+// moves were made or when there were none, returns nothing. The cost grows with
+// what changed, not with what there is. (Diego dev notes, Harmonizing DesiredLRPs
+// with ActualLRPs: Convergence. Its five duties are the cases of check and missing.)
+func (b *Board) Converge(now time.Time) Outcome {
+	for len(b.due) > 0 && !b.due[0].at.After(now) {
+		item := heap.Pop(&b.due).(dueItem)
+		if item.key.Process == "" {
+			b.dirtySvcs[item.service] = struct{}{}
+			if b.svcDue[item.service].Equal(item.at) {
+				delete(b.svcDue, item.service)
+			}
+		} else if s := b.slot(item.key); s != nil && s.due.Equal(item.at) {
+			s.due = time.Time{}
+			b.dirtyKeys[item.key] = struct{}{}
+		}
+	}
+	var out Outcome
+	for k := range b.dirtySvcs {
+		b.missing(k)
+		switch s, gone := b.roll(k, now); {
+		case gone:
+			out.Gone = append(out.Gone, k)
+		case s != nil:
+			out.Services = append(out.Services, s)
+		}
+	}
+	clear(b.dirtySvcs)
+	for k := range b.dirtyKeys {
+		if e := b.check(k, now); e != nil {
+			out.Moves = append(out.Moves, Move{k, e})
+		}
+	}
+	clear(b.dirtyKeys)
+	slices.SortFunc(out.Moves, func(x, y Move) int { return x.Key.Compare(y.Key) })
+	slices.SortFunc(out.Services, func(x, y *Service) int { return x.Key.Compare(y.Key) })
+	slices.SortFunc(out.Gone, ServiceKey.Compare)
+	return out
+}
+
+// ConvergeAll is Converge over everything there is.
+func (b *Board) ConvergeAll(now time.Time) Outcome {
+	for k := range b.services {
+		b.dirtySvcs[k] = struct{}{}
+	}
+	for guid, p := range b.procs {
+		for i := range p.rows {
+			b.dirtyKeys[Key{guid, i}] = struct{}{}
+		}
+	}
+	return b.Converge(now)
+}
+
+// NextDue returns the earliest moment at which a pass may find something although
+// nothing changed; false when there is none.
+func (b *Board) NextDue() (time.Time, bool) {
+	if len(b.due) == 0 {
+		return time.Time{}, false
+	}
+	return b.due[0].at, true
+}
+
+func (b *Board) slot(k Key) *slot {
+	if p := b.procs[k.Process]; p != nil {
+		return p.rows[k.Index]
+	}
+	return nil
+}
+
+// missing marks the wanted indices of a service that have no ordinary row, and
+// those it has but does not want. It compares sets of indices, not counts.
+func (b *Board) missing(k ServiceKey) {
+	s := b.services[k]
+	if s == nil {
+		return
+	}
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		p := b.procs[v.Process]
+		for n := v.Low; n < v.High; n++ {
+			if row := p.rows[n]; row == nil || row.index.Ordinary == nil {
+				b.dirtyKeys[Key{v.Process, n}] = struct{}{}
+			}
+		}
+		if len(p.rows) > v.High-v.Low || p.running < len(p.rows) {
+			for n := range p.rows {
+				if !v.Wants(n) {
+					b.dirtyKeys[Key{v.Process, n}] = struct{}{}
+				}
+			}
+		}
+	}
+}
+
+// check returns the event that an index needs now, or nil, and plans its next look.
+func (b *Board) check(k Key, now time.Time) Event {
+	p := b.procs[k.Process]
+	if p == nil || b.Quarantined(k) {
+		return nil
+	}
+	s := p.rows[k.Index]
+	wanted := p.version != nil && p.version.Wants(k.Index)
+	if s == nil {
+		if wanted {
+			return Create{}
+		}
+		return nil
+	}
+	x := s.index
+	if e := b.reap(x); e != nil {
+		return e
+	}
+	if e := x.Evacuating; e != nil {
+		if !now.Before(e.Expires) {
+			return ExpireEvacuating{}
+		}
+		b.plan(s, e.Expires)
+	}
+	if x.Ordinary == nil && wanted {
+		return Create{}
+	}
+	if !wanted && unwantedEvent(x) && b.Fresh(p.service.Domain, now) {
+		return Undesire{}
+	}
+	return b.checkState(s, p, wanted, now)
+}
+
+// unwantedEvent reports whether an unwanted index has something left to stop or
+// delete. Evacuating rows are the business of their cells.
+func unwantedEvent(x Index) bool {
+	o := x.Ordinary
+	return x.Suspect != nil || o != nil && !o.Retiring
+}
+
+// reap is the first duty: rows on cell processes that are certainly dead.
+func (b *Board) reap(x Index) Event {
+	if len(b.dead) == 0 {
+		return nil
+	}
+	for _, a := range [...]*Actual{x.Ordinary, x.Evacuating, x.Suspect} {
+		if a != nil && a.Proc != "" && b.dead[a.Proc] {
+			return ProcDead{Proc: a.Proc}
+		}
+	}
+	return nil
+}
+
+// checkState is the fourth and fifth duty: crashed instances whose wait is over,
+// and requests that stayed without effect.
+func (b *Board) checkState(s *slot, p *process, wanted bool, now time.Time) Event {
+	a := s.index.Ordinary
+	switch {
+	case a == nil:
+		return nil
+	case a.State == Crashed && wanted:
+		at, ever := p.version.Restart.RestartAt(a)
+		if !ever {
+			return nil
+		}
+		if !now.Before(at) {
+			return RestartCrashed{}
+		}
+		b.plan(s, at)
+	case a.State == Unclaimed && wanted, a.Retiring && (a.State == Claimed || a.State == Running):
+		last := s.asked
+		if last.IsZero() {
+			last = a.Since
+			if a.Retiring || last.After(now) {
+				last = now // just asked for by the event that made it so
+			}
+			s.asked = last
+		}
+		if at := last.Add(b.policy.resend()); now.Before(at) {
+			b.plan(s, at)
+			return nil
+		}
+		s.asked = now
+		b.plan(s, now.Add(b.policy.resend()))
+		return Resend{}
+	}
+	return nil
+}
+
+// plan has the slot looked at again at the given moment, or earlier.
+func (b *Board) plan(s *slot, at time.Time) {
+	if !s.due.IsZero() && !at.Before(s.due) {
+		return
+	}
+	s.due = at
+	heap.Push(&b.due, dueItem{at: at, key: s.index.Key})
+}
+
+// Surplus returns an Undesire for every index of a service that has rows and is
+// not wanted: what apply, scale, rm and rollouts stop at once, whatever the
+// freshness of the domain. A service that is gone from the board has none.
+func (b *Board) Surplus(k ServiceKey) []Move {
+	s := b.services[k]
+	if s == nil {
+		return nil
+	}
+	var out []Move
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		p := b.procs[v.Process]
+		if p == nil {
+			continue
+		}
+		for n, row := range p.rows {
+			if key := (Key{v.Process, n}); !v.Wants(n) && unwantedEvent(row.index) && !b.Quarantined(key) {
+				out = append(out, Move{key, Undesire{}})
+			}
+		}
+	}
+	slices.SortFunc(out, func(x, y Move) int { return x.Key.Compare(y.Key) })
+	return out
+}

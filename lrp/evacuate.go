@@ -1,0 +1,89 @@
+package lrp
+
+// evacuate does what the notes' table writes for a RUNNING container of a cell
+// that is being emptied, decided on the newest rows.
+func (m *machine) evacuate(e Evacuate) error {
+	o := m.x.Ordinary
+	if o.Is(e.By) && m.stopFirst() {
+		return m.evacuateStopFirst(e)
+	}
+	if m.exclusive() {
+		return ErrCannotBeEvacuated // it may have no copy
+	}
+	rule := evacuationRule(m.x, e.By)
+	if !rule.setEvacuating && !rule.unclaim && !m.x.Evacuating.Is(e.By) {
+		return ErrCannotBeEvacuated
+	}
+	if rule.Then == DeleteContainer {
+		return ErrCannotBeEvacuated
+	}
+	old := m.x.Evacuating
+	var service ServiceKey
+	since := m.env.Now
+	for _, a := range []*Actual{m.x.Ordinary, m.x.Suspect, old} {
+		if a == nil {
+			continue
+		}
+		service = a.Service
+		if a.Is(e.By) && a.State == Running {
+			since = a.Since
+		}
+	}
+	m.x.Evacuating = &Actual{Key: m.x.Key, Service: service, Presence: Evacuating, State: Running, Identity: e.By, Net: e.Net, Since: since, Expires: e.Until}
+	if s := m.x.Suspect; s != nil { // e.By itself, or what e.By has replaced
+		m.x.Suspect = nil
+		if !s.Is(e.By) {
+			m.stop(s)
+		}
+	}
+	if rule.unclaim {
+		m.unclaim()
+	}
+	return nil
+}
+
+// exclusive reports whether no second copy may run: the row or the definition says
+// so (a row may have been made while the definition could not be read).
+func (m *machine) exclusive() bool {
+	return m.x.Ordinary != nil && m.x.Ordinary.Exclusive || m.env.Desired != nil && m.env.Desired.Exclusive
+}
+
+func (m *machine) stopFirst() bool {
+	return m.exclusive() || m.env.Desired != nil && m.env.Desired.StopFirst()
+}
+
+// evacuateStopFirst stops an instance that may have no second copy, one index at
+// a time; its row stays until the cell has stopped it.
+func (m *machine) evacuateStopFirst(e Evacuate) error {
+	if !m.x.Ordinary.Retiring && !m.env.AllRunning {
+		return ErrNotYet
+	}
+	m.x.Ordinary = refreshed(m.x.Ordinary, Start{By: e.By, Net: m.x.Ordinary.Net})
+	m.markRetiring()
+	return nil
+}
+
+// evacuateClaimed gives up an instance that was not RUNNING yet. An exclusive one
+// is destroyed first and removed afterwards.
+func (m *machine) evacuateClaimed(by Identity) error {
+	gone := m.dropCopies(by)
+	switch o := m.x.Ordinary; {
+	case o.Is(by) && m.exclusive():
+		return ErrCannotBeEvacuated
+	case o.Is(by):
+		m.unclaim()
+	case !gone:
+		return ErrNotFound
+	}
+	return nil
+}
+
+func (m *machine) evacuateStopped(by Identity) error { return m.remove(by) }
+
+func (m *machine) removeEvacuating(by Identity) error {
+	if !m.x.Evacuating.Is(by) {
+		return ErrNotFound
+	}
+	m.x.Evacuating = nil
+	return nil
+}

@@ -1,0 +1,70 @@
+package lrp
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrBroken reports rows that no sequence of events can have made.
+var ErrBroken = errors.New("rows break an invariant")
+
+// Check returns the first invariant that the rows of an index break, wrapping
+// ErrBroken: what each state may carry, and at most one evacuating or suspect copy
+// beside the ordinary instance (I3). (Diego BBS, State invariants.)
+func Check(x Index) error {
+	for _, r := range []struct {
+		row *Actual
+		is  Presence
+	}{{x.Ordinary, Ordinary}, {x.Evacuating, Evacuating}, {x.Suspect, Suspect}} {
+		if r.row == nil {
+			continue
+		}
+		if msg := checkRow(r.row, r.is, x.Key); msg != "" {
+			return fmt.Errorf("%v %v row: %s: %w", x.Key, r.is, msg, ErrBroken)
+		}
+	}
+	if msg := checkTogether(x); msg != "" {
+		return fmt.Errorf("%v: %s: %w", x.Key, msg, ErrBroken)
+	}
+	return nil
+}
+
+func checkTogether(x Index) string {
+	o := x.Ordinary
+	switch {
+	case x.Evacuating != nil && x.Suspect != nil:
+		return "evacuating and suspect at once"
+	case (x.Evacuating != nil || x.Suspect != nil) && o != nil && o.Exclusive:
+		return "an exclusive instance with a copy"
+	case x.Evacuating != nil && o != nil && o.State == Running:
+		return "an evacuating copy beside a running instance"
+	case x.Suspect != nil && o != nil && o.State == Running:
+		return "a suspect copy beside a running instance"
+	}
+	return ""
+}
+
+func checkRow(a *Actual, is Presence, k Key) string {
+	held := a.Instance != "" && a.Cell != ""
+	switch {
+	case a.Key != k:
+		return "another index's key"
+	case a.Presence != is:
+		return "wrong presence"
+	case a.Since.IsZero():
+		return "no since"
+	case is != Ordinary && a.State != Running:
+		return "a copy that is not RUNNING"
+	case a.PlacementError != "" && a.State != Unclaimed:
+		return "a placement error outside UNCLAIMED"
+	case (a.State == Claimed || a.State == Running) != held:
+		return "instance and cell do not fit the state"
+	case a.Retiring && !held:
+		return "retiring without an instance"
+	case a.Finished && a.State != Crashed:
+		return "finished outside CRASHED"
+	case a.State != Running && (a.Net.Address != "" || len(a.Net.Ports) > 0):
+		return "an address outside RUNNING"
+	}
+	return ""
+}

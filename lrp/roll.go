@@ -1,0 +1,320 @@
+package lrp
+
+import (
+	"container/heap"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Instances is what Roll has to know about the instances of a service.
+type Instances interface {
+	// Healthy reports whether index i of a process has been RUNNING and routable
+	// for the settle time; when it only lacks time, at is when it will be.
+	Healthy(process string, i int, settle time.Duration, now time.Time) (ok bool, at time.Time)
+	// Exists returns the index after the highest one of a process that has rows, and
+	// whether index i has any.
+	Exists(process string, i int) bool
+	Top(process string) int
+}
+
+// batch returns how many of n indices change at once.
+func (p RolloutPolicy) batch(n int) int {
+	if p.Batch > 0 {
+		return p.Batch
+	}
+	return max(1, n/4)
+}
+
+func (p RolloutPolicy) deadline() time.Duration {
+	if p.ProgressDeadline == 0 {
+		return 10 * time.Minute
+	}
+	return p.ProgressDeadline
+}
+
+// Roll returns the next value of a service whose rollout is under way, or s itself
+// when nothing changes, and the next moment at which time alone can change
+// something (zero = none). The target grows index by index, a batch ahead of the
+// prefix of its healthy instances; the versions it replaces shrink from below:
+// after that prefix when starting first, a batch ahead of it when stopping first.
+// Ranges only move forward, so a flapping instance brings nothing back. Everything
+// it decides from stands in the service and in the rows: a new leader goes on
+// where the old one was.
+func (s *Service) Roll(in Instances, now time.Time) (*Service, time.Time) {
+	if s.Removed || s.Phase == Steady || len(s.Versions) == 0 {
+		return s, time.Time{}
+	}
+	if s.Phase == RollFailed && s.Target().Rollout.KeepFailed && len(s.Versions) > 1 {
+		return s, time.Time{} // left as it is
+	}
+	r := roll{s: s.clone(), in: in, now: now}
+	r.step()
+	if sameRollout(s, r.s) {
+		return s, r.next
+	}
+	return r.s, r.next
+}
+
+func sameRollout(a, b *Service) bool {
+	same := func(x, y Version) bool {
+		return x.Process == y.Process && x.Low == y.Low && x.High == y.High && x.Good == y.Good
+	}
+	return a.Phase == b.Phase && a.Healthy == b.Healthy && a.Failure == b.Failure && slices.EqualFunc(a.Versions, b.Versions, same)
+}
+
+type roll struct {
+	s    *Service
+	in   Instances
+	now  time.Time
+	next time.Time
+}
+
+func (r *roll) wake(at time.Time) {
+	if r.next.IsZero() || at.Before(r.next) {
+		r.next = at
+	}
+}
+
+func (r *roll) step() {
+	t := r.s.Target()
+	r.cutSuperseded()
+	prefix := r.prefix(t)
+	if r.s.Phase == RollingBack {
+		r.goBack(t, prefix)
+	} else {
+		r.advance(t, prefix)
+	}
+	if prefix > r.s.Healthy {
+		r.s.Healthy, r.s.Progress = prefix, r.now
+	}
+	if t.Low == 0 && t.High == r.s.Instances && prefix >= r.s.Instances {
+		r.finish(t)
+		return
+	}
+	if r.s.Phase == RollingOut {
+		if at := r.s.Progress.Add(t.Rollout.deadline()); r.now.Before(at) {
+			r.wake(at)
+		} else {
+			r.fail(t)
+		}
+	}
+}
+
+// prefix counts the healthy instances of the target from index 0.
+func (r *roll) prefix(t *Version) int {
+	for i := t.Low; i < t.High; i++ {
+		ok, at := r.in.Healthy(t.Process, i, t.Rollout.Settle, r.now)
+		if !ok {
+			if !at.IsZero() {
+				r.wake(at)
+			}
+			if t.Low > 0 {
+				return 0
+			}
+			return i
+		}
+	}
+	if t.Low > 0 {
+		return 0
+	}
+	return t.High
+}
+
+// cutSuperseded takes back what a superseded version had started without having
+// replaced an older one: at most two versions want one index.
+func (r *roll) cutSuperseded() {
+	old := r.s.Versions[:len(r.s.Versions)-1]
+	for i := 1; i < len(old); i++ {
+		for j := range i {
+			if o := &old[j]; o.Low < o.High && old[i].Low < o.Low {
+				old[i].High = min(old[i].High, o.Low)
+			} else if o.Low < o.High {
+				old[i].High = old[i].Low
+			}
+		}
+	}
+}
+
+// stopFirst reports whether an index of t must not start before the older one is gone.
+func (r *roll) stopFirst() bool {
+	if r.s.Target().StopFirst() {
+		return true
+	}
+	for i := range r.s.Versions {
+		if r.s.Versions[i].Exclusive {
+			return true
+		}
+	}
+	return false
+}
+
+// advance moves the ranges of a rollout.
+func (r *roll) advance(t *Version, prefix int) {
+	n := r.s.Instances
+	ahead := min(n, prefix+t.Rollout.batch(n))
+	if r.olderWanted() == 0 && !r.stopFirst() {
+		ahead = n
+	}
+	if !r.stopFirst() {
+		r.shrink(prefix)
+		t.High = max(min(t.High, n), ahead)
+		return
+	}
+	r.shrink(ahead)
+	free := min(t.High, n)
+	for free < ahead && !r.olderExists(free) {
+		free++
+	}
+	t.High = free
+}
+
+// shrink has the older versions give up the indices below low.
+func (r *roll) shrink(low int) {
+	for i := range r.s.Versions[:len(r.s.Versions)-1] {
+		v := &r.s.Versions[i]
+		v.High = min(v.High, r.s.Instances)
+		v.Low = min(max(v.Low, low), v.High)
+		v.High = max(v.High, v.Low)
+	}
+}
+
+// olderWanted counts the indices that older versions still want.
+func (r *roll) olderWanted() int {
+	n := 0
+	for _, v := range r.s.Versions[:len(r.s.Versions)-1] {
+		n += v.High - v.Low
+	}
+	return n
+}
+
+func (r *roll) olderExists(index int) bool {
+	for _, v := range r.s.Versions[:len(r.s.Versions)-1] {
+		if r.in.Exists(v.Process, index) {
+			return true
+		}
+	}
+	return false
+}
+
+// goBack moves the ranges of a rollback: the good version comes back whole, the
+// failed one leaves index by index, or first when stopping comes first.
+func (r *roll) goBack(t *Version, prefix int) {
+	n := r.s.Instances
+	if !r.stopFirst() {
+		t.Low, t.High = 0, n
+		r.shrink(prefix)
+		return
+	}
+	r.shrink(n)
+	low, high := 0, n
+	for i := range high {
+		if r.olderExists(i) {
+			low = i + 1
+		}
+	}
+	t.Low, t.High = min(low, n), n
+}
+
+// fail ends a rollout that made no progress: back to the last good version, if any.
+func (r *roll) fail(t *Version) {
+	s := r.s
+	s.Failure = fmt.Sprintf("version %d: no progress for %v: %d of %d instances healthy", t.Number, t.Rollout.deadline(), s.Healthy, s.Instances)
+	s.FailedVersion = t.Number
+	good := -1
+	for i := range s.Versions[:len(s.Versions)-1] {
+		if s.Versions[i].Good {
+			good = i
+		}
+	}
+	if good < 0 || t.Rollout.KeepFailed {
+		s.Phase = RollFailed
+		return
+	}
+	g := s.Versions[good]
+	t.High = max(t.Low, min(t.High, g.Low)) // what had not replaced anything goes at once
+	s.Versions = append(slices.Delete(s.Versions, good, good+1), g)
+	s.Phase, s.Healthy, s.Progress = RollingBack, 0, r.now
+	r.next = r.now
+}
+
+// finish ends a rollout, or a rollback, that is whole and healthy. Older versions
+// stay until their last row is gone.
+func (r *roll) finish(t *Version) {
+	t.Good = true
+	if t.Number == r.s.FailedVersion {
+		r.s.Failure, r.s.FailedVersion = "", 0 // it got well after all
+	}
+	t.Low, t.High = 0, r.s.Instances
+	r.shrink(r.s.Instances)
+	left := r.s.Versions[:0]
+	for i := range r.s.Versions {
+		v := &r.s.Versions[i]
+		if i == len(r.s.Versions)-1 || r.in.Top(v.Process) > 0 {
+			if i < len(r.s.Versions)-1 {
+				v.Low, v.High = 0, 0
+			}
+			left = append(left, *v)
+		}
+	}
+	r.s.Versions = left
+	if len(left) == 1 {
+		r.s.Phase = Steady
+	}
+}
+
+// roll runs Roll for a service of the board and plans its next look. gone means
+// that a removed service has no instance left.
+func (b *Board) roll(k ServiceKey, now time.Time) (next *Service, gone bool) {
+	s := b.services[k]
+	if s == nil || b.badSvcs[k] {
+		return nil, false
+	}
+	if s.Removed {
+		for i := range s.Versions {
+			if b.Top(s.Versions[i].Process) > 0 {
+				return nil, false
+			}
+		}
+		return nil, true
+	}
+	n, at := s.Roll(b, now)
+	if !at.IsZero() && !b.svcDue[k].Equal(at) {
+		b.svcDue[k] = at
+		heap.Push(&b.due, dueItem{at: at, service: k})
+	}
+	if n == s {
+		return nil, false
+	}
+	return n, false
+}
+
+// Healthy implements Instances.
+func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Time) (bool, time.Time) {
+	x := b.Index(Key{process, i})
+	a := x.Ordinary
+	if a == nil || a.State != Running || !a.Net.Routable || a.Retiring {
+		return x.Suspect != nil && x.Suspect.State == Running && x.Suspect.Net.Routable, time.Time{}
+	}
+	if at := a.Since.Add(settle); now.Before(at) {
+		return false, at
+	}
+	return true, time.Time{}
+}
+
+// Exists implements Instances.
+func (b *Board) Exists(process string, i int) bool {
+	k := Key{process, i}
+	return !b.Index(k).Empty() || b.badKeys[k]
+}
+
+// Top implements Instances.
+func (b *Board) Top(process string) int {
+	top := 0
+	if p := b.procs[process]; p != nil {
+		for i := range p.rows {
+			top = max(top, i+1)
+		}
+	}
+	return top
+}

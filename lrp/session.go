@@ -1,0 +1,65 @@
+package lrp
+
+// cellHealthy turns proc's SUSPECT row back into the ordinary one and withdraws
+// the replacement.
+func (m *machine) cellHealthy(proc string) {
+	s := m.x.Suspect
+	if !s.OnProc(proc) {
+		return
+	}
+	m.x.Suspect = nil
+	switch o := m.x.Ordinary; {
+	case o == nil:
+	case o.State == Running: // came first after all
+		m.stop(s)
+		return
+	case o.State == Claimed:
+		m.stop(o)
+	case o.State == Unclaimed:
+		m.do(WithdrawAuction{Key: m.x.Key})
+	}
+	b := *s
+	b.Presence = Ordinary
+	m.x.Ordinary = &b
+}
+
+// cellUnhealthy makes proc's RUNNING row suspect and asks for a replacement. An
+// exclusive row stays: nothing replaces it before it is certainly dead.
+func (m *machine) cellUnhealthy(proc string) {
+	o := m.x.Ordinary
+	if !o.OnProc(proc) || m.exclusive() {
+		return
+	}
+	if o.State == Running && m.x.Suspect == nil {
+		if !m.env.Wanted || o.Retiring {
+			return // it is on its way out
+		}
+		b := *o
+		b.Presence = Suspect
+		m.x.Suspect = &b
+	}
+	m.unclaim()
+}
+
+// leaveProc takes the rows off proc: all but exclusive ones at MUST_DIE, these too
+// once it is certainly dead.
+func (m *machine) leaveProc(proc string, dead bool) {
+	if m.x.Suspect.OnProc(proc) {
+		m.x.Suspect = nil
+	}
+	if m.x.Evacuating.OnProc(proc) {
+		m.x.Evacuating = nil
+	}
+	if o := m.x.Ordinary; o.OnProc(proc) && (dead || !m.exclusive()) {
+		m.unclaim()
+	}
+}
+
+// procMoved hands the rows of a process to its successor on the same cell.
+func (m *machine) procMoved(e ProcMoved) {
+	for _, row := range []**Actual{&m.x.Ordinary, &m.x.Evacuating, &m.x.Suspect} {
+		if a := *row; a.OnProc(e.From) && a.Cell == e.Cell {
+			*row = movedTo(a, e.To)
+		}
+	}
+}

@@ -1,0 +1,492 @@
+package lrp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestAllowedTransitions is the table of who may take an ordinary row where. The
+// words are those of the test tables; "refused" is an error that changes nothing.
+func TestAllowedTransitions(t *testing.T) {
+	claim, start := Event(Claim{By: alpha}), Event(Start{By: alpha, Net: netA, Service: svc})
+	crash, remove := Event(Crash{By: alpha, Reason: "r"}), Event(Remove{By: alpha})
+	for _, c := range []struct {
+		from  string
+		event Event
+		to    string
+	}{
+		{"none", claim, "refused"},
+		{"none", start, "RUNNING self"},
+		{"none", crash, "UNCLAIMED"},
+		{"none", remove, "refused"},
+		{"none", Create{}, "UNCLAIMED"},
+		{"none", Retire{}, "refused"},
+		{"none", PlacementFailed{"full"}, "refused"},
+		{"UNCLAIMED", claim, "CLAIMED self"},
+		{"UNCLAIMED", start, "RUNNING self"},
+		{"UNCLAIMED", crash, "refused"},
+		{"UNCLAIMED", remove, "refused"},
+		{"UNCLAIMED", Create{}, "UNCLAIMED"},
+		{"UNCLAIMED", PlacementFailed{"full"}, "UNCLAIMED+error"},
+		{"UNCLAIMED+error", claim, "CLAIMED self"},
+		{"UNCLAIMED+error", start, "RUNNING self"},
+		{"CLAIMED self", claim, "CLAIMED self"},
+		{"CLAIMED self", start, "RUNNING self"},
+		{"CLAIMED self", crash, "UNCLAIMED"},
+		{"CLAIMED self", remove, "none"},
+		{"CLAIMED self", PlacementFailed{"full"}, "refused"},
+		{"CLAIMED self", CellUnhealthy{"alpha", "pa"}, "UNCLAIMED"},
+		{"CLAIMED self", CellMustDie{"alpha", "pa"}, "UNCLAIMED"},
+		{"CLAIMED self", ProcDead{"pa"}, "UNCLAIMED"},
+		{"CLAIMED self", ProcDead{"po"}, "CLAIMED self"},
+		{"CLAIMED other", claim, "refused"},
+		{"CLAIMED other", start, "RUNNING self"},
+		{"CLAIMED other", crash, "refused"},
+		{"CLAIMED other", remove, "refused"},
+		{"CLAIMED other", Event(EvacuateClaimed{By: alpha}), "refused"},
+		{"RUNNING self", claim, "CLAIMED self"},
+		{"RUNNING self", start, "RUNNING self"},
+		{"RUNNING self", crash, "UNCLAIMED"},
+		{"RUNNING self", remove, "none"},
+		{"RUNNING self", PlacementFailed{"full"}, "refused"},
+		{"RUNNING self", CellMustDie{"alpha", "pa"}, "UNCLAIMED"},
+		{"RUNNING self", CellHealthy{"alpha", "pa"}, "RUNNING self"},
+		{"RUNNING other", claim, "refused"},
+		{"RUNNING other", start, "refused"},
+		{"RUNNING other", crash, "refused"},
+		{"RUNNING other", remove, "refused"},
+		{"CRASHED", claim, "refused"},
+		{"CRASHED", start, "RUNNING self"},
+		{"CRASHED", crash, "refused"},
+		{"CRASHED", remove, "refused"},
+		{"CRASHED", Retire{}, "UNCLAIMED"},
+		{"CRASHED", RestartCrashed{}, "CRASHED"}, // not due yet
+	} {
+		x := Index{Key: key0, Ordinary: rowOf(t, c.from)}
+		after, effects, err := Step(x, c.event, wantedEnv())
+		got := words(after.Ordinary)
+		if err != nil {
+			if after != x || effects != nil {
+				t.Errorf("%s, %T: an error that changes something", c.from, c.event)
+			}
+			got = "refused"
+		}
+		if got != c.to {
+			t.Errorf("%s, %T: %s, want %s (%v)", c.from, c.event, got, c.to, err)
+		}
+		if got == "UNCLAIMED" && c.from != "UNCLAIMED" && !has(effects, RequestAuction{key0}) {
+			t.Errorf("%s, %T: no auction requested: %v", c.from, c.event, effects)
+		}
+		if err := Check(after); err != nil {
+			t.Errorf("%s, %T: %v", c.from, c.event, err)
+		}
+	}
+}
+
+// words describes an ordinary row in the words of rowOf.
+func words(a *Actual) string {
+	switch {
+	case a == nil:
+		return "none"
+	case a.PlacementError != "":
+		return a.State.String() + "+error"
+	case a.Is(alpha):
+		return a.State.String() + " self"
+	case a.Instance != "":
+		return a.State.String() + " other"
+	}
+	return a.State.String()
+}
+
+func TestClaimNeedsAnEligibleCellAndAWantedIndex(t *testing.T) {
+	x := Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}
+	env := wantedEnv()
+	env.Eligible = false
+	if _, _, err := Step(x, Claim{By: alpha}, env); !errors.Is(err, ErrNotEligible) {
+		t.Errorf("not eligible: %v", err)
+	}
+	env = wantedEnv()
+	env.Wanted = false
+	if _, _, err := Step(x, Claim{By: alpha}, env); !errors.Is(err, ErrCannotBeClaimed) {
+		t.Errorf("not wanted: %v", err)
+	}
+	env = wantedEnv()
+	env.Desired = nil
+	if _, _, err := Step(x, Claim{By: alpha}, env); !errors.Is(err, ErrCannotBeClaimed) {
+		t.Errorf("no definition: %v", err)
+	}
+}
+
+func TestHeartbeatOfAnUnchangedInstanceWritesNothing(t *testing.T) {
+	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
+	after, effects, err := Step(x, Start{By: alpha, Net: netA}, wantedEnv())
+	if err != nil || after != x || effects != nil {
+		t.Fatalf("%v %v", err, effects)
+	}
+}
+
+func TestSuspect(t *testing.T) {
+	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
+	env := wantedEnv()
+	suspect, effects, err := Step(x, CellUnhealthy{"alpha", "pa"}, env)
+	if err != nil || suspect.Suspect == nil || words(suspect.Ordinary) != "UNCLAIMED" || !has(effects, RequestAuction{key0}) {
+		t.Fatalf("%+v %v %v", suspect, effects, err)
+	}
+	if r := suspect.Resolved(); r != suspect.Suspect {
+		t.Errorf("readers see %+v, not the suspect", r)
+	}
+	claimed, _, _ := Step(suspect, Claim{By: omega}, env)
+
+	// Its cell is back first: the replacement is withdrawn.
+	back, effects, _ := Step(claimed, CellHealthy{"alpha", "pa"}, env)
+	if words(back.Ordinary) != "RUNNING self" || back.Suspect != nil || !has(effects, StopInstance{key0, omega}) {
+		t.Errorf("back: %+v %v", back, effects)
+	}
+	if back, effects, _ = Step(suspect, CellHealthy{"alpha", "pa"}, env); words(back.Ordinary) != "RUNNING self" || !has(effects, WithdrawAuction{key0}) {
+		t.Errorf("back before the claim: %+v %v", back, effects)
+	}
+	// The replacement runs first: the suspect is stopped on contact.
+	replaced, effects, err := Step(claimed, Start{By: omega, Net: netA}, env)
+	if err != nil || !replaced.Ordinary.Is(omega) || replaced.Suspect != nil || !has(effects, StopInstance{key0, alpha}) {
+		t.Errorf("replaced: %+v %v", replaced, effects)
+	}
+	// The leader gives the cell up: the row goes, the replacement stays.
+	dead, _, _ := Step(claimed, CellMustDie{"alpha", "pa"}, env)
+	if dead.Suspect != nil || !dead.Ordinary.Is(omega) {
+		t.Errorf("must die: %+v", dead)
+	}
+	// The replacement's cell goes too: only the replacement is placed again.
+	twice, _, _ := Step(claimed, CellUnhealthy{"omega", "po"}, env)
+	if twice.Suspect == nil || words(twice.Ordinary) != "UNCLAIMED" {
+		t.Errorf("twice: %+v", twice)
+	}
+	// The suspect itself speaks: nothing changes; it crashes or stops: it goes.
+	if same, _, err := Step(claimed, Start{By: alpha, Net: netA}, env); err != nil || same != claimed {
+		t.Errorf("suspect's start: %v", err)
+	}
+	for _, e := range []Event{Crash{By: alpha}, Remove{By: alpha}} {
+		if gone, _, err := Step(claimed, e, env); err != nil || gone.Suspect != nil || !gone.Ordinary.Is(omega) {
+			t.Errorf("%T: %v %+v", e, err, gone)
+		}
+	}
+	// Not wanted any more: both go.
+	env.Wanted = false
+	gone, effects, _ := Step(suspect, Undesire{}, env)
+	if !gone.Empty() || !has(effects, StopInstance{key0, alpha}) {
+		t.Errorf("undesired: %+v %v", gone, effects)
+	}
+}
+
+// TestExclusive: nothing replaces an exclusive instance before its holder has
+// stopped it or is certainly dead.
+func TestExclusive(t *testing.T) {
+	env := wantedEnv()
+	env.Desired.Exclusive = true
+	for _, state := range []string{"CLAIMED self", "RUNNING self"} {
+		row := rowOf(t, state)
+		row.Exclusive = true
+		x := Index{Key: key0, Ordinary: row}
+		for _, e := range []Event{
+			CellUnhealthy{"alpha", "pa"}, CellMustDie{"alpha", "pa"}, Evacuate{By: alpha, Net: netA}, Undesire{}, Retire{}, Resend{},
+			Claim{By: omega}, Start{By: omega, Net: netA}, Remove{By: Identity{"ia", "alpha", "successor"}}, EvacuateClaimed{By: alpha}, ProcDead{"po"},
+		} {
+			en := env
+			_, undesire := e.(Undesire)
+			en.Wanted = !undesire
+			after, _, _ := Step(x, e, en)
+			if !after.Ordinary.Is(alpha) || after.Suspect != nil || after.Evacuating != nil {
+				t.Errorf("%s, %T: %+v", state, e, after)
+			}
+		}
+		if after, effects, _ := Step(x, ProcDead{"pa"}, env); words(after.Ordinary) != "UNCLAIMED" || !has(effects, RequestAuction{key0}) {
+			t.Errorf("dead: %+v", after)
+		}
+		unwanted := env
+		unwanted.Wanted = false
+		if after, _, _ := Step(x, ProcDead{"pa"}, unwanted); !after.Empty() {
+			t.Errorf("dead and not wanted: %+v", after)
+		}
+		if after, _, err := Step(x, Remove{By: alpha}, env); err != nil || after.Ordinary != nil {
+			t.Errorf("removed by its holder: %v", err)
+		}
+		if _, _, err := Step(x, Remove{By: Identity{"ia", "alpha", "successor"}}, env); !errors.Is(err, ErrNotProven) {
+			t.Errorf("removed by a successor: %v", err)
+		}
+		moved, _, _ := Step(x, ProcMoved{"alpha", "pa", "successor"}, env)
+		if _, _, err := Step(moved, Remove{By: Identity{"ia", "alpha", "successor"}}, env); err != nil {
+			t.Errorf("removed by a proven successor: %v", err)
+		}
+	}
+}
+
+func TestStopFirstDrainsOneAtATime(t *testing.T) {
+	env := wantedEnv()
+	env.Desired.Strategy = StopFirst
+	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
+	env.AllRunning = false
+	if _, _, err := Step(x, Evacuate{By: alpha, Net: netA}, env); !errors.Is(err, ErrNotYet) {
+		t.Errorf("while another is down: %v", err)
+	}
+	env.AllRunning = true
+	after, effects, err := Step(x, Evacuate{By: alpha, Net: netA}, env)
+	if err != nil || !after.Ordinary.Retiring || after.Evacuating != nil || !has(effects, StopInstance{key0, alpha}) {
+		t.Fatalf("%+v %v %v", after, effects, err)
+	}
+	env.AllRunning = false // itself
+	if again, _, err := Step(after, Evacuate{By: alpha, Net: netA}, env); err != nil || again != after {
+		t.Errorf("repeated: %v", err)
+	}
+}
+
+func TestEvacuationOfASuspect(t *testing.T) {
+	suspect := rowOf(t, "RUNNING self")
+	suspect.Presence = Suspect
+	for _, ordinary := range []string{"UNCLAIMED", "CLAIMED other"} {
+		x := Index{Key: key0, Ordinary: rowOf(t, ordinary), Suspect: suspect}
+		a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: x})
+		after, _, err := Step(x, Evacuate{By: alpha, Net: netA, Until: t0.Add(time.Minute)}, wantedEnv())
+		if a.Call != CallEvacuate && ordinary == "UNCLAIMED" {
+			t.Errorf("%s: %v", ordinary, a)
+		}
+		if err != nil || after.Suspect != nil && ordinary == "UNCLAIMED" || after.Evacuating == nil {
+			t.Errorf("%s: %v %+v", ordinary, err, after)
+		}
+	}
+}
+
+func TestScaleDownDuringEvacuation(t *testing.T) {
+	env := wantedEnv()
+	env.Wanted = false
+	x := Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}
+	x, effects, _ := Step(x, Undesire{}, env)
+	if x.Ordinary != nil || x.Evacuating == nil || !has(effects, StopInstance{key0, alpha}) {
+		t.Fatalf("%+v %v", x, effects)
+	}
+	a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: x})
+	if a.Call != CallRemoveEvacuating || a.Then != DeleteContainer {
+		t.Fatalf("%v", a)
+	}
+}
+
+// TestOrphansOfAStaleDomainAreKept: nothing of a process without definition is
+// deleted or restarted while its domain is not fresh.
+func TestOrphansOfAStaleDomainAreKept(t *testing.T) {
+	env := Env{Now: t0}
+	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
+	for _, e := range []Event{CellMustDie{"alpha", "pa"}, CellUnhealthy{"alpha", "pa"}, Crash{By: alpha}, Evacuate{By: alpha, Net: netA, Until: t0}} {
+		after, effects, err := Step(x, e, env)
+		if err != nil || after.Empty() || has(effects, RequestAuction{key0}) {
+			t.Errorf("%T: %v %+v %v", e, err, after, effects)
+		}
+	}
+	env.Fresh = true
+	for _, e := range []Event{CellMustDie{"alpha", "pa"}, Crash{By: alpha}} {
+		if after, _, err := Step(x, e, env); err != nil || after.Ordinary != nil {
+			t.Errorf("fresh, %T: %v %+v", e, err, after)
+		}
+	}
+}
+
+func TestRetiringIsStoredAndSentAgain(t *testing.T) {
+	env := wantedEnv()
+	x, effects, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}, Retire{}, env)
+	if !x.Ordinary.Retiring || !has(effects, StopInstance{key0, alpha}) {
+		t.Fatalf("%+v %v", x, effects)
+	}
+	if y, effects, _ := Step(x, Resend{}, env); y != x || !has(effects, StopInstance{key0, alpha}) {
+		t.Errorf("resend: %v", effects)
+	}
+	x.Ordinary.CrashCount = 9
+	y, effects, _ := Step(x, Crash{By: alpha}, env)
+	if words(y.Ordinary) != "UNCLAIMED" || y.Ordinary.CrashCount != 0 || !has(effects, RequestAuction{key0}) {
+		t.Errorf("it ended while retiring: %+v", y.Ordinary)
+	}
+}
+
+func TestCut(t *testing.T) {
+	if got := Cut(strings.Repeat("x", 1024)); len(got) != 1024 {
+		t.Errorf("%d", len(got))
+	}
+	got := Cut(strings.Repeat("é", 600))
+	if len(got) > 1024 || !strings.HasSuffix(got, "(truncated)") || strings.ContainsRune(got, '\uFFFD') {
+		t.Errorf("%d %q", len(got), got[len(got)-20:])
+	}
+}
+
+func TestResolved(t *testing.T) {
+	suspect := rowOf(t, "RUNNING self")
+	suspect.Presence = Suspect
+	for _, c := range []struct{ ordinary, evacuating, want string }{
+		{"none", "-", "none"}, {"none", "self", "copy"},
+		{"UNCLAIMED", "-", "ordinary"}, {"UNCLAIMED", "self", "copy"},
+		{"CLAIMED other", "self", "copy"}, {"RUNNING other", "self", "ordinary"}, {"CRASHED", "self", "ordinary"},
+	} {
+		x := Index{Key: key0, Ordinary: rowOf(t, c.ordinary), Evacuating: copyOf(c.evacuating)}
+		if got := which(x); got != c.want {
+			t.Errorf("%s | %s: %s", c.ordinary, c.evacuating, got)
+		}
+		x.Suspect = suspect
+		want := "suspect"
+		if c.ordinary == "RUNNING other" {
+			want = "ordinary"
+		}
+		if got := which(x); got != want {
+			t.Errorf("%s | %s with a suspect: %s", c.ordinary, c.evacuating, got)
+		}
+	}
+}
+
+func which(x Index) string {
+	switch x.Resolved() {
+	case nil:
+		return "none"
+	case x.Ordinary:
+		return "ordinary"
+	case x.Evacuating:
+		return "copy"
+	case x.Suspect:
+		return "suspect"
+	}
+	return "?"
+}
+
+func TestChangesInOrder(t *testing.T) {
+	env := wantedEnv()
+	running := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
+	for name, c := range map[string]struct {
+		from  Index
+		event Event
+		want  string
+	}{
+		"first":            {Index{Key: key0}, Create{}, "created UNCLAIMED"},
+		"claimed":          {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, Claim{By: alpha}, "changed CLAIMED"},
+		"started":          {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, Start{By: alpha, Net: netA}, "changed RUNNING"},
+		"wins":             {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, Start{By: alpha, Net: netA}, "created RUNNING, removed CLAIMED"},
+		"identity is lost": {running, CellMustDie{"alpha", "pa"}, "created UNCLAIMED, removed RUNNING"},
+		"evacuation":       {running, Evacuate{By: alpha, Net: netA, Until: t0}, "changed RUNNING EVACUATING, created UNCLAIMED"},
+		"suspicion":        {running, CellUnhealthy{"alpha", "pa"}, "changed RUNNING SUSPECT, created UNCLAIMED"},
+		"takes over":       {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("other")}, Start{By: alpha, Net: netA}, "changed RUNNING, removed RUNNING EVACUATING"},
+		"crash, waits":     {Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha, Since: t0, CrashCount: 5}}, Crash{By: alpha}, "changed CRASHED"},
+		"crash, restarts":  {running, Crash{By: alpha}, "created UNCLAIMED, removed RUNNING"},
+		"gone":             {running, Remove{By: alpha}, "removed RUNNING"},
+		"nothing":          {running, Start{By: alpha, Net: netA}, ""},
+	} {
+		after, _, err := Step(c.from, c.event, env)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := describe(Changes(c.from, after)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func describe(changes []Change) string {
+	var out []string
+	for _, c := range changes {
+		kind, row := [...]string{"created", "changed", "removed"}[c.Kind], c.After
+		if row == nil {
+			row = c.Before
+		}
+		s := kind + " " + row.State.String()
+		if row.Presence != Ordinary {
+			s += " " + row.Presence.String()
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+// drawEvent draws any event from any of three cells.
+func drawEvent(rt *rapid.T, now time.Time, exclusive bool) Event {
+	by := rapid.SampledFrom([]Identity{alpha, omega, beta, {"ia", "alpha", "pa2"}}).Draw(rt, "by")
+	net := Net{Address: "a", Routable: rapid.Bool().Draw(rt, "routable")}
+	return rapid.SampledFrom([]Event{
+		Create{}, Undesire{}, Retire{}, RestartCrashed{}, Resend{}, ExpireEvacuating{}, PlacementFailed{"full"},
+		Claim{By: by}, Start{By: by, Net: net, Service: svc, Exclusive: exclusive}, Crash{By: by, Reason: "r"}, Remove{By: by},
+		Evacuate{By: by, Net: net, Until: now.Add(time.Minute)}, EvacuateClaimed{By: by}, EvacuateStopped{By: by}, EvacuateCrashed{By: by},
+		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
+		ProcDead{by.Proc}, ProcMoved{by.Cell, by.Proc, by.Proc + "2"},
+	}).Draw(rt, "event")
+}
+
+// TestAnyOrderOfEventsKeepsTheInvariants: I3 and the invariants of each state.
+func TestAnyOrderOfEventsKeepsTheInvariants(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		env := wantedEnv()
+		env.Desired.Exclusive = rapid.Bool().Draw(rt, "exclusive")
+		if !env.Desired.Exclusive && rapid.Bool().Draw(rt, "stopFirst") {
+			env.Desired.Strategy = StopFirst
+		}
+		desired := env.Desired
+		x := Index{Key: key0}
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			env.Now = env.Now.Add(time.Duration(rapid.IntRange(0, 600).Draw(rt, "seconds")) * time.Second)
+			env.Wanted, env.Fresh, env.Eligible = rapid.Bool().Draw(rt, "wanted"), rapid.Bool().Draw(rt, "fresh"), rapid.Bool().Draw(rt, "eligible")
+			env.Desired = desired
+			if !env.Wanted && rapid.Bool().Draw(rt, "orphan") {
+				env.Desired = nil
+			}
+			e := drawEvent(rt, env.Now, desired.Exclusive)
+			after, effects, err := Step(x, e, env)
+			if err != nil && (after != x || effects != nil) {
+				rt.Fatalf("%T: error %v that changes something", e, err)
+			}
+			if err := Check(after); err != nil {
+				rt.Fatalf("%#v on %s: %v", e, show(x), err)
+			}
+			checkNoGap(rt, x, after)
+			x = after
+		}
+	})
+}
+
+// checkNoGap replays the row events: while an instance is RUNNING before and
+// after, no prefix of the events leaves a reader without one (item "Event order").
+func checkNoGap(rt *rapid.T, before, after Index) {
+	live := map[string]int{}
+	count := func(a *Actual, n int) {
+		if a != nil && a.State == Running {
+			live[a.Instance] += n
+		}
+	}
+	for _, a := range before.Rows() {
+		count(a, 1)
+	}
+	running := func() (n int) {
+		for _, c := range live {
+			n += c
+		}
+		return n
+	}
+	start := running()
+	var end int
+	for _, a := range after.Rows() {
+		if a.State == Running {
+			end++
+		}
+	}
+	for _, c := range Changes(before, after) {
+		count(c.After, 1)
+		count(c.Before, -1)
+		if start > 0 && end > 0 && running() == 0 {
+			rt.Fatalf("gap between %s and %s: %s", show(before), show(after), describe(Changes(before, after)))
+		}
+	}
+	if running() != end {
+		rt.Fatalf("events of %s → %s rebuild %d running, want %d", show(before), show(after), running(), end)
+	}
+}
+
+func show(x Index) string {
+	var out []string
+	for _, a := range x.Rows() {
+		out = append(out, fmt.Sprintf("%v %v %v/%v", a.Presence, a.State, a.Instance, a.Cell))
+	}
+	return "[" + strings.Join(out, "; ") + "]"
+}
