@@ -1,0 +1,117 @@
+package cron
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors of this package, to be tested with errors.Is.
+var (
+	// ErrSyntax is the kind of every refusal of a malformed pattern; the error
+	// itself is a [*ParseError] that names the place.
+	ErrSyntax = errors.New("cron: malformed pattern")
+	// ErrImpossible refuses a pattern that no date can ever match, such as 30
+	// February (Bistro cron notes, "Concepts and features").
+	ErrImpossible = errors.New("cron: impossible date")
+	// ErrNoMoreMatches says that the pattern has no match at or after the time
+	// asked for: its years, its epoch values or its end date are over.
+	ErrNoMoreMatches = errors.New("cron: no more matches")
+	// ErrNeverMatches says that fifty matches in a row fell into gaps of the
+	// zone under the policy "skip": the search gives up loudly, as the Bistro
+	// cron notes ask, because only a mistake of the author leads there.
+	ErrNeverMatches = errors.New("cron: every match falls into a gap of the zone")
+	// ErrChoice refuses a crontab line without gap or fold where the choice
+	// matters within ten years; the text shows the dates.
+	ErrChoice = errors.New("cron: gap or fold must be chosen")
+	// ErrNoZone refuses a zone-dependent pattern without a zone: there is no
+	// silent UTC.
+	ErrNoZone = errors.New("cron: no time zone given")
+)
+
+// ParseError names the place in a pattern that is wrong.
+type ParseError struct {
+	// Field is the JSON path ("hour.period", "minute[2]") or the name of the
+	// crontab field ("day of month").
+	Field string
+	// Column is where the field begins in a crontab line, counted in bytes from
+	// 1; 0 for JSON.
+	Column int
+	// Problem says what is wrong, Hint what to write instead ("" = no idea).
+	Problem, Hint string
+	// Kind is ErrSyntax or ErrImpossible.
+	Kind error
+}
+
+// Error gives "field (column n): problem; hint".
+func (e *ParseError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Field)
+	if e.Column > 0 {
+		fmt.Fprintf(&b, " (column %d)", e.Column)
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Problem)
+	if e.Hint != "" {
+		b.WriteString("; " + e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap gives the kind, so that errors.Is finds ErrSyntax and ErrImpossible.
+func (e *ParseError) Unwrap() error { return e.Kind }
+
+func syntax(field, problem string, args ...any) *ParseError {
+	return &ParseError{Field: field, Problem: fmt.Sprintf(problem, args...), Kind: ErrSyntax}
+}
+
+func (e *ParseError) hint(text string, args ...any) *ParseError {
+	e.Hint = fmt.Sprintf(text, args...)
+	return e
+}
+
+// nearest returns the word of the list that is closest to s, or "" when none
+// is close enough to be what the author meant.
+func nearest(s string, words []string) string {
+	s = strings.ToLower(s)
+	best, bestCost := "", len(s)/2+1
+	for _, w := range words {
+		c := distance(s, w)
+		switch {
+		case len(s) >= 3 && strings.HasPrefix(w, s):
+			c = 0
+		case len(s) >= 3 && (strings.Contains(w, s) || strings.Contains(s, w)):
+			c = min(c, 1)
+		}
+		if c < bestCost {
+			best, bestCost = w, c
+		}
+	}
+	return best
+}
+
+// distance is the number of single-letter edits between two short words.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return max(len(a), len(b))
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diag := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diag
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diag = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,263 @@
+package cron
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// LineOptions are the settings beside a crontab line.
+type LineOptions struct {
+	// Name of the schedule: what H spreads by. Empty refuses H.
+	Name string
+	// Zone in which the line is read. Required, but for "@every".
+	Zone *time.Location
+	// Gap and Fold; unset is refused where the choice matters within ten years.
+	Gap  Gap
+	Fold Fold
+	// Vixie fills an unset Gap and Fold by the heuristic of [Vixie].
+	Vixie bool
+	// Now is where the ten years and the firings shown in warnings begin.
+	Now time.Time
+	// Anchor is where "@every" counts from: the first firing is one period after
+	// it. Zero counts from 1970. Give the time of creation of the schedule, so
+	// that restarts do not move the firings.
+	Anchor time.Time
+}
+
+// Warning is a remark on a line that is accepted.
+type Warning struct {
+	// Code is a stable word: both-days, every-minute, step, short-months,
+	// never, policy.
+	Code string
+	// Field and Column are the place, as in ParseError.
+	Field  string
+	Column int
+	Text   string
+}
+
+// String gives "field: text".
+func (w Warning) String() string {
+	if w.Field == "" {
+		return w.Text
+	}
+	return w.Field + ": " + w.Text
+}
+
+// line is a crontab line on its way to an item.
+type line struct {
+	text     string
+	fields   [6]lineField
+	seconds  bool // six fields were given
+	opt      LineOptions
+	item     *Item
+	warnings []Warning
+}
+
+// ParseLine reads a crontab line: five fields (minute, hour, day of month,
+// month, day of week) or six (second first), or @hourly, @daily and so on, or
+// "@every 90s". Fields take *, numbers, names, lists, ranges and steps; L and
+// L-n (days of month), 5L and 5#3 (days of week), H, H/n, H(a-b) and H(a-b)/n.
+//
+// When both day fields are set, a day matches if either does, but both must if
+// one of them begins with a star; that is Vixie cron's rule, and a warning says
+// which of the two it is. An item whose hours are all chosen fires in both
+// passes of a repeated hour, whatever Fold says.
+//
+// Errors: [*ParseError] of the kinds ErrSyntax and ErrImpossible, ErrNoZone,
+// ErrChoice.
+func ParseLine(text string, opt LineOptions) (*Item, []Warning, error) {
+	l := &line{text: strings.TrimSpace(text), opt: opt}
+	if strings.HasPrefix(l.text, "@") {
+		every, err := l.macro()
+		if every != nil || err != nil {
+			return every, l.warnings, err
+		}
+	}
+	if opt.Zone == nil {
+		return nil, nil, ErrNoZone
+	}
+	if err := l.parseFields(); err != nil {
+		return nil, nil, err
+	}
+	if err := l.build(); err != nil {
+		return nil, nil, err
+	}
+	if err := l.choose(); err != nil {
+		return nil, nil, err
+	}
+	l.lint()
+	return l.item, l.warnings, nil
+}
+
+// macro replaces @daily and its like by the line they stand for; @every becomes
+// an epoch item at once.
+func (l *line) macro() (*Item, error) {
+	word, rest, _ := strings.Cut(l.text, " ")
+	bad := func(problem string, args ...any) *ParseError {
+		e := syntax(word, problem, args...)
+		e.Column = 1
+		return e
+	}
+	if word == "@every" {
+		return l.every(strings.TrimSpace(rest), bad)
+	}
+	if rest != "" {
+		return nil, bad("takes no argument")
+	}
+	switch word {
+	case "@yearly", "@annually":
+		l.text = "0 0 1 1 *"
+	case "@monthly":
+		l.text = "0 0 1 * *"
+	case "@weekly":
+		l.text = "0 0 * * 0"
+	case "@daily", "@midnight":
+		l.text = "0 0 * * *"
+	case "@hourly":
+		l.text = "0 * * * *"
+	case "@reboot":
+		return nil, bad("is not a time").hint("a schedule outlives the machines it runs on; use a service with a task of its own")
+	default:
+		return nil, bad("unknown word").hint("known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s")
+	}
+	return nil, nil
+}
+
+func (l *line) every(text string, bad func(string, ...any) *ParseError) (*Item, error) {
+	secs, err := parsePeriodText(text)
+	if err != nil {
+		return nil, bad("%v", err).hint("write a period such as 90s, 5m, 2h30m, 7d")
+	}
+	start := int64(0)
+	if !l.opt.Anchor.IsZero() {
+		start = max(l.opt.Anchor.Unix()+secs, 0)
+	}
+	if l.opt.Gap != GapUnset || l.opt.Fold != FoldUnset {
+		l.warn("policy", "", 0, "gap and fold have no effect on @every, which never looks at local time")
+	}
+	return epochItem(rangeOf(EpochField(), start, EpochField().Max, secs)), nil
+}
+
+// parsePeriodText reads a duration of whole seconds: numbers with the units w,
+// d, h, m, s.
+func parsePeriodText(text string) (int64, error) {
+	var total, n int64
+	have := false
+	for _, r := range text {
+		switch {
+		case r >= '0' && r <= '9' && n < 1<<31:
+			n, have = n*10+int64(r-'0'), true
+			continue
+		case !have:
+			return 0, fmt.Errorf("%q is not a period", text)
+		}
+		unit, ok := map[rune]int64{'w': 7 * daySecs, 'd': daySecs, 'h': 3600, 'm': 60, 's': 1}[r]
+		if !ok {
+			return 0, fmt.Errorf("%q is not a period of whole seconds", text)
+		}
+		total, n, have = total+n*unit, 0, false
+	}
+	if have || total < 1 || total > 400*366*daySecs {
+		return 0, fmt.Errorf("%q is not a period between 1s and 400 years", text)
+	}
+	return total, nil
+}
+
+// parseFields splits the line and reads its columns.
+func (l *line) parseFields() error {
+	type word struct {
+		text   string
+		column int
+	}
+	var words []word
+	for i := 0; i < len(l.text); {
+		if l.text[i] == ' ' || l.text[i] == '\t' {
+			i++
+			continue
+		}
+		n := strings.IndexAny(l.text[i:], " \t")
+		if n < 0 {
+			n = len(l.text) - i
+		}
+		words = append(words, word{l.text[i : i+n], i + 1})
+		i += n
+	}
+	if len(words) > 0 && strings.Contains(words[0].text, "=") {
+		return syntax(words[0].text, "settings do not belong into the line").hint("give the zone as timezone")
+	}
+	if len(words) != 5 && len(words) != 6 {
+		return syntax("", "%d fields instead of 5 or 6", len(words)).
+			hint("minute, hour, day of month, month, day of week; six with seconds first")
+	}
+	l.seconds = len(words) == 6
+	if !l.seconds {
+		words = append([]word{{"0", 1}}, words...)
+	}
+	for i, kind := range lineKinds() {
+		l.fields[i] = lineField{text: words[i].text, column: words[i].column}
+		p := fieldParser{lineKind: kind, col: i, hash: l.opt.Name, out: &l.fields[i]}
+		if err := p.parse(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build makes the item.
+func (l *line) build() error {
+	f := &l.fields
+	sel := func(field Field, mask uint64) Selector {
+		s := fromMask(field, mask)
+		l.item.fields = append(l.item.fields, part{key: field.Key, text: s.String(), sel: s})
+		return s
+	}
+	l.item = &Item{}
+	sec := fromMask(SecondField(), f[colSecond].mask)
+	if l.seconds {
+		sec = sel(SecondField(), f[colSecond].mask)
+	}
+	l.item.clock = newClock(sec, sel(MinuteField(), f[colMinute].mask), sel(HourField(), f[colHour].mask))
+	dom, dow := &f[colDOM], &f[colDOW]
+	g := &gregorian{
+		months: f[colMonth].mask, dom: dom.mask, fromEnd: dom.fromEnd, dow: dow.mask, nth: dow.nth,
+		domAny: dom.star && dom.mask == 1<<32-2 && dom.fromEnd == 0,
+		dowAny: dow.star && dow.mask == 1<<7-1 && !dow.hasNth,
+		either: !dom.star && !dow.star,
+	}
+	l.item.fields = append(l.item.fields, part{key: keyDOM, text: dom.text}, part{key: keyMonth, text: f[colMonth].text},
+		part{key: keyDOW, text: dow.text})
+	err := l.item.setDays(g, All(YearField()))
+	var pe *ParseError
+	if errors.As(err, &pe) {
+		at := dom
+		if pe.Field == keyNth {
+			at = dow
+		}
+		pe.Field, pe.Column = lineKinds()[colDOM].name, at.column
+		if at == dow {
+			pe.Field = lineKinds()[colDOW].name
+		}
+	}
+	l.item.grain = l.item.findGrain()
+	return err
+}
+
+// fromMask makes the selector of a mask.
+func fromMask(f Field, mask uint64) Selector {
+	var values []int64
+	for ; mask != 0; mask &= mask - 1 {
+		values = append(values, int64(bits.TrailingZeros64(mask)))
+	}
+	s := listOf(f, values)
+	if s.Everything() {
+		return All(f)
+	}
+	return s
+}
+
+func (l *line) warn(code, field string, column int, format string, args ...any) {
+	l.warnings = append(l.warnings, Warning{Code: code, Field: field, Column: column, Text: fmt.Sprintf(format, args...)})
+}
