@@ -3,6 +3,7 @@ package output
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"maps"
 	"slices"
 )
@@ -108,31 +109,48 @@ func (d *decoder) entry(local uint32) *entry {
 	return e
 }
 
-// appendEntry encodes an entry of a sealed segment.
+// appendEntry encodes an entry of a sealed segment: size, checksum, content.
 func appendEntry(b []byte, e *entry) []byte {
-	b = binary.AppendUvarint(b, uint64(e.local))
-	b = appendSource(b, e)
+	c := binary.AppendUvarint(nil, uint64(e.local))
+	c = appendSource(c, e)
 	for _, n := range []uint64{e.seqNext, uint64(e.first), uint64(e.last), uint64(e.from), uint64(e.to), uint64(e.minTime), uint64(e.maxTime)} {
-		b = binary.AppendUvarint(b, n)
+		c = binary.AppendUvarint(c, n)
 	}
-	ended := byte(0)
+	ended := uint64(0)
 	if e.ended {
 		ended = 1
 	}
-	return append(b, ended)
+	c = binary.AppendUvarint(c, ended)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(c)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(c, castagnoli))
+	return append(b, c...)
 }
 
+// entryHead is the size of an entry's size and checksum.
+const entryHead = 8
+
+// fullEntry reads what appendEntry wrote.
 func (d *decoder) fullEntry() *entry {
-	e := d.entry(uint32(d.number()))
-	e.seqNext = d.number()
-	e.first, e.last = Position(d.number()), Position(d.number())
-	e.from, e.to = int64(d.number()), int64(d.number())
-	e.minTime, e.maxTime = int64(d.number()), int64(d.number())
-	if len(d.b) == 0 {
-		d.err = errFormat
-		return e
+	if len(d.b) < entryHead {
+		d.b, d.err = nil, errFormat
+		return &entry{}
 	}
-	e.ended = d.b[0] == 1
-	d.b = d.b[1:]
+	size, sum := binary.LittleEndian.Uint32(d.b), binary.LittleEndian.Uint32(d.b[4:])
+	d.b = d.b[entryHead:]
+	if uint64(size) > uint64(len(d.b)) || crc32.Checksum(d.b[:size], castagnoli) != sum {
+		d.b, d.err = nil, errFormat
+		return &entry{}
+	}
+	c := decoder{b: d.b[:size]}
+	d.b = d.b[size:]
+	e := c.entry(uint32(c.number()))
+	e.seqNext = c.number()
+	e.first, e.last = Position(c.number()), Position(c.number())
+	e.from, e.to = int64(c.number()), int64(c.number())
+	e.minTime, e.maxTime = int64(c.number()), int64(c.number())
+	e.ended = c.number() == 1
+	if c.err != nil {
+		d.err = c.err
+	}
 	return e
 }

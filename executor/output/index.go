@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"sort"
 )
@@ -113,33 +114,55 @@ func findEntries(f *os.File, h indexHead, id string) ([]*entry, error) {
 	return found, fail
 }
 
-// entryAt decodes one entry, whose size is not known beforehand.
+// entryAt decodes one entry.
 func entryAt(f *os.File, at int64) (*entry, error) {
-	for size := 1 * kib; ; size *= 8 {
-		b := make([]byte, size)
-		n, err := f.ReadAt(b, at)
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
-		d := decoder{b: b[:n]}
-		if e := d.fullEntry(); d.err == nil {
-			return e, nil
-		}
-		if n < size {
-			return nil, errFormat
-		}
+	var head [entryHead]byte
+	if _, err := f.ReadAt(head[:], at); err != nil {
+		return nil, err
 	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > mib {
+		return nil, errFormat
+	}
+	b := make([]byte, entryHead+size)
+	if _, err := f.ReadAt(b, at); err != nil {
+		return nil, err
+	}
+	d := decoder{b: b}
+	return d.fullEntry(), d.err
 }
 
-// matching returns the entries of g that q wants, oldest first within each
-// source; the copies are the caller's.
+// matching returns the entries of g that q wants; the copies are the caller's.
+// An index that cannot be read is made anew from the data.
 func (g *segment) matching(q *query) ([]entry, error) {
-	g.mu.Lock()
-	if g.entries != nil {
-		defer g.mu.Unlock()
-		return g.inMemory(q), nil
+	if out, ok := g.inMemory(q); ok {
+		return out, nil
 	}
-	g.mu.Unlock()
+	found, err := g.onDiskMatching(q)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !g.onlyIndex() {
+		fresh := &segment{id: g.id, own: g.own, dir: g.dir, entries: map[string][]*entry{}}
+		if _, _, bad := fresh.scan(); bad != nil {
+			return nil, errors.Join(err, bad)
+		}
+		g.mu.Lock()
+		g.entries, g.order = fresh.entries, fresh.order
+		g.mu.Unlock()
+		out, _ := g.inMemory(q)
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read output index %x: %w", g.id, err)
+	}
+	var out []entry
+	for _, e := range found {
+		if e.first != 0 && q.wants(e.source) {
+			out = append(out, *e)
+		}
+	}
+	return out, nil
+}
+
+func (g *segment) onDiskMatching(q *query) ([]*entry, error) {
 	f, err := os.Open(g.path("idx"))
 	if err != nil {
 		return nil, err
@@ -148,31 +171,29 @@ func (g *segment) matching(q *query) ([]entry, error) {
 	var on segment
 	h, err := on.readHead(f)
 	if err != nil {
-		return nil, fmt.Errorf("read output index %x: %w", g.id, err)
+		return nil, err
+	}
+	if q.ids == nil || len(q.ids) > 16 {
+		return readEntries(f, h, func(e *entry) bool { return q.wants(e.source) })
 	}
 	var all []*entry
-	if q.ids != nil && len(q.ids) <= 16 {
-		for id := range q.ids {
-			es, e := findEntries(f, h, id)
-			all, err = append(all, es...), errors.Join(err, e)
+	for id := range q.ids {
+		found, err := findEntries(f, h, id)
+		if err != nil {
+			return nil, err
 		}
-	} else {
-		all, err = readEntries(f, h, func(e *entry) bool { return q.wants(e.source) })
+		all = append(all, found...)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read output index %x: %w", g.id, err)
-	}
-	var out []entry
-	for _, e := range all {
-		if e.first != 0 && q.wants(e.source) {
-			out = append(out, *e)
-		}
-	}
-	return out, nil
+	return all, nil
 }
 
-func (g *segment) inMemory(q *query) []entry {
-	var out []entry
+// inMemory answers from memory; false when the index is only on disk.
+func (g *segment) inMemory(q *query) (out []entry, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.entries == nil {
+		return nil, false
+	}
 	take := func(es []*entry) {
 		for _, e := range es {
 			if e.first != 0 && q.wants(e.source) {
@@ -182,10 +203,10 @@ func (g *segment) inMemory(q *query) []entry {
 	}
 	if q.ids == nil {
 		take(g.order)
-		return out
+		return out, true
 	}
 	for id := range q.ids {
 		take(g.entries[id])
 	}
-	return out
+	return out, true
 }

@@ -17,11 +17,8 @@ func newLimiter(rate int, now time.Duration) limiter {
 	return limiter{rate: float64(rate), tokens: float64(rate), at: now}
 }
 
-// allow says whether a line that begins now is kept.
+// allow says whether a line that begins now is kept; only with a rate.
 func (l *limiter) allow(now time.Duration) bool {
-	if l.rate <= 0 {
-		return true
-	}
 	if now < l.until {
 		return false
 	}

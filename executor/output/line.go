@@ -174,6 +174,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Own, 32*mib)
 	c.Own = max(min(c.Own, c.MaxContainer/8, c.MaxTotal/8), 1)
 	set(&c.Promote, 256*kib)
+	c.Promote = min(c.Promote, c.Own)
 	if c.RetainAge <= 0 {
 		c.RetainAge = 24 * time.Hour
 	}

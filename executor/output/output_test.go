@@ -253,3 +253,5 @@ func TestFollowerGetsEveryLineOnceOverRotation(t *testing.T) {
 		}
 	}
 }
+
+func mustMatch(expr string) *regexp.Regexp { return regexp.MustCompile(expr) }

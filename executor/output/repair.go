@@ -16,15 +16,27 @@ type repair struct {
 
 // rebuild makes the index in memory from the data and cuts what is torn.
 func (g *segment) rebuild() (*repair, error) {
+	r, left, err := g.scan()
+	if err == nil && left > 0 {
+		if err = os.Truncate(g.path("log"), g.size); err != nil {
+			err = fmt.Errorf("cut torn output: %w", err)
+		}
+	}
+	return r, err
+}
+
+// scan makes the index in memory from the data; left is how many bytes at the end are torn.
+func (g *segment) scan() (r *repair, left int, err error) {
 	b, err := os.ReadFile(g.path("log"))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	r := &repair{g: g}
-	g.size = int64(len(segmentMagic))
+	r = &repair{g: g}
 	if !bytes.HasPrefix(b, []byte(segmentMagic)) {
-		return r, os.Truncate(g.path("log"), 0)
+		g.size = 0
+		return r, len(b), nil
 	}
+	g.size = int64(len(segmentMagic))
 	rest := b[len(segmentMagic):]
 	for len(rest) > 0 {
 		h, payload, next, ok := nextChunk(rest)
@@ -34,12 +46,7 @@ func (g *segment) rebuild() (*repair, error) {
 		rest = next
 		g.size = int64(len(b) - len(rest))
 	}
-	if len(rest) > 0 {
-		if err := os.Truncate(g.path("log"), g.size); err != nil {
-			return nil, fmt.Errorf("cut torn output: %w", err)
-		}
-	}
-	return r, nil
+	return r, len(rest), nil
 }
 
 // count takes one chunk that ends at offset to into the index.

@@ -149,15 +149,15 @@ func (st *Store) putShared(s *source, b batch) error {
 func (st *Store) appendShared(s *source, b batch) (full *segment, err error) {
 	st.appendMu.Lock()
 	defer st.appendMu.Unlock()
+	if b.kind == kindEnd && s.seg != st.shared {
+		return nil, nil // not worth an entry in one more segment
+	}
 	if st.shared == nil {
 		if st.shared, err = st.create(nil); err != nil {
 			return nil, err
 		}
 	}
 	if s.seg != st.shared {
-		if b.kind == kindEnd {
-			return nil, nil // not worth an entry in one more segment
-		}
 		s.shares++
 	}
 	n, err := st.shared.append(&st.pos, s, b)

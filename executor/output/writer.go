@@ -168,7 +168,7 @@ func (s *source) decide(stream Stream) fate {
 	p := &s.parts[stream]
 	if p.fate == undecided {
 		p.fate = kept
-		if stream != Event {
+		if stream != Event && s.limit.rate > 0 { // reading the clock costs more than the line
 			if !s.limit.allow(s.st.cfg.Clock.Boot()) {
 				p.fate = dropped
 			} else {
