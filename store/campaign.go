@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"cantina/fence"
 	"cantina/store/head"
 )
 
@@ -18,7 +17,8 @@ var errAgain = errors.New("campaign again")
 // row but those under DataPrefix at or after that write. It tries again for ever
 // while the store does not answer. It fails with ctx's error; with ErrCorrupt when
 // the head cannot be read (a corrupt head is never taken for a new store); with
-// ErrFull or ErrBroken when the store cannot be written; or with an error of
+// ErrNoHead after an unfinished restore; with ErrFull or ErrBroken when the store
+// cannot be written, ErrWentBack when it became another one; or with an error of
 // Config.Memory. The caller must end every Reign with Resign.
 func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
 	forgotten := false
@@ -37,7 +37,7 @@ func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
 			return r, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("campaign of %s: %w", c.ID, ctx.Err())
-		case errors.Is(err, ErrCorrupt), errors.Is(err, ErrFull), errors.Is(err, ErrBroken), errors.Is(err, errMemory):
+		case hopeless(err):
 			return nil, fmt.Errorf("campaign of %s: %w", c.ID, err)
 		}
 		s.cfg.Log.Warn("campaign failed, trying again", "server", c.ID, "error", err)
@@ -45,6 +45,16 @@ func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
 			return nil, fmt.Errorf("campaign of %s: %w", c.ID, err)
 		}
 	}
+}
+
+// hopeless tells errors that trying again does not mend.
+func hopeless(err error) bool {
+	for _, e := range []error{ErrCorrupt, ErrNoHead, ErrFull, ErrBroken, ErrWentBack, errMemory} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // errMemory marks errors of Config.Memory.
@@ -238,6 +248,15 @@ func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew
 	if err != nil {
 		return won, false, err
 	}
+	if before == nil {
+		p, err := s.backend.Range(ctx, Query{From: s.rowPrefix(), To: prefixEnd(s.rowPrefix()), Limit: 1})
+		if err == nil && len(p.Entries) > 0 {
+			err = ErrNoHead
+		}
+		if err != nil {
+			return won, false, fmt.Errorf("look for rows: %w", err)
+		}
+	}
 	is := Condition{Key: s.headKey(), Check: CreatedAt, Created: 0}
 	if before != nil {
 		is = Condition{Key: s.headKey(), Check: ValueIs, Value: before.Value}
@@ -293,8 +312,14 @@ const loadPage = 5000
 // load reads all rows at one revision, page by page; it starts over when that
 // revision was compacted meanwhile.
 func (r *Reign) load(ctx context.Context) error {
+	s := r.store
+	prefix, data := s.rowPrefix(), s.rowKey(DataPrefix)
 	for {
-		rows, revision, err := r.store.snapshot(ctx)
+		var rows []Row
+		revision, err := s.scan(ctx, []span{{prefix, data}, {prefixEnd(data), prefixEnd(prefix)}}, 0, func(row Row) error {
+			rows = append(rows, row)
+			return nil
+		})
 		if errors.Is(err, ErrCompacted) {
 			continue
 		}
@@ -306,26 +331,31 @@ func (r *Reign) load(ctx context.Context) error {
 	}
 }
 
-func (s *Store) snapshot(ctx context.Context) (rows []Row, revision int64, err error) {
-	prefix := s.rowPrefix()
-	data := s.rowKey(DataPrefix)
-	for _, part := range [][2]string{{prefix, data}, {prefixEnd(data), prefixEnd(prefix)}} {
-		for from, more := part[0], true; more; {
-			p, err := s.backend.Range(ctx, Query{From: from, To: part[1], Limit: loadPage, Revision: revision})
+// span is a range of keys, from inclusive, to exclusive.
+type span struct{ from, to string }
+
+// scan passes the rows of the spans to take, in order, all as they were at one
+// revision (0: the present one), which it returns.
+func (s *Store) scan(ctx context.Context, spans []span, revision int64, take func(Row) error) (int64, error) {
+	for _, part := range spans {
+		for more := true; more; {
+			p, err := s.backend.Range(ctx, Query{From: part.from, To: part.to, Limit: loadPage, Revision: revision})
 			if err != nil {
-				return nil, 0, err
+				return 0, err
 			}
 			if revision == 0 {
 				revision = p.Revision
 			}
 			for _, e := range p.Entries {
-				rows = append(rows, Row{Key: s.rowName(e.Key), Value: e.Value, Revision: e.Modified})
-				from = e.Key + "\x00"
+				if err := take(Row{Key: s.rowName(e.Key), Value: e.Value, Revision: e.Modified}); err != nil {
+					return 0, err
+				}
+				part.from = e.Key + "\x00"
 			}
 			more = p.More
 		}
 	}
-	return rows, revision, nil
+	return revision, nil
 }
 
 // prefixEnd returns the first key after all that begin with the prefix.
@@ -338,37 +368,4 @@ func prefixEnd(prefix string) string {
 		}
 	}
 	return "\x00" // not reached: every prefix here begins with the root
-}
-
-// MarkRestored marks a store that was restored from a copy, moved or rolled back,
-// before any server campaigns on it: it raises the epoch, so that the next term is
-// greater than any cell has seen, and sets Restored. It refuses with
-// ErrDisplaced while a server leads. A store without a head stays as it is.
-func (s *Store) MarkRestored(ctx context.Context) (fence.Term, error) {
-	e, _, err := s.read(ctx, s.headKey())
-	if err != nil {
-		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
-	}
-	if e == nil {
-		return fence.Term{}, nil
-	}
-	old, err := decodeHead(e.Value)
-	if err != nil {
-		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
-	}
-	h := head.Restore(old, s.cfg.Clock.Wall().Unix())
-	a, err := s.backend.Txn(ctx, Txn{
-		If: []Condition{
-			{Key: s.headKey(), Check: ValueIs, Value: e.Value},
-			{Key: s.electionKey(), Check: CreatedAt, Created: 0},
-		},
-		Then: []Write{{Key: s.headKey(), Value: encodeHead(h)}},
-	})
-	if err != nil {
-		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
-	}
-	if !a.Done {
-		return fence.Term{}, fmt.Errorf("mark restored: a server leads: %w", ErrDisplaced)
-	}
-	return h.Term, nil
 }

@@ -78,10 +78,16 @@ func open(value []byte, want string, m proto.Message) error {
 	return nil
 }
 
-func encodeHead(h head.Head) []byte {
-	return Encode(1, kindHead, marshal(&storepb.Head{
-		Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt, Restored: h.Restored,
-	}))
+func encodeHead(h head.Head) []byte { return Encode(1, kindHead, marshal(protoHead(h))) }
+
+func protoHead(h head.Head) *storepb.Head {
+	return &storepb.Head{Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt, Restored: h.Restored}
+}
+
+func headOf(p *storepb.Head) head.Head {
+	return head.Head{
+		Term: fence.Term{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, Seq: p.GetSeq(), Attempt: p.GetAttempt(), Restored: p.GetRestored(),
+	}
 }
 
 func decodeHead(value []byte) (head.Head, error) {
@@ -89,7 +95,7 @@ func decodeHead(value []byte) (head.Head, error) {
 	if err := open(value, kindHead, &p); err != nil {
 		return head.Head{}, fmt.Errorf("head record: %w", err)
 	}
-	return head.Head{Term: fence.Term{Epoch: p.Epoch, Revision: p.Revision}, Seq: p.Seq, Attempt: p.Attempt, Restored: p.Restored}, nil
+	return headOf(&p), nil
 }
 
 func encodeElection(l Leader) []byte {

@@ -45,6 +45,13 @@ var (
 	ErrNotQuarantined = errors.New("row is not quarantined")
 	// ErrBadManifest reports a manifest without steps, or one already begun.
 	ErrBadManifest = errors.New("bad manifest")
+	// ErrBadBackup reports a backup that is torn, damaged or none.
+	ErrBadBackup = errors.New("bad backup")
+	// ErrNotEmpty reports a restore into a store that holds something.
+	ErrNotEmpty = errors.New("store is not empty")
+	// ErrNoHead reports a store with rows but without a head: a restore that did
+	// not end. Restoring again repairs it.
+	ErrNoHead = errors.New("rows without a head: unfinished restore")
 	// ErrCorrupt reports a value that is no intact record.
 	ErrCorrupt = errors.New("corrupt record")
 	// ErrDisplaced reports that another server leads, or may soon.

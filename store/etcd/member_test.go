@@ -3,9 +3,7 @@ package etcd_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
-	"time"
 
 	"cantina/internal/run"
 	"cantina/store"
@@ -13,58 +11,71 @@ import (
 	"cantina/store/folder"
 )
 
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(p []byte) (int, error) { w.t.Log(string(p)); return len(p), nil }
-
-func testLog(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(testWriter{t}, nil))
+func startMember(t testing.TB, dir string) (*etcd.Member, *folder.Folder) {
+	t.Helper()
+	return startMemberWith(t, dir, etcd.MemberConfig{})
 }
 
-func startMember(t testing.TB, dir string) (*etcd.Member, *folder.Folder) {
+func startMemberWith(t testing.TB, dir string, c etcd.MemberConfig) (*etcd.Member, *folder.Folder) {
 	t.Helper()
 	f, err := folder.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
-	m, err := etcd.Start(context.Background(), f, etcd.MemberConfig{Log: testLog(t)})
+	m, err := etcd.Start(context.Background(), f, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log("start took", time.Since(start))
 	return m, f
 }
 
-func TestStartStopStart(t *testing.T) {
+func stopMember(t testing.TB, m *etcd.Member, f *folder.Folder) {
+	t.Helper()
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func campaign(t testing.TB, s *store.Store) *store.Reign {
+	t.Helper()
+	r, err := s.Campaign(t.Context(), store.Candidate{ID: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func newStore(t testing.TB, b store.Backend, c store.Config) *store.Store {
+	t.Helper()
+	c.Clock = run.Kernel()
+	s, err := store.New(b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestContentOutlivesTheMember(t *testing.T) {
 	dir := t.TempDir()
+	var cluster string
 	for i := range 3 {
 		m, f := startMember(t, dir)
-		s, err := store.New(m.Backend(), store.Config{Clock: run.Kernel(), Memory: f, Log: testLog(t)})
-		if err != nil {
-			t.Fatal(err)
+		name, err := m.Backend().Cluster(t.Context())
+		if err != nil || (i > 0 && name != cluster) {
+			t.Fatalf("cluster %s, then %s, %v", cluster, name, err)
 		}
-		start := time.Now()
-		r, err := s.Campaign(t.Context(), store.Candidate{ID: "a"})
-		if err != nil {
-			t.Fatal(err)
+		cluster = name
+		r := campaign(t, newStore(t, m.Backend(), store.Config{Memory: f, NewCluster: true}))
+		if got := len(r.Rows()); got != i || r.Restored() {
+			t.Fatalf("start %d: %d rows, restored %v", i, got, r.Restored())
 		}
-		t.Log("campaign took", time.Since(start), len(r.Rows()))
-		done := make(chan error, 1)
-		r.Submit(store.Transition{Ops: []store.Op{{Key: fmt.Sprint("k", i), Value: []byte("v")}}}, func(_ int64, err error) { done <- err })
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		start = time.Now()
+		commit(t, r, store.Transition{Ops: []store.Op{{Key: fmt.Sprint("k", i), Value: []byte("v")}}})
 		if err := r.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		t.Log("resign took", time.Since(start))
-		start = time.Now()
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
-		t.Log("close took", time.Since(start))
+		stopMember(t, m, f)
 	}
 }

@@ -312,6 +312,288 @@ func (x *ManifestMarker) GetSubject() string {
 	return ""
 }
 
+// Backup is one frame of a backup: a head, rows in key order, an end. Frames are
+// preceded by their length as a varint.
+type Backup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Frame:
+	//
+	//	*Backup_Head
+	//	*Backup_Row
+	//	*Backup_End
+	Frame         isBackup_Frame `protobuf_oneof:"frame"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backup) Reset() {
+	*x = Backup{}
+	mi := &file_store_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backup) ProtoMessage() {}
+
+func (x *Backup) ProtoReflect() protoreflect.Message {
+	mi := &file_store_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backup.ProtoReflect.Descriptor instead.
+func (*Backup) Descriptor() ([]byte, []int) {
+	return file_store_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Backup) GetFrame() isBackup_Frame {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+func (x *Backup) GetHead() *BackupHead {
+	if x != nil {
+		if x, ok := x.Frame.(*Backup_Head); ok {
+			return x.Head
+		}
+	}
+	return nil
+}
+
+func (x *Backup) GetRow() *BackupRow {
+	if x != nil {
+		if x, ok := x.Frame.(*Backup_Row); ok {
+			return x.Row
+		}
+	}
+	return nil
+}
+
+func (x *Backup) GetEnd() *BackupEnd {
+	if x != nil {
+		if x, ok := x.Frame.(*Backup_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isBackup_Frame interface {
+	isBackup_Frame()
+}
+
+type Backup_Head struct {
+	Head *BackupHead `protobuf:"bytes,1,opt,name=head,proto3,oneof"`
+}
+
+type Backup_Row struct {
+	Row *BackupRow `protobuf:"bytes,2,opt,name=row,proto3,oneof"`
+}
+
+type Backup_End struct {
+	End *BackupEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
+}
+
+func (*Backup_Head) isBackup_Frame() {}
+
+func (*Backup_Row) isBackup_Frame() {}
+
+func (*Backup_End) isBackup_Frame() {}
+
+// BackupHead begins a backup.
+type BackupHead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version of the format: 1.
+	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// head is the head record at that moment.
+	Head *Head `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"`
+	// revision is the store revision all rows were read at.
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// unix is the time in seconds at which it was taken.
+	Unix          int64 `protobuf:"varint,4,opt,name=unix,proto3" json:"unix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupHead) Reset() {
+	*x = BackupHead{}
+	mi := &file_store_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupHead) ProtoMessage() {}
+
+func (x *BackupHead) ProtoReflect() protoreflect.Message {
+	mi := &file_store_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupHead.ProtoReflect.Descriptor instead.
+func (*BackupHead) Descriptor() ([]byte, []int) {
+	return file_store_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *BackupHead) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *BackupHead) GetHead() *Head {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *BackupHead) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *BackupHead) GetUnix() int64 {
+	if x != nil {
+		return x.Unix
+	}
+	return 0
+}
+
+// BackupRow is one row.
+type BackupRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRow) Reset() {
+	*x = BackupRow{}
+	mi := &file_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRow) ProtoMessage() {}
+
+func (x *BackupRow) ProtoReflect() protoreflect.Message {
+	mi := &file_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRow.ProtoReflect.Descriptor instead.
+func (*BackupRow) Descriptor() ([]byte, []int) {
+	return file_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *BackupRow) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *BackupRow) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// BackupEnd ends a backup; without it a file is torn.
+type BackupEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// rows is the number of rows before it.
+	Rows int64 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	// crc is CRC-32C over keys and values of all rows, each preceded by its length
+	// (4 bytes, big endian).
+	Crc           uint32 `protobuf:"fixed32,2,opt,name=crc,proto3" json:"crc,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupEnd) Reset() {
+	*x = BackupEnd{}
+	mi := &file_store_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupEnd) ProtoMessage() {}
+
+func (x *BackupEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_store_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupEnd.ProtoReflect.Descriptor instead.
+func (*BackupEnd) Descriptor() ([]byte, []int) {
+	return file_store_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BackupEnd) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *BackupEnd) GetCrc() uint32 {
+	if x != nil {
+		return x.Crc
+	}
+	return 0
+}
+
 var File_store_proto protoreflect.FileDescriptor
 
 const file_store_proto_rawDesc = "" +
@@ -335,7 +617,24 @@ const file_store_proto_rawDesc = "" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\"@\n" +
 	"\x0eManifestMarker\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x05R\x05steps\x12\x18\n" +
-	"\asubject\x18\x02 \x01(\tR\asubjectB\x17Z\x15cantina/store/storepbb\x06proto3"
+	"\asubject\x18\x02 \x01(\tR\asubject\"\xa7\x01\n" +
+	"\x06Backup\x122\n" +
+	"\x04head\x18\x01 \x01(\v2\x1c.cantina.store.v1.BackupHeadH\x00R\x04head\x12/\n" +
+	"\x03row\x18\x02 \x01(\v2\x1b.cantina.store.v1.BackupRowH\x00R\x03row\x12/\n" +
+	"\x03end\x18\x03 \x01(\v2\x1b.cantina.store.v1.BackupEndH\x00R\x03endB\a\n" +
+	"\x05frame\"\x82\x01\n" +
+	"\n" +
+	"BackupHead\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12*\n" +
+	"\x04head\x18\x02 \x01(\v2\x16.cantina.store.v1.HeadR\x04head\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x12\n" +
+	"\x04unix\x18\x04 \x01(\x03R\x04unix\"3\n" +
+	"\tBackupRow\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"1\n" +
+	"\tBackupEnd\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\x03R\x04rows\x12\x10\n" +
+	"\x03crc\x18\x02 \x01(\aR\x03crcB\x17Z\x15cantina/store/storepbb\x06proto3"
 
 var (
 	file_store_proto_rawDescOnce sync.Once
@@ -349,19 +648,27 @@ func file_store_proto_rawDescGZIP() []byte {
 	return file_store_proto_rawDescData
 }
 
-var file_store_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_store_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_store_proto_goTypes = []any{
 	(*Record)(nil),         // 0: cantina.store.v1.Record
 	(*Head)(nil),           // 1: cantina.store.v1.Head
 	(*Election)(nil),       // 2: cantina.store.v1.Election
 	(*ManifestMarker)(nil), // 3: cantina.store.v1.ManifestMarker
+	(*Backup)(nil),         // 4: cantina.store.v1.Backup
+	(*BackupHead)(nil),     // 5: cantina.store.v1.BackupHead
+	(*BackupRow)(nil),      // 6: cantina.store.v1.BackupRow
+	(*BackupEnd)(nil),      // 7: cantina.store.v1.BackupEnd
 }
 var file_store_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	5, // 0: cantina.store.v1.Backup.head:type_name -> cantina.store.v1.BackupHead
+	6, // 1: cantina.store.v1.Backup.row:type_name -> cantina.store.v1.BackupRow
+	7, // 2: cantina.store.v1.Backup.end:type_name -> cantina.store.v1.BackupEnd
+	1, // 3: cantina.store.v1.BackupHead.head:type_name -> cantina.store.v1.Head
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_store_proto_init() }
@@ -369,13 +676,18 @@ func file_store_proto_init() {
 	if File_store_proto != nil {
 		return
 	}
+	file_store_proto_msgTypes[4].OneofWrappers = []any{
+		(*Backup_Head)(nil),
+		(*Backup_Row)(nil),
+		(*Backup_End)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_proto_rawDesc), len(file_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

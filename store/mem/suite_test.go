@@ -1,0 +1,17 @@
+package mem_test
+
+import (
+	"testing"
+
+	"cantina/internal/run"
+	"cantina/store"
+	"cantina/store/mem"
+	"cantina/store/storetest"
+)
+
+func TestSuite(t *testing.T) {
+	storetest.Run(t, func(testing.TB) storetest.Fixture {
+		b := mem.New(mem.Config{})
+		return storetest.Fixture{Open: func(testing.TB) store.Backend { return b }, Clock: run.Kernel()}
+	})
+}

@@ -1,0 +1,647 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cantina/fence"
+	"cantina/store"
+)
+
+func firstTerm(t *testing.T, f Fixture) {
+	s := f.store(t, store.Config{})
+	_, err := s.Leader(ctx(t))
+	wantErr(t, err, store.ErrNoLeader)
+	r := campaign(t, s, "a")
+	if r.Term().Epoch != f.Clock.Wall().Unix() && r.Term().Epoch != f.Clock.Wall().Unix()-1 || r.Term().Revision <= 0 {
+		t.Fatalf("term %s", r.Term())
+	}
+	if !r.NewStore() || !r.Restored() || !r.LeaseHeld() || r.Err() != nil {
+		t.Fatalf("new %v, restored %v, held %v, error %v", r.NewStore(), r.Restored(), r.LeaseHeld(), r.Err())
+	}
+	wantRows(t, r)
+	l, err := f.store(t, store.Config{}).Leader(ctx(t))
+	must(t, err)
+	if l.ID != "a" || fmt.Sprint(l.Addresses) != "[a:1]" || l.Term != r.Term() {
+		t.Fatalf("leader %+v", l)
+	}
+}
+
+func newCluster(t *testing.T, f Fixture) {
+	if r := campaign(t, f.store(t, store.Config{NewCluster: true}), "a"); r.Restored() || !r.NewStore() {
+		t.Fatal("a new store of a new cluster has nothing to wait for")
+	}
+}
+
+func nextTerm(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	must(t, r.Resign(ctx(t)))
+	r2 := campaign(t, f.store(t, store.Config{}), "b")
+	if !r.Term().Less(r2.Term()) || r.Term().Epoch != r2.Term().Epoch {
+		t.Fatalf("%s, then %s", r.Term(), r2.Term())
+	}
+	if r2.NewStore() || !r2.Restored() {
+		t.Fatal("the mark of a new store stays until it is cleared")
+	}
+	_, err := await(t, func(done func(int64, error)) { r2.ClearRestored(done) })
+	must(t, err)
+	if r2.Restored() {
+		t.Fatal("cleared")
+	}
+	commit(t, r2, set("k", "v"))
+	must(t, r2.Resign(ctx(t)))
+	if r3 := campaign(t, f.store(t, store.Config{}), "a"); r3.Restored() || !r2.Term().Less(r3.Term()) {
+		t.Fatalf("restored %v, term %s after %s", r3.Restored(), r3.Term(), r2.Term())
+	}
+}
+
+func load(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	at := commit(t, r, set("lrp/desired/b", "2", "data/job/n1", "not loaded", "lrp/desired/a", "1", "a", "0", "zz", "3", "data", "x", "datum", "y"))
+	commit(t, r, del("zz"))
+	last := commit(t, r, set("a", "00"))
+	must(t, r.Resign(ctx(t)))
+	r2 := campaign(t, f.store(t, store.Config{}), "b")
+	if r2.Revision() <= last {
+		t.Fatalf("load at revision %d, but the last commit was %d", r2.Revision(), last)
+	}
+	got := r2.Rows()
+	var text []string
+	for _, row := range got {
+		text = append(text, fmt.Sprintf("%s=%s@%v", row.Key, row.Value, row.Revision == at || row.Key == "a" && row.Revision == last))
+	}
+	if want := "[a=00@true data=x@true datum=y@true lrp/desired/a=1@true lrp/desired/b=2@true]"; fmt.Sprint(text) != want {
+		t.Fatalf("%v, want %s", text, want)
+	}
+	if r2.Rows() != nil {
+		t.Fatal("the load is handed over once")
+	}
+}
+
+func order(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	const n = 2000
+	var mu sync.Mutex
+	var got []int
+	var last int64
+	for i := range n {
+		var returned sync.Mutex
+		returned.Lock()
+		tr := set(fmt.Sprint("k", i%50), fmt.Sprint(i))
+		if i%7 == 0 {
+			tr = store.Transition{} // a barrier
+		}
+		r.Submit(tr, func(revision int64, err error) {
+			returned.Lock() // blocks for ever if called before Submit returned
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || revision < last {
+				t.Errorf("transition %d: revision %d after %d, error %v", i, revision, last, err)
+			}
+			last = revision
+			got = append(got, i)
+		})
+		returned.Unlock()
+	}
+	commit(t, r, store.Transition{})
+	mu.Lock()
+	defer mu.Unlock()
+	for i, x := range got {
+		if i != x {
+			t.Fatalf("done %d was called as number %d", x, i)
+		}
+	}
+	if len(got) != n {
+		t.Fatalf("%d of %d were called", len(got), n)
+	}
+}
+
+// batches: more than one transaction holds, in sizes around the limits; all land,
+// none is split.
+func batches(t *testing.T, f Fixture) {
+	b := &counting{Backend: f.Open(t)}
+	r := campaign(t, f.on(t, b, store.Config{}), "a")
+	most := b.Limits().Ops - 1
+	big := strings.Repeat("x", b.Limits().Bytes/3)
+	whole := func(name string, n int) store.Transition {
+		var tr store.Transition
+		for i := range n {
+			tr.Ops = append(tr.Ops, store.Op{Key: fmt.Sprintf("%s/%06d", name, i), Value: []byte(name)})
+		}
+		return tr
+	}
+	b.reset()
+	want := 0
+	for i := range 8 {
+		for _, n := range []int{most, 1, most / 2, most/2 + 1, 3} {
+			r.Submit(whole(fmt.Sprint("t", i, "-", n), n), nil)
+			want += n
+		}
+		r.Submit(set(fmt.Sprint("big", i), big), nil)
+		want++
+	}
+	commit(t, r, store.Transition{})
+	for _, txn := range b.txns() {
+		perKey := make(map[string]int)
+		for _, w := range txn.Then {
+			name, _, _ := strings.Cut(strings.TrimPrefix(w.Key, "cantina/row/"), "/")
+			perKey[name]++
+		}
+		for name, n := range perKey {
+			if _, size, ok := strings.Cut(name, "-"); ok && size != fmt.Sprint(n) {
+				t.Fatalf("transition %s was split: %d rows in one transaction", name, n)
+			}
+		}
+	}
+	must(t, r.Resign(ctx(t)))
+	if got := len(campaign(t, f.store(t, store.Config{}), "b").Rows()); got != want {
+		t.Fatalf("%d rows, want %d", got, want)
+	}
+}
+
+// fullest: the largest transition that the store says to take is taken, so its
+// estimates are not below what the backend counts.
+func fullest(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	limits := f.Open(t).Limits()
+	for _, ops := range []int{1, limits.Ops - 1} {
+		tr := store.Transition{Ops: make([]store.Op, ops)}
+		for i := range tr.Ops {
+			tr.Ops[i] = store.Op{Key: fmt.Sprintf("%0100d", i), Value: []byte{}}
+		}
+		low, high := 0, limits.Bytes // the largest value that fits, by bisection
+		for low < high {
+			mid := (low + high + 1) / 2
+			for i := range tr.Ops {
+				tr.Ops[i].Value = make([]byte, mid)
+			}
+			if r.Fits(tr) == nil {
+				low = mid
+			} else {
+				high = mid - 1
+			}
+		}
+		for i := range tr.Ops {
+			tr.Ops[i].Value = make([]byte, low)
+		}
+		commit(t, r, tr)
+	}
+}
+
+func coalesce(t *testing.T, f Fixture) {
+	b := &counting{Backend: f.Open(t)}
+	r := campaign(t, f.on(t, b, store.Config{}), "a")
+	hold := b.hold() // the first commit waits, the rest gathers behind it
+	r.Submit(set("first", "1"), nil)
+	<-hold.reached
+	var revisions []int64
+	note := func(revision int64, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		revisions = append(revisions, revision)
+	}
+	for i := range 500 {
+		r.Submit(set("same", fmt.Sprint(i), fmt.Sprint("k", i%5), fmt.Sprint(i)), note)
+	}
+	r.Submit(del("k0"), note)
+	r.Submit(store.Transition{Ops: []store.Op{{Key: "twice", Value: []byte("1")}, {Key: "twice", Value: []byte("2")}}}, note)
+	b.reset()
+	hold.release()
+	commit(t, r, store.Transition{})
+	if n := len(b.txns()); n != 2 {
+		t.Fatalf("%d transactions: the first, and one for all that gathered behind it", n)
+	}
+	for _, revision := range revisions {
+		if revision != revisions[0] {
+			t.Fatalf("revisions %v of one commit", revisions)
+		}
+	}
+	must(t, r.Resign(ctx(t)))
+	wantRows(t, campaign(t, f.store(t, store.Config{}), "b"), "first=1", "k1=496", "k2=497", "k3=498", "k4=499", "same=499", "twice=2")
+}
+
+func refusals(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	limits := f.Open(t).Limits()
+	var many store.Transition
+	for i := range limits.Ops {
+		many.Ops = append(many.Ops, store.Op{Key: fmt.Sprint("k", i), Value: []byte("v")})
+	}
+	large := store.Transition{Ops: []store.Op{{Key: "k", Value: make([]byte, limits.Bytes)}}}
+	for _, c := range []struct {
+		tr   store.Transition
+		want error
+	}{{many, store.ErrTooLarge}, {large, store.ErrTooLarge}, {set("", "v"), store.ErrBadKey}} {
+		wantErr(t, r.Fits(c.tr), c.want)
+		revision, err := submit(t, r, c.tr)
+		wantErr(t, err, c.want)
+		if revision != 0 {
+			t.Fatalf("revision %d", revision)
+		}
+	}
+	must(t, r.Fits(set("k", "v")))
+	for i := range many.Ops { // one key many times is one row
+		many.Ops[i].Key = "same"
+	}
+	must(t, r.Fits(many))
+	commit(t, r, many)
+	commit(t, r, set("after", "1"))
+	must(t, r.Resign(ctx(t)))
+	wantRows(t, campaign(t, f.store(t, store.Config{}), "b"), "after=1", "same=v")
+}
+
+func backPressure(t *testing.T, f Fixture) {
+	b := &counting{Backend: f.Open(t)}
+	r := campaign(t, f.on(t, b, store.Config{QueueBound: 3}), "a")
+	hold := b.hold()
+	r.Submit(set("k", "0"), nil)
+	<-hold.reached
+	for i := range 3 {
+		if r.Full() {
+			t.Fatalf("full with %d waiting", i)
+		}
+		must(t, r.Wait(ctx(t)))
+		r.Submit(set("k", "1"), nil)
+	}
+	if !r.Full() {
+		t.Fatal("not full at the bound")
+	}
+	c, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, r.Wait(c), context.Canceled)
+	r.Submit(set("k", "2"), nil) // accepted all the same
+	waited := make(chan error, 1)
+	go func() { waited <- r.Wait(ctx(t)) }()
+	hold.release()
+	must(t, <-waited)
+	commit(t, r, store.Transition{})
+	must(t, r.Resign(ctx(t)))
+	wantErr(t, r.Wait(ctx(t)), store.ErrResigned)
+}
+
+// fenced: a leader that lost its lease changes nothing, whatever it believes.
+func fenced(t *testing.T, f Fixture) {
+	b := &counting{Backend: f.Open(t)}
+	r := campaign(t, f.on(t, b, store.Config{}), "a")
+	commit(t, r, set("k", "mine"))
+	must(t, f.Open(t).Revoke(ctx(t), b.lease()))
+	r2 := campaign(t, f.store(t, store.Config{}), "b")
+	wantRows(t, r2, "k=mine")
+	_, err := submit(t, r, set("k", "stolen"))
+	if !errors.Is(err, store.ErrDisplaced) && !errors.Is(err, store.ErrLeaseGone) {
+		t.Fatalf("old leader: %v", err)
+	}
+	if end := ended(t, r); !errors.Is(err, end) && !errors.Is(end, store.ErrLeaseGone) && !errors.Is(end, store.ErrDisplaced) {
+		t.Fatalf("term ended by %v", end)
+	}
+	if r.LeaseHeld() {
+		t.Fatal("the old leader believes in its lease")
+	}
+	_, _, err = r.Get(ctx(t), "k")
+	wantErr(t, err, store.ErrLeaseNotProven)
+	if err := r.Resign(ctx(t)); err == nil {
+		t.Fatal("resigned without error")
+	}
+	commit(t, r2, set("other", "x"))
+	row, ok, err := r2.Get(ctx(t), "k")
+	if err != nil || !ok || string(row.Value) != "mine" {
+		t.Fatalf("%+v, %v, %v", row, ok, err)
+	}
+}
+
+// standBy: of many servers one leads; each takes over when the one before resigns,
+// in terms that grow.
+func standBy(t *testing.T, f Fixture) {
+	const servers = 4
+	type won struct {
+		id int
+		r  *store.Reign
+	}
+	wins := make(chan won)
+	var all sync.WaitGroup
+	for i := range servers {
+		s := f.store(t, store.Config{})
+		all.Go(func() {
+			r, err := s.Campaign(ctx(t), store.Candidate{ID: fmt.Sprint("s", i)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			wins <- won{i, r}
+		})
+	}
+	var last fence.Term
+	for n := range servers {
+		w := <-wins
+		if !last.Less(w.r.Term()) {
+			t.Errorf("term %s after %s", w.r.Term(), last)
+		}
+		last = w.r.Term()
+		if got := len(w.r.Rows()); got != n {
+			t.Errorf("server %d sees %d rows, want %d", w.id, got, n)
+		}
+		commit(t, w.r, set(fmt.Sprint("won by ", w.id), last.String()))
+		l, err := f.store(t, store.Config{}).Leader(ctx(t))
+		must(t, err)
+		if l.ID != fmt.Sprint("s", w.id) || l.Term != last {
+			t.Errorf("leader %+v", l)
+		}
+		select {
+		case x := <-wins:
+			t.Fatalf("two leaders: %d and %d", w.id, x.id)
+		default:
+		}
+		must(t, w.r.Resign(ctx(t)))
+	}
+	all.Wait()
+}
+
+func watchLeader(t *testing.T, f Fixture) {
+	c, cancel := context.WithCancel(ctx(t))
+	told := make(chan store.Leader, 100)
+	watched := make(chan error, 1)
+	go func() { watched <- f.store(t, store.Config{}).WatchLeader(c, func(l store.Leader) { told <- l }) }()
+	until := func(what string, is func(store.Leader) bool) {
+		t.Helper()
+		for {
+			select {
+			case l := <-told:
+				if is(l) {
+					return
+				}
+			case <-time.After(patience):
+				t.Fatal("never told: " + what)
+			}
+		}
+	}
+	nobody := func(l store.Leader) bool { return l.ID == "" && l.Term.IsZero() }
+	until("nobody leads", nobody)
+	for _, id := range []string{"a", "b"} {
+		r := campaign(t, f.store(t, store.Config{}), id)
+		until(id+" leads", func(l store.Leader) bool { return l.ID == id && l.Term == r.Term() && l.Addresses[0] == id+":1" })
+		must(t, r.Resign(ctx(t)))
+		until("nobody leads again", nobody)
+	}
+	cancel()
+	wantErr(t, <-watched, context.Canceled)
+}
+
+func resign(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	const n = 300
+	var mu sync.Mutex
+	called := 0
+	for i := range n {
+		r.Submit(set(fmt.Sprintf("k%03d", i), "v"), func(_ int64, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			called++
+			if err != nil {
+				t.Errorf("queued before Resign: %v", err)
+			}
+		})
+	}
+	must(t, r.Resign(ctx(t)))
+	mu.Lock()
+	if called != n {
+		t.Errorf("%d of %d dones were called", called, n)
+	}
+	mu.Unlock()
+	wantErr(t, ended(t, r), store.ErrResigned)
+	if r.LeaseHeld() {
+		t.Error("lease held after Resign")
+	}
+	_, err := submit(t, r, set("late", "v"))
+	wantErr(t, err, store.ErrResigned)
+	must(t, r.Resign(ctx(t)))
+	if got := len(campaign(t, f.store(t, store.Config{}), "b").Rows()); got != n {
+		t.Fatalf("%d rows, want %d", got, n)
+	}
+}
+
+func resignEarly(t *testing.T, f Fixture) {
+	b := &counting{Backend: f.Open(t)}
+	r := campaign(t, f.on(t, b, store.Config{}), "a")
+	hold := b.hold()
+	defer hold.release()
+	var errs []error
+	r.Submit(set("k", "v"), func(_ int64, err error) { errs = append(errs, err) })
+	<-hold.reached
+	r.Submit(set("k", "w"), func(_ int64, err error) { errs = append(errs, err) })
+	c, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, r.Resign(c), context.Canceled)
+	if len(errs) != 2 || errs[0] == nil || errs[1] == nil {
+		t.Fatalf("dones: %v", errs)
+	}
+}
+
+func resultData(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	for i := range 25 {
+		commit(t, r, set(fmt.Sprintf("data/job/n%02d", i), fmt.Sprint(i), fmt.Sprintf("data/job2/n%02d", i), "other"))
+	}
+	var got []string
+	for from, more := "", true; more; {
+		var page []store.Row
+		var err error
+		page, more, err = r.Range(ctx(t), "data/job/", from, 10)
+		must(t, err)
+		for _, row := range page {
+			got = append(got, string(row.Value))
+			from = row.Key + "\x00"
+		}
+		if len(page) > 10 {
+			t.Fatalf("a page of %d", len(page))
+		}
+	}
+	if len(got) != 25 || got[0] != "0" || got[24] != "24" {
+		t.Fatalf("%v", got)
+	}
+	if _, ok, err := r.Get(ctx(t), "data/job/none"); ok || err != nil {
+		t.Fatalf("found %v, %v", ok, err)
+	}
+	if row, ok, err := r.Get(ctx(t), "data/job/n07"); !ok || err != nil || string(row.Value) != "7" || row.Key != "data/job/n07" {
+		t.Fatalf("%+v, %v, %v", row, ok, err)
+	}
+}
+
+func quarantine(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	commit(t, r, set("good", "1", "bad", "garbage", "worse", "rubbish"))
+	r.Quarantine(store.Quarantine{Key: "worse", Reason: "checksum", Bytes: []byte("rubbish")})
+	r.Quarantine(store.Quarantine{Key: "bad", Reason: "no record", Bytes: []byte("garbage")})
+	if list := r.Quarantined(); len(list) != 2 || list[0].Key != "bad" || list[1].Reason != "checksum" || !r.IsQuarantined("bad") || r.IsQuarantined("good") {
+		t.Fatalf("%+v", list)
+	}
+	for _, tr := range []store.Transition{set("good", "2", "bad", "2"), del("worse")} {
+		_, err := submit(t, r, tr)
+		wantErr(t, err, store.ErrQuarantined)
+	}
+	_, err := await(t, func(done func(int64, error)) { r.Drop("good", done) })
+	wantErr(t, err, store.ErrNotQuarantined)
+	_, err = await(t, func(done func(int64, error)) { r.Drop("worse", done) })
+	must(t, err)
+	_, err = await(t, func(done func(int64, error)) { r.Restore("bad", []byte("repaired"), done) })
+	must(t, err)
+	if r.IsQuarantined("bad") || len(r.Quarantined()) != 0 {
+		t.Fatalf("%+v", r.Quarantined())
+	}
+	commit(t, r, set("worse", "new"))
+	r.Quarantine(store.Quarantine{Key: "good", Reason: "too new", Bytes: []byte("1")})
+	_, err = await(t, func(done func(int64, error)) { r.Restore("good", nil, done) })
+	must(t, err)
+	must(t, r.Resign(ctx(t)))
+	wantRows(t, campaign(t, f.store(t, store.Config{}), "b"), "bad=repaired", "good=1", "worse=new")
+}
+
+// manifest: a change of five steps; the leader dies after two; the next one rolls
+// the rest forward, once each and in order.
+func manifest(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	m := store.Manifest{Number: 7, Subject: "apply of x.yaml"}
+	for i := range 5 {
+		m.Steps = append(m.Steps, fmt.Appendf(nil, "step %d", i))
+	}
+	_, err := await(t, func(done func(int64, error)) { r.WriteManifest(m, done) })
+	must(t, err)
+	large := store.Manifest{Number: 8, Steps: [][]byte{[]byte("a"), make([]byte, f.Open(t).Limits().Bytes)}}
+	_, err = await(t, func(done func(int64, error)) { r.WriteManifest(large, done) })
+	wantErr(t, err, store.ErrTooLarge)
+	_, err = await(t, func(done func(int64, error)) { r.WriteManifest(store.Manifest{Number: 9}, done) })
+	wantErr(t, err, store.ErrBadManifest)
+	forward := func(r *store.Reign, m store.Manifest, steps int) {
+		for range steps {
+			payload, ops, rest, ok := m.Forward()
+			if !ok {
+				t.Fatal("no step left")
+			}
+			commit(t, r, store.Transition{Ops: append(ops, store.Op{Key: "did " + string(payload), Value: []byte("x")})})
+			m = rest
+		}
+	}
+	forward(r, m, 2)
+	torn := store.Manifest{Number: 3, Steps: [][]byte{[]byte("never promised")}}
+	commit(t, r, torn.Transitions()[0])
+	must(t, r.Resign(ctx(t)))
+
+	r2 := campaign(t, f.store(t, store.Config{}), "b")
+	pending, clear, bad := store.Manifests(r2.Rows())
+	if len(pending) != 1 || len(clear) != 1 || len(bad) != 0 || pending[0].First != 2 || pending[0].Subject != m.Subject || pending[0].Number != 7 {
+		t.Fatalf("pending %+v, torn %v, bad %v", pending, clear, bad)
+	}
+	commit(t, r2, clear[0])
+	forward(r2, pending[0], 3)
+	must(t, r2.Resign(ctx(t)))
+	wantRows(t, campaign(t, f.store(t, store.Config{}), "c"),
+		"did step 0=x", "did step 1=x", "did step 2=x", "did step 3=x", "did step 4=x")
+}
+
+func corruptHead(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	commit(t, r, set("k", "v"))
+	must(t, r.Resign(ctx(t)))
+	b := f.Open(t)
+	e, ok := get(t, b, "cantina/head")
+	if !ok {
+		t.Fatal("no head")
+	}
+	e.Value[len(e.Value)-1] ^= 1
+	put(t, b, store.Write{Key: "cantina/head", Value: e.Value})
+	_, err := f.store(t, store.Config{}).Campaign(ctx(t), store.Candidate{ID: "b"})
+	wantErr(t, err, store.ErrCorrupt)
+	put(t, b, store.Write{Key: "cantina/head"})
+	_, err = f.store(t, store.Config{}).Campaign(ctx(t), store.Candidate{ID: "b"})
+	wantErr(t, err, store.ErrNoHead) // never taken for a new store
+}
+
+func backup(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{NewCluster: true}), "a")
+	want := []string{"data/job/x=result", "empty="}
+	commit(t, r, set("data/job/x", "result", "empty", ""))
+	for i := range 700 {
+		r.Submit(set(fmt.Sprintf("k%03d", i), strings.Repeat("v", 3000)), nil)
+		want = append(want, fmt.Sprintf("k%03d=%s", i, strings.Repeat("v", 3000)))
+	}
+	commit(t, r, store.Transition{})
+	var file bytes.Buffer
+	n, _, err := f.store(t, store.Config{}).Backup(ctx(t), &file) // beside a leader
+	must(t, err)
+	if n != 702 {
+		t.Fatalf("%d rows", n)
+	}
+	_, err = f.store(t, store.Config{}).LoadBackup(ctx(t), bytes.NewReader(file.Bytes()))
+	wantErr(t, err, store.ErrNotEmpty)
+	commit(t, r, set("k000", "after the backup"))
+	must(t, r.Resign(ctx(t)))
+
+	other := f.store(t, store.Config{Root: "other/"}) // an empty store beside the first
+	n, err = other.LoadBackup(ctx(t), bytes.NewReader(file.Bytes()))
+	must(t, err)
+	if n != 702 {
+		t.Fatalf("%d rows", n)
+	}
+	r2 := campaign(t, other, "b")
+	if !r2.Restored() || r2.NewStore() || r2.Term().Epoch <= r.Term().Epoch {
+		t.Fatalf("restored %v, new %v, term %s after %s", r2.Restored(), r2.NewStore(), r2.Term(), r.Term())
+	}
+	wantRows(t, r2, want[1:]...)
+	if row, ok, err := r2.Get(ctx(t), "data/job/x"); !ok || err != nil || string(row.Value) != "result" {
+		t.Fatalf("%+v, %v, %v", row, ok, err)
+	}
+}
+
+func tornBackup(t *testing.T, f Fixture) {
+	r := campaign(t, f.store(t, store.Config{}), "a")
+	const n = 2500
+	for i := range n {
+		r.Submit(set(fmt.Sprintf("k%04d", i), "value"), nil)
+	}
+	commit(t, r, store.Transition{})
+	var file bytes.Buffer
+	_, _, err := f.store(t, store.Config{}).Backup(ctx(t), &file)
+	must(t, err)
+	whole := file.Bytes()
+	other := f.store(t, store.Config{Root: "other/"})
+	flipped := bytes.Clone(whole)
+	flipped[bytes.LastIndex(flipped, []byte("value"))]++
+	for _, damaged := range []struct {
+		name  string
+		bytes []byte
+	}{{"empty", nil}, {"no backup", []byte("hello, world")}, {"torn", whole[:len(whole)-3]}, {"half", whole[:len(whole)/2]}, {"flipped", flipped}} {
+		_, err := other.LoadBackup(ctx(t), bytes.NewReader(damaged.bytes))
+		if !errors.Is(err, store.ErrBadBackup) {
+			t.Fatalf("%s: %v", damaged.name, err)
+		}
+	}
+	_, err = other.Campaign(ctx(t), store.Candidate{ID: "b"})
+	wantErr(t, err, store.ErrNoHead)
+	said, err := other.LoadBackup(ctx(t), bytes.NewReader(whole))
+	must(t, err)
+	if got := len(campaign(t, other, "b").Rows()); got != n || said != n {
+		t.Fatalf("%d rows, %d said", got, said)
+	}
+}
+
+func markRestored(t *testing.T, f Fixture) {
+	s := f.store(t, store.Config{NewCluster: true})
+	_, err := s.MarkRestored(ctx(t))
+	wantErr(t, err, store.ErrNoHead)
+	r := campaign(t, s, "a")
+	_, err = f.store(t, store.Config{}).MarkRestored(ctx(t))
+	wantErr(t, err, store.ErrDisplaced)
+	must(t, r.Resign(ctx(t)))
+	marked, err := f.store(t, store.Config{}).MarkRestored(ctx(t))
+	must(t, err)
+	r2 := campaign(t, f.store(t, store.Config{}), "b")
+	if !r2.Restored() || r2.Term().Epoch != marked.Epoch || marked.Epoch <= r.Term().Epoch {
+		t.Fatalf("restored %v, term %s, marked %s, before %s", r2.Restored(), r2.Term(), marked, r.Term())
+	}
+}
