@@ -1,0 +1,379 @@
+package spec
+
+import (
+	"encoding/hex"
+	"net/url"
+	"strings"
+	"time"
+
+	"cantina/action"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/task"
+)
+
+func (b *builder) service(domain, name string, s *service) lrp.Desired {
+	out := lrp.Desired{
+		Service: lrp.ServiceKey{Domain: domain, Name: name}, Instances: 1,
+		Routes: pairs(s.Routes), Annotation: s.Annotation,
+		Workload: b.workload(&s.place, &s.workload, s.Resources),
+		Stack:    s.Stack, PlacementTags: s.Placement, Labels: literals(s.CellLabels), Tolerations: s.Tolerations,
+		Exclusive: s.Exclusive, OnPartition: lrp.OnPartition(s.OnPartition.index),
+	}
+	if s.Instances != nil {
+		out.Instances = *s.Instances
+	}
+	w := &out.Workload
+	w.Ports = b.ports(s)
+	w.Checks = b.checks(s.Checks, w.Ports)
+	w.ReadinessChecks = b.checks(s.Readiness, w.Ports)
+	w.Monitor = b.step(s.Monitor)
+	w.StartTimeout = time.Duration(s.StartTimeout)
+	for i := range s.Sidecars {
+		w.Sidecars = append(w.Sidecars, *b.step(&s.Sidecars[i]))
+	}
+	b.annotation(&s.place, s.Annotation)
+	if s.Restart != nil {
+		out.Restart = b.restart(s.Restart)
+	}
+	if s.Update != nil {
+		out.Strategy = lrp.Strategy(s.Update.Order.index)
+		out.Rollout = lrp.RolloutPolicy{
+			Batch: s.Update.Batch, Settle: time.Duration(s.Update.Settle), ProgressDeadline: time.Duration(s.Update.Deadline),
+			KeepFailed: s.Update.OnFailure.index == 1,
+		}
+	}
+	if s.Exclusive {
+		if s.Update != nil && s.Update.has("order") && out.Strategy == lrp.StartFirst {
+			b.field(&s.Update.place, "order", "an exclusive service is always replaced stop_first", "write stop_first, or leave it out")
+		}
+		if s.has("on_partition") && out.OnPartition == lrp.PartitionKeep {
+			b.field(&s.place, "on_partition", "an exclusive service is always stopped", "write stop, or leave it out")
+		}
+		out.Strategy, out.OnPartition = lrp.StopFirst, lrp.PartitionStop
+	}
+	return out
+}
+
+func (b *builder) annotation(p *place, s string) {
+	if len(s) > lrp.MaxAnnotation {
+		b.field(p, "annotation", "longer than 10 KiB", "")
+	}
+}
+
+func (b *builder) restart(r *restart) lrp.RestartPolicy {
+	out := lrp.RestartPolicy{Mode: lrp.RestartMode(r.Mode.index), Base: time.Duration(r.Base), Max: time.Duration(r.Max), ResetAfter: time.Duration(r.ResetAfter)}
+	if r.Immediate != nil {
+		if out.Immediate = *r.Immediate + 1; *r.Immediate == 0 {
+			out.Immediate = -1
+		}
+	}
+	if r.GiveUp != nil {
+		if out.GiveUp = *r.GiveUp; out.GiveUp == 0 {
+			b.field(&r.place, "give_up", "must be at least 1, or -1 for never", "mode: never has no restarts at all")
+		}
+	}
+	if err := out.Validate(); err != nil {
+		b.meaning(r.at, r.node, strings.TrimSuffix(strings.TrimPrefix(err.Error(), "restart: "), ": "+lrp.ErrInvalid.Error()), "")
+	}
+	return out
+}
+
+func (b *builder) task(t *oneTask) task.Definition {
+	out := task.Definition{
+		Workload: b.workload(&t.place, &t.workload, t.Resources),
+		Stack:    t.Stack, PlacementTags: t.Placement, Labels: literals(t.CellLabels), Tolerations: t.Tolerations,
+		Annotation: t.Annotation, CallbackURL: t.Callback,
+		WhenFull: task.WhenFull(t.WhenFull.index), OnLost: task.OnLost(t.OnLost.index), PendingTimeout: time.Duration(t.Pending),
+	}
+	out.Workload.ResultFile = t.ResultFile
+	b.annotation(&t.place, t.Annotation)
+	if t.Callback != "" {
+		if u, err := url.Parse(t.Callback); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			b.field(&t.place, "callback", "must be an http or https address", "")
+		}
+	}
+	return out
+}
+
+// workload builds what all kinds of work have in common.
+func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Workload {
+	out := action.Workload{
+		Setup: b.step(w.Setup), TimeLimit: time.Duration(w.TimeLimit), Env: env(w.Env), User: string(w.User),
+		Resources: b.amounts(p, w, extra), MaxPids: w.MaxPids,
+		Isolation: action.Isolation(w.Isolation.index), OwnNet: w.OwnNet, Rootfs: w.Rootfs,
+		Termination:   b.termination(p, w),
+		OnCellRestart: action.OnCellRestart(w.OnCellRestart.index), LogRate: int(w.LogRate),
+	}
+	switch {
+	case w.Command.set() && w.Action != nil:
+		b.field(p, "action", "command and action exclude each other", "")
+	case w.Action != nil:
+		out.Action = *b.step(w.Action)
+		for _, f := range []string{"dir", "open_files", "suppress_output"} {
+			if p.has(f) {
+				b.field(p, f, "belongs to command; with action it stands in each run", "")
+			}
+		}
+	case p.has("command"):
+		r := b.program(p, w.Command)
+		r.Dir, r.OpenFiles, r.SuppressOutput = b.relative(p, "dir", w.Dir), w.OpenFiles, w.Quiet
+		out.Action = action.Action{Run: &r}
+	default:
+		b.meaning(p.at, p.node, "field command is missing", "action can stand instead")
+	}
+	b.isolation(p, w)
+	return out
+}
+
+func (b *builder) isolation(p *place, w *workload) {
+	rootfs, namespaces := w.Isolation.index == int(action.IsolationRootfs), w.Isolation.index == int(action.IsolationNamespaces)
+	if rootfs != (w.Rootfs != "") {
+		b.field(p, "rootfs", "rootfs and isolation: rootfs need each other", "")
+	}
+	if w.OwnNet && !rootfs && !namespaces {
+		b.field(p, "own_net", "needs isolation: namespaces or rootfs", "")
+	}
+}
+
+func (b *builder) termination(p *place, w *workload) action.Termination {
+	t := action.Termination{Mode: action.KillMode(w.KillMode.index), Target: action.KillTarget(w.KillTarget.index)}
+	if w.StopSignal != nil {
+		t.Signal = int(*w.StopSignal)
+	}
+	if w.ParentDeath != nil {
+		t.ParentDeath = int(*w.ParentDeath)
+	}
+	if w.Session != nil {
+		t.NoSession = !*w.Session
+	}
+	t.Grace = b.positive(p, "stop_grace", w.StopGrace)
+	t.LeftoverGrace = b.positive(p, "leftover_grace", w.LeftoverGrace)
+	return t
+}
+
+// positive refuses 0, which would mean the default.
+func (b *builder) positive(p *place, field string, d *duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	if *d == 0 {
+		b.field(p, field, "must be longer than 0", "kill_mode: kill sends KILL at once")
+	}
+	return time.Duration(*d)
+}
+
+func (b *builder) amounts(p *place, w *workload, extra named[amount]) resource.Amounts {
+	out := resource.Amounts{}
+	set := func(name string, v int) {
+		if v > 0 {
+			out[name] = v
+		}
+	}
+	set(resource.MemoryMB, w.Memory.mebibytes())
+	set(resource.DiskMB, w.Disk.mebibytes())
+	set(resource.CPUMilli, int(w.CPU))
+	for _, e := range extra {
+		if field := ownField(e.key); field != "" {
+			b.meaning(e.at, e.node, "this amount has a field of its own", "write "+field)
+			continue
+		}
+		set(e.key, int(e.value))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// ownField is the field that sets an amount of that name, or "".
+func ownField(name string) string {
+	return map[string]string{
+		resource.MemoryMB: "memory: 64Mi", resource.DiskMB: "disk: 1Gi", resource.CPUMilli: "cpu: 500m",
+		resource.Containers: "nothing: one is always counted",
+	}[name]
+}
+
+func (b *builder) program(p *place, c command) action.Run {
+	if c.shell != "" {
+		return action.Run{Path: "/bin/sh", Args: []string{"-c", c.shell}}
+	}
+	if len(c.args) == 0 {
+		return action.Run{}
+	}
+	r := action.Run{Path: b.relative(p, "command", c.args[0])}
+	if len(c.args) > 1 {
+		r.Args = c.args[1:]
+	}
+	return r
+}
+
+// step builds one step of an action tree; nil stays nil.
+func (b *builder) step(a *tree) *action.Action {
+	if a == nil {
+		return nil
+	}
+	switch {
+	case a.Run != nil:
+		return &action.Action{Run: b.run(a.Run)}
+	case a.Download != nil:
+		return &action.Action{Download: b.download(a.Download)}
+	case a.Upload != nil:
+		return &action.Action{Upload: &action.Upload{From: a.Upload.From, To: a.Upload.To}}
+	case a.Serial != nil:
+		return &action.Action{Serial: b.steps(&a.place, "serial", a.Serial)}
+	case a.Parallel != nil:
+		return &action.Action{Parallel: b.steps(&a.place, "parallel", a.Parallel)}
+	case a.Codependent != nil:
+		return &action.Action{Codependent: b.steps(&a.place, "codependent", a.Codependent)}
+	case a.Try != nil:
+		return &action.Action{Try: b.step(a.Try)}
+	case a.Timeout != nil:
+		if a.Timeout.After == 0 {
+			b.field(&a.Timeout.place, "after", "must be longer than 0", "")
+		}
+		return &action.Action{Timeout: &action.Timeout{Action: *b.step(&a.Timeout.Action), After: time.Duration(a.Timeout.After)}}
+	case a.EmitProgress != nil:
+		e := a.EmitProgress
+		return &action.Action{EmitProgress: &action.EmitProgress{
+			Action: *b.step(&e.Action), Start: e.Start, Success: e.Success, FailureMessagePrefix: e.Failure,
+		}}
+	}
+	b.meaning(a.at, a.node, "a step needs a kind", "")
+	return &action.Action{}
+}
+
+func (b *builder) steps(p *place, field string, list trees) []action.Action {
+	if len(list) == 0 {
+		b.field(p, field, "must hold at least one step", "")
+	}
+	out := make([]action.Action, len(list))
+	for i := range list {
+		out[i] = *b.step(&list[i])
+	}
+	return out
+}
+
+func (b *builder) run(r *run) *action.Run {
+	out := b.program(&r.place, r.Command)
+	out.Dir, out.Env, out.User = b.relative(&r.place, "dir", r.Dir), env(r.Env), string(r.User)
+	out.OpenFiles, out.SuppressOutput = r.OpenFiles, r.Quiet
+	return &out
+}
+
+func (b *builder) download(d *download) *action.Download {
+	out := &action.Download{From: d.From, To: d.To, Unpack: d.Unpack, CacheKey: d.CacheKey, AllowUnpinned: d.AllowUnpinned}
+	check := func(algorithm, value string, bytes int) {
+		if value == "" {
+			return
+		}
+		if raw, err := hex.DecodeString(value); err != nil || len(raw) != bytes {
+			b.field(&d.place, algorithm, "must be the checksum in hexadecimal digits", "")
+		}
+		out.ChecksumAlgorithm, out.ChecksumValue = algorithm, strings.ToLower(value)
+	}
+	check("sha256", d.SHA256, 32)
+	check("sha512", d.SHA512, 64)
+	if d.SHA256 == "" && d.SHA512 == "" && !d.AllowUnpinned {
+		b.meaning(d.at, d.node, "a download needs sha256 or sha512", "allow_unpinned: true accepts whatever comes")
+	}
+	if u, err := url.Parse(d.From); err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "file" {
+		b.field(&d.place, "from", "must be an http, https or file address", "")
+	}
+	return out
+}
+
+func (b *builder) ports(s *service) []action.Port {
+	var out []action.Port
+	seen := map[string]bool{}
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		if seen[p.Name] || !lrp.ValidName(p.Name) {
+			b.field(&p.place, "name", "must be a name of its own", "")
+		}
+		seen[p.Name] = true
+		out = append(out, action.Port{Name: p.Name, Fixed: p.Fixed})
+	}
+	return out
+}
+
+func (b *builder) checks(list []check, ports []action.Port) []action.Check {
+	var out []action.Check
+	for i := range list {
+		c := &list[i]
+		x := action.Check{Timeout: time.Duration(c.Timeout), StartupInterval: time.Duration(c.Startup), Interval: time.Duration(c.Interval)}
+		kinds := 0
+		if c.HTTP != nil {
+			kinds++
+			x.HTTP = &action.HTTPCheck{Port: b.portOf(&c.HTTP.place, c.HTTP.Port, ports), Path: "/"}
+			if c.HTTP.Path != "" {
+				x.HTTP.Path = c.HTTP.Path
+			}
+			if !strings.HasPrefix(x.HTTP.Path, "/") {
+				b.field(&c.HTTP.place, "path", "must begin with /", "")
+			}
+		}
+		if c.TCP != nil {
+			kinds++
+			x.TCP = &action.TCPCheck{Port: b.portOf(&c.TCP.place, c.TCP.Port, ports)}
+		}
+		if c.Exec != nil {
+			kinds++
+			x.Exec = b.run(c.Exec)
+		}
+		if kinds != 1 {
+			b.meaning(c.at, c.node, "a check has exactly one of http, tcp and exec", "")
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func (b *builder) portOf(p *place, name string, ports []action.Port) string {
+	if len(ports) == 0 {
+		b.field(p, "port", "the service has no ports", "add ports: [{name: http}]")
+		return name
+	}
+	if name == "" {
+		return ports[0].Name
+	}
+	var names []string
+	for _, q := range ports {
+		if q.Name == name {
+			return name
+		}
+		names = append(names, q.Name)
+	}
+	b.field(p, "port", "the service has no port "+name, b.guess(name, names))
+	return name
+}
+
+func env(vars variables) []action.Variable {
+	var out []action.Variable
+	for _, e := range vars {
+		out = append(out, action.Variable{Name: e.key, Value: string(e.value)})
+	}
+	return out
+}
+
+func literals(m free[literal]) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for _, e := range m {
+		out[e.key] = string(e.value)
+	}
+	return out
+}
+
+func pairs(m free[string]) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for _, e := range m {
+		out[e.key] = e.value
+	}
+	return out
+}

@@ -1,0 +1,273 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/batch"
+	"cantina/resource"
+)
+
+// levelCell is what a spec file calls batch.LevelWorker.
+const levelCell = "cell"
+
+func (b *builder) job(domain, name string, j *job, all jobIndex) Job {
+	levels := j.Levels
+	out := Job{Job: batch.Job{
+		Name: name, Domain: domain, Owner: j.Owner, Forest: name, Level: j.Level,
+		Priority: 1, Retries: 3, DependsOn: j.DependsOn, IgnoreExitCode: j.IgnoreExit,
+		HostLevel: j.HostLevel, Host: j.Host,
+		Stack: j.Stack, Tags: j.Placement, Labels: literals(j.CellLabels), Tolerates: j.Tolerations,
+		Workload: b.workload(&j.place, &j.workload, nil),
+	}}
+	if j.NodesOf != "" {
+		out.Job.Forest = j.NodesOf
+		levels = b.borrowed(name, j, all)
+	} else {
+		out.Forest = b.forest(name, j)
+	}
+	b.numbers(j, &out.Job)
+	b.level(&j.place, "level", j.Level, levels, batch.LevelInstance)
+	b.level(&j.place, "host_level", j.HostLevel, levels)
+	b.resources(j, &out, levels)
+	b.filters(j, &out.Job, levels)
+	b.dependencies(name, j, all)
+	b.shellBraces(j)
+	return out
+}
+
+func (b *builder) numbers(j *job, out *batch.Job) {
+	if j.Priority != nil {
+		if out.Priority = *j.Priority; out.Priority <= 0 {
+			b.field(&j.place, "priority", "must be above 0", "enabled: false switches a job off")
+		}
+	}
+	if j.Enabled != nil {
+		out.Disabled = !*j.Enabled
+	}
+	if j.Retries != nil {
+		out.Retries = *j.Retries
+	}
+	if j.Backoff != nil {
+		out.Backoff = batch.Backoff{Seconds: j.Backoff.seconds, Repeat: j.Backoff.repeat}
+		if len(j.Backoff.seconds) == 0 {
+			out.Retries = 0 // [fail]: the first error is the last
+			out.Backoff = batch.Backoff{}
+		}
+	}
+}
+
+// borrowed returns the levels of the job whose nodes are used.
+func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
+	for _, f := range []string{"levels", "nodes", "node_order"} {
+		if j.has(f) {
+			b.field(&j.place, f, "belongs to the job that nodes_of names", "")
+		}
+	}
+	other, ok := all.byName[j.NodesOf]
+	switch {
+	case !ok:
+		b.field(&j.place, "nodes_of", fmt.Sprintf("no job %q in this file", shorten(j.NodesOf)), b.guess(j.NodesOf, all.names))
+	case j.NodesOf == name:
+		b.field(&j.place, "nodes_of", "names this job itself", "")
+	case other.NodesOf != "":
+		b.field(&j.place, "nodes_of", j.NodesOf+" has no nodes of its own", "name "+other.NodesOf)
+	}
+	return other.Levels
+}
+
+func (b *builder) forest(name string, j *job) batch.ForestSpec {
+	f := batch.ForestSpec{Name: name, Levels: j.Levels, Instance: name, Order: batch.Order(j.NodeOrder.index)}
+	seen := map[string]bool{batch.LevelInstance: true, batch.LevelWorker: true, levelCell: true, "": true}
+	for i, l := range j.Levels {
+		if seen[l] {
+			b.meaning(&path{outer: &path{outer: j.at, name: "levels"}, index: i}, j.keys["levels"].Content[i], fmt.Sprintf("%q is taken or reserved", l), "")
+		}
+		seen[l] = true
+	}
+	if len(j.Levels) > 0 && len(j.Nodes) == 0 {
+		b.field(&j.place, "nodes", "a job with levels needs nodes", "")
+	}
+	if len(j.Levels) == 0 && len(j.Nodes) > 0 {
+		b.field(&j.place, "levels", "a job with nodes needs the names of their levels", "")
+	}
+	for i := range j.Nodes {
+		f.Sources = append(f.Sources, b.source(&j.Nodes[i], j.Levels))
+	}
+	return f
+}
+
+func (b *builder) source(s *source, levels []string) batch.Source {
+	switch {
+	case (s.Manual != nil) == (len(s.Script) > 0):
+		b.meaning(s.at, s.node, "a source of nodes has exactly one of manual and script", "")
+	case s.Manual != nil:
+		for _, f := range []string{"parent_level", "timeout"} {
+			if s.has(f) {
+				b.field(&s.place, f, "belongs to script", "")
+			}
+		}
+		return batch.Source{Kind: batch.SourceManual, Manual: manualNodes(*s.Manual)}
+	}
+	out := batch.Source{Kind: batch.SourceScript, ParentLevel: s.Parent, Script: slices.Clone([]string(s.Script)), Timeout: time.Duration(s.Timeout)}
+	if s.Parent == "" {
+		out.ParentLevel = batch.LevelInstance
+	}
+	if len(out.Script) > 0 {
+		out.Script[0] = b.relative(&s.place, "script", out.Script[0])
+	}
+	b.level(&s.place, "parent_level", s.Parent, levels, batch.LevelInstance)
+	if n := len(levels); n > 0 && s.Parent == levels[n-1] {
+		b.field(&s.place, "parent_level", s.Parent+" is the last level and has no children", "")
+	}
+	return out
+}
+
+func manualNodes(m manual) []batch.ManualNode {
+	var out []batch.ManualNode
+	for _, n := range m {
+		out = append(out, batch.ManualNode{Name: n.Name, Children: n.Children, Tags: n.Tags, Disabled: n.Enabled != nil && !*n.Enabled})
+	}
+	return out
+}
+
+// level checks that a level exists; empty means the default.
+func (b *builder) level(p *place, field, level string, levels []string, also ...string) {
+	known := append(slices.Clone(levels), also...)
+	if level != "" && !slices.Contains(known, level) {
+		b.field(p, field, fmt.Sprintf("no level %q", shorten(level)), b.guess(level, known))
+	}
+}
+
+func (b *builder) resources(j *job, out *Job, levels []string) {
+	known := append(slices.Clone(levels), batch.LevelInstance, levelCell)
+	takes := map[string]resource.Amounts{}
+	if len(out.Job.Workload.Resources) > 0 {
+		takes[batch.LevelWorker] = out.Job.Workload.Resources
+	}
+	limits := map[string]map[string]batch.Limit{}
+	for _, l := range j.Resources {
+		if !slices.Contains(known, l.key) {
+			b.meaning(l.at, l.node, fmt.Sprintf("no level %q", shorten(l.key)), b.guess(l.key, known))
+			continue
+		}
+		level := l.key
+		if level == levelCell {
+			level = batch.LevelWorker
+		}
+		if takes[level] == nil {
+			takes[level] = resource.Amounts{}
+		}
+		for _, r := range l.value {
+			take := 1
+			if r.value.Take != nil {
+				take = *r.value.Take
+			}
+			takes[level][r.key] = take
+			b.limit(j, level, r, take, limits)
+		}
+	}
+	if len(takes) > 0 {
+		out.Job.Resources = takes
+	}
+	if len(limits) > 0 {
+		out.Forest.Limits = limits
+	}
+	if j.NodesOf == "" {
+		return
+	}
+	for level := range limits {
+		b.field(&j.place, "resources", "limits on level "+level+" stand in the job that nodes_of names", "write only take")
+	}
+}
+
+func (b *builder) limit(j *job, level string, r entry[limit], take int, limits map[string]map[string]batch.Limit) {
+	switch {
+	case level == batch.LevelWorker:
+		if r.value.Limit != nil {
+			b.field(&r.value.place, "limit", "a cell says itself what it has", "")
+		}
+		if f := ownField(r.key); f != "" {
+			b.meaning(r.at, r.node, "this amount has a field of its own", "write "+f)
+		}
+	case r.value.Limit == nil && j.NodesOf == "":
+		b.meaning(r.at, r.node, "field limit is missing", "what each node of the level has")
+	case r.value.Limit != nil:
+		if take > *r.value.Limit {
+			b.field(&r.value.place, "take", "more than the limit: it could never run", "")
+		}
+		if limits[level] == nil {
+			limits[level] = map[string]batch.Limit{}
+		}
+		limits[level][r.key] = batch.Limit{Limit: *r.value.Limit}
+	}
+}
+
+func (b *builder) filters(j *job, out *batch.Job, levels []string) {
+	known := append(slices.Clone(levels), batch.LevelInstance, levelCell)
+	for _, e := range j.Filters {
+		if !slices.Contains(known, e.key) {
+			b.meaning(e.at, e.node, fmt.Sprintf("no level %q", shorten(e.key)), b.guess(e.key, known))
+			continue
+		}
+		f := e.value
+		for field, re := range map[string]string{"include_regex": f.IncludeRegex, "exclude_regex": f.ExcludeRegex} {
+			if _, err := regexp.Compile(re); err != nil {
+				b.field(&f.place, field, strings.TrimPrefix(err.Error(), "error parsing regexp: "), "")
+			}
+		}
+		x := batch.Filter{
+			Whitelist: f.Include, WhitelistRegex: f.IncludeRegex, Blacklist: f.Exclude, BlacklistRegex: f.ExcludeRegex, TagWhitelist: f.Tags,
+		}
+		if f.Fraction != nil {
+			if x.Fraction = *f.Fraction; x.Fraction <= 0 || x.Fraction > 1 {
+				b.field(&f.place, "fraction", "must be above 0 and up to 1", "")
+			}
+		}
+		level := e.key
+		if level == levelCell {
+			level = batch.LevelWorker
+		}
+		if out.Filters == nil {
+			out.Filters = map[string]batch.Filter{}
+		}
+		out.Filters[level] = x
+	}
+}
+
+// dependencies checks what can be seen in the file.
+func (b *builder) dependencies(name string, j *job, all jobIndex) {
+	for i, dep := range j.DependsOn {
+		at := &path{outer: &path{outer: j.at, name: "depends_on"}, index: i}
+		n := j.keys["depends_on"].Content[i]
+		other, ok := all.byName[dep]
+		if !ok {
+			b.meaning(at, n, fmt.Sprintf("no job %q in this file", shorten(dep)), b.guess(dep, all.names))
+			continue
+		}
+		if forestOf(dep, other) != forestOf(name, *j) {
+			b.meaning(at, n, dep+" runs on other nodes", "nodes_of shares the nodes of a job")
+		}
+		if all.circle[name] != 0 && all.circle[name] == all.circle[dep] {
+			b.meaning(at, n, "a circle: "+dep+" depends on "+name, "")
+		}
+	}
+}
+
+func forestOf(name string, j job) string {
+	if j.NodesOf != "" {
+		return j.NodesOf
+	}
+	return name
+}
+
+// shellBraces refuses "{}" in a text for the shell: a node's name would become
+// part of the program.
+func (b *builder) shellBraces(j *job) {
+	if strings.Contains(j.Command.shell, "{}") || strings.Contains(j.Command.shell, "{/}") {
+		b.field(&j.place, "command", "{} in a shell text would run the node's name as program text", `write "$CANTINA_NODE", or command as a list`)
+	}
+}

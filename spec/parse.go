@@ -1,0 +1,173 @@
+package spec
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"cantina/batch"
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// File is what a spec file wants. Services have no process guid, jobs no uid: the
+// leader mints them.
+type File struct {
+	Domain string
+	// TTL is how long the domain stays fresh; 0 = for ever.
+	TTL      time.Duration
+	Services []lrp.Desired
+	Tasks    []Task
+	Jobs     []Job
+
+	names map[string]mark // "service web" → where it stands
+	first mark
+}
+
+// mark is a place in a file.
+type mark struct {
+	file         string
+	line, column int
+}
+
+// Task is one entry of tasks.
+type Task struct {
+	Name       string
+	Definition task.Definition
+}
+
+// Job is one entry of jobs. The forest is empty when the job uses another's nodes
+// (nodes_of); Job.Forest then names it.
+type Job struct {
+	Job    batch.Job
+	Forest batch.ForestSpec
+}
+
+// Parse reads one spec file. name is for error texts; base is the folder that
+// relative programs and folders are resolved against, and may be empty: then they
+// are refused. The error is *Problems with all that is wrong.
+func Parse(name, base string, data []byte) (*File, error) {
+	d := &decoder{file: name, types: map[reflect.Type]*fields{}}
+	root := d.readText(data)
+	if root == nil {
+		return nil, d.problems.orNil()
+	}
+	var f file
+	d.object(nil, root, reflect.ValueOf(&f).Elem())
+	if len(d.problems.List) > 0 && !onlyMeaning(d.problems.List) {
+		return nil, d.problems.orNil()
+	}
+	b := &builder{decoder: d, base: base}
+	out := b.file(&f)
+	if err := d.problems.orNil(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func onlyMeaning(list []Problem) bool {
+	for _, p := range list {
+		if !p.Semantic {
+			return false
+		}
+	}
+	return true
+}
+
+// Merge joins files of the same domain, as `apply -f FOLDER` reads them; domains
+// keep the order of their first file. The error is *Problems.
+func Merge(files []*File) ([]*File, error) {
+	var out []*File
+	var problems Problems
+	for _, f := range files {
+		var same *File
+		for _, o := range out {
+			if o.Domain == f.Domain {
+				same = o
+			}
+		}
+		if same == nil {
+			c := *f
+			c.names = map[string]mark{}
+			for k, v := range f.names {
+				c.names[k] = v
+			}
+			out = append(out, &c)
+			continue
+		}
+		for k, v := range f.names {
+			if first, twice := same.names[k]; twice {
+				problems.add(Problem{
+					File: v.file, Line: v.line, Column: v.column, Text: fmt.Sprintf("%s of domain %s is already there", k, f.Domain),
+					Hint: fmt.Sprintf("see %s:%d", first.file, first.line), Semantic: true,
+				})
+			}
+			same.names[k] = v
+		}
+		if same.TTL != f.TTL {
+			problems.add(Problem{
+				File: f.first.file, Line: f.first.line, Column: f.first.column, Path: "domain_ttl",
+				Text: "differs from the one in " + same.first.file, Semantic: true,
+			})
+		}
+		same.Services = append(same.Services, f.Services...)
+		same.Tasks = append(same.Tasks, f.Tasks...)
+		same.Jobs = append(same.Jobs, f.Jobs...)
+	}
+	return out, problems.orNil()
+}
+
+// builder turns the field structs into the values of the domain and reports what
+// only the meaning tells.
+type builder struct {
+	*decoder
+	base string
+}
+
+func (b *builder) file(f *file) *File {
+	out := &File{Domain: "default", names: map[string]mark{}, first: mark{b.decoder.file, 1, 1}}
+	if f.Domain != "" {
+		out.Domain = f.Domain
+		if !lrp.ValidName(f.Domain) {
+			b.field(&f.place, "domain", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "")
+		}
+	}
+	if f.DomainTTL != nil {
+		out.TTL = time.Duration(*f.DomainTTL)
+		if out.TTL <= 0 {
+			b.field(&f.place, "domain_ttl", "must be longer than 0", "leave it out for ever")
+		}
+	}
+	for i := range f.Services {
+		e := &f.Services[i]
+		out.names["service "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		out.Services = append(out.Services, b.service(out.Domain, e.key, &e.value))
+	}
+	for i := range f.Tasks {
+		e := &f.Tasks[i]
+		out.names["task "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		out.Tasks = append(out.Tasks, Task{Name: e.key, Definition: b.task(&e.value)})
+	}
+	all := indexJobs(f.Jobs)
+	for i := range f.Jobs {
+		e := &f.Jobs[i]
+		out.names["job "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		out.Jobs = append(out.Jobs, b.job(out.Domain, e.key, &e.value, all))
+	}
+	return out
+}
+
+// relative resolves a path that begins with ./ or ../ against the spec file's
+// folder; other paths stay.
+func (b *builder) relative(p *place, field, s string) string {
+	if s != "." && s != ".." && !strings.HasPrefix(s, "./") && !strings.HasPrefix(s, "../") {
+		return s
+	}
+	if b.base == "" {
+		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no folder", shorten(s)), "write an absolute path")
+		return s
+	}
+	return filepath.Join(b.base, s)
+}

@@ -1,0 +1,365 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cantina/action"
+	"cantina/batch"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/task"
+)
+
+func TestDemoFile(t *testing.T) {
+	text, err := os.ReadFile("testdata/demo.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse("demo.yaml", "/src/examples", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo := func(args ...string) action.Action {
+		return action.Action{Run: &action.Run{Path: "/src/bin/demo", Args: args}}
+	}
+	want := &File{
+		Domain: "demo",
+		Services: []lrp.Desired{{
+			Service: lrp.ServiceKey{Domain: "demo", Name: "web"}, Instances: 2,
+			Restart: lrp.RestartPolicy{Base: time.Second},
+			Workload: action.Workload{
+				Action: demo("web"), Env: []action.Variable{{Name: "CANTINA_API", Value: "http://127.0.0.1:7480"}},
+				Ports:     []action.Port{{Name: "http"}},
+				Checks:    []action.Check{{HTTP: &action.HTTPCheck{Port: "http", Path: "/health"}, StartupInterval: 200 * time.Millisecond}},
+				Resources: resource.Amounts{resource.MemoryMB: 64, resource.CPUMilli: 100},
+			},
+		}},
+		Tasks: []Task{{Name: "toolchain", Definition: task.Definition{Workload: action.Workload{
+			Action: demo("toolchain"), ResultFile: "result.json", TimeLimit: 2 * time.Minute,
+		}}}},
+		Jobs: []Job{{
+			Job: batch.Job{
+				Name: "measure", Domain: "demo", Forest: "measure", Priority: 1, Retries: 2,
+				Resources: map[string]resource.Amounts{"package": {"readers": 1}},
+				Workload:  action.Workload{Action: demo("measure", "{}")},
+			},
+			Forest: batch.ForestSpec{
+				Name: "measure", Instance: "measure", Levels: []string{"host", "package", "file"},
+				Sources: []batch.Source{
+					{Kind: batch.SourceManual, Manual: []batch.ManualNode{{Name: "localhost"}}},
+					{Kind: batch.SourceScript, ParentLevel: "host", Script: []string{"/src/bin/demo", "packages"}},
+					{Kind: batch.SourceScript, ParentLevel: "package", Script: []string{"/src/bin/demo", "files"}},
+				},
+				Limits: map[string]map[string]batch.Limit{"package": {"readers": {Limit: 2}}},
+			},
+		}},
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(File{}), cmp.FilterPath(func(p cmp.Path) bool {
+		return strings.HasSuffix(p.String(), "names") || strings.HasSuffix(p.String(), "first")
+	}, cmp.Ignore())); d != "" {
+		t.Fatalf("-want +got\n%s", d)
+	}
+}
+
+func TestValuesReachTheDomainByteByByte(t *testing.T) {
+	f, err := Parse("x", "", []byte(`
+services:
+  s:
+    command: "echo $HOME; exit 3"
+    env:
+      DOLLAR: $HOME ${X} $(y)
+      QUOTES: "it's \"so\""
+      LINES: "a\nb\n"
+      BLOCK: |
+        one
+         two
+      NUMBER: 0123
+      FLOAT: 1.10
+      TRUTH: yes
+      DATE: 2026-01-02
+      EMPTY: ""
+      HIGH: "\u00ff"
+    ports: [{name: http}, {name: admin, fixed: 9000}]
+    stop_signal: INT
+    stop_grace: 1m30s
+    parent_death_signal: none
+    own_session: false
+    kill_mode: term
+    kill_target: group
+    on_cell_restart: keep
+    log_rate: 1.5k
+    memory: 1000k
+    cpu: 0.25
+    disk: 1Gi
+    resources: {gpu: 2}
+    isolation: rootfs
+    rootfs: /images/x
+    own_net: true
+    exclusive: true
+    restart: {mode: on_failure, immediate: 0, give_up: -1, reset_after: 1d}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := f.Services[0].Workload
+	if d := cmp.Diff(&action.Run{Path: "/bin/sh", Args: []string{"-c", "echo $HOME; exit 3"}}, w.Action.Run); d != "" {
+		t.Error(d)
+	}
+	var env []string
+	for _, v := range w.Env {
+		env = append(env, v.Name+"="+v.Value)
+	}
+	if d := cmp.Diff([]string{
+		"DOLLAR=$HOME ${X} $(y)", `QUOTES=it's "so"`, "LINES=a\nb\n", "BLOCK=one\n two\n", "NUMBER=0123", "FLOAT=1.10", "TRUTH=yes",
+		"DATE=2026-01-02", "EMPTY=", "HIGH=\u00ff",
+	}, env); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(action.Termination{
+		Signal: 2, Grace: 90 * time.Second, Mode: action.KillTerm, Target: action.TargetGroup, ParentDeath: -1, NoSession: true,
+	}, w.Termination); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(resource.Amounts{resource.MemoryMB: 1, resource.CPUMilli: 250, resource.DiskMB: 1024, "gpu": 2}, w.Resources); d != "" {
+		t.Error(d)
+	}
+	s := f.Services[0]
+	if f.Domain != "default" || s.Instances != 1 || !s.Exclusive || s.Strategy != lrp.StopFirst || s.OnPartition != lrp.PartitionStop ||
+		w.LogRate != 1500 || w.Isolation != action.IsolationRootfs || w.OnCellRestart != action.RestartKeep {
+		t.Errorf("got %+v", s)
+	}
+	if d := cmp.Diff(lrp.RestartPolicy{Mode: lrp.RestartOnFailure, Immediate: -1, GiveUp: -1, ResetAfter: 24 * time.Hour}, s.Restart); d != "" {
+		t.Error(d)
+	}
+}
+
+// wrong are files and all that must be said about them.
+var wrong = map[string]struct{ text, says string }{
+	"unknown field": {"services:\n  web:\n    command: [a]\n    instnaces: 2\n", `
+f:4:5: services.web: unknown field "instnaces"; did you mean instances?`},
+	"all errors at once": {"domian: x\nservices:\n  web:\n    command: 7\n    instances: -1\n    memory: 64\n    checks: {}\n", `
+f:1:1: unknown field "domian"; did you mean domain?
+f:4:14: services.web.command: must be a list of program and arguments, or a text for the shell, not 7; write "7"
+f:5:16: services.web.instances: must be from 0 to 1000000
+f:6:13: services.web.memory: a size needs a unit, not a bare number; write 64Mi?
+f:7:13: services.web.checks: must be a list, not a mapping`},
+	"bare duration": {"tasks: {t: {command: [a], time_limit: 10}}", `
+f:1:39: tasks.t.time_limit: a duration needs a unit, not a bare number; write 10s?`},
+	"impossible duration": {"tasks: {t: {command: [a], time_limit: 10x}}", `
+f:1:39: tasks.t.time_limit: must be a duration like 10s, not "10x"; units are ns, us, ms, s, m, h, d and w`},
+	"float for a count": {"services: {s: {command: [a], instances: 2.0}}", `
+f:1:41: services.s.instances: must be a whole number, not 2.0`},
+	"text for a count": {`services: {s: {command: [a], instances: "2"}}`, `
+f:1:41: services.s.instances: must be a whole number, not "2"`},
+	"enum": {"services: {s: {command: [a], isolation: namespace}}", `
+f:1:41: services.s.isolation: must be process, none, namespaces or rootfs, not "namespace"; did you mean namespaces?`},
+	"signal": {"services: {s: {command: [a], stop_signal: SIGTREM}}", `
+f:1:43: services.s.stop_signal: must be the name of a signal like TERM, not "SIGTREM"; did you mean TERM?`},
+	"twice": {"domain: a\ndomain: b\n", `
+f:2:1: "domain" stands here twice; first in line 1`},
+	"NUL in env": {"tasks:\n  t:\n    command: [a]\n    env:\n      A: \"x\\0y\"\n", `
+f:5:10: tasks.t.env.A: must not hold NUL; no program can be given it`},
+	"variable's name": {"tasks: {t: {command: [a], env: {A=B: x}}}", `
+f:1:33: tasks.t.env: the name of a variable must not be empty and has no '='`},
+	"nothing for a text": {"tasks: {t: {command: [a], env: {A: }}}", `
+f:1:36: tasks.t.env.A: must be a text, not nothing; write ""`},
+	"no command": {"tasks: {t: {}}", `
+f:1:12: tasks.t: field command is missing; action can stand instead`},
+	"both": {"tasks: {t: {command: [a], action: {run: {command: [b]}}}}", `
+f:1:35: tasks.t.action: command and action exclude each other`},
+	"two kinds of step": {"tasks: {t: {action: {run: {command: [b]}, try: {run: {command: [c]}}}}}", `
+f:1:21: tasks.t.action: a step has exactly one kind, not 2; put several steps under serial`},
+	"name": {"services: {a/b: {command: [a]}}", `
+f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
+	"schedules": {"schedules:\n  nightly: {}\n", `
+f:2:3: schedules: not yet: schedules come with a later version of cantina; remove it; what stands in jobs and tasks can be started by hand`},
+	"port of a check": {"services: {s: {command: [a], ports: [{name: http}], checks: [{http: {port: htpp}}]}}", `
+f:1:76: services.s.checks[0].http.port: the service has no port htpp; did you mean http?`},
+	"exclusive": {"services: {s: {command: [a], exclusive: true, on_partition: keep, update: {order: start_first}}}", `
+f:1:61: services.s.on_partition: an exclusive service is always stopped; write stop, or leave it out
+f:1:83: services.s.update.order: an exclusive service is always replaced stop_first; write stop_first, or leave it out`},
+	"download without checksum": {"tasks: {t: {action: {download: {from: 'http://h/x', to: x}}}}", `
+f:1:32: tasks.t.action.download: a download needs sha256 or sha512; allow_unpinned: true accepts whatever comes`},
+	"relative without a folder": {"tasks: {t: {command: [./a]}}", `
+f:1:22: tasks.t.command: "./a" is relative, but the file has no folder; write an absolute path`},
+	"own field": {"services: {s: {command: [a], resources: {memory_mb: 7}}}", `
+f:1:42: services.s.resources.memory_mb: this amount has a field of its own; write memory: 64Mi`},
+	"job's levels": {`
+jobs:
+  j:
+    command: [a, "{}"]
+    levels: [host, cell, host]
+    level: hots
+    nodes: [{script: [x], parent_level: hosts}, {manual: [a], script: [b]}, {}]
+    resources: {host: {io: {limit: 1, take: 2}}, disk: {}, cell: {gpu: {limit: 1}}}
+    filters: {hsot: {}, host: {include_regex: "(", fraction: 0}}
+    depends_on: [k]
+    backoff: [30s, 30s, repeat]
+`, `
+f:5:20: jobs.j.levels[1]: "cell" is taken or reserved
+f:5:26: jobs.j.levels[2]: "host" is taken or reserved
+f:6:12: jobs.j.level: no level "hots"; did you mean host?
+f:7:41: jobs.j.nodes[0].parent_level: no level "hosts"; did you mean host?
+f:7:49: jobs.j.nodes[1]: a source of nodes has exactly one of manual and script
+f:7:77: jobs.j.nodes[2]: a source of nodes has exactly one of manual and script
+f:8:45: jobs.j.resources.host.io.take: more than the limit: it could never run
+f:8:50: jobs.j.resources.disk: no level "disk"
+f:8:80: jobs.j.resources.cell.gpu.limit: a cell says itself what it has
+f:9:15: jobs.j.filters.hsot: no level "hsot"; did you mean host?
+f:9:47: jobs.j.filters.host.include_regex: missing closing ): ` + "`(`" + `
+f:9:62: jobs.j.filters.host.fraction: must be above 0 and up to 1
+f:10:18: jobs.j.depends_on[0]: no job "k" in this file
+f:11:20: jobs.j.backoff[1]: pauses must be longer than 0 and than the one before, in whole seconds`},
+	"circle": {"jobs:\n  a: {command: [x], levels: [n], nodes: [{manual: [q]}], depends_on: [b]}\n  b: {command: [x], nodes_of: a, depends_on: [c]}\n  c: {command: [x], nodes_of: a, depends_on: [a]}\n  d: {command: [x], nodes_of: a, depends_on: [a]}\n", `
+f:2:71: jobs.a.depends_on[0]: a circle: b depends on a
+f:3:47: jobs.b.depends_on[0]: a circle: c depends on b
+f:4:47: jobs.c.depends_on[0]: a circle: a depends on c`},
+	"braces in a shell text": {"jobs: {j: {command: 'wc -l {}'}}", `
+f:1:21: jobs.j.command: {} in a shell text would run the node's name as program text; write "$CANTINA_NODE", or command as a list`},
+	"merge key": {"x: &x {a: 1}\ndomain: d\nservices:\n  s:\n    <<: *x\n", `
+f:1:1: unknown field "x"
+f:5:5: services.s: merge keys are not supported; write the fields out, or use an alias for a whole value`},
+	"a list": {"- a\n", `
+f:1:1: must be a mapping, not a list`},
+	"empty":       {"", "\nf:1:1: the file is empty"},
+	"only spaces": {"  \n# nothing\n", "\nf:1:1: the file is empty"},
+	"raw NUL":     {"domain: a\ntasks: \x00", "\nf:2:8: NUL is not allowed"},
+	"not UTF-8":   {"domain: é\xff", "\nf:1:10: not UTF-8"},
+	"control":     {"domain: \x1b[0m", "\nf:1:9: control character 0x1b is not allowed"},
+	"tabs": {"services:\n\tweb:\n", `
+f:2:1: not YAML: found character that cannot start any token; YAML is indented with spaces, not tabs; a text that starts with @, ` + "`" + ` or % needs quotes`},
+	"two documents": {"domain: a\n---\ndomain: b\n", `
+f:2:1: a second document in one file; put it into a file of its own`},
+}
+
+func TestProblemsAreAllToldWithTheirPlace(t *testing.T) {
+	for name, c := range wrong {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse("f", "", []byte(c.text))
+			var p *Problems
+			if !errors.As(err, &p) || f != nil {
+				t.Fatalf("got %v, %v", f, err)
+			}
+			if d := cmp.Diff(strings.TrimPrefix(c.says, "\n"), err.Error()); d != "" {
+				t.Fatalf("-want +got\n%s", d)
+			}
+		})
+	}
+}
+
+func TestGarbageEndsSoon(t *testing.T) {
+	line := func(s string, n int) string { return strings.Repeat(s, n) }
+	for name, text := range map[string]string{
+		"brackets":     line("[", 1<<20),
+		"braces":       line("{a: ", 1<<18),
+		"dashes":       line("- ", 1<<19),
+		"questions":    line("? ", 1<<19),
+		"anchors":      line("&a ", 1<<19),
+		"stairs":       stairs(3000),
+		"unclosed":     `a: "` + line(`\n`, 5<<20),
+		"unknown keys": manyKeys(200_000),
+		"a wrong list": "tasks: [" + line("x,", 1<<20) + "]",
+		"laughs":       "a: &a [x,x,x,x,x,x,x,x,x]\n" + laughs(8),
+		"too large":    line("# c\n", 5<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := Parse("f", "", []byte(text))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if n := len(err.Error()); n > 64<<10 {
+				t.Errorf("the error has %d bytes", n)
+			}
+		})
+	}
+}
+
+func stairs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: 1\n", i)
+	}
+	return b.String()
+}
+
+func laughs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		a, c := string(rune('a'+i)), string(rune('b'+i))
+		fmt.Fprintf(&b, "%s: &%s [*%s,*%s,*%s,*%s,*%s,*%s,*%s,*%s,*%s]\n", c, c, a, a, a, a, a, a, a, a, a)
+	}
+	return b.String()
+}
+
+func TestTenMegabytesOfTasks(t *testing.T) {
+	var b strings.Builder
+	n := 0
+	for b.WriteString("tasks:\n"); b.Len() < 10<<20; n++ {
+		fmt.Fprintf(&b, "  t%d:\n    command: [/bin/echo, 'hello %d']\n    env: {A: 'b $c'}\n    memory: 64Mi\n", n, n)
+	}
+	f, err := Parse("f", "", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Tasks) != n || f.Tasks[n-1].Definition.Workload.Resources[resource.MemoryMB] != 64 {
+		t.Fatalf("%d of %d tasks", len(f.Tasks), n)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	parse := func(name, text string) *File {
+		f, err := Parse(name, "", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	a := parse("a", "domain: x\ntasks: {t: {command: [a]}}")
+	b := parse("b", "domain: y\ntasks: {t: {command: [a]}}")
+	c := parse("c", "domain: x\nservices: {t: {command: [a]}}")
+	got, err := Merge([]*File{a, b, c})
+	if err != nil || len(got) != 2 || got[0].Domain != "x" || len(got[0].Tasks) != 1 || len(got[0].Services) != 1 || len(a.Services) != 0 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if _, err := Merge([]*File{a, parse("d", "domain: x\ndomain_ttl: 1h\ntasks: {t: {command: [b]}}")}); err == nil ||
+		err.Error() != "d:1:1: domain_ttl: differs from the one in a\nd:3:9: task t of domain x is already there; see a:2" {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestSizesAndDurations(t *testing.T) {
+	for s, want := range map[string]int64{"64Mi": 64 << 20, "1.5G": 1.5e9, "1k": 1000, "0Ki": 0, "0.1Ki": 103, "999999999Ti": -1, "64": -1, "64MB": -1, "-1Mi": -1, "1e3k": -1} {
+		got, ok := ParseSize(s)
+		if want < 0 && ok || want >= 0 && (!ok || got != want) {
+			t.Errorf("%s: %d, %v", s, got, ok)
+		}
+	}
+	for s, want := range map[string]time.Duration{"10s": 10 * time.Second, "1h30m": 90 * time.Minute, "1.5d": 36 * time.Hour, "2w": 14 * 24 * time.Hour, "0s": 0, "100us": 100 * time.Microsecond, "10": -1, "999999w": -1, "-1s": -1, "1s 2m": -1} {
+		got, ok := ParseDuration(s)
+		if want < 0 && ok || want >= 0 && (!ok || got != want) {
+			t.Errorf("%s: %v, %v", s, got, ok)
+		}
+	}
+	if got := FormatSize(64 << 20); got != "64Mi" {
+		t.Error(got)
+	}
+}

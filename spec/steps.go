@@ -1,0 +1,281 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// command is a program with arguments, or a text for the shell.
+type command struct {
+	shell string
+	args  []string
+}
+
+func (c *command) set() bool { return c.shell != "" || len(c.args) > 0 }
+
+func (c *command) decode(d *decoder, at *path, n *yaml.Node) {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		c.args = words(d, at, n)
+	case isText(n) && n.Value == "":
+		d.problem(at, n, "must not be empty", "")
+	case isText(n) && !noNUL(n.Value):
+		d.meaning(at, n, "must not hold NUL", "no program can be given it")
+	case isText(n):
+		c.shell = n.Value
+	default:
+		d.problem(at, n, "must be a list of program and arguments, or a text for the shell, not "+kindOf(n), quoteHint(n))
+	}
+}
+
+func (*command) form() schema {
+	return schema{words: "a command", json: map[string]any{"anyOf": []any{
+		map[string]any{"type": "string", "minLength": 1}, argvForm(),
+	}}}
+}
+
+// argv is a program with arguments.
+type argv []string
+
+func (a *argv) decode(d *decoder, at *path, n *yaml.Node) {
+	if n.Kind != yaml.SequenceNode {
+		d.problem(at, n, "must be a list of program and arguments, not "+kindOf(n), "")
+		return
+	}
+	*a = words(d, at, n)
+}
+
+func (*argv) form() schema { return schema{words: "a list of program and arguments", json: argvForm()} }
+
+func argvForm() map[string]any {
+	return map[string]any{"type": "array", "minItems": 1, "items": refTo(reflect.TypeFor[literal]())}
+}
+
+// words reads a non-empty list of texts whose first is a program.
+func words(d *decoder, at *path, n *yaml.Node) []string {
+	if len(n.Content) == 0 {
+		d.problem(at, n, "must not be empty", "")
+		return nil
+	}
+	var list []literal
+	d.list(at, n, reflect.ValueOf(&list).Elem(), "")
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = string(w)
+	}
+	if n.Content[0].Kind == yaml.ScalarNode && n.Content[0].Value == "" {
+		d.meaning(&path{outer: at}, n.Content[0], "the program's name must not be empty", "")
+	}
+	return out
+}
+
+// tree is one step: a mapping with exactly one of the kinds.
+type tree struct {
+	place
+	step
+}
+
+// step has the kinds of steps.
+type step struct {
+	Run          *run          `spec:"run" doc:"run a program"`
+	Download     *download     `spec:"download" doc:"fetch a file"`
+	Upload       *upload       `spec:"upload" doc:"send a file"`
+	Serial       trees         `spec:"serial" doc:"one after the other; stops at the first error"`
+	Parallel     trees         `spec:"parallel" doc:"all at once; waits for all"`
+	Codependent  trees         `spec:"codependent" doc:"all at once; the first to end ends the others"`
+	Try          *tree         `spec:"try" doc:"ignore errors of this step"`
+	Timeout      *timeout      `spec:"timeout" doc:"stop a step after a time"`
+	EmitProgress *emitProgress `spec:"emit_progress" doc:"write lines into the log around a step"`
+}
+
+// trees is a list of steps that is set even when it is empty.
+type trees []tree
+
+func (a *tree) decode(d *decoder, at *path, n *yaml.Node) {
+	var s struct {
+		place
+		step
+	}
+	before := len(d.problems.List) + d.problems.More
+	d.object(at, n, reflect.ValueOf(&s).Elem())
+	a.place, a.step = s.place, s.step
+	if n.Kind == yaml.MappingNode && len(d.problems.List)+d.problems.More == before && len(s.keys) != 1 {
+		d.problem(at, n, fmt.Sprintf("a step has exactly one kind, not %d", len(s.keys)), "put several steps under serial")
+	}
+}
+
+func (*tree) form() schema {
+	f := fieldsOf(reflect.TypeFor[step]())
+	var kinds []any
+	for _, name := range f.names {
+		kinds = append(kinds, map[string]any{
+			"type": "object", "required": []any{name}, "additionalProperties": false,
+			"properties": map[string]any{name: fieldSchema(f.byName[name])},
+		})
+	}
+	return schema{words: "a step", json: map[string]any{"anyOf": kinds}}
+}
+
+type run struct {
+	place
+	Command   command   `spec:"command,required" doc:"program and arguments, or a text for /bin/sh -c"`
+	Dir       string    `spec:"dir" default:"the container's own folder" doc:"folder to run in; with ./ relative to the spec file's folder"`
+	Env       variables `spec:"env" doc:"environment variables, stronger than the workload's"`
+	User      literal   `spec:"user" default:"the workload's" doc:"user name, or uid or uid:gid"`
+	OpenFiles int       `spec:"open_files" min:"0" default:"the cell's" doc:"most open files"`
+	Quiet     bool      `spec:"suppress_output" default:"false" doc:"drop what the program writes"`
+}
+
+type download struct {
+	place
+	From          string `spec:"from,required" minlen:"1" doc:"http, https or file address"`
+	To            string `spec:"to,required" minlen:"1" doc:"where to put it"`
+	Unpack        bool   `spec:"unpack" default:"false" doc:"unpack a tar, tgz or zip"`
+	CacheKey      string `spec:"cache_key" default:"from" doc:"what it is called in the cell's cache"`
+	SHA256        string `spec:"sha256" doc:"checksum in hexadecimal digits"`
+	SHA512        string `spec:"sha512" doc:"checksum in hexadecimal digits"`
+	AllowUnpinned bool   `spec:"allow_unpinned" default:"false" doc:"accept whatever comes; else a checksum is needed"`
+}
+
+type upload struct {
+	place
+	From string `spec:"from,required" minlen:"1" doc:"file to send"`
+	To   string `spec:"to,required" minlen:"1" doc:"address for a PUT"`
+}
+
+type timeout struct {
+	place
+	After  duration `spec:"after,required" doc:"when to stop it"`
+	Action tree     `spec:"action,required" doc:"the step"`
+}
+
+type emitProgress struct {
+	place
+	Action  tree   `spec:"action,required" doc:"the step"`
+	Start   string `spec:"start" doc:"line before it"`
+	Success string `spec:"success" doc:"line after it succeeded"`
+	Failure string `spec:"failure_prefix" doc:"what goes before its error"`
+}
+
+// amount is a whole amount of a named resource.
+type amount int
+
+func (a *amount) decode(d *decoder, at *path, n *yaml.Node) {
+	d.integer(at, n, reflect.ValueOf(a).Elem(), `min:"0"`)
+}
+
+func (*amount) form() schema {
+	return schema{words: "a whole number", json: map[string]any{"type": "integer", "minimum": 0, "maximum": 1 << 31}}
+}
+
+// manual is a list of nodes, or a mapping of names to children.
+type manual []node
+
+func (m *manual) decode(d *decoder, at *path, n *yaml.Node) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			var x node
+			at := &path{outer: at, index: i}
+			if item.Kind == yaml.MappingNode {
+				d.object(at, item, reflect.ValueOf(&x).Elem())
+			} else {
+				d.plain(at, item, reflect.ValueOf(&x.Name).Elem(), `minlen:"1"`)
+				x.place = place{at: at, node: item}
+			}
+			*m = append(*m, x)
+		}
+	case yaml.MappingNode:
+		for _, e := range entries[[]string](d, at, n, func(key string) string {
+			if key == "" {
+				return "the name of a node must not be empty"
+			}
+			return ""
+		}) {
+			*m = append(*m, node{Name: e.key, Children: e.value, place: place{at: e.at, node: e.node}})
+		}
+	default:
+		d.problem(at, n, "must be a list of nodes, or a mapping of names to children, not "+kindOf(n), "")
+	}
+}
+
+func (*manual) form() schema {
+	return schema{words: "nodes", json: map[string]any{"anyOf": []any{
+		map[string]any{"type": "array", "items": map[string]any{"anyOf": []any{
+			map[string]any{"type": "string", "minLength": 1}, refTo(reflect.TypeFor[node]()),
+		}}},
+		mapOf(reflect.TypeFor[[]string](), `.`).json,
+	}}}
+}
+
+// backoff is a list of pauses and an end.
+type backoff struct {
+	seconds []int
+	repeat  bool
+}
+
+func (b *backoff) decode(d *decoder, at *path, n *yaml.Node) {
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		d.problem(at, n, "must be a list of pauses like [15s, 30s, repeat]", "")
+		return
+	}
+	for i, item := range n.Content {
+		at := &path{outer: at, index: i}
+		if isText(item) && (item.Value == "repeat" || item.Value == "fail") {
+			b.repeat = item.Value == "repeat"
+			if i != len(n.Content)-1 || b.repeat && i == 0 {
+				d.meaning(at, item, item.Value+" stands at the end, after a pause", "")
+			}
+			continue
+		}
+		var t duration
+		before := len(d.problems.List)
+		d.scalar(at, item, &t)
+		if len(d.problems.List) > before {
+			continue
+		}
+		s := math.Ceil(float64(t) / 1e9)
+		if t == 0 || len(b.seconds) > 0 && int(s) <= b.seconds[len(b.seconds)-1] {
+			d.meaning(at, item, "pauses must be longer than 0 and than the one before, in whole seconds", "")
+		}
+		b.seconds = append(b.seconds, int(s))
+	}
+}
+
+func (*backoff) form() schema {
+	return schema{words: "a list of pauses", json: map[string]any{"type": "array", "minItems": 1, "items": map[string]any{"anyOf": []any{
+		map[string]any{"enum": []any{"repeat", "fail"}}, refTo(reflect.TypeFor[duration]()),
+	}}}}
+}
+
+// parentDeath is a signal or "none".
+type parentDeath int
+
+func (p *parentDeath) read(n *yaml.Node) (string, string) {
+	if n.Value == "none" && n.ShortTag() == "!!str" {
+		*p = -1
+		return "", ""
+	}
+	var s signal
+	problem, hint := s.read(n)
+	*p = parentDeath(s)
+	return problem, hint
+}
+
+func (*parentDeath) form() schema {
+	return schema{words: "the name of a signal, or none", json: map[string]any{"enum": append([]any{"none"}, anys(signalNames())...)}}
+}
+
+// notYet is a field whose part is not in this version.
+type notYet struct{}
+
+func (*notYet) decode(d *decoder, at *path, n *yaml.Node) {
+	d.problem(at, n, "not yet: schedules come with a later version of cantina", "remove it; what stands in jobs and tasks can be started by hand")
+}
+
+func (*notYet) form() schema {
+	return schema{words: "not yet", json: map[string]any{"not": map[string]any{}}}
+}

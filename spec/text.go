@@ -1,0 +1,156 @@
+package spec
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxSize is the largest spec file in bytes.
+const MaxSize = 16 << 20
+
+// maxDepth bounds the nesting of a spec file.
+const maxDepth = 100
+
+// maxAliased bounds the nodes that aliases stand for.
+const maxAliased = 100_000
+
+// readText turns the text into a tree of nodes. The tree is bounded: no aliases
+// are left, nothing is nested deeper than maxDepth. It returns nil after a
+// problem with the text itself.
+func (d *decoder) readText(data []byte) *yaml.Node {
+	if len(data) > MaxSize {
+		d.problem(nil, nil, fmt.Sprintf("%d bytes are too many for a spec file", len(data)), fmt.Sprintf("at most %d", MaxSize))
+		return nil
+	}
+	if !d.checkBytes(data) {
+		return nil
+	}
+	decode := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := safely(func() error { return decode.Decode(&doc) }); err != nil {
+		d.syntax(data, err)
+		return nil
+	}
+	if err := safely(func() error { return decode.Decode(&second) }); err == nil {
+		d.problem(nil, &second, "a second document in one file", "put it into a file of its own")
+		return nil
+	} else if err.Error() != "EOF" {
+		d.syntax(data, err)
+		return nil
+	}
+	if len(doc.Content) != 1 {
+		d.problem(nil, nil, "the file is empty", "")
+		return nil
+	}
+	budget := maxAliased
+	return d.resolve(doc.Content[0], 0, &budget, false)
+}
+
+// safely turns a panic of the YAML reader into an error: a spec file is foreign
+// input.
+func safely(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("yaml: not readable: %v", r)
+		}
+	}()
+	return f()
+}
+
+// checkBytes reports the first byte that no spec file may hold.
+func (d *decoder) checkBytes(data []byte) bool {
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		problem := ""
+		switch {
+		case r == utf8.RuneError && n == 1:
+			problem = "not UTF-8"
+		case r == 0:
+			problem = "NUL is not allowed"
+		case r < 0x20 && r != '\n' && r != '\r' && r != '\t' || r == 0x7f:
+			problem = fmt.Sprintf("control character 0x%02x is not allowed", r)
+		}
+		if problem != "" {
+			line := 1 + bytes.Count(data[:i], []byte("\n"))
+			column := 1 + utf8.RuneCount(data[bytes.LastIndexByte(data[:i], '\n')+1:i])
+			d.problems.add(Problem{File: d.file, Line: line, Column: column, Text: problem})
+			return false
+		}
+		i += n
+	}
+	return true
+}
+
+// syntax reports an error of the YAML reader, which names the line at best; the
+// column is where that line's text begins.
+func (d *decoder) syntax(data []byte, err error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	p := Problem{File: d.file, Line: 1, Column: 1, Text: "not YAML: " + text}
+	if err.Error() == "EOF" {
+		p.Text = "the file is empty"
+	}
+	if m := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(text); m != nil {
+		p.Line, _ = strconv.Atoi(m[1])
+		p.Text = "not YAML: " + m[2]
+		p.Column = indentOf(data, p.Line)
+	}
+	if strings.Contains(text, "cannot start any token") {
+		p.Hint = "YAML is indented with spaces, not tabs; a text that starts with @, ` or % needs quotes"
+	}
+	d.problems.add(p)
+}
+
+func indentOf(data []byte, line int) int {
+	for range line - 1 {
+		_, rest, ok := bytes.Cut(data, []byte("\n"))
+		if !ok {
+			return 1
+		}
+		data = rest
+	}
+	text, _, _ := bytes.Cut(data, []byte("\n"))
+	return 1 + len(text) - len(bytes.TrimLeft(text, " "))
+}
+
+// resolve replaces aliases by what they stand for and bounds the tree.
+func (d *decoder) resolve(n *yaml.Node, depth int, budget *int, aliased bool) *yaml.Node {
+	if depth > maxDepth {
+		d.problem(nil, n, "nested too deeply", "")
+		return nil
+	}
+	if aliased {
+		if *budget--; *budget < 0 {
+			d.problem(nil, n, "aliases stand for too much", fmt.Sprintf("at most %d values", maxAliased))
+			return nil
+		}
+	}
+	if n.Kind == yaml.AliasNode {
+		if n.Alias == nil {
+			d.problem(nil, n, "alias without an anchor", "")
+			return nil
+		}
+		return d.resolve(n.Alias, depth+1, budget, true)
+	}
+	out := n
+	for i, child := range n.Content {
+		r := d.resolve(child, depth+1, budget, aliased)
+		if r == nil {
+			return nil
+		}
+		if r != child {
+			if out == n {
+				c := *n
+				c.Content = append([]*yaml.Node(nil), n.Content...)
+				out = &c
+			}
+			out.Content[i] = r
+		}
+	}
+	return out
+}
