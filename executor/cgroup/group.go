@@ -25,10 +25,18 @@ type Group struct {
 	v2   bool
 	slot *slot
 	v2l  bool // has limits of its own through v2
+	cell int  // pid of the cell, when that is not this process
 }
 
-// At is the group in an existing tracker folder, for adoption and clearing.
-func At(dir string) *Group { return &Group{dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))} }
+// At is the group in an existing tracker folder, for adoption and clearing. The
+// process cell is never taken for one of the group's (0 = none): with v1 a thread
+// of it is there for the moment of a fork.
+func At(dir string, cell int) *Group {
+	return &Group{dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill")), cell: cell}
+}
+
+// V2 reports whether the group is one of the unified hierarchy.
+func (g *Group) V2() bool { return g.v2 }
 
 // Dir is the tracker's folder of the group.
 func (g *Group) Dir() string { return g.dir }
@@ -81,13 +89,14 @@ func (g *Group) SetStop(signal int, graceMS int64) error {
 // none.
 func (g *Group) Procs() ([]int, error) {
 	var pids []int
+	self := os.Getpid()
 	err := walk(g.dir, func(dir string) error {
 		s, err := read(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			return err
 		}
 		for _, f := range strings.Fields(s) {
-			if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+			if pid, err := strconv.Atoi(f); err == nil && pid > 0 && pid != g.cell && pid != self {
 				pids = append(pids, pid)
 			}
 		}

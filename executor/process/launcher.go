@@ -106,7 +106,7 @@ func (l *Launcher) serve(ctx context.Context, in chan *request, restricted bool)
 // Start starts a process. The error names the program when it cannot be run.
 func (l *Launcher) Start(s *Spec) (*Process, error) {
 	lp := l.loops[int(l.turn.Add(1))%len(l.loops)]
-	p := &Process{loop: lp, done: make(chan struct{}), pidfd: -1}
+	p := &Process{loop: lp, done: make(chan struct{}), pidfd: -1, killGroup: s.KillGroup}
 	r := &request{spec: s, done: make(chan struct{})}
 	child, err := p.openFiles(l, s, r)
 	if err == nil {

@@ -18,9 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -60,6 +57,9 @@ type Spec struct {
 	Credential  *syscall.Credential
 	OpenFiles   uint64  // RLIMIT_NOFILE; 0 = as the cell had it when it started
 	CloneFlags  uintptr // CLONE_NEW…
+	// KillGroup kills the process group that the process leads when it has ended
+	// and before its number can be another's: the best there is without Group.
+	KillGroup bool
 	// Enter runs on the forking thread just before the fork; what it returns
 	// undoes it afterwards. It may change the thread's namespaces and root.
 	Enter func() (leave func() error, err error)
@@ -87,6 +87,8 @@ type Process struct {
 	loop    *loop
 	done    chan struct{}
 
+	killGroup bool
+
 	mu     sync.Mutex
 	pidfd  int // -1 when gone
 	id     uint64
@@ -96,6 +98,29 @@ type Process struct {
 
 // Done is closed when the process has ended and has been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ended reports whether Done is closed.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Closed reports whether the process has ended and nobody holds its output.
+func (p *Process) Closed() bool {
+	if !p.Ended() {
+		return false
+	}
+	for _, pi := range p.pipes {
+		if pi != nil && pi.open() {
+			return false
+		}
+	}
+	return true
+}
 
 // Result is valid after Done.
 func (p *Process) Result() Result {
@@ -145,6 +170,9 @@ func (p *Process) ready(buf []byte) {
 	defer p.mu.Unlock()
 	if p.pidfd < 0 {
 		return
+	}
+	if p.killGroup {
+		unix.Kill(-p.Pid, unix.SIGKILL)
 	}
 	var ws unix.WaitStatus
 	var ru unix.Rusage
@@ -199,34 +227,4 @@ func (p *pipe) open() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fd >= 0
-}
-
-// Identity is what tells a process from a later one with the same number.
-type Identity struct {
-	Pid   int
-	Start uint64 // start time in clock ticks since boot
-}
-
-// Identify reads the identity of a living process. It returns ErrGone.
-func Identify(pid int) (Identity, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return Identity{}, fmt.Errorf("identify %d: %w", pid, ErrGone)
-	}
-	s := string(stat)
-	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return Identity{}, fmt.Errorf("identify %d: %w", pid, ErrGone)
-	}
-	start, err := strconv.ParseUint(f[19], 10, 64)
-	if err != nil {
-		return Identity{}, fmt.Errorf("identify %d: %w", pid, err)
-	}
-	return Identity{Pid: pid, Start: start}, nil
-}
-
-// Alive reports whether exactly this process lives.
-func (i Identity) Alive() bool {
-	now, err := Identify(i.Pid)
-	return err == nil && now == i
 }

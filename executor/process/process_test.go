@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"cantina/executor/cgroup"
+	"cantina/executor/procid"
 )
 
 type buffer struct {
@@ -121,7 +122,7 @@ func TestSignalIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := Identify(p.Pid)
+	id, err := procid.Of(p.Pid)
 	if err != nil || !id.Alive() {
 		t.Fatalf("identity %+v: %v", id, err)
 	}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+)
+
+// defaultSignal and defaultGrace stand for a container that says nothing else.
+const (
+	defaultSignal = unix.SIGTERM
+	defaultGrace  = 10_000 // milliseconds
+)
+
+// state of a class: open ──deadline or cell gone──▶ ending ──empty──▶ closed
+// ──new deadline──▶ open. A closed class is frozen: what a cell that was stopped
+// in the middle of a start still puts there does not run one instruction, and is
+// killed.
+type state int
+
+const (
+	open state = iota
+	ending
+	closed
+)
+
+// class is a folder of containers that end together.
+type class struct {
+	dir      string
+	cell     int   // its process is never signalled; 0 = gone
+	stop     bool  // ends when the cell is gone
+	deadline int64 // boot time in ns; 0 = none
+	pending  int64 // a deadline that came while ending; -1 = none came
+	state    state
+	asked    map[string]int64 // container → when it is killed
+}
+
+func newClass(dir string) *class {
+	return &class{dir: dir, cell: os.Getppid(), pending: -1}
+}
+
+func (c *class) at(dir string) *cgroup.Group { return cgroup.At(dir, c.cell) }
+
+// setDeadline takes a new deadline. What has begun to end goes on ending.
+func (c *class) setDeadline(at int64) {
+	switch {
+	case c.state == open:
+		c.deadline = at
+	case c.state == closed && (at == 0 || at > bootNow()):
+		c.deadline, c.state, c.pending = at, open, -1
+		c.at(c.dir).Thaw()
+	default:
+		c.pending = at
+	}
+}
+
+func (c *class) due(now int64) bool { return c.state == open && c.deadline > 0 && now >= c.deadline }
+
+func (c *class) end() {
+	if c.state == open {
+		c.state = ending
+		c.asked = map[string]int64{}
+		c.at(c.dir).Thaw()
+	}
+}
+
+// step goes on with ending. It returns true once, when the class became empty.
+func (c *class) step(now, killWait int64) bool {
+	switch c.state {
+	case ending:
+		if !c.advance(now, killWait) {
+			return false
+		}
+		c.state = closed
+		// With v1 this would freeze the cell's own thread in the middle of a fork.
+		if g := c.at(c.dir); g.V2() {
+			g.Freeze()
+		}
+		if at := c.pending; at >= 0 {
+			c.pending = -1
+			c.setDeadline(at)
+		}
+		return true
+	case closed:
+		if !c.empty() {
+			c.at(c.dir).Kill()
+		}
+	}
+	return false
+}
+
+// advance asks each container once to end, and kills it when its time is over.
+func (c *class) advance(now, killWait int64) bool {
+	all := c.containers()
+	for _, d := range all {
+		g := c.at(d)
+		if full, err := g.Populated(); err == nil && !full {
+			continue
+		}
+		at, asked := c.asked[d]
+		switch {
+		case !asked:
+			sig, grace := stopOf(d)
+			g.Thaw()
+			g.Signal(sig)
+			c.asked[d] = now + min(grace, killWait)*1e6
+		case now >= at:
+			g.Kill()
+		}
+	}
+	return c.empty()
+}
+
+// stopOf reads how a container wants to be stopped.
+func stopOf(dir string) (unix.Signal, int64) {
+	buf := make([]byte, 64)
+	n, err := unix.Getxattr(dir, cgroup.StopAttr, buf)
+	if err != nil {
+		return defaultSignal, defaultGrace
+	}
+	sig, grace, ok := strings.Cut(string(buf[:n]), " ")
+	if !ok || number(sig) <= 0 {
+		return defaultSignal, defaultGrace
+	}
+	return unix.Signal(number(sig)), number(grace)
+}
+
+func (c *class) containers() []string {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, filepath.Join(c.dir, e.Name()))
+		}
+	}
+	return out
+}
+
+func (c *class) empty() bool {
+	full, err := c.at(c.dir).Populated()
+	return err == nil && !full
+}
+
+func (c *class) remove() { cgroup.RemoveEmpty(c.dir) }
+
+// killUntilEmpty kills a group and reports whether nothing is left of it.
+func killUntilEmpty(g *cgroup.Group) bool {
+	if full, err := g.Populated(); err == nil && !full {
+		return true
+	}
+	g.Kill()
+	return false
+}

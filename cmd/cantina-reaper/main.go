@@ -1,0 +1,57 @@
+// Cantina-reaper keeps two promises for a cell: when the cell's process is
+// gone, nothing of it is left (but for what is to be kept); when the cell is
+// stopped, hangs or is cut off, nothing deadline-bound outlives its deadline.
+// (The wish of the note "Bistro task termination": a reaper that reaps when the
+// worker is gone, kills itself last, and does TERM, wait, KILL on a SIGTERM.)
+//
+//	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR]...
+//
+// It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
+// of a socket pair, whose end of file is the death of the cell. The messages are
+// packets of text; see watcher.command.
+//
+// It stays small and depends on nothing but executor/cgroup, because it has to
+// go on when everything else does not.
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) >= 3 {
+		switch os.Args[1] {
+		case "watch":
+			os.Exit(watch(os.Args[2:]))
+		}
+	}
+	os.Stderr.WriteString("cantina-reaper is started by cantina itself\n")
+	os.Exit(2)
+}
+
+// watch parses the arguments and serves.
+func watch(args []string) int {
+	ms, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		say("kill wait is not a number of milliseconds: " + args[0])
+		return 2
+	}
+	w := newWatcher(ms)
+	for _, a := range args[1:] {
+		role, dir, ok := strings.Cut(a, "=")
+		if !ok || role != "stop" && role != "keep" {
+			say("not understood: " + a)
+			return 2
+		}
+		w.class(dir).stop = role == "stop"
+	}
+	if err := w.run(); err != nil {
+		say(err.Error())
+		return 1
+	}
+	return 0
+}
+
+func say(text string) { os.Stderr.WriteString("cantina-reaper: " + text + "\n") }

@@ -1,0 +1,67 @@
+package executor
+
+import (
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+
+	"cantina/action"
+	"cantina/resource"
+)
+
+// The figures of a launch are ratios to a bare os/exec loop in the same run:
+//
+//	go test -run xxx -bench . -cpu 2 -benchtime 3000x ./executor
+
+func BenchmarkBare(b *testing.B) {
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+var trueProgram = action.Action{Run: &action.Run{Path: "/bin/true"}}
+
+func BenchmarkProcess(b *testing.B) {
+	benchmark(b, Spec{Workload: action.Workload{Action: trueProgram}})
+}
+
+func BenchmarkProcessLimits(b *testing.B) {
+	benchmark(b, Spec{Workload: action.Workload{Action: trueProgram, MaxPids: 50,
+		Resources: resource.Amounts{resource.MemoryMB: 64, resource.CPUMilli: 1000}}})
+}
+
+// benchmark launches, awaits and deletes containers, two at a time.
+func benchmark(b *testing.B, s Spec) {
+	e := testExecutor(b, nil)
+	launchSerially(b, e, s)
+}
+
+func launchSerially(b *testing.B, e *Executor, s Spec) {
+	var n atomic.Int64
+	waiting := newWaiters(b, e)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			id := fmt.Sprint("c", n.Add(1))
+			done := waiting.expect(id)
+			if err := e.Launch(Reservation{ID: id}, s); err != nil {
+				b.Error(err)
+				return
+			}
+			c := <-done
+			if c.Result.Failed {
+				b.Errorf("%+v", c.Result)
+				return
+			}
+			if err := e.Delete(id); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.StopTimer()
+}

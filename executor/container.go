@@ -1,0 +1,207 @@
+package executor
+
+import (
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/cgroup"
+	"cantina/executor/output"
+	"cantina/executor/process"
+	"cantina/resource"
+)
+
+// ask is what has been asked of a container; a later one replaces an earlier
+// lower one.
+type ask int
+
+const (
+	askNothing ask = iota
+	askStop
+	askKill
+	askDelete // stop, and forget
+)
+
+func (a ask) String() string { return [...]string{"start", "stop", "kill", "delete"}[a] }
+
+// container is one container. One goroutine drives it, from Start to Completed.
+type container struct {
+	e       *Executor
+	id      string
+	labels  Labels
+	need    resource.Amounts
+	bound   bool
+	adopted bool
+	created time.Time
+	expires time.Duration // boot time
+	stopC   chan struct{} // closed at the first ask
+	leaveC  chan struct{} // closed when the cell ends
+
+	// guarded by e.mu
+	state    State
+	result   RunResult
+	ask      ask
+	reason   string // of askKill
+	delete   bool
+	left     bool
+	stuck    *Stuck
+	pid      int
+	routable bool
+	ports    []action.Mapping
+	oomKills int
+	oom      *OOM
+	peak     int64 // bytes of memory
+
+	// set before the driver starts, read by it
+	spec Spec
+	// owned by the driver
+	folder  string
+	group   *cgroup.Group
+	writers [2]*output.Writer
+	status  statusSink
+	rootDir string // where ResultFile is looked for; "" = folder
+
+	mu        sync.Mutex
+	processes []*process.Process // that may still hold output
+}
+
+func newContainer(e *Executor, r Reservation, need resource.Amounts) *container {
+	return &container{e: e, id: r.ID, labels: r.Labels, need: need, bound: r.DeadlineBound,
+		created: e.clock.Wall(), expires: e.clock.Boot() + r.Expires,
+		stopC: make(chan struct{}), leaveC: make(chan struct{})}
+}
+
+// snapshot copies what others may see. The executor is locked.
+func (c *container) snapshot() Container {
+	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
+		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Stuck: c.stuck,
+		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath()}
+}
+
+func (c *container) folderPath() string {
+	return filepath.Join(c.e.cfg.Folder, "run", cgroup.Escape(c.id))
+}
+
+func (c *container) root() string {
+	if c.rootDir != "" {
+		return c.rootDir
+	}
+	return c.folderPath()
+}
+
+// keep reports whether the container outlives its cell.
+func (c *container) keep() bool { return c.spec.Workload.OnCellRestart == action.RestartKeep }
+
+// request notes what is asked. The executor is locked; what is returned is
+// called without the lock.
+func (c *container) request(a ask, reason string) func() {
+	first := c.ask == askNothing
+	if a == askDelete {
+		c.delete = true
+		if first {
+			c.ask = askStop
+		}
+	} else if first {
+		c.ask, c.reason = a, reason
+	}
+	if first {
+		close(c.stopC)
+	}
+	switch {
+	case c.state == Reserved:
+		return func() { c.complete(c.neverRan()) }
+	case c.state == Completed && c.delete:
+		return c.forget
+	}
+	return func() {}
+}
+
+// neverRan is the result of a container that was ended before it ran.
+func (c *container) neverRan() RunResult {
+	r := RunResult{ExitCode: -1, Ended: c.e.clock.Wall()}
+	if c.ask == askKill {
+		r.Failed, r.Reason, r.Retryable = true, c.reason, true
+	} else {
+		r.Stopped = true
+	}
+	return r
+}
+
+// leave ends a container because the cell ends: kept ones are let go.
+func (c *container) leave() {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if !c.left {
+		c.left = true
+		close(c.leaveC)
+	}
+	if c.keep() && c.state == Running {
+		return
+	}
+	if c.ask == askNothing {
+		c.ask = askStop
+		close(c.stopC)
+	}
+}
+
+// advance moves the state forward. It returns false when that is not allowed,
+// which is so when the container has completed meanwhile.
+func (c *container) advance(to State) bool {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if !c.state.next(to) {
+		return false
+	}
+	c.state = to
+	return true
+}
+
+// complete sets the result, once, and forgets the container when that was asked.
+func (c *container) complete(r RunResult) {
+	c.e.mu.Lock()
+	if c.state == Completed {
+		c.e.mu.Unlock()
+		return
+	}
+	c.state, c.result, c.stuck, c.routable = Completed, r, nil, false
+	gone := c.delete
+	c.e.mu.Unlock()
+	c.e.emit(EventCompleted, c)
+	if gone {
+		c.forget()
+	}
+}
+
+// forget removes what is left of a completed container.
+func (c *container) forget() {
+	c.removeFolder()
+	c.e.mu.Lock()
+	if c.e.containers[c.id] != c {
+		c.e.mu.Unlock()
+		return
+	}
+	delete(c.e.containers, c.id)
+	c.e.take(c.need, -1)
+	snap := c.snapshot()
+	ports := c.ports
+	c.e.mu.Unlock()
+	c.e.givePortsBack(ports)
+	if !c.e.hub.none() {
+		c.e.hub.emit(Event{Kind: EventDeleted, Container: snap})
+	}
+}
+
+// asked returns what is asked of the container now.
+func (c *container) asked() (ask, string) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.ask, c.reason
+}
+
+func (c *container) isDeleted() bool {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.delete
+}

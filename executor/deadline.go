@@ -1,0 +1,130 @@
+package executor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// SetDeadline tells until which CLOCK_BOOTTIME deadline-bound containers may
+// live; 0 = for ever. The reaper ends them then, whatever becomes of the cell. A
+// deadline that passed stays passed until everything deadline-bound is gone
+// (EventDrained) and a later one was set. (Never twice, Credit.)
+func (e *Executor) SetDeadline(boot time.Duration) {
+	e.deadline.Store(int64(boot))
+	e.saveDeadline(int64(boot))
+	e.keeper.tellDeadline()
+	e.keeper.reopen()
+}
+
+// pastDeadline reports whether deadline-bound work may not be started.
+func (e *Executor) pastDeadline() bool {
+	at := e.deadline.Load()
+	return e.expired.Load() || at != 0 && int64(e.clock.Boot()) >= at
+}
+
+// tellDeadline tells the reaper the deadlines of all classes that have one.
+func (k *keeper) tellDeadline() {
+	at := k.e.deadline.Load()
+	text := strconv.FormatInt(at, 10)
+	if k.e.tree == nil {
+		k.send("procdeadline " + text)
+		return
+	}
+	root := k.e.tree.Root()
+	k.send("deadline " + filepath.Join(root, classStopBound) + " " + text)
+	k.send("deadline " + filepath.Join(root, k.keepBound) + " " + text)
+	k.mu.Lock()
+	groups, own := k.adopted, k.own
+	k.mu.Unlock()
+	for _, g := range groups {
+		if own {
+			k.send("deadline " + g.dir + " " + text)
+		} else {
+			k.send("deadline " + g.dir + " " + strconv.FormatInt(g.deadline, 10))
+		}
+	}
+}
+
+func (k *keeper) isOwn(dir string) bool {
+	return dir == filepath.Join(k.e.tree.Root(), classStopBound)
+}
+
+func (k *keeper) onExpired(dir string) {
+	if k.e.tree == nil || !k.isOwn(dir) {
+		return
+	}
+	k.mu.Lock()
+	k.drained = false
+	k.mu.Unlock()
+	k.e.expired.Store(true)
+	k.e.log.Warn("deadline passed", "class", dir)
+	k.e.emit(EventExpired, nil)
+}
+
+func (k *keeper) onDrained(dir string) {
+	if k.e.tree == nil || !k.isOwn(dir) {
+		return
+	}
+	k.mu.Lock()
+	k.drained = true
+	k.mu.Unlock()
+	k.reopen()
+	k.e.emit(EventDrained, nil)
+}
+
+// reopen allows starts again, when what expired is gone and there is new credit.
+func (k *keeper) reopen() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.e.deadline.Load()
+	if k.drained && (at == 0 || at > int64(k.e.clock.Boot())) {
+		k.e.expired.Store(false)
+	}
+}
+
+// adoptedClass is a class of containers that a predecessor left to be kept.
+type adoptedClass struct {
+	dir      string
+	deadline int64 // the predecessor's, boot time in ns; 0 = none
+}
+
+// The file "deadline" of the data folder holds the deadline of the present
+// generation, so that a successor knows it.
+func (e *Executor) saveDeadline(at int64) {
+	if e.deadlineFile == nil {
+		return
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(at))
+	if _, err := e.deadlineFile.WriteAt(b[:], 0); err != nil {
+		e.log.Warn("deadline is not saved", "error", err)
+	}
+}
+
+func (e *Executor) deadlinePath(generation string) string {
+	return filepath.Join(e.cfg.Folder, "deadline."+generation)
+}
+
+func (e *Executor) openDeadline() error {
+	f, err := os.OpenFile(e.deadlinePath(e.keepBound), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open deadline: %w", err)
+	}
+	e.deadlineFile = f
+	e.saveDeadline(0)
+	return nil
+}
+
+// savedDeadline reads the deadline of a predecessor's class. One that cannot be
+// read has passed: to end work too early is safe.
+func (e *Executor) savedDeadline(generation string) int64 {
+	b, err := os.ReadFile(e.deadlinePath(generation))
+	if err != nil || len(b) != 8 {
+		return 1
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}

@@ -1,0 +1,301 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/cgroup"
+	"cantina/executor/output"
+	"cantina/executor/process"
+	"cantina/resource"
+)
+
+// tailLines is how many last lines of each stream a result keeps.
+const tailLines = 10
+
+// drive takes a container from INITIALIZING to COMPLETED.
+func (c *container) drive() {
+	r, gone := c.run()
+	if gone {
+		c.complete(r)
+	}
+}
+
+// run does the work. It returns false when the cell ends while something of the
+// container is left, wanted or not.
+func (c *container) run() (RunResult, bool) {
+	if err := c.prepare(); err != nil {
+		r := RunResult{Failed: true, Retryable: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		return r, c.finish(nil, 0)
+	}
+	if !c.advance(Created) {
+		return RunResult{}, c.finish(nil, 0)
+	}
+	if c.single() {
+		return c.runSingle()
+	}
+	return c.runSteps()
+}
+
+// single reports whether the workload is one program and nothing else.
+func (c *container) single() bool {
+	w := &c.spec.Workload
+	return w.Action.Run != nil && w.Setup == nil && w.Monitor == nil &&
+		len(w.Sidecars) == 0 && len(w.Checks) == 0 && len(w.ReadinessChecks) == 0
+}
+
+// prepare makes the folder, the control group and the ports.
+func (c *container) prepare() error {
+	if a, _ := c.asked(); a != askNothing {
+		return errors.New("ended before it ran")
+	}
+	c.folder = c.folderPath()
+	if err := os.Mkdir(c.folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := c.givePorts(); err != nil {
+		return err
+	}
+	if err := c.makeGroup(); err != nil {
+		return err
+	}
+	return c.openOutput()
+}
+
+func (c *container) makeGroup() error {
+	if c.e.tree == nil {
+		return nil
+	}
+	w := &c.spec.Workload
+	g, err := c.e.tree.Create(c.class(), c.id, cgroup.Limits{
+		MemoryBytes: int64(w.Resources[resource.MemoryMB]) << 20,
+		CPUMilli:    w.Resources[resource.CPUMilli],
+		Pids:        w.MaxPids,
+	})
+	if err != nil {
+		return err
+	}
+	c.group = g
+	t := &w.Termination
+	if t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0 {
+		return g.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
+	}
+	return nil
+}
+
+func (c *container) openOutput() error {
+	src := output.Source{ID: c.id, Labels: c.labels, Rate: c.spec.Workload.LogRate}
+	for i, s := range [...]output.Stream{output.Stdout, output.Stderr} {
+		w, err := c.e.out.Writer(src, s)
+		if err != nil {
+			return fmt.Errorf("open output: %w", err)
+		}
+		c.writers[i] = w
+	}
+	return nil
+}
+
+// note writes a line of the executor into the container's log.
+func (c *container) note(format string, args ...any) {
+	src := output.Source{ID: c.id, Labels: c.labels}
+	if w, err := c.e.out.Writer(src, output.Event); err == nil {
+		fmt.Fprintf(w, format+"\n", args...)
+		w.Close()
+	}
+}
+
+// runSingle is the fast path: one program, nothing that watches it.
+func (c *container) runSingle() (RunResult, bool) {
+	w := &c.spec.Workload
+	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1])
+	if err != nil {
+		r := RunResult{Failed: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		r.Retryable = errors.Is(err, ErrDeadline) || errors.Is(err, ErrClosed)
+		return c.conclude(r, nil, 0)
+	}
+	c.setPid(p.Pid)
+	if c.advance(Running) {
+		c.e.emit(EventRunning, c)
+	}
+	limit, stop := timer(w.TimeLimit)
+	defer stop()
+	t := &w.Termination
+	wait := leftoverGrace(t)
+	select {
+	case <-p.Done():
+	case <-c.stopC:
+		wait = c.askToEnd(p, t)
+	case <-limit:
+		c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
+		wait = c.askToEnd(p, t)
+	case <-c.detached():
+		return RunResult{}, false
+	}
+	if !c.finish(p, wait) {
+		return RunResult{}, false
+	}
+	return c.conclude(c.resultOf(p), p, -1)
+}
+
+// detached is ready when the cell ends and the container goes on without it.
+func (c *container) detached() <-chan struct{} {
+	if c.keep() {
+		return c.leaveC
+	}
+	return nil
+}
+
+// conclude closes what belongs to the run and adds what is known only now. With
+// wait ≥ 0 the container is emptied first.
+func (c *container) conclude(r RunResult, p *process.Process, wait time.Duration) (RunResult, bool) {
+	if wait >= 0 && !c.finish(p, wait) {
+		return r, false
+	}
+	c.mu.Lock()
+	all := c.processes
+	c.processes = nil
+	c.mu.Unlock()
+	for _, p := range all {
+		p.CloseOutput()
+	}
+	for i, tail := range [...]*[]string{&r.LastOut, &r.LastErr} {
+		if w := c.writers[i]; w != nil {
+			w.Close()
+			*tail = w.Tail(tailLines)
+		}
+	}
+	r.Status = c.status.last()
+	c.judge(&r)
+	return r, true
+}
+
+// judge turns what happened into what is reported.
+func (c *container) judge(r *RunResult) {
+	a, reason := c.asked()
+	switch {
+	case a == askStop:
+		r.Stopped, r.Failed, r.Reason = true, false, ""
+	case a == askKill:
+		r.Failed, r.Reason = true, reason
+	case r.Failed && r.OOM != nil:
+		r.Reason += " (out of memory)"
+	case r.Failed && c.bound && r.Signal != 0 && c.e.pastDeadline():
+		r.Reason = "the cell's deadline passed"
+	}
+}
+
+func (c *container) resultOf(p *process.Process) RunResult {
+	pr := p.Result()
+	r := RunResult{ExitCode: pr.ExitCode, Signal: int(pr.Signal), Started: pr.Started.UTC(), Ended: pr.Ended.UTC(),
+		Usage: Usage{User: pr.Usage.User, System: pr.Usage.System, MaxRSS: pr.Usage.MaxRSS}}
+	if pr.Signal != 0 {
+		r.ExitCode = -1
+		r.Failed, r.Reason = true, fmt.Sprintf("killed by signal %d (%v)", pr.Signal, pr.Signal)
+	} else if pr.ExitCode != 0 {
+		r.Failed, r.Reason = true, fmt.Sprintf("exit status %d", pr.ExitCode)
+	}
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	r.Usage.MemoryPeak = c.peak
+	if c.oom != nil {
+		r.OOM = c.oom
+	}
+	return r
+}
+
+func (c *container) setPid(pid int) {
+	c.e.mu.Lock()
+	c.pid = pid
+	c.e.mu.Unlock()
+}
+
+// start starts one program of the container.
+func (c *container) start(r *action.Run, out, errs sink) (*process.Process, error) {
+	if err := c.e.keeper.wait(c.bound); err != nil {
+		return nil, err
+	}
+	s, err := c.processSpec(r)
+	if err != nil {
+		return nil, err
+	}
+	if !r.SuppressOutput {
+		s.Stdout, s.Stderr = out, errs
+	}
+	p, err := c.e.launcher.Start(s)
+	if err != nil {
+		return nil, err
+	}
+	c.e.keeper.started(c, p)
+	c.mu.Lock()
+	c.processes = append(slices.DeleteFunc(c.processes, (*process.Process).Closed), p)
+	c.mu.Unlock()
+	return p, nil
+}
+
+func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
+	w := &c.spec.Workload
+	s := &process.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r), Group: c.group,
+		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone,
+		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
+	if s.Dir == "" {
+		s.Dir = c.folder
+	}
+	if c.spec.StatusPipe {
+		s.Status = &c.status
+	}
+	user := r.User
+	if user == "" {
+		user = w.User
+	}
+	if user != "" {
+		cred, err := credential("", user)
+		if err != nil {
+			return nil, err
+		}
+		s.Credential = cred
+		if err := os.Chown(c.folder, int(cred.Uid), int(cred.Gid)); err != nil {
+			return nil, fmt.Errorf("give folder to %s: %w", user, err)
+		}
+	}
+	return s, nil
+}
+
+// parentDeath is choice a of "Bistro task termination".
+func (c *container) parentDeath() syscall.Signal {
+	t := &c.spec.Workload.Termination
+	switch {
+	case c.keep() || t.ParentDeath < 0:
+		return 0
+	case t.ParentDeath > 0:
+		return syscall.Signal(t.ParentDeath)
+	case c.group == nil:
+		return syscall.SIGKILL
+	}
+	return syscall.SIGTERM
+}
+
+func (c *container) class() string {
+	switch {
+	case c.keep() && c.bound:
+		return c.e.keeper.keepBound
+	case c.keep():
+		return classKeepFree
+	case c.bound:
+		return classStopBound
+	}
+	return classStopFree
+}
+
+// timer returns a channel that is ready after d; d ≤ 0 is never.
+func timer(d time.Duration) (<-chan time.Time, func()) {
+	if d <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}

@@ -1,0 +1,266 @@
+package executor
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/executor/process"
+)
+
+// The defaults of termination. (Bistro task termination, choices a to e, with
+// control groups.)
+const (
+	defaultGrace         = 10 * time.Second
+	defaultLeftoverGrace = time.Second
+)
+
+func stopSignal(t *action.Termination) syscall.Signal {
+	if t.Signal == 0 {
+		return syscall.SIGTERM
+	}
+	return syscall.Signal(t.Signal)
+}
+
+func grace(t *action.Termination) time.Duration {
+	if t.Grace <= 0 {
+		return defaultGrace
+	}
+	return t.Grace
+}
+
+func leftoverGrace(t *action.Termination) time.Duration {
+	if t.LeftoverGrace <= 0 {
+		return defaultLeftoverGrace
+	}
+	return t.LeftoverGrace
+}
+
+// askToEnd sends the stop signal and returns how long the container has.
+func (c *container) askToEnd(p *process.Process, t *action.Termination) time.Duration {
+	if t.Mode == action.KillNow {
+		return 0
+	}
+	sig := stopSignal(t)
+	switch {
+	case t.Target == action.TargetChild || c.group == nil && t.NoSession:
+		p.Signal(sig)
+	case t.Target == action.TargetGroup && !t.NoSession || c.group == nil:
+		p.SignalGroup(sig)
+	default:
+		c.group.Signal(unix.Signal(sig))
+	}
+	return grace(t)
+}
+
+// ending is the end of one container.
+type ending struct {
+	c      *container
+	p      *process.Process // nil = the main process is gone or never was
+	events <-chan struct{}
+	kill   <-chan time.Time
+	done   <-chan struct{}
+	left   bool // what outlived the main process has been told
+	killed time.Time
+}
+
+// finish waits until the main process p and everything else in the container is
+// gone, and kills what is left after wait. It returns false when the cell ends
+// although something does not die. The fast case costs one removal of a folder.
+func (c *container) finish(p *process.Process, wait time.Duration) bool {
+	e := &ending{c: c, p: p}
+	if e.over() {
+		return true
+	}
+	if c.group != nil {
+		var unwatch func()
+		e.events, unwatch = c.e.watcher.Watch(c.group)
+		defer unwatch()
+	}
+	if p != nil {
+		e.done = p.Done()
+	}
+	k := time.NewTimer(wait)
+	defer k.Stop()
+	if e.kill = k.C; c.leavesKill() {
+		e.kill = nil
+		c.delegateKill(wait)
+	}
+	look := time.NewTimer(lookAgain)
+	defer look.Stop()
+	for pause := lookAgain; !e.over(); {
+		e.leftovers(k)
+		select {
+		case <-e.events:
+		case <-e.done:
+			e.done = nil
+		case <-e.kill:
+			e.killAll()
+			k.Reset(time.Second)
+		case <-c.e.abort:
+			if e.killed.IsZero() {
+				e.killAll()
+			}
+		case <-look.C:
+			pause = min(2*pause, time.Second)
+			look.Reset(pause)
+		case <-e.givenUp():
+			return false
+		}
+	}
+	c.unstick()
+	return true
+}
+
+// lookAgain is when a container is first looked at again without an event; v1
+// groups and process groups send none.
+const lookAgain = 5 * time.Millisecond
+
+// over reports whether nothing is left, and gives the group back.
+func (e *ending) over() bool {
+	c := e.c
+	if e.p != nil && !e.p.Ended() {
+		return false
+	}
+	if c.group == nil {
+		return true
+	}
+	c.account()
+	c.mu.Lock() // housekeeping may be reading
+	defer c.mu.Unlock()
+	if c.group.Remove() != nil {
+		return false
+	}
+	c.group = nil
+	return true
+}
+
+// leftovers tells what outlived the main process to end, once.
+func (e *ending) leftovers(kill *time.Timer) {
+	if e.left || e.c.group == nil || e.p != nil && !e.p.Ended() {
+		return
+	}
+	e.left = true
+	if pids, err := e.c.group.Procs(); err == nil && len(pids) == 0 {
+		return // the last is just going
+	}
+	t := &e.c.spec.Workload.Termination
+	e.c.group.Signal(unix.Signal(syscall.SIGTERM))
+	if e.killed.IsZero() {
+		kill.Reset(leftoverGrace(t))
+	}
+}
+
+func (e *ending) killAll() {
+	c := e.c
+	if e.killed.IsZero() {
+		e.killed = time.Now()
+	}
+	switch {
+	case c.group != nil:
+		c.group.Kill()
+	case e.p == nil:
+	case c.spec.Workload.Termination.NoSession:
+		e.p.Signal(syscall.SIGKILL)
+	default:
+		e.p.SignalGroup(syscall.SIGKILL)
+	}
+	if time.Since(e.killed) >= c.e.cfg.StuckAfter {
+		c.setStuck(e.p)
+	}
+}
+
+// givenUp is ready when the cell ends while the container is stuck.
+func (e *ending) givenUp() <-chan struct{} {
+	e.c.e.mu.Lock()
+	defer e.c.e.mu.Unlock()
+	if e.c.stuck == nil {
+		return nil
+	}
+	return e.c.leaveC
+}
+
+// leavesKill reports whether KILL is the reaper's business alone.
+func (c *container) leavesKill() bool { return c.spec.Workload.Termination.Mode == action.KillTerm }
+
+// delegateKill has the reaper kill the container in a while, when it is to be
+// deleted; a mere stop in this mode sends its signal and waits.
+func (c *container) delegateKill(wait time.Duration) {
+	if c.group != nil && c.isDeleted() {
+		c.e.keeper.kill(c.group.Dir(), wait)
+	}
+}
+
+// account notes what the kernel counted, before the group is given back.
+func (c *container) account() {
+	u := c.group.Usage()
+	if u.MemoryPeak == 0 && u.OOMKills == 0 {
+		return
+	}
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.peak = u.MemoryPeak
+	if u.OOMKills > 0 {
+		c.oomKills = int(u.OOMKills)
+		c.oom = &OOM{Kills: int(u.OOMKills), Limit: u.MemoryLimit, Peak: u.MemoryPeak}
+	}
+}
+
+// setStuck notes which processes do not die, and where they hang.
+func (c *container) setStuck(p *process.Process) {
+	var pids []int
+	switch {
+	case c.group != nil:
+		pids, _ = c.group.Procs()
+	case p != nil:
+		pids = []int{p.Pid}
+	}
+	s := &Stuck{Since: c.e.clock.Wall()}
+	for _, pid := range pids {
+		s.Processes = append(s.Processes, describe(pid))
+	}
+	c.e.mu.Lock()
+	first := c.stuck == nil
+	if !first {
+		s.Since = c.stuck.Since
+	}
+	c.stuck = s
+	c.e.mu.Unlock()
+	if first {
+		c.e.log.Warn("container does not die", "container", c.id, "where", s.String())
+		c.note("%s", s)
+		c.e.emit(EventStuck, c)
+	}
+}
+
+func (c *container) unstick() {
+	c.e.mu.Lock()
+	was := c.stuck
+	c.stuck = nil
+	c.e.mu.Unlock()
+	if was != nil {
+		c.e.emit(EventStuck, c)
+	}
+}
+
+// describe reads what the kernel tells about a process that does not die.
+func describe(pid int) StuckProcess {
+	dir := "/proc/" + strconv.Itoa(pid) + "/"
+	s := StuckProcess{Pid: pid, State: "?", Where: "?"}
+	if b, err := os.ReadFile(dir + "stat"); err == nil {
+		text := string(b)
+		i, j := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+		if i >= 0 && j > i && j+2 < len(text) {
+			s.Command, s.State = text[i+1:j], text[j+2:j+3]
+		}
+	}
+	if b, err := os.ReadFile(dir + "wchan"); err == nil && len(b) > 0 && string(b) != "0" {
+		s.Where = string(b)
+	}
+	return s
+}

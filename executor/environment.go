@@ -1,0 +1,237 @@
+package executor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+)
+
+// sink takes one stream of a process.
+type sink = io.WriteCloser
+
+// basePath is the PATH of a container that names none.
+const basePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// StatusPath is where a process finds the pipe for its status.
+const StatusPath = "/dev/fd/3"
+
+// environment puts together what a program gets; a later name beats an earlier.
+// Weakest first: the executor's, the workload's, the container's, the program's
+// own, the ports.
+func (c *container) environment(r *action.Run) []string {
+	w := &c.spec.Workload
+	var env []string
+	if w.Isolation == action.IsolationNone {
+		env = os.Environ()
+	}
+	n := 4 + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
+	env = append(make([]string, 0, len(env)+n), env...)
+	env = append(env, basePath, "CANTINA_CONTAINER="+c.id)
+	if w.Isolation != action.IsolationRootfs {
+		env = append(env, "CANTINA_FOLDER="+c.folder)
+	}
+	for _, list := range [...][]action.Variable{w.Env, c.spec.Env, r.Env} {
+		for _, v := range list {
+			env = append(env, v.Name+"="+v.Value)
+		}
+	}
+	for i, p := range c.ports {
+		if i == 0 {
+			env = append(env, "PORT="+strconv.Itoa(p.Port))
+		}
+		env = append(env, "PORT_"+envName(p.Name)+"="+strconv.Itoa(p.Port))
+	}
+	if c.spec.StatusPipe {
+		env = append(env, "CANTINA_STATUS="+StatusPath)
+	}
+	return lastWins(env)
+}
+
+// envName makes "http-alt" HTTP_ALT.
+func envName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		if r >= 'a' && r <= 'z' {
+			return r - 'a' + 'A'
+		}
+		return '_'
+	}, s)
+}
+
+func lastWins(env []string) []string {
+	at := make(map[string]int, len(env))
+	out := env[:0]
+	for _, e := range env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || strings.IndexByte(e, 0) >= 0 {
+			continue
+		}
+		if i, seen := at[name]; seen {
+			out[i] = e
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, e)
+	}
+	return out
+}
+
+// maxStatus is the longest line of the status pipe that is kept.
+const maxStatus = 64 << 10
+
+// statusSink keeps the last line written to the status pipe. (Bistro, Pipes.)
+type statusSink struct {
+	mu   sync.Mutex
+	line []byte // last whole line
+	part []byte // begun after it
+}
+
+// Write takes what a process wrote.
+func (s *statusSink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.part = append(s.part, p...)
+	if i := bytes.LastIndexByte(s.part, '\n'); i >= 0 {
+		whole := s.part[:i]
+		s.line = bytes.Clone(whole[bytes.LastIndexByte(whole, '\n')+1:])
+		s.part = append(s.part[:0], s.part[i+1:]...)
+	}
+	if len(s.part) > maxStatus {
+		s.part = s.part[:maxStatus]
+	}
+	return len(p), nil
+}
+
+// Close does nothing: several processes may share the sink.
+func (s *statusSink) Close() error { return nil }
+
+// last is the last line, also when it is not terminated; nil when none came.
+func (s *statusSink) last() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.part) > 0 {
+		return bytes.Clone(s.part)
+	}
+	return s.line
+}
+
+// credential finds a user "name", "name:group" or "uid:gid" in the account files
+// below root.
+func credential(root, user string) (*syscall.Credential, error) {
+	name, group, hasGroup := strings.Cut(user, ":")
+	cred := &syscall.Credential{}
+	row, err := account(root, "passwd", name)
+	uid, nerr := strconv.ParseUint(name, 10, 32)
+	switch {
+	case err == nil && len(row) >= 4:
+		u, _ := strconv.ParseUint(row[2], 10, 32)
+		g, _ := strconv.ParseUint(row[3], 10, 32)
+		cred.Uid, cred.Gid = uint32(u), uint32(g)
+	case nerr == nil:
+		cred.Uid, cred.Gid = uint32(uid), uint32(uid)
+	default:
+		return nil, fmt.Errorf("user %q is unknown", name)
+	}
+	if hasGroup {
+		gid, nerr := strconv.ParseUint(group, 10, 32)
+		if row, err := account(root, "group", group); err == nil && len(row) >= 3 {
+			gid, nerr = strconv.ParseUint(row[2], 10, 32)
+		}
+		if nerr != nil {
+			return nil, fmt.Errorf("group %q is unknown", group)
+		}
+		cred.Gid = uint32(gid)
+	}
+	return cred, nil
+}
+
+// account finds the line of an account file whose name or number is key.
+func account(root, file, key string) ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(root, "/etc", file))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(f) >= 3 && (f[0] == key || f[2] == key) {
+			return f, nil
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+// openBelow opens a file named by a container; no link leads out of root.
+func openBelow(root, name string) (*os.File, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	rel, err := filepath.Rel("/", filepath.Join("/", name))
+	if err != nil {
+		return nil, err
+	}
+	// A pipe put there must not hold the cell.
+	f, err := r.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%s is not a plain file", name)
+	}
+	return f, nil
+}
+
+// lockFolder takes the lock of a data folder for as long as the file is open.
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if err == unix.EWOULDBLOCK {
+			return nil, ErrInUse
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// raiseFileLimit lets the cell have as many descriptors as the system allows,
+// without touching what its children inherit: the Go runtime restores that.
+func raiseFileLimit() {
+	var lim unix.Rlimit
+	if unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &lim) != nil {
+		return
+	}
+	most := uint64(1 << 20)
+	want := unix.Rlimit{Cur: max(lim.Cur, most), Max: max(lim.Max, most)}
+	if rawPrlimit(&want) != nil {
+		want = unix.Rlimit{Cur: lim.Max, Max: lim.Max}
+		rawPrlimit(&want)
+	}
+}
+
+// rawPrlimit goes past the wrapper, which would make the new limit the children's.
+func rawPrlimit(lim *unix.Rlimit) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(lim)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,450 @@
+// Package executor runs containers on one machine: it reserves resources for
+// them, starts their processes in control groups of their own, watches them,
+// and ends them so that nothing is left behind.
+//
+//	RESERVED ──Start──▶ INITIALIZING ──▶ CREATED ──▶ RUNNING ──▶ COMPLETED ──Delete──▶ gone
+//	    └──────────────────┴───────────────┴──expiry, Stop, Kill, failure──▶ COMPLETED
+//
+// A container is COMPLETED only when no process of it is alive, and it may be
+// deleted in any state. STUCK_KILLING is not a state but a condition of a
+// container that does not get there although it was killed.
+//
+// Beside it runs cantina-reaper, which ends what has to end when the cell's
+// process is dead, stopped or hangs. Which containers that are is told by the
+// class of their control group, so that a start costs no message:
+//
+//	stop.bound  ends with the cell's process, and at the deadline
+//	stop.free   ends with the cell's process
+//	keep.bound.<generation>  outlives it, until the deadline of that generation
+//	keep.free   outlives it
+//
+// (Diego executor, Container lifecycle; Bistro task termination.) The cell calls
+// this package; nobody else does.
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/output"
+	"cantina/executor/process"
+	"cantina/internal/run"
+	"cantina/resource"
+)
+
+// CgroupMode says which control groups are used.
+type CgroupMode int
+
+// The modes. All but Auto are for tests and for machines with broken groups.
+const (
+	CgroupAuto CgroupMode = iota // v2 to track, else the v1 freezer, else none
+	CgroupV1                     // track with the v1 freezer
+	CgroupNone                   // process groups and parent-death signals only
+)
+
+// Config is what an executor needs to know. Zero values get the defaults named.
+type Config struct {
+	Folder   string           // data folder of the cell; required
+	Capacity resource.Amounts // what containers may take together
+	// Reaper is the path of cantina-reaper; empty = the embedded one.
+	Reaper  string
+	Cgroups CgroupMode
+	// KillWait is the longest time between the stop signal and KILL when the
+	// deadline has passed or the cell is gone; 0 = 5 s.
+	KillWait time.Duration
+	// StuckAfter is how long after KILL a container that is not empty is STUCK; 0 = 5 s.
+	StuckAfter time.Duration
+	// Ports are given to containers from FirstPort up to and including LastPort,
+	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
+	FirstPort, LastPort int
+	Output              output.Config
+	Clock               run.Clock
+	Log                 *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	set(&c.KillWait, 5*time.Second)
+	set(&c.StuckAfter, 5*time.Second)
+	if c.FirstPort == 0 {
+		c.FirstPort = 20000
+	}
+	if c.LastPort == 0 {
+		c.LastPort = 29999
+	}
+	if c.Clock.Wall == nil {
+		c.Clock = run.Kernel()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Output.Clock.Wall == nil {
+		c.Output.Clock = c.Clock
+	}
+	return c
+}
+
+// Executor owns the containers of one cell. Make it with Open and call Run.
+type Executor struct {
+	cfg          Config
+	clock        run.Clock
+	log          *slog.Logger
+	lock         *os.File
+	tree         *cgroup.Tree // nil without control groups
+	watcher      *cgroup.Watcher
+	launcher     *process.Launcher
+	keeper       *keeper
+	out          *output.Store
+	hub          hub
+	null         *os.File
+	keepBound    string // class of this generation's kept deadline-bound containers
+	deadlineFile *os.File
+	deadline     atomic.Int64  // boot time in ns; 0 = none
+	expired      atomic.Bool   // the reaper says that the deadline passed
+	abort        chan struct{} // closed by Abort: kill without grace
+	aborting     sync.Once
+	drivers      sync.WaitGroup
+	ports        ports
+	left         []*container // of a predecessor, stuck
+
+	mu         sync.Mutex
+	containers map[string]*container
+	used       resource.Amounts
+	closed     bool
+}
+
+// Open takes the folder's lock and clears or adopts what a dead predecessor
+// left. It starts nothing else. It returns ErrInUse when another cell has the
+// folder.
+func Open(cfg Config) (*Executor, error) {
+	cfg = cfg.withDefaults()
+	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, containers: map[string]*container{},
+		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{})}
+	e.ports.open(cfg.FirstPort, cfg.LastPort)
+	if err := e.open(); err != nil {
+		e.release()
+		return nil, fmt.Errorf("open executor %s: %w", cfg.Folder, err)
+	}
+	return e, nil
+}
+
+func (e *Executor) open() error {
+	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if e.lock, err = lockFolder(e.cfg.Folder); err != nil {
+		return err
+	}
+	raiseFileLimit()
+	if err := e.clearPredecessor(); err != nil {
+		return err
+	}
+	if err := e.openGroups(); err != nil {
+		return err
+	}
+	if err := e.makeClasses(); err != nil {
+		return err
+	}
+	if e.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if e.out, err = output.Open(filepath.Join(e.cfg.Folder, "output"), e.cfg.Output); err != nil {
+		return err
+	}
+	if e.watcher, err = cgroup.NewWatcher(); err != nil {
+		return err
+	}
+	if e.launcher, err = process.NewLauncher(e.tree); err != nil {
+		return err
+	}
+	e.keeper, err = newKeeper(e)
+	return err
+}
+
+// release undoes a failed open.
+func (e *Executor) release() {
+	if e.tree != nil {
+		e.tree.Close()
+	}
+	if e.out != nil {
+		e.out.Close()
+	}
+	for _, f := range []*os.File{e.null, e.deadlineFile, e.lock} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// Run serves until ctx is done, then ends all containers that do not outlive the
+// cell, and returns when they are gone. It returns ErrUnclean when some are stuck.
+func (e *Executor) Run(ctx context.Context) error {
+	var g run.Group
+	g.Add("output", e.out.Run)
+	g.Add("watcher", e.watcher.Run)
+	g.Add("launcher", e.launcher.Run)
+	g.Add("reaper", e.keeper.run)
+	g.Add("housekeeping", e.housekeep)
+	g.Add("containers", e.serve)
+	err := g.Run(ctx)
+	clean := e.emptyNow()
+	if !clean {
+		err = errors.Join(err, ErrUnclean)
+	}
+	e.release()
+	return err
+}
+
+// ErrUnclean reports that containers are left that do not die.
+var ErrUnclean = errors.New("containers are left that do not die")
+
+// serve waits for the end of ctx and of all containers.
+func (e *Executor) serve(ctx context.Context) error {
+	e.mu.Lock()
+	for _, c := range e.left {
+		e.drivers.Go(c.driveLeft)
+	}
+	e.mu.Unlock()
+	<-ctx.Done()
+	e.mu.Lock()
+	e.closed = true
+	var all []*container
+	for _, c := range e.containers {
+		all = append(all, c)
+	}
+	e.mu.Unlock()
+	for _, c := range all {
+		c.leave()
+	}
+	e.drivers.Wait()
+	return nil
+}
+
+// Abort makes every container that is ending, or ends later, be killed at once:
+// the second Ctrl-C.
+func (e *Executor) Abort() { e.aborting.Do(func() { close(e.abort) }) }
+
+// emptyNow reports whether every container that has to be gone is gone.
+func (e *Executor) emptyNow() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.containers {
+		if c.stuck != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Output is the store of what containers wrote.
+func (e *Executor) Output() *output.Store { return e.out }
+
+// Capacity is what containers may take together.
+func (e *Executor) Capacity() resource.Amounts { return e.cfg.Capacity.Clone() }
+
+// Free is what is not taken.
+func (e *Executor) Free() resource.Amounts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cfg.Capacity.Sub(e.used)
+}
+
+// Subscribe returns a subscription to events; the caller closes it.
+func (e *Executor) Subscribe() (*Subscription, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	return e.hub.subscribe(), nil
+}
+
+// Get returns one container.
+func (e *Executor) Get(id string) (Container, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, ok := e.containers[id]
+	if !ok {
+		return Container{}, false
+	}
+	return c.snapshot(), true
+}
+
+// List returns all containers, in no order.
+func (e *Executor) List() []Container {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]Container, 0, len(e.containers))
+	for _, c := range e.containers {
+		out = append(out, c.snapshot())
+	}
+	return out
+}
+
+// Reserve claims resources. It returns ErrInsufficient (an InsufficientError),
+// ErrExists, ErrDeadline or ErrClosed.
+func (e *Executor) Reserve(r Reservation) error {
+	e.mu.Lock()
+	c, err := e.reserveLocked(r)
+	e.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("reserve %s: %w", r.ID, err)
+	}
+	e.emit(EventReserved, c)
+	return nil
+}
+
+func (e *Executor) reserveLocked(r Reservation) (*container, error) {
+	switch {
+	case e.closed:
+		return nil, ErrClosed
+	case r.ID == "":
+		return nil, errors.New("a container needs an id")
+	case e.containers[r.ID] != nil:
+		return nil, ErrExists
+	case r.DeadlineBound && e.pastDeadline():
+		return nil, ErrDeadline
+	}
+	need := r.Resources
+	if need[resource.Containers] == 0 {
+		need = need.Add(resource.Amounts{resource.Containers: 1})
+	}
+	if lacking := e.cfg.Capacity.Sub(e.used).Lacking(need); len(lacking) > 0 {
+		return nil, &InsufficientError{lacking}
+	}
+	if r.Expires <= 0 {
+		r.Expires = time.Minute
+	}
+	c := newContainer(e, r, need)
+	e.take(need, 1)
+	e.containers[r.ID] = c
+	return c, nil
+}
+
+// take changes what is used, in place: this runs for every start.
+func (e *Executor) take(need resource.Amounts, sign int) {
+	for n, v := range need {
+		e.used[n] += sign * v
+	}
+}
+
+// Start runs a reserved container. It returns at once; see Get and Subscribe.
+// It returns ErrUnknown, ErrState or ErrClosed.
+func (e *Executor) Start(id string, s Spec) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	switch {
+	case c == nil:
+		return fmt.Errorf("start %s: %w", id, ErrUnknown)
+	case e.closed:
+		return fmt.Errorf("start %s: %w", id, ErrClosed)
+	case c.state != Reserved || c.ask != askNothing:
+		return fmt.Errorf("start %s: %w", id, ErrState)
+	}
+	e.startLocked(c, s)
+	return nil
+}
+
+func (e *Executor) startLocked(c *container, s Spec) {
+	c.spec = s
+	c.state = Initializing
+	e.drivers.Go(func() { c.drive() })
+}
+
+// Launch is Reserve and Start in one step.
+func (e *Executor) Launch(r Reservation, s Spec) error {
+	e.mu.Lock()
+	c, err := e.reserveLocked(r)
+	if err == nil {
+		e.startLocked(c, s)
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("launch %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Stop ends a container gracefully; the result says Stopped. It returns
+// ErrUnknown; a completed container stays as it is.
+func (e *Executor) Stop(id string) error { return e.askFor(id, askStop, "") }
+
+// Kill ends a container like Stop, but the result is Failed with the reason.
+func (e *Executor) Kill(id, reason string) error { return e.askFor(id, askKill, reason) }
+
+// Delete stops a container in whatever state it is and forgets it when nothing
+// of it is left. It returns at once, with ErrUnknown when there is none.
+func (e *Executor) Delete(id string) error { return e.askFor(id, askDelete, "") }
+
+func (e *Executor) askFor(id string, a ask, reason string) error {
+	e.mu.Lock()
+	c := e.containers[id]
+	if c == nil {
+		e.mu.Unlock()
+		return fmt.Errorf("%s %s: %w", a, id, ErrUnknown)
+	}
+	after := c.request(a, reason)
+	e.mu.Unlock()
+	after()
+	return nil
+}
+
+// maxResult is how much of a result file is kept: 50 KiB.
+const maxResult = 51200
+
+// ResultFile returns the result file of a completed container, at most 51200
+// bytes of it. It returns ErrUnknown, ErrState, or an error that says that there
+// is none.
+func (e *Executor) ResultFile(id string) ([]byte, error) {
+	e.mu.Lock()
+	c := e.containers[id]
+	var state State
+	var name string
+	if c != nil {
+		state, name = c.state, c.spec.Workload.ResultFile
+	}
+	e.mu.Unlock()
+	switch {
+	case c == nil:
+		return nil, fmt.Errorf("result file of %s: %w", id, ErrUnknown)
+	case state != Completed:
+		return nil, fmt.Errorf("result file of %s: %w", id, ErrState)
+	case name == "":
+		return nil, nil
+	}
+	f, err := openBelow(c.root(), name)
+	if err != nil {
+		return nil, fmt.Errorf("result file of %s: %w", id, err)
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxResult))
+}
+
+// emit tells subscribers, when there are any.
+func (e *Executor) emit(k EventKind, c *container) {
+	if e.hub.none() {
+		return
+	}
+	ev := Event{Kind: k}
+	if c != nil {
+		e.mu.Lock()
+		ev.Container = c.snapshot()
+		e.mu.Unlock()
+	}
+	e.hub.emit(ev)
+}

@@ -1,0 +1,420 @@
+package executor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/cgroup"
+	"cantina/executor/output"
+	"cantina/executor/procid"
+	"cantina/resource"
+)
+
+// The tests run real processes. Some need a cell that can be killed or stopped:
+// then this test program runs itself as a cell, with the script in its environment.
+const cellScript = "CANTINA_TEST_CELL"
+
+var reaperPath string
+
+func TestMain(m *testing.M) {
+	if s := os.Getenv(cellScript); s != "" {
+		os.Exit(beCell(s))
+	}
+	dir, err := os.MkdirTemp("", "cantina-reaper")
+	if err == nil {
+		reaperPath = filepath.Join(dir, "cantina-reaper")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", reaperPath, "cantina/cmd/cantina-reaper")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build reaper:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func testConfig(folder string) Config {
+	return Config{
+		Folder: folder, Reaper: reaperPath, KillWait: 2 * time.Second, StuckAfter: time.Second,
+		Capacity: resource.Amounts{resource.Containers: 20000, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20, resource.DiskMB: 1 << 20},
+	}
+}
+
+// testExecutor runs an executor until the test ends, and checks that it left
+// nothing behind.
+func testExecutor(t testing.TB, change func(*Config)) *Executor {
+	t.Helper()
+	cfg := testConfig(t.TempDir())
+	if os.Getenv("CANTINA_TEST_LOG") != "" {
+		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	e, stop := runExecutor(t, cfg)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("executor: %v", err)
+		}
+	})
+	return e
+}
+
+func runExecutor(t testing.TB, cfg Config) (*Executor, func() error) {
+	t.Helper()
+	e, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root string
+	if e.tree != nil {
+		root = e.tree.Root()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return e, func() error {
+		cancel()
+		err := <-ended
+		if root != "" && err == nil {
+			if _, serr := os.Stat(root); !errors.Is(serr, os.ErrNotExist) {
+				err = fmt.Errorf("group %s is left", root)
+			}
+		}
+		return err
+	}
+}
+
+func needGroups(t testing.TB, e *Executor) {
+	t.Helper()
+	if e.tree == nil {
+		t.Skip("no usable control groups here")
+	}
+}
+
+func sh(script string) Spec {
+	return Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", script}}}}}
+}
+
+// await waits until a container is in a state that ok accepts, by events, with
+// the list as the truth.
+func await(t testing.TB, e *Executor, id string, ok func(Container, bool) bool) Container {
+	t.Helper()
+	sub, err := e.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	for {
+		c, there := e.Get(id)
+		if ok(c, there) {
+			return c
+		}
+		select {
+		case <-sub.C:
+		case <-limit.C:
+			t.Fatalf("container %s stays %v (%+v)", id, c.State, c)
+		}
+	}
+}
+
+func completed(c Container, there bool) bool { return there && c.State == Completed }
+func runningState(c Container, there bool) bool {
+	return there && (c.State == Running || c.State == Completed)
+}
+func gone(_ Container, there bool) bool { return !there }
+
+// launch runs one container to its end.
+func launch(t testing.TB, e *Executor, id string, s Spec) Container {
+	t.Helper()
+	if err := e.Launch(Reservation{ID: id}, s); err != nil {
+		t.Fatal(err)
+	}
+	return await(t, e, id, completed)
+}
+
+// lines returns what a container wrote to one stream.
+func lines(t testing.TB, e *Executor, id string, stream output.Stream) []string {
+	t.Helper()
+	page, err := e.Output().Query(context.Background(), output.Query{IDs: []string{id}, Streams: []output.Stream{stream}, Limit: 100000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, l := range page.Lines {
+		if l.Gap == nil {
+			out = append(out, string(l.Data))
+		}
+	}
+	return out
+}
+
+// script is what a test cell does.
+type script struct {
+	Folder   string
+	Reaper   string
+	Mode     CgroupMode
+	Jobs     []job
+	Deadline time.Duration // from the start; 0 = none
+}
+
+type job struct {
+	ID    string
+	Bound bool
+	Keep  bool
+	Spec  Spec
+}
+
+// beCell is the test cell: it starts its containers, prints "ready" when all are
+// running, and goes on until it is killed or its input ends.
+func beCell(text string) int {
+	var s script
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	os.Unsetenv(cellScript)
+	cfg := testConfig(s.Folder)
+	cfg.Reaper, cfg.Cgroups = s.Reaper, s.Mode
+	e, err := Open(cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	sub, _ := e.Subscribe()
+	if s.Deadline > 0 {
+		e.SetDeadline(e.clock.Boot() + s.Deadline)
+	}
+	for _, j := range s.Jobs {
+		if err := e.Launch(Reservation{ID: j.ID, DeadlineBound: j.Bound, Labels: Labels{"name": j.ID}}, j.Spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	for ready := 0; ready < len(e.List()); {
+		ready = 0
+		for _, c := range e.List() {
+			if c.State == Running || c.State == Completed {
+				ready++
+			}
+		}
+		if ready < len(e.List()) {
+			<-sub.C
+		}
+	}
+	sub.Close()
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadString('\n')
+	cancel()
+	if err := <-ended; err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// cell is a test cell in a process of its own.
+type cell struct {
+	cmd   *exec.Cmd
+	stdin interface{ Close() error }
+}
+
+func startCell(t testing.TB, s script) *cell {
+	t.Helper()
+	s.Reaper = reaperPath
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), cellScript+"="+string(b))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &cell{cmd: cmd, stdin: in}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGCONT)
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != "ready" {
+		t.Fatalf("cell says %q, %v", line, err)
+	}
+	return c
+}
+
+func (c *cell) kill(t testing.TB) {
+	t.Helper()
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.cmd.Wait()
+}
+
+// pids reads the pid files that containers wrote.
+func readPid(t testing.TB, path string) procid.Identity {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(b), &pid); err != nil {
+		t.Fatalf("%s: %q: %v", path, b, err)
+	}
+	id, err := procid.Of(pid)
+	if err != nil {
+		t.Fatalf("%s: process %d: %v", path, pid, err)
+	}
+	return id
+}
+
+// awaitDeath waits until a process that is not a child is gone.
+func awaitDeath(t testing.TB, id procid.Identity, most time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	fd, err := pidfdOf(id)
+	if err != nil {
+		return 0
+	}
+	defer syscall.Close(fd)
+	if !awaitPidfd(fd, most) {
+		t.Fatalf("process %d is still alive after %v", id.Pid, most)
+	}
+	return time.Since(began)
+}
+
+// trackerOf is the tracker folder of a data folder, as its cell wrote it down.
+func trackerOf(t testing.TB, folder string) string {
+	t.Helper()
+	var l legacy
+	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Tracker
+}
+
+// awaitEmpty waits until a group holds no process.
+func awaitEmpty(t testing.TB, dir string, most time.Duration) {
+	t.Helper()
+	g := cgroup.At(dir, 0)
+	w, err := cgroup.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	go w.Run(ctx)
+	events, unwatch := w.Watch(g)
+	defer unwatch()
+	for {
+		if full, err := g.Populated(); err == nil && !full {
+			return
+		}
+		select {
+		case <-events:
+		case <-ctx.Done():
+			pids, _ := g.Procs()
+			t.Fatalf("group %s still holds %v after %v", dir, pids, most)
+		}
+	}
+}
+
+func pidfdOf(id procid.Identity) (int, error) {
+	fd, _, errno := syscall.Syscall(434, uintptr(id.Pid), 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	if !id.Alive() {
+		syscall.Close(int(fd))
+		return -1, procid.ErrGone
+	}
+	return int(fd), nil
+}
+
+// waiters hands each completed container to the one who expects it.
+type waiters struct {
+	mu   sync.Mutex
+	want map[string]chan Container
+}
+
+func newWaiters(t testing.TB, e *Executor) *waiters {
+	t.Helper()
+	sub, err := e.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &waiters{want: map[string]chan Container{}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ev := range sub.C {
+			if ev.Kind == EventCompleted {
+				w.give(ev.Container)
+			}
+			if sub.Lost() > 0 {
+				for _, c := range e.List() {
+					if c.State == Completed {
+						w.give(c)
+					}
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { sub.Close(); <-ended })
+	return w
+}
+
+func (w *waiters) expect(id string) <-chan Container {
+	c := make(chan Container, 1)
+	w.mu.Lock()
+	w.want[id] = c
+	w.mu.Unlock()
+	return c
+}
+
+func (w *waiters) give(c Container) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d := w.want[c.ID]; d != nil {
+		delete(w.want, c.ID)
+		d <- c
+	}
+}

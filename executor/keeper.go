@@ -1,0 +1,287 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/process"
+	"cantina/executor/procid"
+	"cantina/executor/reaperbin"
+)
+
+// The classes of containers; see the package's comment.
+const (
+	classStopBound = "stop.bound"
+	classStopFree  = "stop.free"
+	classKeepFree  = "keep.free"
+	prefixKeep     = "keep.bound."
+)
+
+// restartReaper is how long a new reaper is put off when the last one died at once.
+const restartReaper = 200 * time.Millisecond
+
+// keeper is the cell's end of cantina-reaper: it starts it, tells it the
+// deadlines, and starts it again when it dies. While there is none, nothing is
+// started.
+type keeper struct {
+	e         *Executor
+	path      string
+	program   *os.File // the embedded one, in memory
+	keepBound string   // class of this generation
+	up        atomic.Bool
+
+	mu      sync.Mutex
+	sock    *os.File
+	ready   chan struct{} // closed when the reaper is there, or never will be
+	ended   bool
+	drained bool
+	adopted []adoptedClass
+	own     bool             // adopted ones share the present deadline
+	kills   map[string]int64 // group → boot time in ns
+	records map[int]string   // messages about processes, where there are no groups
+}
+
+func newKeeper(e *Executor) (*keeper, error) {
+	k := &keeper{e: e, path: e.cfg.Reaper, keepBound: e.keepBound, ready: make(chan struct{}), drained: true,
+		kills: map[string]int64{}, records: map[int]string{}}
+	if k.path != "" {
+		return k, nil
+	}
+	f, err := reaperbin.Open()
+	if err != nil {
+		return nil, err
+	}
+	k.program, k.path = f, fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	return k, nil
+}
+
+// wait returns when something may be started: the reaper is there and the
+// deadline has not passed.
+func (k *keeper) wait(bound bool) error {
+	for !k.up.Load() {
+		k.mu.Lock()
+		ready, ended := k.ready, k.ended
+		k.mu.Unlock()
+		if ended {
+			return ErrClosed
+		}
+		<-ready
+	}
+	if bound && k.e.pastDeadline() {
+		return ErrDeadline
+	}
+	return nil
+}
+
+// run keeps a reaper running until ctx is done.
+func (k *keeper) run(ctx context.Context) error {
+	defer k.close()
+	for {
+		began := time.Now()
+		err := k.serve(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		k.e.log.Warn("reaper ended", "error", err)
+		if time.Since(began) > time.Second {
+			continue
+		}
+		t, stop := timer(restartReaper)
+		select {
+		case <-t:
+		case <-ctx.Done():
+		}
+		stop()
+	}
+}
+
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.ended = true
+	if !k.up.Load() {
+		close(k.ready)
+	}
+	k.mu.Unlock()
+	if k.program != nil {
+		k.program.Close()
+	}
+}
+
+// serve runs one reaper until it ends.
+func (k *keeper) serve(ctx context.Context) error {
+	p, sock, err := k.start()
+	if err != nil {
+		return err
+	}
+	defer sock.Close()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		k.read(sock, p)
+	}()
+	stop := context.AfterFunc(ctx, func() {
+		if k.e.emptyNow() {
+			k.send("bye")
+		}
+		sock.Close()
+	})
+	defer stop()
+	if ctx.Err() == nil || k.e.emptyNow() {
+		<-p.Done()
+	}
+	sock.Close()
+	<-read
+	k.down()
+	return fmt.Errorf("reaper %d: %+v", p.Pid, p.Result())
+}
+
+func (k *keeper) start() (*process.Process, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start reaper: %w", err)
+	}
+	sock := os.NewFile(uintptr(fds[0]), "reaper")
+	args := []string{"watch", strconv.FormatInt(k.e.cfg.KillWait.Milliseconds(), 10)}
+	if k.e.tree != nil {
+		for _, c := range []string{classStopBound, classStopFree} {
+			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), c))
+		}
+	}
+	p, err := k.e.launcher.Start(&process.Spec{Path: k.path, Args: args, Session: true, Gain: true, Env: []string{"GOMAXPROCS=2"},
+		Files: []uintptr{uintptr(fds[1]), k.e.null.Fd(), os.Stderr.Fd()}})
+	unix.Close(fds[1])
+	if err != nil {
+		sock.Close()
+		return nil, nil, err
+	}
+	// Whoever else is killed for lack of memory, not this one.
+	os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.Pid), []byte("-900"), 0)
+	k.e.remember(p.Pid)
+	k.mu.Lock()
+	k.sock = sock
+	k.mu.Unlock()
+	return p, sock, nil
+}
+
+// read takes the reaper's messages until it is gone.
+func (k *keeper) read(sock *os.File, p *process.Process) {
+	buf := make([]byte, 8192)
+	for {
+		n, err := sock.Read(buf)
+		if err != nil || n == 0 {
+			return
+		}
+		word, rest, _ := strings.Cut(string(buf[:n]), " ")
+		switch word {
+		case "ready":
+			k.tellAll()
+			k.mu.Lock()
+			k.up.Store(true)
+			close(k.ready)
+			k.mu.Unlock()
+		case "expired":
+			k.onExpired(rest)
+		case "drained":
+			k.onDrained(rest)
+		}
+	}
+}
+
+func (k *keeper) down() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.up.Swap(false) {
+		k.ready = make(chan struct{})
+	}
+	k.sock = nil
+}
+
+// tellAll brings a new reaper up to date.
+func (k *keeper) tellAll() {
+	k.mu.Lock()
+	var records []string
+	for _, r := range k.records {
+		records = append(records, r)
+	}
+	kills := k.kills
+	k.kills = map[string]int64{}
+	k.drained = true
+	k.mu.Unlock()
+	for _, r := range records {
+		k.send(r)
+	}
+	now := int64(k.e.clock.Boot())
+	for dir, at := range kills {
+		k.kill(dir, time.Duration(at-now))
+	}
+	k.e.expired.Store(false)
+	k.tellDeadline()
+}
+
+func (k *keeper) send(m string) {
+	k.mu.Lock()
+	sock := k.sock
+	k.mu.Unlock()
+	if sock == nil {
+		return
+	}
+	sock.SetWriteDeadline(time.Now().Add(time.Second))
+	if _, err := sock.Write([]byte(m)); err != nil {
+		k.e.log.Warn("reaper does not listen", "error", err)
+	}
+}
+
+// kill has the reaper kill a group in a while.
+func (k *keeper) kill(dir string, in time.Duration) {
+	in = max(in, 0)
+	k.mu.Lock()
+	k.kills[dir] = int64(k.e.clock.Boot() + in)
+	k.mu.Unlock()
+	k.send("kill " + dir + " " + strconv.FormatInt(in.Milliseconds(), 10))
+}
+
+// started tells the reaper of a process, where no group does.
+func (k *keeper) started(c *container, p *process.Process) {
+	if c.group != nil {
+		return
+	}
+	id, err := procid.Of(p.Pid)
+	if err != nil {
+		return
+	}
+	t := &c.spec.Workload.Termination
+	bound, stop := "free", "stop"
+	if c.bound {
+		bound = "bound"
+	}
+	if c.keep() {
+		stop = "keep"
+	}
+	m := fmt.Sprintf("proc %d %d %s %s %d %d", p.Pid, id.Start, bound, stop, stopSignal(t), grace(t).Milliseconds())
+	k.mu.Lock()
+	k.records[p.Pid] = m
+	k.mu.Unlock()
+	k.send(m)
+	k.tellDeadline()
+	os.WriteFile(filepath.Join(c.folder, ".pid"), fmt.Appendf(nil, "%d %d", id.Pid, id.Start), 0o600)
+}
+
+// gone tells the reaper that a process has been waited for.
+func (k *keeper) gone(pid int) {
+	if k.e.tree != nil {
+		return
+	}
+	k.mu.Lock()
+	delete(k.records, pid)
+	k.mu.Unlock()
+	k.send("gone " + strconv.Itoa(pid))
+}

@@ -1,0 +1,110 @@
+package executor
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"cantina/action"
+)
+
+// ports gives out ports of the machine. The one given longest ago comes last
+// again, and none is given out while a container that may still hold it is there.
+type ports struct {
+	mu          sync.Mutex
+	first, last int
+	next        int
+	taken       map[int]bool
+	low, high   int // the kernel's ephemeral range
+}
+
+func (p *ports) open(first, last int) {
+	p.first, p.last, p.next, p.taken = first, last, first, map[int]bool{}
+	p.low, p.high = 32768, 60999
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		if f := strings.Fields(string(b)); len(f) == 2 {
+			lo, err1 := strconv.Atoi(f[0])
+			hi, err2 := strconv.Atoi(f[1])
+			if err1 == nil && err2 == nil {
+				p.low, p.high = lo, hi
+			}
+		}
+	}
+}
+
+// usable reports whether nobody listens at the port. It binds both families'
+// wildcard address for a moment.
+func usable(port int) bool {
+	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
+}
+
+func (p *ports) take(want action.Port) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if want.Fixed != 0 {
+		if p.taken[want.Fixed] || !usable(want.Fixed) {
+			return 0, fmt.Errorf("port %d is in use", want.Fixed)
+		}
+		p.taken[want.Fixed] = true
+		return want.Fixed, nil
+	}
+	for range p.last - p.first + 1 {
+		n := p.next
+		if p.next++; p.next > p.last {
+			p.next = p.first
+		}
+		if n >= p.low && n <= p.high || p.taken[n] || !usable(n) {
+			continue
+		}
+		p.taken[n] = true
+		return n, nil
+	}
+	return 0, fmt.Errorf("no free port from %d to %d", p.first, p.last)
+}
+
+func (p *ports) give(n int) {
+	p.mu.Lock()
+	delete(p.taken, n)
+	p.mu.Unlock()
+}
+
+func (p *ports) hold(n int) {
+	p.mu.Lock()
+	p.taken[n] = true
+	p.mu.Unlock()
+}
+
+// givePorts picks the ports of a container.
+func (c *container) givePorts() error {
+	want := c.spec.Workload.Ports
+	if len(want) == 0 {
+		return nil
+	}
+	var got []action.Mapping
+	for _, w := range want {
+		n, err := c.e.ports.take(w)
+		if err != nil {
+			c.e.givePortsBack(got)
+			return fmt.Errorf("port %s: %w", w.Name, err)
+		}
+		got = append(got, action.Mapping{Name: w.Name, Port: n})
+	}
+	c.e.mu.Lock()
+	c.ports = got
+	c.e.mu.Unlock()
+	return nil
+}
+
+func (e *Executor) givePortsBack(list []action.Mapping) {
+	for _, m := range list {
+		e.ports.give(m.Port)
+	}
+}

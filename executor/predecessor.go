@@ -1,0 +1,291 @@
+package executor
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/procid"
+)
+
+// legacy is the file "legacy" of the data folder: where a successor has to look
+// for what this cell process may leave behind. Which containers there are it
+// learns from the control groups alone.
+type legacy struct {
+	Boot    string          // boot id of the machine
+	Tracker string          // folder of the tracking hierarchy; empty without groups
+	V1      []string        // folders of v1 controllers
+	Reaper  procid.Identity // its last reaper
+}
+
+const bootIDPath = "/proc/sys/kernel/random/boot_id"
+
+func bootID() (string, error) {
+	b, err := os.ReadFile(bootIDPath)
+	return strings.TrimSpace(string(b)), err
+}
+
+func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Folder, name) }
+
+// folderID is the random name of the data folder in the hierarchies.
+func (e *Executor) folderID() (string, error) {
+	b, err := os.ReadFile(e.path("id"))
+	if id := strings.TrimSpace(string(b)); err == nil && len(id) == 16 {
+		return id, nil
+	}
+	raw := make([]byte, 8)
+	rand.Read(raw)
+	id := hex.EncodeToString(raw)
+	return id, replaceFile(e.path("id"), []byte(id+"\n"))
+}
+
+// replaceFile writes a file so that it is there whole or not at all.
+func replaceFile(path string, data []byte) error {
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// openGroups makes the trees, or finds out that there can be none.
+func (e *Executor) openGroups() error {
+	if e.cfg.Cgroups == CgroupNone {
+		return e.remember(0)
+	}
+	id, err := e.folderID()
+	if err != nil {
+		return fmt.Errorf("name the folder: %w", err)
+	}
+	host, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1})
+	if errors.Is(err, cgroup.ErrUnusable) {
+		e.log.Warn("containers run without control groups", "error", err)
+		err = nil
+	}
+	return errors.Join(err, e.remember(0))
+}
+
+// makeClasses makes the folders of this generation.
+func (e *Executor) makeClasses() error {
+	e.keepBound = fmt.Sprintf("%s%016x", prefixKeep, int64(e.clock.Boot()))
+	if err := os.MkdirAll(e.path("run"), 0o755); err != nil {
+		return err
+	}
+	if e.tree == nil {
+		return e.openDeadline()
+	}
+	for _, c := range []string{classStopBound, classStopFree, classKeepFree, e.keepBound} {
+		if err := e.tree.Class(c); err != nil {
+			return err
+		}
+	}
+	return e.openDeadline()
+}
+
+// remember writes the file for the successor.
+func (e *Executor) remember(reaper int) error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	l := legacy{Boot: boot}
+	if e.tree != nil {
+		l.Tracker, l.V1 = e.tree.Dirs()
+	}
+	if reaper != 0 {
+		if l.Reaper, err = procid.Of(reaper); err != nil {
+			return nil // gone already; the next one is written down
+		}
+	}
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return replaceFile(e.path("legacy"), b)
+}
+
+// clearPredecessor ends what a dead cell process of this folder left, but for
+// what is kept. It waits until the predecessor's reaper is done, and then looks
+// itself. What does not die is shown as a stuck container.
+func (e *Executor) clearPredecessor() error {
+	b, err := os.ReadFile(e.path("legacy"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var l legacy
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil {
+		// Groups of this folder's id are found without the file.
+		e.log.Warn("the predecessor's legacy is not readable", "error", err)
+	}
+	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
+		return errors.Join(err, e.clearFolders(nil))
+	}
+	e.dismiss(l.Reaper)
+	e.clearProcesses()
+	var kept map[string]bool
+	if l.Tracker != "" {
+		kept = e.clearGroups(l)
+	}
+	return e.clearFolders(kept)
+}
+
+// dismiss tells the old reaper that this process holds the deadlines from now
+// on, and waits until it has ended what it has to.
+func (e *Executor) dismiss(id procid.Identity) {
+	if id.Pid == 0 {
+		return
+	}
+	fd, err := unix.PidfdOpen(id.Pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if !id.Alive() {
+		return
+	}
+	unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0)
+	awaitPidfd(fd, e.cfg.KillWait+2*time.Second)
+}
+
+// awaitPidfd waits until a process that is not a child has ended.
+func awaitPidfd(fd int, most time.Duration) bool {
+	end := time.Now().Add(most)
+	for {
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(left.Milliseconds())+1)
+		if n > 0 || err != nil && err != unix.EINTR {
+			return n > 0
+		}
+	}
+}
+
+// clearProcesses ends process groups that were started without control groups:
+// those whose leader is exactly the process that was written down.
+func (e *Executor) clearProcesses() {
+	files, _ := filepath.Glob(filepath.Join(e.path("run"), "*", ".pid"))
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		var id procid.Identity
+		if err != nil {
+			continue
+		}
+		if _, err := fmt.Sscanf(string(b), "%d %d", &id.Pid, &id.Start); err != nil || id.Pid <= 1 {
+			continue
+		}
+		fd, err := unix.PidfdOpen(id.Pid, 0)
+		if err != nil {
+			continue
+		}
+		if id.Alive() {
+			unix.Kill(-id.Pid, unix.SIGKILL)
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			awaitPidfd(fd, e.cfg.StuckAfter)
+		} else {
+			e.log.Info("stale pid", "pid", id.Pid, "file", f)
+		}
+		unix.Close(fd)
+	}
+}
+
+// clearGroups ends what is left in the predecessor's groups and returns the
+// folders (by name) of the containers that are kept or do not die.
+func (e *Executor) clearGroups(l legacy) map[string]bool {
+	stays := map[string]bool{}
+	classes, _ := os.ReadDir(l.Tracker)
+	for _, d := range classes {
+		dir := filepath.Join(l.Tracker, d.Name())
+		if !d.IsDir() || d.Name() == classKeepFree || strings.HasPrefix(d.Name(), prefixKeep) {
+			continue
+		}
+		class := cgroup.At(dir, 0)
+		class.Thaw()
+		e.killAndWait(class)
+		e.noteStuck(dir, stays)
+		cgroup.RemoveEmpty(dir)
+	}
+	for _, d := range l.V1 {
+		cgroup.RemoveEmpty(d)
+	}
+	return stays
+}
+
+// killAndWait kills a group until it is empty or has had its time.
+func (e *Executor) killAndWait(g *cgroup.Group) {
+	end := time.Now().Add(e.cfg.StuckAfter)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if full, err := g.Populated(); err == nil && !full || time.Now().After(end) {
+			return
+		}
+		g.Kill()
+		unix.Nanosleep(&unix.Timespec{Nsec: int64(pause)}, nil)
+	}
+}
+
+// noteStuck makes containers of what does not die, so that nobody takes this
+// cell for clean.
+func (e *Executor) noteStuck(class string, stays map[string]bool) {
+	entries, _ := os.ReadDir(class)
+	for _, d := range entries {
+		g := cgroup.At(filepath.Join(class, d.Name()), 0)
+		if full, err := g.Populated(); !d.IsDir() || err == nil && !full {
+			continue
+		}
+		stays[d.Name()] = true
+		c := newContainer(e, Reservation{ID: d.Name(), DeadlineBound: filepath.Base(class) == classStopBound}, nil)
+		c.group, c.state, c.adopted = g, Running, true
+		c.stuck = &Stuck{Since: e.clock.Wall()}
+		e.containers[c.id] = c
+		e.left = append(e.left, c)
+	}
+}
+
+// driveLeft waits for the end of what a predecessor could not end.
+func (c *container) driveLeft() {
+	c.setStuck(nil)
+	if c.finish(nil, 0) {
+		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
+	}
+}
+
+// clearFolders removes the folders of containers that are gone.
+func (e *Executor) clearFolders(stays map[string]bool) error {
+	entries, err := os.ReadDir(e.path("run"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, d := range entries {
+		if !stays[d.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(e.path("run"), d.Name())))
+		}
+	}
+	return err
+}
+
+// reaperIdentity is the reaper that was started last.
+func (e *Executor) reaperIdentity() procid.Identity {
+	var l legacy
+	b, err := os.ReadFile(e.path("legacy"))
+	if err != nil || json.Unmarshal(b, &l) != nil {
+		return procid.Identity{}
+	}
+	return l.Reaper
+}

@@ -1,0 +1,170 @@
+package executor
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/procid"
+)
+
+// writesPid is a container that writes its pid to dir/name and sleeps; what it
+// forked into a session of its own writes dir/name.child.
+func writesPid(dir, name, prelude string) Spec {
+	return sh(fmt.Sprintf("%s setsid sh -c '%s echo $$ > %s/%s.child; while :; do sleep 1; done' & echo $$ > %s/%s; while :; do sleep 1; done",
+		prelude, prelude, dir, name, dir, name))
+}
+
+func pidsOf(t *testing.T, dir, name string) []procid.Identity {
+	awaitFile(t, filepath.Join(dir, name))
+	awaitFile(t, filepath.Join(dir, name+".child"))
+	return []procid.Identity{readPid(t, filepath.Join(dir, name)), readPid(t, filepath.Join(dir, name+".child"))}
+}
+
+func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Deadline: 1500 * time.Millisecond, Jobs: []job{
+		{ID: "bound", Bound: true, Spec: writesPid(dir, "bound", "")},
+		{ID: "stubborn", Bound: true, Spec: writesPid(dir, "stubborn", `trap "" TERM;`)},
+		{ID: "free", Spec: writesPid(dir, "free", "")},
+	}})
+	bound, stubborn, free := pidsOf(t, dir, "bound"), pidsOf(t, dir, "stubborn"), pidsOf(t, dir, "free")
+	began := time.Now()
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range bound {
+		awaitDeath(t, id, 4*time.Second)
+	}
+	t.Logf("what heeds TERM was gone %v after the cell was stopped", time.Since(began))
+	for _, id := range stubborn {
+		awaitDeath(t, id, 6*time.Second)
+	}
+	t.Logf("all that is deadline-bound was gone %v after the cell was stopped", time.Since(began))
+	for _, id := range free {
+		if !id.Alive() {
+			t.Errorf("free process %d is gone", id.Pid)
+		}
+	}
+	awaitEmpty(t, filepath.Join(trackerOf(t, folder), classStopBound), time.Second)
+	c.kill(t)
+	for _, id := range free {
+		awaitDeath(t, id, 2*time.Second)
+	}
+}
+
+func TestNothingOutlivesAKilledCell(t *testing.T) {
+	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1} {
+		t.Run(name, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			s := script{Folder: folder, Mode: mode}
+			for i := range 50 {
+				n := fmt.Sprint("polite", i)
+				s.Jobs = append(s.Jobs, job{ID: n, Bound: i%2 == 0, Spec: sh("setsid sleep 1000 & sleep 1000")})
+			}
+			s.Jobs = append(s.Jobs, job{ID: "stubborn", Spec: writesPid(dir, "stubborn", `trap "" TERM;`)})
+			c := startCell(t, s)
+			stubborn := pidsOf(t, dir, "stubborn")
+			tracker := trackerOf(t, folder)
+			c.kill(t)
+			awaitEmptyBut(t, tracker, 2*time.Second, 4)
+			for _, id := range stubborn {
+				awaitDeath(t, id, 4*time.Second)
+			}
+			// The next cell finds nothing, and nothing of the groups is left.
+			e, stop := runExecutor(t, testConfig(folder))
+			if l := e.List(); len(l) != 0 {
+				t.Errorf("successor has %+v", l)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// awaitEmptyBut waits until at most n processes are left.
+func awaitEmptyBut(t *testing.T, dir string, most time.Duration, n int) {
+	t.Helper()
+	end := time.NewTimer(most)
+	defer end.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pids, _ := cgroup.At(dir, 0).Procs()
+		if len(pids) <= n {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			t.Fatalf("%d processes are left after %v", len(pids), most)
+		}
+	}
+}
+
+func TestReaperIsRestarted(t *testing.T) {
+	e := testExecutor(t, nil)
+	launch(t, e, "before", sh("true"))
+	for i := range 3 {
+		id := e.reaperIdentity()
+		if id.Pid == 0 || unix.Kill(id.Pid, unix.SIGKILL) != nil {
+			t.Fatalf("no reaper to kill: %+v", id)
+		}
+		awaitDeath(t, id, time.Second)
+		began := time.Now()
+		for e.keeper.up.Load() && e.reaperIdentity() == id {
+			runtime.Gosched()
+		}
+		c := launch(t, e, fmt.Sprint("after", i), sh("true"))
+		if c.Result.Failed || time.Since(began) > time.Second {
+			t.Errorf("start after the reaper's death: %v, %+v", time.Since(began), c.Result)
+		}
+	}
+}
+
+func TestDeadlineOfARunningCell(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	sub, err := e.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	launch(t, e, "first", sh("true"))
+	e.SetDeadline(e.clock.Boot() + 300*time.Millisecond)
+	if err := e.Launch(Reservation{ID: "bound", DeadlineBound: true}, sh("sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Launch(Reservation{ID: "free"}, sh("sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "bound", completed)
+	if !c.Result.Failed || c.Result.Reason != "the cell's deadline passed" {
+		t.Errorf("result = %+v", c.Result)
+	}
+	for ev := range sub.C {
+		if ev.Kind == EventDrained {
+			break
+		}
+	}
+	if err := e.Launch(Reservation{ID: "late", DeadlineBound: true}, sh("true")); err == nil {
+		t.Error("deadline-bound work started after the deadline")
+	}
+	e.SetDeadline(e.clock.Boot() + time.Hour)
+	if err := e.Launch(Reservation{ID: "next", DeadlineBound: true}, sh("true")); err != nil {
+		t.Fatal(err)
+	}
+	if c := await(t, e, "next", completed); c.Result.Failed {
+		t.Errorf("after new credit: %+v", c.Result)
+	}
+	if c, _ := e.Get("free"); c.State != Running {
+		t.Errorf("free container is %v: %+v", c.State, c.Result)
+	}
+}

@@ -1,0 +1,45 @@
+// Package reaperbin carries the program cantina-reaper inside the cell's own.
+// Make builds it into this folder before anything else; without it the build
+// works all the same, and Open says that the reaper is missing. Only the
+// executor uses this package.
+package reaperbin
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrMissing reports a build without the reaper.
+var ErrMissing = errors.New("missing reaper: this program was built without cantina-reaper (build with make, or name one with --reaper)")
+
+//go:embed cantina-reaper*
+var files embed.FS
+
+// Open puts the embedded reaper into memory, sealed, and returns the file to
+// execute as /proc/self/fd/<n>: what runs is what was built, whatever happens to
+// the disk. It returns ErrMissing.
+func Open() (*os.File, error) {
+	program, err := files.ReadFile("cantina-reaper")
+	if err != nil {
+		return nil, ErrMissing
+	}
+	fd, err := unix.MemfdCreate("cantina-reaper", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("open reaper: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "cantina-reaper")
+	if _, err := f.Write(program); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open reaper: %w", err)
+	}
+	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("seal reaper: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,211 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/output"
+	"cantina/resource"
+)
+
+func TestEchoAndExitCodeAreNeverLost(t *testing.T) {
+	e := testExecutor(t, nil)
+	for i := range 100 {
+		id := fmt.Sprint("c", i)
+		c := launch(t, e, id, sh("echo A; echo B >&2; exit 3"))
+		r := c.Result
+		if !r.Failed || r.ExitCode != 3 || r.Signal != 0 || r.Reason != "exit status 3" {
+			t.Fatalf("result = %+v", r)
+		}
+		if !slices.Equal(r.LastOut, []string{"A"}) || !slices.Equal(r.LastErr, []string{"B"}) {
+			t.Fatalf("last lines %q, %q", r.LastOut, r.LastErr)
+		}
+		if got := lines(t, e, id, output.Stdout); !slices.Equal(got, []string{"A"}) {
+			t.Fatalf("stdout %q", got)
+		}
+		if err := e.Delete(id); err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, id, gone)
+	}
+	if f := e.Free(); !f.Equal(e.Capacity()) {
+		t.Errorf("free %v of %v", f, e.Capacity())
+	}
+}
+
+func TestSignalByHandEndsTheContainer(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	c := launch(t, e, "x", sh("setsid sleep 1000 & kill -9 $$"))
+	if r := c.Result; r.Signal != 9 || !r.Failed || r.Stopped || r.OOM != nil {
+		t.Errorf("result = %+v", r)
+	}
+}
+
+func TestStopEndsTheWholeTree(t *testing.T) {
+	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1} {
+		t.Run(name, func(t *testing.T) {
+			e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
+			needGroups(t, e)
+			dir := t.TempDir()
+			script := fmt.Sprintf("setsid sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done; echo up; sleep 1000", dir, dir)
+			if err := e.Launch(Reservation{ID: "x"}, sh(script)); err != nil {
+				t.Fatal(err)
+			}
+			awaitFile(t, filepath.Join(dir, "a"))
+			id := readPid(t, filepath.Join(dir, "a"))
+			began := time.Now()
+			if err := e.Stop("x"); err != nil {
+				t.Fatal(err)
+			}
+			c := await(t, e, "x", completed)
+			if id.Alive() {
+				t.Error("the process in its own session is alive after COMPLETED")
+			}
+			if !c.Result.Stopped || c.Result.Failed || time.Since(began) > 3*time.Second {
+				t.Errorf("after %v: %+v", time.Since(began), c.Result)
+			}
+		})
+	}
+}
+
+func TestStubbornTreeIsKilledAfterGrace(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	s := sh("trap '' TERM; (trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done') & while :; do sleep 1; done")
+	s.Workload.Termination.Grace = 300 * time.Millisecond
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	began := time.Now()
+	if err := e.Delete("x"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", gone)
+	if d := time.Since(began); d < 200*time.Millisecond || d > 3*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
+func TestLeftoversGetTermThenKill(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	dir := t.TempDir()
+	s := sh(fmt.Sprintf("setsid sh -c 'trap \"echo bye; exit\" TERM; echo $$ > %s/a; while :; do sleep 0.05; done' & while [ ! -s %s/a ]; do :; done; exit 0", dir, dir))
+	s.Workload.Termination.LeftoverGrace = 5 * time.Second
+	c := launch(t, e, "x", s)
+	if c.Result.Failed || c.Result.ExitCode != 0 {
+		t.Errorf("result = %+v", c.Result)
+	}
+	if got := lines(t, e, "x", output.Stdout); !slices.Contains(got, "bye") {
+		t.Errorf("stdout = %q, want the leftover's last word", got)
+	}
+}
+
+func TestStatusEnvironmentAndResultFile(t *testing.T) {
+	e := testExecutor(t, nil)
+	s := sh(`echo one > $CANTINA_STATUS; echo "two $A $B $PORT_HTTP" > $CANTINA_STATUS; pwd > result; env -0 | tr '\0' '\n' | grep -c SECRET_OF_THE_CELL`)
+	t.Setenv("SECRET_OF_THE_CELL", "x")
+	s.StatusPipe = true
+	s.Workload.ResultFile = "result"
+	s.Workload.Env = []action.Variable{{Name: "A", Value: "workload"}, {Name: "B", Value: "workload"}}
+	s.Env = []action.Variable{{Name: "B", Value: "container"}}
+	s.Workload.Ports = []action.Port{{Name: "http"}}
+	c := launch(t, e, "b-1.2.3", s)
+	if want := fmt.Sprintf("two workload container %d", c.Ports[0].Port); string(c.Result.Status) != want {
+		t.Errorf("status %q, want %q", c.Result.Status, want)
+	}
+	b, err := e.ResultFile("b-1.2.3")
+	if err != nil || strings.TrimSpace(string(b)) != c.Folder {
+		t.Errorf("result file %q, %v, want %s", b, err, c.Folder)
+	}
+	if got := lines(t, e, "b-1.2.3", output.Stdout); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("the cell's environment reached the container: %q", got)
+	}
+}
+
+func TestReservation(t *testing.T) {
+	e := testExecutor(t, func(c *Config) { c.Capacity = resource.Amounts{resource.Containers: 2, resource.MemoryMB: 100} })
+	if err := e.Reserve(Reservation{ID: "a", Resources: resource.Amounts{resource.MemoryMB: 80}}); err != nil {
+		t.Fatal(err)
+	}
+	err := e.Reserve(Reservation{ID: "b", Resources: resource.Amounts{resource.MemoryMB: 30}})
+	var short *InsufficientError
+	if !errors.Is(err, ErrInsufficient) || !errors.As(err, &short) || short.Missing[0].Have != 20 {
+		t.Errorf("reserve b = %v", err)
+	}
+	if err := e.Reserve(Reservation{ID: "a"}); !errors.Is(err, ErrExists) {
+		t.Errorf("reserve a again = %v", err)
+	}
+	if err := e.Start("none", sh("true")); !errors.Is(err, ErrUnknown) {
+		t.Errorf("start of nothing = %v", err)
+	}
+	if err := e.Reserve(Reservation{ID: "late", Expires: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "late", completed)
+	if !c.Result.Failed || c.Result.Reason != "the reservation expired" || !c.Result.Retryable {
+		t.Errorf("expired: %+v", c.Result)
+	}
+	if err := e.Start("late", sh("true")); !errors.Is(err, ErrState) {
+		t.Errorf("start of an expired one = %v", err)
+	}
+	if err := e.Delete("a"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "a", gone)
+	if err := e.Delete("late"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "late", gone)
+	if !e.Free().Equal(e.Capacity()) {
+		t.Errorf("free %v", e.Free())
+	}
+}
+
+func TestCannotStart(t *testing.T) {
+	e := testExecutor(t, nil)
+	s := Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such/program"}}}}
+	c := launch(t, e, "x", s)
+	if !c.Result.Failed || !strings.Contains(c.Result.Reason, "/no/such/program: no such file") || c.Result.ExitCode == 0 {
+		t.Errorf("result = %+v", c.Result)
+	}
+}
+
+func TestTimeLimit(t *testing.T) {
+	e := testExecutor(t, nil)
+	s := sh("sleep 1000")
+	s.Workload.TimeLimit = 50 * time.Millisecond
+	c := launch(t, e, "x", s)
+	if !c.Result.Failed || c.Result.Stopped || !strings.Contains(c.Result.Reason, "time limit of 50ms") {
+		t.Errorf("result = %+v", c.Result)
+	}
+}
+
+// awaitFile waits until a file exists and is not empty; a container has no other
+// way to say so.
+func awaitFile(t testing.TB, path string) {
+	t.Helper()
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			t.Fatalf("%s does not come", path)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"cantina/action"
+	"cantina/resource"
+)
+
+// The errors of the executor.
+var (
+	ErrExists       = errors.New("container exists")
+	ErrUnknown      = errors.New("no such container")
+	ErrClosed       = errors.New("executor is closed")
+	ErrState        = errors.New("container is not in a state for that")
+	ErrInsufficient = errors.New("insufficient resources")
+	ErrDeadline     = errors.New("the deadline has passed")
+	ErrInUse        = errors.New("the data folder is in use by another cell")
+)
+
+// InsufficientError says what was lacking. It is ErrInsufficient.
+type InsufficientError struct{ Missing []resource.Missing }
+
+// Error names each resource.
+func (e *InsufficientError) Error() string {
+	parts := make([]string, len(e.Missing))
+	for i, m := range e.Missing {
+		parts[i] = m.String()
+	}
+	return ErrInsufficient.Error() + ": " + strings.Join(parts, "; ")
+}
+
+// Is makes errors.Is find ErrInsufficient.
+func (e *InsufficientError) Is(target error) bool { return target == ErrInsufficient }
+
+// State is where a container is in its life. (Diego executor, Container lifecycle.)
+type State int
+
+// The states of a container.
+const (
+	Reserved State = iota
+	Initializing
+	Created
+	Running
+	Completed
+)
+
+// String gives the name used at the wire.
+func (s State) String() string {
+	switch s {
+	case Reserved:
+		return "RESERVED"
+	case Initializing:
+		return "INITIALIZING"
+	case Created:
+		return "CREATED"
+	case Running:
+		return "RUNNING"
+	case Completed:
+		return "COMPLETED"
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// next reports whether a container may go from s to t: forward one step, or to
+// Completed from everywhere.
+func (s State) next(t State) bool { return t == s+1 || t == Completed && s != Completed }
+
+// Labels say what a container is, so that a cell that lost its memory can find
+// out; the names are fixed by the page "The seams".
+type Labels map[string]string
+
+// Reservation is a claim on resources for a container to come.
+type Reservation struct {
+	ID            string
+	Labels        Labels
+	Resources     resource.Amounts // "containers" counts 1 also when it is absent
+	DeadlineBound bool             // the reaper ends it at the deadline
+	// Expires is after how long the claim is given up when Start has not come;
+	// 0 = 1 minute.
+	Expires time.Duration
+}
+
+// Spec is what a container runs.
+type Spec struct {
+	Workload action.Workload
+	// Env is the environment of the container, the strongest last: stronger than
+	// Workload.Env, weaker than that of a single Run.
+	Env []action.Variable
+	// StatusPipe gives every process the writing end of a pipe as descriptor 3,
+	// whose path stands in CANTINA_STATUS. The last line written is kept.
+	// (Bistro, Pipes.)
+	StatusPipe bool
+}
+
+// OOM tells what the kernel counted when a process was killed for lack of memory.
+type OOM struct {
+	Kills int   // processes killed
+	Limit int64 // bytes
+	Peak  int64 // bytes
+}
+
+// Usage is what a container used.
+type Usage struct {
+	User, System time.Duration // processor time of the main process and its waited-for children
+	MaxRSS       int64         // bytes, of the largest process
+	MemoryPeak   int64         // bytes, of all together; 0 where no memory controller counts
+}
+
+// RunResult is how a container ended. (Diego executor, RunResult.)
+type RunResult struct {
+	Failed    bool
+	Reason    string // empty unless failed; "exit status 3", "killed by signal 9 (killed)" …
+	Stopped   bool   // by Stop, not by itself
+	Retryable bool   // it never got to run
+	ExitCode  int    // of the main process; -1 when there is none
+	Signal    int    // that ended the main process; 0 = none
+	OOM       *OOM
+	// Lost reports that the container ended while nobody could see how.
+	Lost    bool
+	Status  []byte // last line of the status pipe, without its newline
+	Started time.Time
+	Ended   time.Time
+	Usage   Usage
+	// LastOut and LastErr are the last lines of both streams, at most 10 each and
+	// 4 KiB together.
+	LastOut, LastErr []string
+}
+
+// Stuck says which processes do not die although they were killed. Such a
+// container holds what it has, and is not certainly dead.
+type Stuck struct {
+	Since     time.Time
+	Processes []StuckProcess
+}
+
+// StuckProcess is one process that SIGKILL did not end.
+type StuckProcess struct {
+	Pid     int
+	Command string
+	State   string // as ps shows it: "D", "T" …
+	Where   string // the kernel function it waits in, when the kernel tells
+}
+
+// String says "pid 7 (cat) in state D at request_wait_answer".
+func (s *Stuck) String() string {
+	parts := make([]string, len(s.Processes))
+	for i, p := range s.Processes {
+		parts[i] = fmt.Sprintf("pid %d (%s) in state %s at %s", p.Pid, p.Command, p.State, p.Where)
+	}
+	return "STUCK_KILLING: " + strings.Join(parts, ", ")
+}
+
+// Container is what is known of one container at one moment.
+type Container struct {
+	ID            string
+	Labels        Labels
+	State         State
+	Result        RunResult // valid when Completed
+	Ports         []action.Mapping
+	Routable      bool
+	Resources     resource.Amounts
+	DeadlineBound bool
+	Adopted       bool   // taken over from a predecessor
+	Stuck         *Stuck // nil unless it does not die
+	OOMKills      int    // processes killed for lack of memory so far
+	Created       time.Time
+	Pid           int // of the main process; 0 = none yet
+	Folder        string
+}
