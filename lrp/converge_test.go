@@ -15,7 +15,6 @@ type world struct {
 	now     time.Time
 	guids   int
 	effects []Effect
-	refused int
 }
 
 func newWorld(t testing.TB) *world {

@@ -20,6 +20,11 @@ type (
 		By     Holder
 		Result Result
 	}
+	// Missing says that By, which the row names, has no container for the task.
+	Missing struct {
+		UID string
+		By  Holder
+	}
 	// Adopt says that By's predecessor From has handed the task's container over.
 	Adopt struct {
 		UID  string
@@ -60,15 +65,15 @@ type (
 	ProcDead struct{ Proc string }
 	// ExpirePending: it was not started in time.
 	ExpirePending struct{}
-	// Kick asks again for a place for a PENDING task, or for the end of a cancelled one's container.
+	// Kick asks again for a place for a PENDING task.
 	Kick struct{}
 	// KickCallback begins (again) to deliver the end of a COMPLETED task.
 	KickCallback struct{}
-	// CallbackDone is what came of an attempt. Retry is when to try again; zero = never.
+	// CallbackDone is what came of a run of attempts.
 	CallbackDone struct {
+		UID       string
 		Delivered bool
 		Error     string
-		Retry     time.Time
 	}
 	// Demote turns a RESOLVING task that got stuck back into COMPLETED.
 	Demote struct{}
@@ -79,6 +84,7 @@ type (
 func (Start) event()         {}
 func (Complete) event()      {}
 func (Adopt) event()         {}
+func (Missing) event()       {}
 func (Reject) event()        {}
 func (Cancel) event()        {}
 func (Resolve) event()       {}
@@ -135,4 +141,43 @@ type Policy struct {
 	Kick time.Duration
 	// StuckResolving demotes a RESOLVING task; 0 = 30 s.
 	StuckResolving time.Duration
+	// CallbackRuns is after how many runs of attempts a callback is a dead letter; 0 = 10.
+	CallbackRuns int
+	// Rejections is how often cells may fail to make its container; the next one fails the task; 0 = 3.
+	Rejections int
+}
+
+// seedRetention is the notes' retention of completed tasks.
+const seedRetention = 2 * time.Minute
+
+// WithDefaults returns p with every zero field replaced by its default.
+func (p Policy) WithDefaults() Policy {
+	dur := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	num := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	dur(&p.Retention, 24*time.Hour)
+	dur(&p.Kick, 30*time.Second)
+	dur(&p.StuckResolving, 30*time.Second)
+	num(&p.KeepPerDomain, 10000)
+	num(&p.CallbackRuns, 10)
+	num(&p.Rejections, 3)
+	return p
+}
+
+// seed reports whether tasks are kept as the notes say: deleted once delivered,
+// and two minutes after their end in any case.
+func (p Policy) seed() bool { return p.Retention < 0 }
+
+func (p Policy) retention() time.Duration {
+	if p.seed() {
+		return seedRetention
+	}
+	return p.Retention
 }

@@ -151,13 +151,25 @@ type Result struct {
 	Started, Ended time.Time
 }
 
+// Outcome returns the outcome that the result means.
+func (r Result) Outcome() Outcome {
+	switch {
+	case r.Cancelled:
+		return Cancelled
+	case r.Failed:
+		return Failed
+	}
+	return Succeeded
+}
+
 // MaxResult is the largest result file in bytes; a larger one is an error of the task.
 const MaxResult = 51200
 
 // Callback is how far the delivery of a task's end has come. Written by the
 // leader's callback loop.
 type Callback struct {
-	Attempts int
+	// Runs counts the runs of attempts.
+	Runs int
 	// Next is the earliest moment of the next attempt.
 	Next time.Time
 	// Error is what the last attempt said.
@@ -189,9 +201,6 @@ type Task struct {
 	Result Result
 	// MayStillRun marks a lost task whose container was allowed to run on: ProcDead.
 	MayStillRun bool
-	// CancelWanted is the stored intent to end the container of a cancelled task: Cancel.
-	CancelWanted bool
-
 	// Rejections counts Reject; Rejection is the last reason: Reject, cleared by Start.
 	Rejections int
 	Rejection  string
@@ -204,6 +213,9 @@ type Task struct {
 	Resolution Resolution
 	Successor  string
 }
+
+// Unresolved reports whether the task is lost and nobody has said what became of it.
+func (t *Task) Unresolved() bool { return t.Ended() && t.Outcome == Lost && t.Resolution == Unresolved }
 
 // Ended reports whether the task is COMPLETED or RESOLVING.
 func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolving }
@@ -222,6 +234,9 @@ var (
 	// ErrLostUnresolved: a lost task is kept until it is resolved.
 	ErrLostUnresolved = errors.New("a lost task is kept until it is resolved")
 )
+
+// MaxAnnotation is the longest annotation in bytes.
+const MaxAnnotation = 10 << 10
 
 // Texts of Result.Reason. (Diego dev notes, Tasks; Diego BBS, Task calls.)
 const (

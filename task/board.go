@@ -1,0 +1,396 @@
+package task
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// Board holds all tasks of a leader and knows what convergence has to look at. It
+// is an owned value, changed in place by one goroutine. Tasks that were put in are
+// never changed by it.
+type Board struct {
+	policy  Policy
+	tasks   map[string]*slot               // by guid
+	byProc  map[string]map[string]struct{} // cell process id → guids RUNNING on it
+	byCell  map[string]map[string]struct{} // cell name → guids that name it
+	bad     map[string]bool                // quarantined guids
+	dead    map[string]bool                // cell processes that are certainly dead
+	ended   map[string]*endedHeap          // domain → ended tasks, oldest first
+	endings map[string]int                 // domain → number of ended tasks
+	dirty   map[string]struct{}
+	due     dueHeap
+}
+
+type slot struct {
+	task  *Task
+	due   time.Time
+	asked time.Time // when a place was last asked for
+}
+
+// NewBoard returns an empty board.
+func NewBoard(p Policy) *Board {
+	return &Board{
+		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: map[string]map[string]struct{}{}, byCell: map[string]map[string]struct{}{},
+		bad: map[string]bool{}, dead: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
+	}
+}
+
+// Policy returns the policy with its defaults.
+func (b *Board) Policy() Policy { return b.policy }
+
+// Get returns the task of a guid, or nil.
+func (b *Board) Get(guid string) *Task {
+	if s := b.tasks[guid]; s != nil {
+		return s.task
+	}
+	return nil
+}
+
+// Len returns how many tasks there are.
+func (b *Board) Len() int { return len(b.tasks) }
+
+// Put stores a task, new or changed.
+func (b *Board) Put(t *Task) {
+	s := b.tasks[t.GUID]
+	if s == nil {
+		s = &slot{}
+		b.tasks[t.GUID] = s
+	} else {
+		b.track(s.task, false)
+	}
+	if s.task == nil || s.task.State != t.State || s.task.UID != t.UID {
+		s.asked = time.Time{}
+	}
+	if t.Ended() && (s.task == nil || !s.task.Ended() || s.task.UID != t.UID || !s.task.FirstCompleted.Equal(t.FirstCompleted)) {
+		b.pushEnded(t)
+	}
+	s.task = t
+	b.track(t, true)
+	b.dirty[t.GUID] = struct{}{}
+}
+
+// pushEnded enters a task among the ended ones of its domain, and throws out what
+// is gone when that is more than half.
+func (b *Board) pushEnded(t *Task) {
+	h := b.ended[t.Domain]
+	if h == nil {
+		h = &endedHeap{}
+		b.ended[t.Domain] = h
+	}
+	heap.Push(h, endedItem{at: t.FirstCompleted, guid: t.GUID, uid: t.UID})
+	if h.Len() > 2*b.endings[t.Domain]+64 {
+		*h = slices.DeleteFunc(*h, func(i endedItem) bool { return i.guid != t.GUID && !b.isEnded(i) })
+		heap.Init(h)
+	}
+}
+
+// isEnded reports whether the item is still what it says.
+func (b *Board) isEnded(i endedItem) bool {
+	t := b.Get(i.guid)
+	return t != nil && t.UID == i.uid && t.Ended() && t.FirstCompleted.Equal(i.at)
+}
+
+// Load is Put for a row of an earlier term: nobody knows whether its request
+// arrived, so the next pass repeats it.
+func (b *Board) Load(t *Task) {
+	b.Put(t)
+	b.tasks[t.GUID].asked = time.Unix(0, 0)
+}
+
+// Delete forgets a task.
+func (b *Board) Delete(guid string) {
+	if s := b.tasks[guid]; s != nil {
+		b.track(s.task, false)
+		delete(b.tasks, guid)
+	}
+}
+
+func (b *Board) track(t *Task, add bool) {
+	if t.Holder.Cell != "" {
+		mark(b.byCell, t.Holder.Cell, t.GUID, add)
+	}
+	if t.State == Running {
+		mark(b.byProc, t.Holder.Proc, t.GUID, add)
+	}
+	if !t.Ended() {
+		return
+	}
+	if !add {
+		b.endings[t.Domain]--
+		return
+	}
+	b.endings[t.Domain]++
+}
+
+func mark(sets map[string]map[string]struct{}, key, guid string, add bool) {
+	set := sets[key]
+	switch {
+	case add && set == nil:
+		sets[key] = map[string]struct{}{guid: {}}
+	case add:
+		set[guid] = struct{}{}
+	default:
+		if delete(set, guid); len(set) == 0 {
+			delete(sets, key)
+		}
+	}
+}
+
+// OnProc returns the guids RUNNING on a cell process, in order.
+func (b *Board) OnProc(proc string) []string { return keys(b.byProc[proc]) }
+
+// OnCell returns the guids whose rows name a cell, in order.
+func (b *Board) OnCell(cell string) []string { return keys(b.byCell[cell]) }
+
+// Procs returns the cell processes that RUNNING tasks name, in order.
+func (b *Board) Procs() []string {
+	out := make([]string, 0, len(b.byProc))
+	for p := range b.byProc {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// GUIDs returns all guids in order.
+func (b *Board) GUIDs() []string {
+	out := make([]string, 0, len(b.tasks))
+	for g := range b.tasks {
+		out = append(out, g)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func keys(set map[string]struct{}) []string {
+	out := make([]string, 0, len(set))
+	for g := range set {
+		out = append(out, g)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Quarantine says that the row of a guid cannot be read: it counts as existing.
+func (b *Board) Quarantine(guid string, bad bool) {
+	if bad {
+		b.bad[guid] = true
+	} else {
+		delete(b.bad, guid)
+	}
+	b.dirty[guid] = struct{}{}
+}
+
+// Quarantined reports whether the row of a guid cannot be read.
+func (b *Board) Quarantined(guid string) bool { return b.bad[guid] }
+
+// ProcDied records that a cell process is certainly dead.
+func (b *Board) ProcDied(proc string) {
+	b.dead[proc] = true
+	for g := range b.byProc[proc] {
+		b.dirty[g] = struct{}{}
+	}
+}
+
+// Move is one thing that convergence wants: the event for the task, to be given to Step.
+type Move struct {
+	GUID  string
+	Event Event
+}
+
+// Converge looks at what has changed since the last pass and at what has fallen
+// due, and returns what has to be done, in order of guid. It remembers which
+// requests it repeated: a second pass at the same moment returns nothing. (Diego
+// dev notes, Tasks, Maintaining Consistency: its five duties are the cases of check.)
+func (b *Board) Converge(now time.Time) []Move {
+	for len(b.due) > 0 && !b.due[0].at.After(now) {
+		item := heap.Pop(&b.due).(dueItem)
+		if s := b.tasks[item.guid]; s != nil && s.due.Equal(item.at) {
+			s.due = time.Time{}
+			b.dirty[item.guid] = struct{}{}
+		}
+	}
+	var out []Move
+	over := map[string]struct{}{}
+	for g := range b.dirty {
+		s := b.tasks[g]
+		if s == nil || b.bad[g] {
+			continue
+		}
+		if e := b.check(s, now); e != nil {
+			out = append(out, Move{g, e})
+		}
+		if d := s.task.Domain; b.endings[d] > b.policy.KeepPerDomain {
+			over[d] = struct{}{}
+		}
+	}
+	clear(b.dirty)
+	for d := range over {
+		out = b.pruneOldest(d, out)
+	}
+	slices.SortFunc(out, func(x, y Move) int { return cmp.Compare(x.GUID, y.GUID) })
+	return slices.CompactFunc(out, func(x, y Move) bool { return x.GUID == y.GUID })
+}
+
+// ConvergeAll is Converge over everything there is.
+func (b *Board) ConvergeAll(now time.Time) []Move {
+	for g := range b.tasks {
+		b.dirty[g] = struct{}{}
+	}
+	return b.Converge(now)
+}
+
+// NextDue returns the earliest moment at which a pass may find something although
+// nothing changed; false when there is none.
+func (b *Board) NextDue() (time.Time, bool) {
+	if len(b.due) == 0 {
+		return time.Time{}, false
+	}
+	return b.due[0].at, true
+}
+
+// check returns the event that a task needs now, or nil, and plans its next look.
+func (b *Board) check(s *slot, now time.Time) Event {
+	t := s.task
+	switch t.State {
+	case Running:
+		if b.dead[t.Holder.Proc] {
+			return ProcDead{t.Holder.Proc}
+		}
+	case Pending:
+		return b.checkPending(s, now)
+	case Resolving:
+		at := t.Updated.Add(b.policy.StuckResolving)
+		if !now.Before(at) {
+			return Demote{}
+		}
+		b.plan(s, at)
+	case Completed:
+		return b.checkCompleted(s, now)
+	}
+	return nil
+}
+
+func (b *Board) checkPending(s *slot, now time.Time) Event {
+	t := s.task
+	end := t.Created.Add(t.Definition.pendingTimeout())
+	if !now.Before(end) {
+		return ExpirePending{}
+	}
+	b.plan(s, end)
+	if s.asked.IsZero() {
+		s.asked = now // just asked for by the event that made it so
+	}
+	at := s.asked.Add(b.policy.Kick)
+	if now.Before(at) {
+		b.plan(s, at)
+		return nil
+	}
+	s.asked = now
+	b.plan(s, now.Add(b.policy.Kick))
+	return Kick{}
+}
+
+func (b *Board) checkCompleted(s *slot, now time.Time) Event {
+	t := s.task
+	end := t.FirstCompleted.Add(b.policy.retention())
+	at, calls := t.callbackDue()
+	switch {
+	case t.prunable() && !now.Before(end) && (!calls || b.policy.seed()):
+		return Prune{}
+	case calls && !now.Before(at):
+		return KickCallback{}
+	case calls:
+		b.plan(s, at)
+	}
+	if t.prunable() {
+		b.plan(s, end)
+	}
+	return nil
+}
+
+// pruneOldest adds moves for the oldest ended tasks of a domain that keeps too
+// many. Lost tasks that wait for a person are passed over.
+func (b *Board) pruneOldest(domain string, out []Move) []Move {
+	h := b.ended[domain]
+	surplus := b.endings[domain] - b.policy.KeepPerDomain
+	var kept []endedItem
+	for surplus > 0 && h.Len() > 0 {
+		item := heap.Pop(h).(endedItem)
+		if !b.isEnded(item) || len(kept) > 0 && kept[len(kept)-1] == item {
+			continue // an older life of the guid, or entered twice
+		}
+		kept = append(kept, item)
+		t := b.Get(item.guid)
+		if _, calls := t.callbackDue(); t.prunable() && !calls {
+			out = append(out, Move{item.guid, Prune{}})
+			surplus--
+		}
+	}
+	for _, item := range kept {
+		heap.Push(h, item)
+	}
+	return out
+}
+
+// plan has the task looked at again at the given moment, or earlier.
+func (b *Board) plan(s *slot, at time.Time) {
+	if !s.due.IsZero() && !at.Before(s.due) {
+		return
+	}
+	s.due = at
+	heap.Push(&b.due, dueItem{at: at, guid: s.task.GUID})
+}
+
+type dueItem struct {
+	at   time.Time
+	guid string
+}
+
+type dueHeap []dueItem
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push is for container/heap.
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueItem)) }
+
+// Pop is for container/heap.
+func (h *dueHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// endedItem is an ended task, as old as its first completion.
+type endedItem struct {
+	at   time.Time
+	guid string
+	uid  string
+}
+
+type endedHeap []endedItem
+
+func (h endedHeap) Len() int { return len(h) }
+func (h endedHeap) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].guid < h[j].guid
+}
+func (h endedHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is for container/heap.
+func (h *endedHeap) Push(x any) { *h = append(*h, x.(endedItem)) }
+
+// Pop is for container/heap.
+func (h *endedHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}

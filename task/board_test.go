@@ -1,0 +1,211 @@
+package task
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// world is a board with a leader's loop around it.
+type world struct {
+	t   testing.TB
+	b   *Board
+	now time.Time
+	did []Effect
+}
+
+func (w *world) desire(guid string, def Definition) {
+	row, effects, err := Desire(Task{GUID: guid, UID: "u" + guid, Domain: "d", Definition: &def}, w.now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.did = append(w.did, effects...)
+	w.b.Put(row)
+}
+
+func (w *world) step(guid string, e Event) error {
+	row, effects, err := Step(w.b.Get(guid), e, Env{Now: w.now, Eligible: true, Policy: w.b.Policy()})
+	if err != nil {
+		return err
+	}
+	w.did = append(w.did, effects...)
+	if row == nil {
+		w.b.Delete(guid)
+	} else {
+		w.b.Put(row)
+	}
+	return nil
+}
+
+func (w *world) settle() (moves int) {
+	for range 100 {
+		out := w.b.Converge(w.now)
+		if len(out) == 0 {
+			return moves
+		}
+		for _, m := range out {
+			if err := w.step(m.GUID, m.Event); err != nil {
+				w.t.Fatalf("%T of %s: %v", m.Event, m.GUID, err)
+			}
+		}
+		moves += len(out)
+	}
+	w.t.Fatal("convergence does not end")
+	return 0
+}
+
+func newWorld(t testing.TB, p Policy) *world { return &world{t: t, b: NewBoard(p), now: t0} }
+
+func TestConvergenceDuties(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.desire("pending", Definition{})
+	w.desire("running", Definition{})
+	_ = w.step("running", Start{UID: "urunning", By: alpha, Reservation: "r"})
+	w.settle()
+	w.did = nil
+
+	w.now = w.now.Add(30 * time.Second) // re-emit the start request of a stuck PENDING
+	if n := w.settle(); n != 1 || w.did[0] != (RequestAuction{"pending", "upending"}) {
+		t.Errorf("%d moves, %v", n, w.did)
+	}
+	w.b.ProcDied("pa") // RUNNING on a failed cell
+	if w.settle(); w.b.Get("running").Outcome != Lost {
+		t.Errorf("%+v", w.b.Get("running"))
+	}
+	w.now = t0.Add(30 * time.Minute)
+	if w.settle(); w.b.Get("pending").Result.Reason != ReasonNotStarted {
+		t.Errorf("%+v", w.b.Get("pending"))
+	}
+	_ = w.step("pending", Resolve{}) // stuck RESOLVING
+	w.settle()
+	w.now = w.now.Add(30 * time.Second)
+	if w.settle(); w.b.Get("pending").State != Completed {
+		t.Errorf("%v", w.b.Get("pending").State)
+	}
+	w.now = w.now.Add(24 * time.Hour) // completed too long ago; the lost one waits for a person
+	if w.settle(); w.b.Get("pending") != nil || w.b.Get("running") == nil {
+		t.Errorf("%v %v", w.b.Get("pending"), w.b.Get("running"))
+	}
+	_ = w.step("running", Settle{As: ResolvedFailed})
+	if w.settle(); w.b.Len() != 0 {
+		t.Errorf("%d left", w.b.Len())
+	}
+}
+
+func TestCompletedIsDeliveredAgain(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.desire("g", Definition{CallbackURL: "http://x"})
+	_ = w.step("g", Cancel{})
+	w.did = nil
+	w.settle()
+	if len(w.did) != 1 || w.did[0] != (CallBack{"g", "ug"}) {
+		t.Fatalf("%v", w.did)
+	}
+	_ = w.step("g", CallbackDone{UID: "ug", Error: "refused"})
+	w.did = nil
+	if w.settle(); len(w.did) != 0 {
+		t.Fatalf("at once: %v", w.did)
+	}
+	w.now = w.now.Add(30 * time.Second)
+	if w.settle(); len(w.did) != 1 {
+		t.Fatalf("after 30 s: %v", w.did)
+	}
+	w.did = nil
+	w.now = w.now.Add(30 * time.Second) // the answer never comes: demoted, called again
+	if w.settle(); len(w.did) != 1 {
+		t.Fatalf("stuck: %v", w.did)
+	}
+}
+
+func TestSeedRetention(t *testing.T) {
+	w := newWorld(t, Policy{Retention: -1})
+	w.desire("g", Definition{CallbackURL: "http://x"})
+	_ = w.step("g", Cancel{})
+	w.settle()
+	w.now = t0.Add(2 * time.Minute)
+	_ = w.step("g", CallbackDone{UID: "ug", Error: "refused"})
+	if w.settle(); w.b.Len() != 0 {
+		t.Errorf("kept: %+v", w.b.Get("g"))
+	}
+}
+
+func TestDomainKeepsTheNewest(t *testing.T) {
+	w := newWorld(t, Policy{KeepPerDomain: 3})
+	for i := range 8 {
+		g := fmt.Sprint("g", i)
+		w.now = w.now.Add(time.Second)
+		w.desire(g, Definition{})
+		if i == 0 {
+			_ = w.step(g, Start{UID: "u" + g, By: alpha})
+			_ = w.step(g, ProcDead{"pa"})
+		}
+		_ = w.step(g, Cancel{})
+		w.settle()
+	}
+	if got := fmt.Sprint(w.b.GUIDs()); got != "[g0 g6 g7]" { // g0 is lost and waits
+		t.Errorf("%s", got)
+	}
+	for i := range 1000 { // what is gone takes no room
+		g := fmt.Sprint("h", i)
+		w.desire(g, Definition{})
+		_ = w.step(g, Cancel{})
+		w.settle()
+	}
+	if n := w.b.ended["d"].Len(); n > 100 {
+		t.Errorf("%d entries for 3 tasks", n)
+	}
+}
+
+func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.desire("g", Definition{})
+	w.b.Quarantine("g", true)
+	w.now = w.now.Add(time.Hour)
+	if n := w.settle(); n != 0 {
+		t.Errorf("%d moves", n)
+	}
+	w.b.Quarantine("g", false)
+	if n := w.settle(); n == 0 {
+		t.Error("not looked at again")
+	}
+}
+
+func TestLoadedTasksAreAskedForAtOnce(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.b.Load(rowOf(&testing.T{}, "PENDING"))
+	if w.settle(); len(w.did) != 1 || w.did[0] != (RequestAuction{"g", "u"}) {
+		t.Errorf("%v", w.did)
+	}
+}
+
+// TestConvergenceIsIdempotentAndMissesNothing: as for services.
+func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, Policy{KeepPerDomain: 3, CallbackRuns: 2})
+		for i := range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			guids := w.b.GUIDs()
+			switch what := rapid.IntRange(0, 5).Draw(rt, "what"); {
+			case what == 0 || len(guids) == 0:
+				w.desire(fmt.Sprint("g", i), Definition{CallbackURL: rapid.SampledFrom([]string{"", "http://x"}).Draw(rt, "url")})
+			case what == 1:
+				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(rt, "seconds")) * time.Second)
+			case what == 2:
+				w.b.ProcDied(rapid.SampledFrom([]string{"pa", "po"}).Draw(rt, "dead"))
+			default:
+				g := rapid.SampledFrom(guids).Draw(rt, "guid")
+				uid := "u" + g
+				_ = w.step(g, rapid.SampledFrom([]Event{Start{UID: uid, By: alpha}, Start{UID: uid, By: omega}, Complete{UID: uid, By: alpha}, Cancel{}, Resolve{},
+					CallbackDone{UID: uid}, CallbackDone{UID: uid, Delivered: true}, Settle{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
+			}
+			w.settle()
+			if out := w.b.Converge(w.now); len(out) != 0 {
+				rt.Fatalf("second pass: %v", out)
+			}
+			if out := w.b.ConvergeAll(w.now); len(out) != 0 {
+				rt.Fatalf("full pass finds what the incremental one missed: %v", out)
+			}
+		}
+	})
+}

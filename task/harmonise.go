@@ -1,0 +1,279 @@
+package task
+
+import "fmt"
+
+// Container is the state of a task's container, as far as the table tells states apart.
+type Container int
+
+// The states of a container.
+const (
+	NoContainer Container = iota // nor a reservation
+	Reserved                     // RESERVED
+	Live                         // INITIALIZING, CREATED or RUNNING
+	Done                         // COMPLETED
+)
+
+// String prints the state in the words of the notes.
+func (c Container) String() string {
+	switch c {
+	case NoContainer:
+		return "No Container"
+	case Reserved:
+		return "RESERVED"
+	case Live:
+		return "INITIALIZING/CREATED/RUNNING"
+	case Done:
+		return "COMPLETED"
+	}
+	return fmt.Sprintf("Container(%d)", int(c))
+}
+
+// Call is what a cell asks of the leader, by the event of the same name.
+type Call int
+
+// The calls.
+const (
+	NoCall Call = iota
+	CallStart
+	CallComplete
+	CallMissing
+	CallAdopt
+)
+
+// String prints the name of the event, or "-".
+func (c Call) String() string {
+	switch c {
+	case NoCall:
+		return "-"
+	case CallStart:
+		return "Start"
+	case CallComplete:
+		return "Complete"
+	case CallMissing:
+		return "Missing"
+	case CallAdopt:
+		return "Adopt"
+	}
+	return fmt.Sprintf("Call(%d)", int(c))
+}
+
+// Fate is what a cell does with its container after the call was answered without error.
+type Fate int
+
+// The fates.
+const (
+	Leave           Fate = iota // do nothing with it
+	RunContainer                // RESERVED: run it
+	DeleteContainer             // stop and destroy it
+)
+
+// String prints the fate.
+func (f Fate) String() string {
+	switch f {
+	case Leave:
+		return "leave"
+	case RunContainer:
+		return "run"
+	case DeleteContainer:
+		return "delete"
+	}
+	return fmt.Sprintf("Fate(%d)", int(f))
+}
+
+// Grade says how surprising a row of the table is; Inconceivable ones are logged loudly.
+type Grade int
+
+// The grades of the notes.
+const (
+	Expected Grade = iota
+	Conceivable
+	Inconceivable
+)
+
+// Action is what the table tells a cell to do: first the call, and only when that
+// was answered without error what to do with the container. Refused says what to
+// do when the leader refuses the call for good (ErrNotFound,
+// ErrInvalidStateTransition, ErrRunningOnDifferentCell, ErrOtherUID);
+// ErrNotEligible and unknown outcomes are left to the next poll.
+type Action struct {
+	Call    Call
+	Then    Fate
+	Refused Fate
+	Grade   Grade
+	// Reason is the failure to report with CallComplete in place of the container's
+	// own result; empty = the container's result.
+	Reason string
+	// Why is the reason in the table.
+	Why string
+}
+
+// View is what a cell knows of one task: the row read first, the container second.
+type View struct {
+	Container Container
+	Self      Holder
+	// UID and Reservation are the container's.
+	UID         string
+	Reservation string
+	// Row is nil when there is none.
+	Row *Task
+	// Quarantined: the row cannot be read. It counts as existing; the container is left alone.
+	Quarantined bool
+}
+
+// columns is one block of the table: the action for each state of the row. Only
+// ever written without field names, so that a missing row does not compile.
+type columns struct {
+	none, pending, runningSelf, runningOther, completedSelf, completedOther, resolvingSelf, resolvingOther Action
+}
+
+func (c columns) at(row *Task, self bool) Action {
+	pick := func(mine, other Action) Action {
+		if self {
+			return mine
+		}
+		return other
+	}
+	if row == nil {
+		return c.none
+	}
+	switch row.State {
+	case Pending:
+		return c.pending
+	case Running:
+		return pick(c.runningSelf, c.runningOther)
+	case Completed:
+		return pick(c.completedSelf, c.completedOther)
+	case Resolving:
+		return pick(c.resolvingSelf, c.resolvingOther)
+	}
+	return Action{Grade: Inconceivable, Why: "unknown state of the row"}
+}
+
+// taskTable has one block for each state of the container; see columns.
+type taskTable struct{ noContainer, reserved, live, done columns }
+
+func (t taskTable) at(c Container) columns {
+	switch c {
+	case NoContainer:
+		return t.noContainer
+	case Reserved:
+		return t.reserved
+	case Live:
+		return t.live
+	case Done:
+		return t.done
+	}
+	return columns{}
+}
+
+// table is the notes' table "Harmonizing Tasks with Container State: Rep", row by
+// row. The rows "No Container" that the notes leave out name no cell, or another one.
+func table() taskTable {
+	nothing := Action{Grade: Expected, Why: "the row does not name this cell"}
+	del := func(g Grade, why string) Action { return Action{Then: DeleteContainer, Grade: g, Why: why} }
+	complete := func(g Grade, why string) Action {
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: g, Why: why}
+	}
+	const noStart, elsewhere = "do not start this task", "it ran to its end somewhere else"
+	return taskTable{
+		columns{ // No Container
+			nothing,
+			nothing,
+			Action{Call: CallMissing, Grade: Conceivable, Why: "the leader thinks that it runs here, but it does not"},
+			nothing,
+			Action{Grade: Expected, Why: "it waits to be resolved"},
+			nothing,
+			Action{Grade: Expected, Why: "it is being resolved"},
+			nothing,
+		},
+		columns{ // RESERVED
+			del(Conceivable, "it was cancelled"),
+			Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this task: start it, then run"},
+			Action{Grade: Expected, Why: "about to be initialized"},
+			del(Conceivable, noStart),
+			del(Conceivable, noStart),
+			del(Conceivable, noStart),
+			del(Conceivable, noStart),
+			del(Conceivable, noStart),
+		},
+		columns{ // INITIALIZING/CREATED/RUNNING
+			del(Conceivable, "it was cancelled: stop running it"),
+			Action{Call: CallStart, Refused: DeleteContainer, Grade: Inconceivable, Why: "running without having been started: tell the leader"},
+			Action{Grade: Expected, Why: "running, as the row says"},
+			del(Inconceivable, "it runs somewhere else"),
+			del(Conceivable, "it is completed, perhaps cancelled"),
+			del(Inconceivable, elsewhere),
+			del(Conceivable, "it is being resolved, perhaps cancelled"),
+			del(Inconceivable, elsewhere),
+		},
+		columns{ // COMPLETED
+			del(Conceivable, "it was cancelled"),
+			complete(Inconceivable, "ended without having been started"),
+			complete(Expected, "tell the leader that it ended"),
+			del(Inconceivable, "it runs somewhere else"),
+			del(Conceivable, "completed already"),
+			del(Inconceivable, elsewhere),
+			del(Conceivable, "completed already, perhaps cancelled"),
+			del(Inconceivable, elsewhere),
+		},
+	}
+}
+
+// Harmonise says what a cell does with one task so that container and row agree.
+// Beside the table: a quarantined row leaves the container alone; a container of
+// another uid belongs to a task that is gone; the reservation to which the start
+// was granted, but which did not hear so, asks again; a container that outlived its
+// cell process is reported as adopted; and a task that was given up as lost may
+// still deliver its real end.
+func Harmonise(v View) Action {
+	if v.Quarantined {
+		return Action{Grade: Inconceivable, Why: "its row cannot be read: leave the container alone"}
+	}
+	row := v.Row
+	if row != nil && v.Container != NoContainer && row.UID != v.UID {
+		row = nil
+	}
+	here := row != nil && row.Holder.Cell == v.Self.Cell
+	if here && row.Holder != v.Self && row.State == Running {
+		return v.ofPredecessor(row)
+	}
+	switch {
+	case here && row.State == Running && v.Container == Reserved && row.Reservation == v.Reservation:
+		return Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "the answer to its start was lost: ask again, then run"}
+	case here && row.Unresolved() && v.Container == Done:
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but here is its end"}
+	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:
+		return Action{Grade: Conceivable, Why: "given up as lost, but it was to run on"}
+	}
+	return table().at(v.Container).at(row, here)
+}
+
+// ofPredecessor is for a RUNNING row that names an earlier process of this cell.
+func (v View) ofPredecessor(row *Task) Action {
+	switch v.Container {
+	case Live:
+		return Action{Call: CallAdopt, Grade: Conceivable, Why: "taken over from an earlier process of this cell"}
+	case Done:
+		return table().done.runningSelf
+	case Reserved:
+		return table().reserved.runningOther
+	default:
+		return Action{Grade: Conceivable, Why: "whether the earlier process of this cell is dead is the leader's to say"}
+	}
+}
+
+// HarmoniseEvacuating is Harmonise on a cell that is being emptied: nothing new
+// starts, what runs may end by itself until the evacuation times out, then it fails.
+// (Diego dev notes, Tasks, Evacuation.)
+func HarmoniseEvacuating(v View, timedOut bool) Action {
+	a := Harmonise(v)
+	switch {
+	case v.Quarantined:
+		return a
+	case v.Container == Reserved && v.Row != nil && v.Row.State == Pending:
+		return Action{Then: DeleteContainer, Grade: Expected, Why: "the cell is being emptied: another one may start it"}
+	case timedOut && v.Container == Live && a.Then == Leave && v.Row != nil && v.Row.State == Running:
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "the time of the evacuation is over"}
+	}
+	return a
+}

@@ -1,0 +1,458 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	t0    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	alpha = Holder{"alpha", "pa"}
+	omega = Holder{"omega", "po"}
+)
+
+func env() Env { return Env{Now: t0, Eligible: true} }
+
+func rowOf(t *testing.T, words string) *Task {
+	t.Helper()
+	state, who, _ := strings.Cut(words, " ")
+	r := &Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}, Created: t0, Updated: t0}
+	switch who {
+	case "self":
+		r.Holder = alpha
+	case "other":
+		r.Holder = omega
+	}
+	switch state {
+	case "none":
+		return nil
+	case "PENDING":
+	case "RUNNING":
+		r.State = Running
+	case "COMPLETED":
+		r.State, r.Outcome, r.FirstCompleted = Completed, Succeeded, t0
+	case "RESOLVING":
+		r.State, r.Outcome, r.FirstCompleted = Resolving, Succeeded, t0
+	default:
+		t.Fatalf("unknown row %q", words)
+	}
+	return r
+}
+
+func eventOf(t *testing.T, c Call) Event {
+	t.Helper()
+	switch c {
+	case CallStart:
+		return Start{UID: "u", By: alpha, Reservation: "r"}
+	case CallComplete:
+		return Complete{UID: "u", By: alpha, Result: Result{Output: []byte("x")}}
+	case CallMissing:
+		return Missing{UID: "u", By: alpha}
+	case CallAdopt:
+		return Adopt{UID: "u", From: "older", By: alpha}
+	}
+	t.Fatalf("no event for %v", c)
+	return nil
+}
+
+func TestHarmoniseTable(t *testing.T) {
+	text, err := os.ReadFile("testdata/harmonise.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		if line[0] == '#' {
+			continue
+		}
+		rows++
+		r := strings.Split(strings.TrimSpace(line), " | ")
+		t.Run(r[0]+"/"+r[1], func(t *testing.T) {
+			v := View{Self: alpha, UID: "u", Reservation: "r", Row: rowOf(t, r[1])}
+			for v.Container = NoContainer; v.Container.String() != r[0]; v.Container++ {
+				if v.Container > Done {
+					t.Fatalf("unknown container %q", r[0])
+				}
+			}
+			a := Harmonise(v)
+			if got := fmt.Sprintf("%v | %v | %v", a.Call, a.Then, a.Refused); got != strings.Join(r[2:], " | ") || a.Why == "" {
+				t.Errorf("got %s (%s)", got, a.Why)
+			}
+			if a.Call != NoCall {
+				after, _, err := Step(v.Row, eventOf(t, a.Call), env())
+				if err != nil || after == v.Row {
+					t.Errorf("the leader refuses it: %v", err)
+				}
+			}
+			v.Quarantined = true
+			if q := HarmoniseEvacuating(v, true); q.Call != NoCall || q.Then != Leave {
+				t.Errorf("quarantined: %v %v", q.Call, q.Then)
+			}
+		})
+	}
+	if rows != 4*8 {
+		t.Errorf("%d rows, want 32: four states of the container by eight of the row", rows)
+	}
+}
+
+func TestHarmoniseBesideTheTable(t *testing.T) {
+	with := func(words string, change func(*Task)) *Task {
+		r := rowOf(t, words)
+		change(r)
+		return r
+	}
+	lost := with("COMPLETED self", func(r *Task) { r.Outcome = Lost })
+	kept := with("COMPLETED self", func(r *Task) { r.Outcome, r.MayStillRun = Lost, true })
+	older := with("RUNNING self", func(r *Task) { r.Holder.Proc = "older" })
+	granted := with("RUNNING self", func(r *Task) { r.Reservation = "r" })
+	reused := with("RUNNING self", func(r *Task) { r.UID = "another" })
+	for name, c := range map[string]struct {
+		container Container
+		row       *Task
+		call      Call
+		then      Fate
+	}{
+		"the granted reservation asks again":           {Reserved, granted, CallStart, RunContainer},
+		"a re-used guid: running container":            {Live, reused, NoCall, DeleteContainer},
+		"a re-used guid: ended container":              {Done, reused, NoCall, DeleteContainer},
+		"adopted":                                      {Live, older, CallAdopt, Leave},
+		"ended under the earlier process":              {Done, older, CallComplete, DeleteContainer},
+		"no container of the earlier process":          {NoContainer, older, NoCall, Leave},
+		"reserved, but started by the earlier process": {Reserved, older, NoCall, DeleteContainer},
+		"lost, but here is its end":                    {Done, lost, CallComplete, DeleteContainer},
+		"lost and ended by the deadline rule":          {Live, lost, NoCall, DeleteContainer},
+		"lost and kept":                                {Live, kept, NoCall, Leave},
+	} {
+		a := Harmonise(View{Container: c.container, Self: alpha, UID: "u", Reservation: "r", Row: c.row})
+		if a.Call != c.call || a.Then != c.then {
+			t.Errorf("%s: %v %v", name, a.Call, a.Then)
+		}
+	}
+}
+
+func TestHarmoniseEvacuating(t *testing.T) {
+	v := View{Container: Reserved, Self: alpha, UID: "u", Row: rowOf(t, "PENDING")}
+	if a := HarmoniseEvacuating(v, false); a.Call != NoCall || a.Then != DeleteContainer {
+		t.Errorf("nothing new starts: %v %v", a.Call, a.Then)
+	}
+	v = View{Container: Live, Self: alpha, UID: "u", Row: rowOf(t, "RUNNING self")}
+	if a := HarmoniseEvacuating(v, false); a.Call != NoCall || a.Then != Leave {
+		t.Errorf("it may end by itself: %v %v", a.Call, a.Then)
+	}
+	if a := HarmoniseEvacuating(v, true); a.Call != CallComplete || a.Then != DeleteContainer || a.Reason != "timed out during cell evacuation" {
+		t.Errorf("out of time: %+v", a)
+	}
+	v.Container = Done
+	if a := HarmoniseEvacuating(v, true); a.Reason != "" || a.Call != CallComplete {
+		t.Errorf("it ended in time: %+v", a)
+	}
+}
+
+// TestTransitions is the table of Diego BBS, Task transitions.
+func TestTransitions(t *testing.T) {
+	start, complete := Event(Start{UID: "u", By: alpha, Reservation: "r"}), Event(Complete{UID: "u", By: alpha})
+	for _, c := range []struct {
+		from  string
+		event Event
+		to    string // "" = refused with err
+		err   error
+	}{
+		{"none", start, "", ErrNotFound},
+		{"PENDING", start, "RUNNING", nil},
+		{"PENDING", complete, "COMPLETED", nil},
+		{"PENDING", Cancel{}, "COMPLETED", nil},
+		{"PENDING", Reject{UID: "u", Reason: "full"}, "PENDING", nil},
+		{"PENDING", Missing{UID: "u", By: alpha}, "", ErrInvalidStateTransition},
+		{"PENDING", Resolve{}, "", ErrInvalidStateTransition},
+		{"PENDING", Delete{}, "", ErrInvalidStateTransition},
+		{"PENDING", ProcDead{"pa"}, "PENDING", nil},
+		{"RUNNING self", start, "", ErrInvalidStateTransition}, // another reservation
+		{"RUNNING self", complete, "COMPLETED", nil},
+		{"RUNNING self", Missing{UID: "u", By: alpha}, "COMPLETED", nil},
+		{"RUNNING self", Cancel{}, "COMPLETED", nil},
+		{"RUNNING self", Reject{UID: "u", Reason: "no disk", By: alpha}, "PENDING", nil},
+		{"RUNNING self", Reject{UID: "u", Reason: "full"}, "", ErrInvalidStateTransition},
+		{"RUNNING self", ProcDead{"pa"}, "COMPLETED", nil},
+		{"RUNNING self", ExpirePending{}, "RUNNING", nil},
+		{"RUNNING other", start, "", ErrInvalidStateTransition},
+		{"RUNNING other", complete, "", ErrRunningOnDifferentCell},
+		{"RUNNING other", Missing{UID: "u", By: alpha}, "", ErrRunningOnDifferentCell},
+		{"RUNNING other", Reject{UID: "u", Reason: "r", By: alpha}, "", ErrRunningOnDifferentCell},
+		{"RUNNING other", ProcDead{"pa"}, "RUNNING", nil},
+		{"COMPLETED self", start, "", ErrInvalidStateTransition},
+		{"COMPLETED self", complete, "", ErrInvalidStateTransition},
+		{"COMPLETED self", Cancel{}, "", ErrInvalidStateTransition},
+		{"COMPLETED self", Resolve{}, "RESOLVING", nil},
+		{"COMPLETED self", Delete{}, "", ErrInvalidStateTransition},
+		{"COMPLETED self", Prune{}, "gone", nil},
+		{"COMPLETED self", Settle{As: ResolvedDone}, "", ErrInvalidStateTransition},
+		{"RESOLVING self", start, "", ErrInvalidStateTransition},
+		{"RESOLVING self", complete, "", ErrInvalidStateTransition},
+		{"RESOLVING self", Cancel{}, "", ErrInvalidStateTransition},
+		{"RESOLVING self", Delete{}, "gone", nil},
+		{"RESOLVING self", Demote{}, "RESOLVING", nil}, // not yet
+		{"RUNNING self", Start{UID: "other"}, "", ErrOtherUID},
+		{"RUNNING self", Complete{UID: "other", By: alpha}, "", ErrOtherUID},
+		{"RUNNING self", Reject{UID: "other", By: alpha}, "", ErrOtherUID},
+	} {
+		row := rowOf(t, c.from)
+		after, _, err := Step(row, c.event, env())
+		if c.to == "" {
+			if !errors.Is(err, c.err) || after != row {
+				t.Errorf("%s, %T: %v", c.from, c.event, err)
+			}
+			continue
+		}
+		got := "gone"
+		if after != nil {
+			got = after.State.String()
+		}
+		if err != nil || got != c.to {
+			t.Errorf("%s, %T: %s %v, want %s", c.from, c.event, got, err, c.to)
+		}
+	}
+}
+
+func TestTheSameReservationGetsTheSameAnswer(t *testing.T) {
+	ask := Start{UID: "u", By: alpha, Reservation: "r"}
+	row, _, err := Step(rowOf(t, "PENDING"), ask, env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := env()
+	late.Eligible = false
+	if again, _, err := Step(row, ask, late); err != nil || again != row {
+		t.Errorf("asked again: %v", err)
+	}
+	for _, other := range []Start{{UID: "u", By: alpha, Reservation: "r2"}, {UID: "u", By: omega, Reservation: "r"}, {UID: "u", By: Holder{"alpha", "pa2"}, Reservation: "r"}} {
+		if _, _, err := Step(row, other, env()); !errors.Is(err, ErrInvalidStateTransition) {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+	if _, _, err := Step(rowOf(t, "PENDING"), ask, late); !errors.Is(err, ErrNotEligible) {
+		t.Errorf("not eligible: %v", err)
+	}
+}
+
+func TestLostTasks(t *testing.T) {
+	row := rowOf(t, "RUNNING self")
+	row.Definition = &Definition{OnLost: LostKeep, CallbackURL: "http://x"}
+	lost, _, _ := Step(row, ProcDead{"pa"}, env())
+	if lost.Outcome != Lost || !lost.MayStillRun || lost.Result.Reason != "cell disappeared before completion" {
+		t.Fatalf("%+v", lost)
+	}
+	for _, e := range []Event{Resolve{}, Delete{}} {
+		if _, _, err := Step(lost, e, env()); err == nil {
+			t.Errorf("%T of an unresolved lost task", e)
+		}
+	}
+	if same, _, _ := Step(lost, Prune{}, env()); same == nil {
+		t.Error("a lost task was pruned")
+	}
+	lost.Callback.Delivered = true
+	found, _, err := Step(lost, Complete{UID: "u", By: Holder{"alpha", "pa2"}, Result: Result{Output: []byte("late")}}, env())
+	if err != nil || found.Outcome != Succeeded || string(found.Result.Output) != "late" || found.MayStillRun || found.Callback.Delivered {
+		t.Errorf("late result: %v %+v", err, found)
+	}
+	if _, _, err := Step(lost, Complete{UID: "u", By: omega}, env()); !errors.Is(err, ErrRunningOnDifferentCell) {
+		t.Errorf("late result of another cell: %v", err)
+	}
+	for _, as := range []Resolution{ResolvedDone, ResolvedFailed, ResolvedRerun} {
+		settled, _, err := Step(lost, Settle{As: as, Successor: "g2"}, env())
+		if err != nil || settled.Resolution != as || (settled.Successor == "g2") != (as == ResolvedRerun) {
+			t.Errorf("%v: %v %+v", as, err, settled)
+		}
+		if _, _, err := Step(settled, Complete{UID: "u", By: alpha}, env()); !errors.Is(err, ErrInvalidStateTransition) {
+			t.Errorf("a late result after the word of a person: %v", err)
+		}
+		if _, _, err := Step(settled, Resolve{}, env()); err != nil {
+			t.Errorf("resolved: %v", err)
+		}
+	}
+	if _, _, err := Step(lost, Settle{As: ResolvedRerun, Successor: "g"}, env()); !errors.Is(err, ErrInvalid) {
+		t.Errorf("rerun under the same guid: %v", err)
+	}
+	row.Definition = &Definition{}
+	if lost, _, _ = Step(row, ProcDead{"pa"}, env()); lost.MayStillRun {
+		t.Error("a deadline-bound task may not still run")
+	}
+}
+
+func TestWhenFull(t *testing.T) {
+	full := Reject{UID: "u", Reason: "3 cells: memory_mb 512 needed, 300 free"}
+	row := rowOf(t, "PENDING")
+	for range 10 { // waiting does not count as failing
+		var err error
+		if row, _, err = Step(row, full, env()); err != nil || row.State != Pending || row.Rejection != full.Reason {
+			t.Fatalf("%v %+v", err, row)
+		}
+	}
+	if same, _, _ := Step(row, full, env()); same != row {
+		t.Error("the same refusal is written again")
+	}
+	late := env()
+	late.Now = t0.Add(30*time.Minute - 1)
+	if same, _, _ := Step(row, ExpirePending{}, late); same != row {
+		t.Error("expired early")
+	}
+	late.Now = t0.Add(30 * time.Minute)
+	if ended, _, _ := Step(row, ExpirePending{}, late); ended.Outcome != Failed || ended.Result.Reason != "not started within time limit: "+full.Reason {
+		t.Errorf("%+v", ended)
+	}
+	never := full
+	never.Never = true
+	if ended, _, _ := Step(row, never, env()); ended.Outcome != Failed || ended.Result.Reason != full.Reason {
+		t.Errorf("no cell could ever hold it: %+v", ended)
+	}
+	row = rowOf(t, "PENDING")
+	row.Definition = &Definition{WhenFull: WhenFullFail}
+	if ended, effects, _ := Step(row, full, env()); ended.Outcome != Failed || len(effects) != 1 {
+		t.Errorf("when_full fail: %+v %v", ended, effects)
+	}
+}
+
+func TestCellsThatCannotMakeTheContainer(t *testing.T) {
+	row := rowOf(t, "RUNNING self")
+	for n := 1; n <= 3; n++ {
+		var err error
+		if row, _, err = Step(row, Reject{UID: "u", Reason: "no disk", By: alpha}, env()); err != nil || row.State != Pending || row.Rejections != n {
+			t.Fatalf("rejection %d: %v %+v", n, err, row)
+		}
+		row, _, _ = Step(row, Start{UID: "u", By: alpha, Reservation: "r"}, env())
+	}
+	row, _, _ = Step(row, Reject{UID: "u", Reason: "no disk", By: alpha}, env())
+	if row.Outcome != Failed || row.Result.Reason != "no disk" {
+		t.Fatalf("fourth: %+v", row)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	row, effects, _ := Step(rowOf(t, "RUNNING self"), Cancel{}, env())
+	if row.Outcome != Cancelled || row.Result.Reason != "cancelled" || len(effects) != 1 || effects[0] != (CancelContainer{"g", "u", alpha}) {
+		t.Errorf("%+v %v", row, effects)
+	}
+	if a := Harmonise(View{Container: Live, Self: alpha, UID: "u", Row: row}); a.Then != DeleteContainer {
+		t.Errorf("the poll does not find it: %v", a)
+	}
+	if _, effects, _ = Step(rowOf(t, "PENDING"), Cancel{}, env()); len(effects) != 1 || effects[0] != (WithdrawAuction{"g", "u"}) {
+		t.Errorf("%v", effects)
+	}
+}
+
+func TestResultTooLarge(t *testing.T) {
+	row, _, err := Step(rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: Result{Output: make([]byte, MaxResult+1)}}, env())
+	if err != nil || row.Outcome != Failed || row.Result.Reason != "failed to fetch result" || row.Result.Output != nil {
+		t.Errorf("%v %+v", err, row)
+	}
+}
+
+func TestCallbacks(t *testing.T) {
+	row := rowOf(t, "COMPLETED self")
+	row.Definition = &Definition{CallbackURL: "http://x"}
+	e := env()
+	row, effects, _ := Step(row, KickCallback{}, e)
+	if row.State != Resolving || len(effects) != 1 || effects[0] != (CallBack{"g", "u"}) {
+		t.Fatalf("%v %v", row.State, effects)
+	}
+	ok, _, _ := Step(row, CallbackDone{UID: "u", Delivered: true}, e)
+	if ok.State != Completed || !ok.Callback.Delivered {
+		t.Errorf("%+v", ok)
+	}
+	seed := e
+	seed.Policy.Retention = -1
+	if gone, _, err := Step(row, CallbackDone{UID: "u", Delivered: true}, seed); gone != nil || err != nil {
+		t.Errorf("the notes delete it: %+v", gone)
+	}
+	for run := 1; run <= 10; run++ {
+		row, _, _ = Step(row, CallbackDone{UID: "u", Error: "503"}, e)
+		if row.State != Completed || row.Callback.Runs != run || row.Callback.Dead != (run == 10) {
+			t.Fatalf("run %d: %+v", run, row.Callback)
+		}
+		if run == 10 {
+			break
+		}
+		if same, _, _ := Step(row, KickCallback{}, e); same != row {
+			t.Fatalf("run %d: called again at once", run)
+		}
+		e.Now = row.Callback.Next
+		row, _, _ = Step(row, KickCallback{}, e)
+	}
+	if same, effects, _ := Step(row, KickCallback{}, e); same != row || effects != nil {
+		t.Error("a dead letter is called again")
+	}
+	if _, _, err := Step(row, CallbackDone{UID: "old"}, e); !errors.Is(err, ErrOtherUID) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestStuckResolvingIsDemoted(t *testing.T) {
+	e := env()
+	e.Now = t0.Add(30 * time.Second)
+	if row, _, _ := Step(rowOf(t, "RESOLVING self"), Demote{}, e); row.State != Completed {
+		t.Errorf("%v", row.State)
+	}
+}
+
+func TestDesire(t *testing.T) {
+	row, effects, err := Desire(Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}, State: Completed}, t0)
+	if err != nil || row.State != Pending || len(effects) != 1 || effects[0] != (RequestAuction{"g", "u"}) {
+		t.Errorf("%+v %v %v", row, effects, err)
+	}
+	for _, bad := range []Task{{}, {GUID: "g", UID: "u", Domain: "d"}, {GUID: "g", UID: "u", Domain: "d", Definition: &Definition{CallbackURL: "ftp://x"}},
+		{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{PendingTimeout: -1}}, {GUID: "g", UID: "u", Domain: "d", Definition: &Definition{Annotation: strings.Repeat("x", 10241)}}} {
+		if _, _, err := Desire(bad, t0); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// TestAtMostOnce is I1: whatever order calls and deaths come in, replayed or not,
+// leave to run is given to one reservation only, unless that one said that it
+// never ran.
+func TestAtMostOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		row, _, _ := Desire(Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}}, t0)
+		e := env()
+		granted := map[Start]bool{}
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			e.Now = e.Now.Add(time.Duration(rapid.IntRange(0, 900).Draw(rt, "seconds")) * time.Second)
+			e.Eligible = rapid.Bool().Draw(rt, "eligible")
+			by := rapid.SampledFrom([]Holder{alpha, omega, {"alpha", "pa2"}}).Draw(rt, "by")
+			ask := Start{UID: "u", By: by, Reservation: rapid.SampledFrom([]string{"r1", "r2"}).Draw(rt, "reservation")}
+			reject := Reject{UID: "u", Reason: "no", By: by}
+			event := rapid.SampledFrom([]Event{ask, ask, Complete{UID: "u", By: by}, Missing{UID: "u", By: by}, Adopt{UID: "u", From: "pa", By: by},
+				reject, Reject{UID: "u", Reason: "full"}, Cancel{}, Resolve{}, ProcDead{by.Proc}, ExpirePending{}, Kick{}, KickCallback{}, Demote{}, Settle{As: ResolvedDone}}).Draw(rt, "event")
+			holder := row.Holder
+			after, effects, err := Step(row, event, e)
+			if err != nil && (after != row || effects != nil) {
+				rt.Fatalf("%T: an error that changes something", event)
+			}
+			switch event := event.(type) {
+			case Start:
+				if err == nil {
+					granted[event] = true
+				}
+			case Reject:
+				if err == nil && event.By == holder && row.State == Running {
+					clear(granted) // its holder says that it never ran
+				}
+			}
+			if len(granted) > 1 {
+				rt.Fatalf("granted to %v", granted)
+			}
+			if after == nil {
+				return
+			}
+			if after.Ended() && (after.Outcome == Open || after.FirstCompleted.IsZero()) || !after.Ended() && after.Outcome != Open {
+				rt.Fatalf("%v with outcome %q", after.State, after.Outcome)
+			}
+			row = after
+		}
+	})
+}
