@@ -163,7 +163,7 @@ func (m *machine) start(e Start) error {
 		return err
 	}
 	switch {
-	case m.t.State == Running && m.t.Holder == e.By && m.t.Reservation == e.Reservation:
+	case e.Reservation != "" && m.t.State == Running && m.t.Holder == e.By && m.t.Reservation == e.Reservation:
 		return nil // the same reservation asks again: the answer was lost
 	case m.t.State != Pending:
 		return ErrInvalidStateTransition
@@ -222,7 +222,7 @@ func (m *machine) adopt(e Adopt) error {
 		return ErrRunningOnDifferentCell
 	}
 	m.changed = true
-	m.t.Holder = e.By
+	m.t.Holder, m.t.Reservation = e.By, "" // what was adopted has been started
 	return nil
 }
 
