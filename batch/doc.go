@@ -8,12 +8,12 @@
 //
 // One pair's states (bits as in Bistro):
 //
-//	                    Start                    Finish(done)
-//	 unstarted ───────────────────▶ running ─────────────────────▶ done
-//	     ▲                        ▲    │  │ Finish(failed, or retries spent)
-//	     │ Reset                  │    │  └──────────────────────▶ failed ──┐
-//	     │                 due    │    ▼ Finish(error, incomplete)          │ Forgive
-//	     └── any          waiting ◀── error / incomplete ◀──────────────────┘
+//	                   Start                    Finish(done)
+//	unstarted ───────────────────▶ running ─────────────────────▶ done
+//	    ▲                        ▲    │  │ Finish(failed, or retries spent)
+//	    │ Reset                  │    │  └──────────────────────▶ failed ──┐
+//	    │                 due    │    ▼ Finish(error, incomplete)          │ Forgive
+//	    └── any          waiting ◀── error / incomplete ◀──────────────────┘
 //
 // The scheduler owns Boards and calls them from one goroutine. Nothing here reads
 // a clock; wall-clock times are Unix milliseconds handed in.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/fence"
 	"cantina/resource"
 )
 
@@ -12,7 +13,10 @@ type Job struct {
 	Name string // unique among all jobs
 	// UID is minted by the leader when the name is born; a deleted and re-created
 	// job has another one.
-	UID    string
+	UID string
+	// Born is the newest invocation handed out when the job was created: what is not
+	// newer belongs to an earlier job of the name.
+	Born   fence.Invocation
 	Domain string
 	Owner  string
 	// Forest names the forest of nodes it runs over: its own for a job that
@@ -104,6 +108,10 @@ type ForestSpec struct {
 	// LevelWorker only gives defaults: cells bring their own capacity.
 	Limits map[string]map[string]Limit
 	Policy Policy
+	// Disabled starts nothing of any job.
+	Disabled bool
+	// Backwards takes the nodes of a job from the end of the order (Bistro).
+	Backwards bool
 }
 
 // Limit is one resource of a level.
@@ -171,4 +179,5 @@ type Filter struct {
 type Backoff struct {
 	Seconds []int // strictly increasing
 	Repeat  bool  // go on with the last value; else fail after it
+	Fail    bool  // an empty list that is meant: the first error fails
 }

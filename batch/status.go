@@ -64,8 +64,9 @@ type Status struct {
 	// Backoff is the pause in force, and Saved the job's own value while the pause of
 	// a lost cell is in force; seconds.
 	Backoff, Saved int
-	// Attempts counts invocations that ended in an error since the last reset.
-	Attempts int
+	// Attempts counts invocations that ended in an error since the last success or
+	// reset, Losses those whose cell was lost.
+	Attempts, Losses int
 	// Invocation is the last one applied; replays of it are acknowledged and not
 	// counted.
 	Invocation       fence.Invocation
@@ -74,7 +75,7 @@ type Status struct {
 }
 
 // Start is a decision: run this batch task now. The scheduler asks for room on a
-// cell and then calls Board.Started or Board.Unstart.
+// cell and then calls Board.Started, Board.Refuse or Board.Unpick.
 type Start struct {
 	Key Key
 	// Path names the nodes from the root to the task's node.
@@ -83,8 +84,10 @@ type Start struct {
 	Draws []Draw
 	// Cell is what it takes from its cell.
 	Cell resource.Amounts
-	// Backoff is the pause that follows if this attempt ends in an error.
-	Backoff NextBackoff
+	// Host is the only machine it may run on; empty = any.
+	Host string
+	// Next is the pause that follows if this attempt ends in an error.
+	Next NextBackoff
 }
 
 // Draw is what a batch task takes from one node.

@@ -1,0 +1,228 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+
+	"cantina/fence"
+)
+
+// Scope is how far a refusal reaches.
+type Scope int
+
+// The scopes of a refusal.
+const (
+	ScopeJob  Scope = iota // nothing of the job can start
+	ScopeHost              // nothing of the job below the pinned host can
+	ScopeNode              // this node cannot
+)
+
+// Pick decides what starts next, at most max, by the policy of the forest, and
+// draws what it takes from the nodes. Every start is answered by Started, Refuse or
+// Unpick. The cost is a path per start and job, whatever else waits.
+func (b *Board) Pick(max int) []Start {
+	var out []Start
+	switch b.spec.Policy {
+	case RoundRobin:
+		b.roundRobin(max, &out)
+	}
+	return out
+}
+
+// roundRobin walks over the jobs, one start per job and round, beginning after the
+// job that started last.
+func (b *Board) roundRobin(max int, out *[]Start) {
+	at := 0
+	for i, j := range b.order {
+		if j.Name <= b.turn {
+			at = i + 1
+		}
+	}
+	for idle := 0; idle < len(b.order) && len(*out) < max; at++ {
+		j := b.order[at%len(b.order)]
+		s, ok := b.pickFrom(j)
+		if !ok {
+			idle++
+			continue
+		}
+		idle = 0
+		b.turn = j.Name
+		*out = append(*out, s)
+	}
+}
+
+// pickFrom starts the best node of a job, if one may start.
+func (b *Board) pickFrom(j *job) (Start, bool) {
+	if j.blocked != "" || !b.runnable(j) {
+		return Start{}, false
+	}
+	p := j.t.best()
+	if p < 0 {
+		return Start{}, false
+	}
+	node := b.f.places[p].name
+	x := b.pair(j, node)
+	r := &run{
+		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p,
+		next: j.Backoff.Next(b.unpack(x).configured()), since: b.now,
+	}
+	s := Start{Key: r.key, Next: r.next, Cell: j.cell, Host: j.Host}
+	s.Path = make([]string, j.level+1)
+	for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
+		name := b.f.places[q].name
+		s.Path[level] = b.f.names[level].list[name]
+		if level == j.hostAt && j.Host == "" {
+			s.Host = s.Path[level]
+		}
+		if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
+			r.draws = append(r.draws, draw{level, name, j.needs[level]})
+		}
+	}
+	b.book(r)
+	s.Draws = b.drawsOf(r)
+	return s, true
+}
+
+// book makes a run count: what it draws, and its node as running.
+func (b *Board) book(r *run) {
+	b.runs[r.key] = r
+	for _, d := range r.draws {
+		b.f.take(d, 1)
+		b.drawn(d.level, d.node)
+	}
+	if r.job != nil {
+		b.pair(r.job, r.node).running = true
+		b.changed(r.job, r.node)
+	}
+}
+
+// giveBack is the inverse of book, without the run's entry.
+func (b *Board) giveBack(r *run) {
+	for _, d := range r.draws {
+		b.f.take(d, -1)
+		b.drawn(d.level, d.node)
+	}
+	r.draws = nil
+	if r.job != nil {
+		b.pair(r.job, r.node).running = false
+		b.changed(r.job, r.node)
+	}
+}
+
+func (b *Board) drawsOf(r *run) []Draw {
+	var out []Draw
+	for _, d := range slices.Backward(r.draws) {
+		out = append(out, Draw{Level: b.f.levels[d.level], Node: b.f.names[d.level].list[d.node], Amounts: b.f.amounts(d.level, d.need)})
+	}
+	return out
+}
+
+// Started says that a picked batch task was handed to a cell as an invocation. It
+// returns ErrNotPicked.
+func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
+	r := b.runs[k]
+	if r == nil || !r.inv.IsZero() {
+		return fmt.Errorf("started %s on %s: %w", k.Job, k.Node, ErrNotPicked)
+	}
+	r.inv, r.cell, r.since = inv, cell, b.now
+	return nil
+}
+
+// Unpick takes a pick back: nothing was started. It returns ErrNotPicked.
+func (b *Board) Unpick(k Key) error {
+	r := b.runs[k]
+	if r == nil || !r.inv.IsZero() {
+		return fmt.Errorf("unpick %s on %s: %w", k.Job, k.Node, ErrNotPicked)
+	}
+	delete(b.runs, k)
+	b.giveBack(r)
+	return nil
+}
+
+// Refuse takes a pick back and keeps the job, the host or the node from being
+// picked again until Unblock. It returns ErrNotPicked.
+func (b *Board) Refuse(k Key, scope Scope, reason string) error {
+	r := b.runs[k]
+	if err := b.Unpick(k); err != nil {
+		return err
+	}
+	j := r.job
+	if j == nil {
+		return nil
+	}
+	p := r.place
+	if scope == ScopeHost {
+		for level := j.level; level > j.hostAt && p > 0; level-- {
+			p = b.f.places[p].parent
+		}
+		if j.hostAt < 0 {
+			scope = ScopeJob
+		}
+	}
+	if scope == ScopeJob || p < 0 || int(p) >= len(j.t.key) {
+		j.blocked = cmpOr(reason, "refused")
+		return nil
+	}
+	if j.shut == nil {
+		j.shut = make(map[int32]string)
+	}
+	j.shut[p] = cmpOr(reason, "refused")
+	j.t.update(p)
+	return nil
+}
+
+// Unblock forgets all refusals: what kept work from starting may have changed.
+func (b *Board) Unblock() {
+	for _, j := range b.order {
+		j.blocked = ""
+		shut := j.shut
+		j.shut = nil
+		for p := range shut {
+			if int(p) < len(j.t.key) {
+				j.t.update(p)
+			}
+		}
+	}
+}
+
+// Blocked reports whether any refusal is in force.
+func (b *Board) Blocked() bool {
+	return slices.ContainsFunc(b.order, func(j *job) bool { return j.blocked != "" || len(j.shut) > 0 })
+}
+
+// Adopt books a batch task that a cell says it runs, or that the leader's model
+// holds. It draws what its job takes today: the cell does not report amounts. Work
+// of an unknown job is only remembered. The same invocation again changes its cell.
+func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
+	if r := b.runs[k]; r != nil {
+		if r.inv.IsZero() || r.inv.Compare(inv) <= 0 {
+			r.inv, r.cell = inv, cell
+		}
+		return
+	}
+	r := &run{key: k, place: -1, inv: inv, cell: cell, since: b.now}
+	if j := b.jobs[k.Job]; j != nil {
+		r.job, r.node = j, b.f.node(j.level, k.Node)
+		r.next = j.Backoff.Next(b.unpack(b.pair(j, r.node)).configured())
+		first := int32(-1)
+		b.f.placesOf(j.level, r.node, func(p int32) {
+			if first < 0 {
+				first = p
+			}
+		})
+		for q, level := first, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
+			if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
+				r.draws = append(r.draws, draw{level, b.f.places[q].name, j.needs[level]})
+			}
+		}
+	}
+	b.book(r)
+}
+
+// Running returns the invocation that may be running, and its cell.
+func (b *Board) Running(k Key) (inv fence.Invocation, cell string, ok bool) {
+	if r := b.runs[k]; r != nil && !r.inv.IsZero() {
+		return r.inv, r.cell, true
+	}
+	return fence.Invocation{}, "", false
+}

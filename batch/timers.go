@@ -1,0 +1,71 @@
+package batch
+
+// timer says when a pair may run again. It is only a hint: the pair is looked at
+// anew.
+type timer struct {
+	at   int64
+	job  string
+	node int32
+}
+
+// timers is a binary heap by time.
+type timers []timer
+
+func (t *timers) push(x timer) {
+	*t = append(*t, x)
+	s := *t
+	for i := len(s) - 1; i > 0; {
+		up := (i - 1) / 2
+		if s[up].at <= s[i].at {
+			return
+		}
+		s[up], s[i] = s[i], s[up]
+		i = up
+	}
+}
+
+func (t *timers) pop() timer {
+	s := *t
+	x := s[0]
+	n := len(s) - 1
+	s[0] = s[n]
+	s = s[:n]
+	*t = s
+	for i := 0; ; {
+		least := i
+		for _, c := range [2]int{2*i + 1, 2*i + 2} {
+			if c < n && s[c].at < s[least].at {
+				least = c
+			}
+		}
+		if least == i {
+			return x
+		}
+		s[i], s[least] = s[least], s[i]
+		i = least
+	}
+}
+
+// Advance moves the board's clock (Unix milliseconds): what was in backoff until
+// now may run. A clock that goes back lengthens no backoff that is over.
+func (b *Board) Advance(now int64) {
+	b.now = max(b.now, now)
+	for len(b.due) > 0 && b.due[0].at <= b.now {
+		x := b.due.pop()
+		if j := b.jobs[x.job]; j != nil && int(x.node) < len(j.pairs) && j.pairs[x.node].class == ClassBackoff {
+			b.changed(j, x.node)
+		}
+	}
+}
+
+// NextDue returns when the next backoff ends; ok is false when none does.
+func (b *Board) NextDue() (at int64, ok bool) {
+	for len(b.due) > 0 {
+		x := b.due[0]
+		if j := b.jobs[x.job]; j != nil && int(x.node) < len(j.pairs) && j.pairs[x.node].class == ClassBackoff && b.dueAt(&j.pairs[x.node]) == x.at {
+			return x.at, true
+		}
+		b.due.pop()
+	}
+	return 0, false
+}

@@ -1,0 +1,178 @@
+package batch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cantina/fence"
+)
+
+// State is the state of a job as a whole.
+type State int
+
+// The states of a job, first hit wins.
+const (
+	JobWaiting  State = iota // nothing runs yet, something may
+	JobInvalid               // its configuration has errors
+	JobRunning               // something runs
+	JobDisabled              // by configuration
+	JobPaused                // by an operator
+	JobFailed                // everything has ended, some failed
+	JobDone                  // everything is done
+	JobEmpty                 // no node passes its filters
+)
+
+// String returns the lower case word.
+func (s State) String() string {
+	switch s {
+	case JobWaiting:
+		return "waiting"
+	case JobInvalid:
+		return "invalid"
+	case JobRunning:
+		return "running"
+	case JobDisabled:
+		return "disabled"
+	case JobPaused:
+		return "paused"
+	case JobFailed:
+		return "failed"
+	case JobDone:
+		return "done"
+	case JobEmpty:
+		return "empty"
+	}
+	return "unknown state"
+}
+
+// Ended reports whether nothing of the job will start without a change.
+func (s State) Ended() bool { return s == JobFailed || s == JobDone || s == JobEmpty }
+
+// Progress counts a job's nodes by class.
+type Progress struct {
+	State State
+	// Total is all nodes at its level that pass its filters and are enabled.
+	Total                                          int
+	Done, Failed, Running, Ready, Backoff, Blocked int
+	Avoided, Disabled                              int
+	Reason                                         string // why it starts nothing, if so
+}
+
+// Progress returns the counts of a job; ok is false for an unknown one. Constant
+// cost.
+func (b *Board) Progress(name string) (p Progress, ok bool) {
+	j := b.jobs[name]
+	if j == nil {
+		return p, false
+	}
+	c := j.counts
+	p = Progress{
+		Done: c[ClassDone], Failed: c[ClassFailed], Running: c[ClassRunning], Ready: c[ClassReady], Backoff: c[ClassBackoff],
+		Blocked: c[ClassBlocked], Avoided: c[ClassAvoided], Disabled: c[ClassDisabled], Reason: j.blocked,
+	}
+	p.Total = p.Done + p.Failed + p.Running + p.Ready + p.Backoff + p.Blocked
+	open := p.Ready + p.Backoff + p.Blocked
+	switch {
+	case len(j.Errors)+len(j.problems) > 0:
+		p.State, p.Reason = JobInvalid, strings.Join(slices.Concat(j.Errors, j.problems), "; ")
+	case p.Running > 0:
+		p.State = JobRunning
+	case j.Disabled:
+		p.State = JobDisabled
+	case j.Paused:
+		p.State = JobPaused
+	case p.Total == 0:
+		p.State = JobEmpty
+	case open > 0:
+		p.State = JobWaiting
+	case p.Failed > 0:
+		p.State = JobFailed
+	default:
+		p.State = JobDone
+	}
+	return p, true
+}
+
+// NodeView is one (job, node) for lists.
+type NodeView struct {
+	Node   string
+	Class  Class
+	Status Status
+	// Invocation and Cell of what runs; zero otherwise.
+	Invocation fence.Invocation
+	Cell       string
+	Since      int64 // Unix milliseconds
+}
+
+// Nodes lists the nodes of a job in order of name, strictly after a name, at most
+// limit (0 = all), of the given classes (none = all that are in the forest).
+// Unknown jobs are ErrUnknownJob.
+func (b *Board) Nodes(name, after string, limit int, of ...Class) ([]NodeView, error) {
+	j := b.jobs[name]
+	if j == nil {
+		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
+	}
+	list := b.f.names[j.level].list
+	var numbers []int32
+	for i := range j.pairs {
+		c := j.pairs[i].class
+		if len(of) == 0 && c == ClassAbsent || len(of) > 0 && !slices.Contains(of, c) || after != "" && list[i] <= after {
+			continue
+		}
+		numbers = append(numbers, int32(i))
+	}
+	slices.SortFunc(numbers, func(a, b int32) int { return cmp.Compare(list[a], list[b]) })
+	if limit > 0 && len(numbers) > limit {
+		numbers = numbers[:limit]
+	}
+	out := make([]NodeView, len(numbers))
+	for i, n := range numbers {
+		out[i] = b.nodeView(j, n)
+	}
+	return out, nil
+}
+
+func (b *Board) nodeView(j *job, n int32) NodeView {
+	x := &j.pairs[n]
+	v := NodeView{Node: b.f.names[j.level].list[n], Class: x.class, Status: b.unpack(x)}
+	if r := b.runs[Key{j.Name, v.Node}]; r != nil {
+		v.Invocation, v.Cell, v.Since = r.inv, r.cell, r.since
+	}
+	return v
+}
+
+// RunView is one batch task that may be running.
+type RunView struct {
+	Key        Key
+	Invocation fence.Invocation
+	Cell       string
+	Since      int64 // Unix milliseconds
+	Orphan     bool  // its job is gone
+}
+
+// Runs lists what may be running, in order of job and node; an empty job = all.
+func (b *Board) Runs(job string) []RunView {
+	var out []RunView
+	for k, r := range b.runs {
+		if !r.inv.IsZero() && (job == "" || k.Job == job) {
+			out = append(out, RunView{Key: k, Invocation: r.inv, Cell: r.cell, Since: r.since, Orphan: r.job == nil})
+		}
+	}
+	slices.SortFunc(out, func(a, c RunView) int {
+		return cmp.Or(strings.Compare(a.Key.Job, c.Key.Job), strings.Compare(a.Key.Node, c.Key.Node))
+	})
+	return out
+}
+
+// Draws reports whether tasks of the job take anything from nodes of the forest.
+func (b *Board) Draws(name string) bool {
+	j := b.jobs[name]
+	if j == nil {
+		return false
+	}
+	return slices.ContainsFunc(j.needs, func(need []int) bool {
+		return slices.ContainsFunc(need, func(n int) bool { return n > 0 })
+	})
+}
