@@ -2,9 +2,127 @@ package batch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"testing"
+
+	"cantina/resource"
+
+	"pgregory.net/rapid"
 )
+
+// TestDecisionsEqualBruteForce drives a board and compares every pass with a plain
+// scan over jobs × nodes.
+func TestDecisionsEqualBruteForce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: rapid.SampledFrom([]Order{OrderRandom, OrderOriginal, OrderLexicographic}).Draw(rt, "order")}
+		spec.Limits = map[string]map[string]Limit{
+			LevelInstance: {"all": {Default: 1, Limit: rapid.IntRange(1, 9).Draw(rt, "root")}},
+			"host":        {"slots": {Default: 1, Limit: rapid.IntRange(1, 3).Draw(rt, "host")}},
+			"db":          {"a": {Default: 1, Limit: rapid.IntRange(1, 2).Draw(rt, "db")}, "b": {Default: 0, Limit: 1}},
+		}
+		b := newBoard(rt, spec)
+		drawNodes := func(rt *rapid.T) []NodeSpec {
+			var out []NodeSpec
+			for h := range rapid.IntRange(1, 3).Draw(rt, "hosts") {
+				host := fmt.Sprint("h", h)
+				out = append(out, NodeSpec{Name: host, Level: "host", Disabled: rapid.IntRange(0, 9).Draw(rt, "off") == 0})
+				for range rapid.IntRange(0, 9).Draw(rt, "dbs") {
+					out = append(out, NodeSpec{Name: fmt.Sprint("d", rapid.IntRange(0, 15).Draw(rt, "name")), Level: "db", Parent: host, Disabled: rapid.IntRange(0, 9).Draw(rt, "off") == 0})
+				}
+			}
+			return out
+		}
+		names := []string{"j1", "j2", "j3"}
+		n := int64(0)
+		rt.Repeat(map[string]func(*rapid.T){
+			"nodes": func(rt *rapid.T) {
+				if err := b.SetNodes(drawNodes(rt)); err != nil {
+					rt.Fatal(err)
+				}
+			},
+			"job": func(rt *rapid.T) {
+				j := Job{Name: rapid.SampledFrom(names).Draw(rt, "job"), UID: "u", Retries: -1, Backoff: Backoff{Seconds: []int{1, 3}, Repeat: true},
+					Disabled: rapid.IntRange(0, 5).Draw(rt, "disabled") == 0, Level: rapid.SampledFrom([]string{"", "host", "db"}).Draw(rt, "level"), HostLevel: rapid.SampledFrom([]string{"", "host"}).Draw(rt, "pin")}
+				j.Resources = map[string]resource.Amounts{"host": {"slots": rapid.IntRange(0, 2).Draw(rt, "slots")}, "db": {"b": rapid.IntRange(0, 1).Draw(rt, "b")}}
+				switch rapid.IntRange(0, 3).Draw(rt, "kind") {
+				case 0:
+					j.DependsOn = []string{rapid.SampledFrom(names).Draw(rt, "dep")}
+					if j.DependsOn[0] == j.Name {
+						j.DependsOn = nil
+					}
+				case 1:
+					j.Filters = map[string]Filter{"db": {Blacklist: []string{"d1", "d2"}}}
+				}
+				put(rt, b, j)
+			},
+			"delete": func(rt *rapid.T) { b.Delete(rapid.SampledFrom(names).Draw(rt, "job")) },
+			"finish": func(rt *rapid.T) {
+				if runs := b.Runs(""); len(runs) > 0 {
+					r := rapid.SampledFrom(runs).Draw(rt, "run")
+					b.Finish(r.Key, r.Invocation, rapid.SampledFrom([]Report{{Bits: Done}, errorBackoff, incomplete, {Bits: Failed}, NeverStarted("x"), LostReport("x")}).Draw(rt, "report"), 0)
+				}
+			},
+			"adopt": func(rt *rapid.T) {
+				n++
+				b.Adopt(Key{rapid.SampledFrom(names).Draw(rt, "job"), fmt.Sprint("d", rapid.IntRange(0, 7).Draw(rt, "name"))}, inv(n), "c")
+			},
+			"unblock": func(rt *rapid.T) { b.Unblock() },
+			"time":    func(rt *rapid.T) { b.Advance(b.now + int64(rapid.IntRange(0, 2000).Draw(rt, "ms"))) },
+			"forgive": func(rt *rapid.T) {
+				name := rapid.SampledFrom(names).Draw(rt, "job")
+				if b.jobs[name] != nil {
+					if _, err := b.Forgive(name); err != nil {
+						rt.Fatal(err)
+					}
+				}
+			},
+			"reset": func(rt *rapid.T) {
+				name := rapid.SampledFrom(names).Draw(rt, "job")
+				if b.jobs[name] != nil {
+					if _, err := b.Reset(name); err != nil {
+						rt.Fatal(err)
+					}
+				}
+			},
+			"configure": func(rt *rapid.T) {
+				s := b.Spec()
+				s.Limits["host"] = map[string]Limit{"slots": {Default: 1, Limit: rapid.IntRange(1, 3).Draw(rt, "host")}}
+				if err := b.Configure(s); err != nil {
+					rt.Fatal(err)
+				}
+			},
+			"pick": func(rt *rapid.T) {
+				most := rapid.IntRange(1, 6).Draw(rt, "most")
+				want := bruteForce(b, most)
+				s := b.Pick(most)
+				if got := keys(s); got != want {
+					rt.Fatalf("got  %q\nwant %q", got, want)
+				}
+				for _, x := range s {
+					switch rapid.IntRange(0, 9).Draw(rt, "answer") {
+					case 0:
+						if err := b.Unpick(x.Key); err != nil {
+							rt.Fatal(err)
+						}
+						continue
+					case 1:
+						if err := b.Refuse(x.Key, rapid.SampledFrom([]Scope{ScopeJob, ScopeHost, ScopeNode}).Draw(rt, "scope"), "no"); err != nil {
+							rt.Fatal(err)
+						}
+						continue
+					}
+					n++
+					if err := b.Started(x.Key, inv(n), "c"); err != nil {
+						rt.Fatal(err)
+					}
+				}
+			},
+			"": func(rt *rapid.T) { checkBoard(rt, b) },
+		})
+	})
+}
 
 // fataler is what checks need of a test.
 type fataler interface{ Fatalf(string, ...any) }

@@ -1,0 +1,271 @@
+package placement
+
+import (
+	"slices"
+	"time"
+
+	"cantina/resource"
+)
+
+// cell is one cell as the ledger knows it.
+type cell struct {
+	id       int32
+	name     string
+	process  string
+	known    bool // a state was pushed by process
+	state    State
+	session  bool // Admit spoke of it, Remove did not
+	admitted bool
+	blocked  string // why it is not admitted
+
+	capacity, foreign vector
+	used              vector // by holdings
+	batch             vector // by holdings of batch tasks
+	earmark           vector // kept for one waiting item
+	earmarkFor        string // its ID
+
+	class, zone, slot int // -1 = in no class
+	restUntil         time.Duration
+	resting           bool
+	improved          bool
+	holds             map[string]*holding
+}
+
+func (l *Ledger) cellNamed(name string) *cell {
+	if c := l.byName[name]; c != nil {
+		return c
+	}
+	c := &cell{name: name, class: -1, blocked: "no session", holds: make(map[string]*holding)}
+	if n := len(l.free); n > 0 {
+		c.id = l.free[n-1]
+		l.free = l.free[:n-1]
+		l.cells[c.id] = c
+	} else {
+		c.id = int32(len(l.cells))
+		l.cells = append(l.cells, c)
+	}
+	l.byName[name] = c
+	return c
+}
+
+// Push takes a cell's newest state. It reports whether it changed anything: a
+// state of the same process that is not newer is ignored.
+func (l *Ledger) Push(s State) bool {
+	if s.Cell == "" {
+		return false
+	}
+	c := l.cellNamed(s.Cell)
+	if c.known && c.process == s.Process && s.Version <= c.state.Version {
+		return false
+	}
+	old, wasKnown := c.state, c.known
+	if wasKnown {
+		l.unhost(c)
+	}
+	c.known, c.process, c.state = true, s.Process, s
+	l.hosts[s.Host] = append(l.hosts[s.Host], c)
+	c.capacity, c.foreign = l.dims.learn(s.Capacity), l.dims.learn(s.Foreign)
+	l.rested(c)
+	if !wasKnown || classKey(&old) != classKey(&s) {
+		l.classify(c)
+	}
+	if !wasKnown || old.Evacuating != s.Evacuating || old.Unavailable != s.Unavailable || !old.Capacity.Equal(s.Capacity) {
+		l.cellGen++
+	}
+	l.grown(c)
+	l.touch(c, true)
+	return true
+}
+
+// Admit says whether a cell's session may be given work: an empty reason admits
+// it. Process is the session's cell process; a state of another process does not
+// count until it pushes its own.
+func (l *Ledger) Admit(name, process, reason string) {
+	c := l.cellNamed(name)
+	if c.known && c.process != process {
+		l.unknow(c)
+	}
+	c.process, c.session = process, true
+	if c.admitted != (reason == "") {
+		l.cellGen++
+	}
+	c.admitted, c.blocked = reason == "", reason
+	l.touch(c, c.admitted)
+}
+
+// Remove forgets a cell's state: its session is gone. What is booked on it stays
+// booked until it is released, but for what was in flight: that is freed as if its
+// time was over.
+func (l *Ledger) Remove(name string) {
+	c := l.byName[name]
+	if c == nil {
+		return
+	}
+	c.session, c.admitted, c.blocked = false, false, "no session"
+	for _, h := range c.holds {
+		if h.inFlight && h.Kind != KindBatch {
+			l.stranded = append(l.stranded, h)
+		}
+	}
+	l.unknow(c)
+	l.forget(c)
+}
+
+// unknow forgets what a cell said about itself.
+func (l *Ledger) unknow(c *cell) {
+	l.declassify(c)
+	l.unhost(c)
+	c.known = false
+}
+
+func (l *Ledger) unhost(c *cell) {
+	list := slices.DeleteFunc(l.hosts[c.state.Host], func(x *cell) bool { return x == c })
+	if len(list) == 0 {
+		delete(l.hosts, c.state.Host)
+		return
+	}
+	l.hosts[c.state.Host] = list
+}
+
+// forget drops a cell of which nothing is known and on which nothing is booked.
+func (l *Ledger) forget(c *cell) {
+	if c.known || c.session || len(c.holds) > 0 || l.byName[c.name] != c {
+		return
+	}
+	l.rested(c)
+	delete(l.byName, c.name)
+	l.cells[c.id] = nil
+	l.free = append(l.free, c.id)
+}
+
+// classify puts the cell into the class of its state, moving the counts of the
+// groups that it holds.
+func (l *Ledger) classify(c *cell) {
+	l.declassify(c)
+	l.cellGen++
+	key := classKey(&c.state)
+	i, ok := l.byKey[key]
+	if !ok {
+		zone, ok := l.zones[c.state.Zone]
+		if !ok {
+			zone = len(l.zones)
+			l.zones[c.state.Zone] = zone
+		}
+		i = len(l.classes)
+		l.classes = append(l.classes, &class{key: key, zone: zone, attrs: c.state, largest: make(vector, scored)})
+		l.byKey[key] = i
+		l.classGen++
+	}
+	cl := l.classes[i]
+	c.class, c.zone, c.slot = i, cl.zone, cl.join(c.id)
+	l.eachGroup(c, func(g *group) { g.count(c, 0, g.cells[c.id]) })
+}
+
+// eachGroup visits every group that has an instance on the cell, once.
+func (l *Ledger) eachGroup(c *cell, f func(*group)) {
+	seen := make(map[string]bool)
+	for _, h := range c.holds {
+		if g := l.groupOf(h); g != nil && !seen[h.Group] {
+			seen[h.Group] = true
+			f(g)
+		}
+	}
+}
+
+func (l *Ledger) declassify(c *cell) {
+	if c.class < 0 {
+		return
+	}
+	l.eachGroup(c, func(g *group) { g.count(c, g.cells[c.id], 0) })
+	l.cellGen++
+	cl := l.classes[c.class]
+	cl.mark(c.slot)
+	cl.leave(c.slot)
+	c.class, c.slot = -1, -1
+}
+
+func (l *Ledger) groupOf(h *holding) *group {
+	if h.Kind != KindLRP || h.Group == "" {
+		return nil
+	}
+	return l.groups[h.Group]
+}
+
+// grown keeps the class's bound on capacities.
+func (l *Ledger) grown(c *cell) {
+	if c.class < 0 {
+		return
+	}
+	cl := l.classes[c.class]
+	for d := range cl.largest {
+		cl.largest[d] = max(cl.largest[d], c.capacity.at(d))
+	}
+}
+
+// touch marks a cell for the indexes; improved says that it may now take work
+// that it refused before.
+func (l *Ledger) touch(c *cell, improved bool) {
+	if c.class >= 0 {
+		l.classes[c.class].mark(c.slot)
+	}
+	if improved && !c.improved {
+		c.improved = true
+		l.improved = append(l.improved, c)
+	}
+}
+
+// rested ends a cell's rest.
+func (l *Ledger) rested(c *cell) {
+	if c.resting {
+		c.resting = false
+		l.resting = slices.DeleteFunc(l.resting, func(x *cell) bool { return x == c })
+	}
+}
+
+// CellView is one cell for the status page.
+type CellView struct {
+	Name, Process, Zone string
+	Capacity            resource.Amounts
+	Used                resource.Amounts // by holdings
+	Foreign             resource.Amounts
+	Reserved            resource.Amounts // kept for one waiting item
+	ReservedFor         string
+	Holdings, InFlight  int
+	Reason              string // why it takes no new work; empty = it does
+}
+
+// Cells returns all cells in order of name.
+func (l *Ledger) Cells() []CellView {
+	out := make([]CellView, 0, len(l.byName))
+	for _, c := range l.byName {
+		v := CellView{
+			Name: c.name, Process: c.process, Zone: c.state.Zone, Capacity: l.dims.amounts(c.capacity),
+			Used: l.dims.amounts(c.used), Foreign: l.dims.amounts(c.foreign), Reserved: l.dims.amounts(c.earmark),
+			ReservedFor: c.earmarkFor, Holdings: len(c.holds), Reason: c.reason(),
+		}
+		for _, h := range c.holds {
+			if h.inFlight {
+				v.InFlight++
+			}
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b CellView) int { return compareText(a.Name, b.Name) })
+	return out
+}
+
+func (c *cell) reason() string {
+	switch {
+	case !c.admitted:
+		return c.blocked
+	case !c.known:
+		return "has not said what it offers"
+	case c.state.Evacuating:
+		return "evacuating"
+	case c.state.Unavailable != "":
+		return c.state.Unavailable
+	case c.resting:
+		return "refused work a moment ago"
+	}
+	return ""
+}
