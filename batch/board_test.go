@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
