@@ -1,0 +1,90 @@
+# cantina: everything a person or a CI run does, one target each.
+#   make demo    the main job on real input, on this machine
+#   make test    real processes, faults, CLI scripts
+#   make check   format, vet, staticcheck, rules, generated files, unit tests with -race, simulator
+#   make soak    the long forms of all tests
+#   make bench   the figures of docs/design/performance.md
+
+SHELL      := /bin/bash
+GO         ?= go
+BIN        := bin
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS    := -s -w -X main.version=$(VERSION)
+REAPER     := executor/reaperbin/cantina-reaper
+SIM_TIME   ?= 20s
+GOSOURCES  := $(shell find . -name '*.go' -not -path './.git/*' -not -path './node_modules/*' 2>/dev/null)
+# Packages whose tests start real processes or take real time; the rest is checked with -race.
+REAL       := cantina/executor cantina/executor/% cantina/test/% cantina/cmd/% cantina/store/etcd cantina/bench cantina/examples/%
+UNIT        = $(filter-out $(REAL),$(shell $(GO) list ./...)) cantina/executor/output cantina/executor/step cantina/executor/cache cantina/executor/image
+REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
+
+.PHONY: all build demo test check soak sim bench generate generated fmt vet lint arch unit race container-build clean need
+
+all: build
+
+build: $(BIN)/cantina
+
+$(REAPER): $(wildcard cmd/cantina-reaper/*.go)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $@ ./cmd/cantina-reaper
+
+$(BIN)/cantina: $(REAPER) $(GOSOURCES) go.mod go.sum
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $@ ./cmd/cantina
+
+$(BIN)/cantina-demo: $(wildcard examples/demo/*.go) go.mod
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.goroot=$(shell $(GO) env GOROOT)' -o $@ ./examples/demo
+
+need:
+	@scripts/need $(NEED)
+
+demo: $(BIN)/cantina $(BIN)/cantina-demo
+	@$(BIN)/cantina-demo run --cantina $(BIN)/cantina --spec examples/demo/cantina.yaml
+
+test: NEED = iproute2 procps git fuse3
+test: need $(BIN)/cantina $(BIN)/cantina-demo
+	$(GO) test -count=1 -timeout 20m $(REALPKGS)
+
+check: NEED = protobuf-compiler git
+check: need $(REAPER) fmt vet lint arch generated race sim
+
+fmt:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
+
+vet: $(REAPER)
+	$(GO) vet ./...
+
+lint: $(REAPER)
+	$(GO) tool staticcheck ./...
+
+arch:
+	$(GO) test -count=1 ./internal/arch
+
+unit: $(REAPER)
+	$(GO) test $(UNIT)
+
+race: $(REAPER)
+	$(GO) test -race -short -timeout 12m $(UNIT)
+
+sim:
+	$(GO) run ./cmd/cantina sim --for $(SIM_TIME)
+
+generate:
+	scripts/generate
+
+generated:
+	@scripts/generate --check
+
+soak: NEED = iproute2 procps git fuse3
+soak: need $(BIN)/cantina $(BIN)/cantina-demo
+	CANTINA_SOAK=1 $(GO) test -count=1 -timeout 8h ./...
+	$(GO) run ./cmd/cantina sim --for 10m
+
+bench: $(BIN)/cantina
+	scripts/bench
+
+container-build:
+	scripts/container-build
+
+clean:
+	rm -rf $(BIN) $(REAPER)

@@ -1,0 +1,311 @@
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// core lists the pure packages, lowest first: each may import only earlier ones
+// of its own project besides the value packages of the standard library.
+var core = []string{"fence", "resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch"}
+
+// coreStandard are the value packages that core packages may import.
+var coreStandard = []string{
+	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json",
+	"errors", "fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "math/rand/v2", "net/netip", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings",
+	"time", "unicode", "unicode/utf8", "unsafe",
+}
+
+// shellEdges is the short list of shells that may import another shell; every
+// shell may import wire (the messages), internal/run and core.
+var shellEdges = map[string][]string{
+	"store":           {"store/storepb"},
+	"executor":        {"executor/output", "executor/step", "executor/cache", "executor/image", "executor/cgroup", "executor/reaperbin", "executor/port"},
+	"executor/doctor": {"executor", "executor/cgroup"},
+	"cell":            {"executor", "executor/output"},
+	"api":             {"event"}, // the hub is what its streams read from
+}
+
+// forbiddenTime are the names of package time that read a clock or the machine.
+var forbiddenTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep", "Local", "LoadLocation"}
+
+type source struct {
+	pkg  string // folder below the module, "" = root
+	path string
+	test bool
+	ast  *ast.File
+	fset *token.FileSet
+}
+
+// sources parses every Go file of the module once.
+func sources(t *testing.T) []source {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []source
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "bin") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(filepath.Dir(rel))
+		out = append(out, source{pkg: pkg, path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), ast: file, fset: fset})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 10 {
+		t.Fatalf("found only %d Go files below %s: the walk is wrong", len(out), root)
+	}
+	return out
+}
+
+func imports(f *ast.File) []string {
+	var out []string
+	for _, s := range f.Imports {
+		p, err := strconv.Unquote(s.Path.Value)
+		if err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func TestCorePackagesImportOnlyValuesAndLowerCore(t *testing.T) {
+	seen := 0
+	for _, s := range sources(t) {
+		rank := slices.Index(core, s.pkg)
+		if rank < 0 || s.test {
+			continue
+		}
+		seen++
+		for _, p := range imports(s.ast) {
+			if own, ok := strings.CutPrefix(p, "cantina/"); ok {
+				if r := slices.Index(core, own); r < 0 || r >= rank {
+					t.Errorf("%s imports %s: a core package imports only lower core packages", s.path, p)
+				}
+				continue
+			}
+			if !slices.Contains(coreStandard, p) {
+				t.Errorf("%s imports %s: not a value package", s.path, p)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no core file was looked at")
+	}
+}
+
+func TestCorePackagesHaveNoClockGoroutineOrChannel(t *testing.T) {
+	for _, s := range sources(t) {
+		if !slices.Contains(core, s.pkg) || s.test {
+			continue
+		}
+		for _, bad := range impure(s) {
+			t.Error(bad)
+		}
+	}
+}
+
+func TestTheRuleAgainstClocksCanFail(t *testing.T) {
+	const text = `package x
+import ("time"; "math/rand/v2")
+func f(c chan int) { go f(nil); _ = time.Now(); _ = rand.Int(); c <- 1 }`
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "x.go", text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := impure(source{path: "x.go", ast: file, fset: fset}); len(got) != 5 {
+		t.Fatalf("found %d of 5 offences: %v", len(got), got)
+	}
+}
+
+// impure lists what a core package must not do: read a clock, use the global
+// random source, start a goroutine, use a channel.
+func impure(s source) []string {
+	var out []string
+	say := func(n ast.Node, text string) {
+		out = append(out, s.fset.Position(n.Pos()).String()+": "+text)
+	}
+	ast.Inspect(s.ast, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			say(n, "a core package starts no goroutine")
+		case *ast.ChanType:
+			say(n, "a core package has no channel")
+		case *ast.SendStmt:
+			say(n, "a core package sends on no channel")
+		case *ast.SelectorExpr:
+			id, ok := n.X.(*ast.Ident)
+			if !ok || id.Obj != nil {
+				return true
+			}
+			if id.Name == "time" && slices.Contains(forbiddenTime, n.Sel.Name) {
+				say(n, "a core package reads no clock (time."+n.Sel.Name+")")
+			}
+			if id.Name == "rand" && !slices.Contains([]string{"New", "NewPCG", "Rand", "PCG", "Source"}, n.Sel.Name) {
+				say(n, "a core package uses no global random source (rand."+n.Sel.Name+")")
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func TestShellsDoNotImportOneAnother(t *testing.T) {
+	shells := []string{"store", "bbs", "auctioneer", "scheduler", "registry", "event", "cell", "executor", "api", "zone"}
+	top := func(p string) string { a, _, _ := strings.Cut(p, "/"); return a }
+	for _, s := range sources(t) {
+		if s.test || !slices.Contains(shells, top(s.pkg)) {
+			continue
+		}
+		for _, p := range imports(s.ast) {
+			own, ok := strings.CutPrefix(p, "cantina/")
+			if !ok || !slices.Contains(shells, top(own)) || top(own) == top(s.pkg) {
+				continue
+			}
+			if !slices.Contains(shellEdges[s.pkg], own) {
+				t.Errorf("%s imports %s: a shell imports no other shell (add the edge to shellEdges with a reason if it must)", s.path, own)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasADocComment(t *testing.T) {
+	has := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test || strings.HasSuffix(s.path, ".pb.go") || strings.HasSuffix(s.path, ".connect.go") {
+			continue
+		}
+		has[s.pkg] = has[s.pkg] || (s.ast.Doc != nil && len(s.ast.Doc.Text()) > 40)
+	}
+	for pkg, ok := range has {
+		if !ok {
+			t.Errorf("package %s has no doc comment of its own", pkg)
+		}
+	}
+}
+
+func TestExportedNamesAreDocumented(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || strings.HasSuffix(s.path, ".pb.go") || strings.HasSuffix(s.path, ".connect.go") {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+					t.Errorf("%s: %s has no doc comment", s.fset.Position(d.Pos()), d.Name.Name)
+				}
+			case *ast.GenDecl:
+				undocumented(t, s, d)
+			}
+		}
+	}
+}
+
+func undocumented(t *testing.T, s source, d *ast.GenDecl) {
+	for _, spec := range d.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if spec.Name.IsExported() && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
+				t.Errorf("%s: type %s has no doc comment", s.fset.Position(spec.Pos()), spec.Name.Name)
+			}
+		case *ast.ValueSpec:
+			for _, n := range spec.Names {
+				if n.IsExported() && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
+					t.Errorf("%s: %s has no doc comment", s.fset.Position(spec.Pos()), n.Name)
+				}
+			}
+		}
+	}
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	if gen, ok := typ.(*ast.IndexExpr); ok {
+		typ = gen.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+func TestNoInitAndNoSleepInTests(t *testing.T) {
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.path, ".pb.go") {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" && !s.test {
+				t.Errorf("%s: no init functions", s.fset.Position(f.Pos()))
+			}
+		}
+		if !s.test {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if id, ok := sel.X.(*ast.Ident); ok && id.Name == "time" && sel.Sel.Name == "Sleep" && !inBubble(s) {
+				t.Errorf("%s: a test waits on events, it does not sleep", s.fset.Position(sel.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// inBubble allows time.Sleep in files that use testing/synctest: there it
+// advances a fake clock and waits for nothing.
+func inBubble(s source) bool { return slices.Contains(imports(s.ast), "testing/synctest") }
+
+func TestTheProjectSpeaksOfItselfAlone(t *testing.T) {
+	words := []string{"/" + "work/", "proxy." + "golang.org", "registry." + "npmjs", "deb." + "debian.org", "/" + "root/"}
+	for _, s := range sources(t) {
+		text, err := os.ReadFile(filepath.Join("../..", s.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range words {
+			if strings.Contains(string(text), w) {
+				t.Errorf("%s names a place of one machine or a registry: %q", s.path, w)
+			}
+		}
+	}
+}

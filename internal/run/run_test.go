@@ -1,0 +1,109 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestGroupStopsInReverseOrder(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	wait := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, name)
+			return ctx.Err()
+		}
+	}
+	boom := errors.New("boom")
+	var g Group
+	g.Add("store", wait("store"))
+	g.Add("api", wait("api"))
+	g.Add("cell", func(context.Context) error { return boom })
+	err := g.Run(context.Background())
+	if !errors.Is(err, boom) || !strings.Contains(err.Error(), "cell: boom") {
+		t.Fatalf("got %v", err)
+	}
+	if strings.Join(order, " ") != "api store" {
+		t.Fatalf("stopped in order %v", order)
+	}
+}
+
+func TestGroupEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var g Group
+	g.Add("one", func(ctx context.Context) error { cancel(); <-ctx.Done(); return ctx.Err() })
+	if err := g.Run(ctx); err != nil {
+		t.Fatalf("a cancelled part is no failure: %v", err)
+	}
+	if err := new(Group).Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKeyedRunsOnePerKeyAndKeepsTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewKeyed(4)
+		var got []int
+		var mu sync.Mutex
+		note := func(n int) func(context.Context) {
+			return func(context.Context) { mu.Lock(); got = append(got, n); mu.Unlock() }
+		}
+		release := make(chan struct{})
+		q.Push("a", func(context.Context) { <-release; note(1)(nil) })
+		synctest.Wait()
+		q.Push("a", note(2))
+		q.Push("a", note(3))
+		q.Push("b", note(9))
+		synctest.Wait()
+		if len(got) != 1 || got[0] != 9 {
+			t.Fatalf("another key waits for a busy one: %v", got)
+		}
+		close(release)
+		q.Idle()
+		if len(got) != 3 || got[1] != 1 || got[2] != 3 {
+			t.Fatalf("got %v, want 9 1 3: the replaced operation must not run", got)
+		}
+		q.Close()
+		q.Push("a", note(4))
+		synctest.Wait()
+		if len(got) != 3 {
+			t.Fatal("a closed queue ran something")
+		}
+	})
+}
+
+func TestKeyedCloseCancelsAndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewKeyed(1)
+		var ended bool
+		q.Push("a", func(ctx context.Context) { <-ctx.Done(); ended = true })
+		synctest.Wait()
+		q.Push("a", func(context.Context) { t.Error("what waited ran after Close") })
+		q.Close()
+		if !ended {
+			t.Fatal("Close returned before its operation")
+		}
+	})
+}
+
+func TestKernelClocks(t *testing.T) {
+	c := Kernel()
+	a, b := c.Boot(), c.Boot()
+	if a <= 0 || b < a {
+		t.Fatalf("boot clock went from %v to %v", a, b)
+	}
+	if c.Wall().Location().String() != "UTC" {
+		t.Fatal("wall time is not UTC")
+	}
+}
