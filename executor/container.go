@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/action"
@@ -38,6 +39,7 @@ type container struct {
 	expires time.Duration // boot time
 	stopC   chan struct{} // closed at the first ask
 	leaveC  chan struct{} // closed when the cell ends
+	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
 
 	// guarded by e.mu
 	state    State
@@ -57,11 +59,12 @@ type container struct {
 	// set before the driver starts, read by it
 	spec Spec
 	// owned by the driver
-	folder  string
-	group   *cgroup.Group
-	writers [2]*output.Writer
-	status  statusSink
-	rootDir string // where ResultFile is looked for; "" = folder
+	timedOut bool
+	folder   string
+	group    *cgroup.Group
+	writers  [2]*output.Writer
+	status   statusSink
+	rootDir  string // where ResultFile is looked for; "" = folder
 
 	mu        sync.Mutex
 	processes []*process.Process // that may still hold output
@@ -76,7 +79,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies what others may see. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Stuck: c.stuck,
+		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Stuck: c.stuck,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath()}
 }
 

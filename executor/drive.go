@@ -131,6 +131,7 @@ func (c *container) runSingle() (RunResult, bool) {
 	case <-c.stopC:
 		wait = c.askToEnd(p, t)
 	case <-limit:
+		c.timedOut = true
 		c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
 		wait = c.askToEnd(p, t)
 	case <-c.detached():
@@ -181,7 +182,7 @@ func (c *container) judge(r *RunResult) {
 	case a == askStop:
 		r.Stopped, r.Failed, r.Reason = true, false, ""
 	case a == askKill:
-		r.Failed, r.Reason = true, reason
+		r.Failed, r.TimedOut, r.Reason = true, c.timedOut, reason
 	case r.Failed && r.OOM != nil:
 		r.Reason += " (out of memory)"
 	case r.Failed && c.bound && r.Signal != 0 && c.e.pastDeadline():

@@ -55,7 +55,15 @@ func (c *container) askToEnd(p *process.Process, t *action.Termination) time.Dur
 	default:
 		c.group.Signal(unix.Signal(sig))
 	}
-	return grace(t)
+	return c.graceWithin(grace(t))
+}
+
+// graceWithin is the shorter of the workload's own grace and that of StopWithin.
+func (c *container) graceWithin(own time.Duration) time.Duration {
+	if within := time.Duration(c.within.Load()); within > 0 {
+		return min(own, within)
+	}
+	return own
 }
 
 // ending is the end of one container.

@@ -384,6 +384,17 @@ func (e *Executor) Launch(r Reservation, s Spec) error {
 // ErrUnknown; a completed container stays as it is.
 func (e *Executor) Stop(id string) error { return e.askFor(id, askStop, "") }
 
+// StopWithin is Stop with the shorter of the workload's own grace and grace, for
+// deadline-bound work whose time is over. It returns ErrUnknown.
+func (e *Executor) StopWithin(id string, grace time.Duration) error {
+	e.mu.Lock()
+	if c := e.containers[id]; c != nil {
+		c.within.Store(int64(grace))
+	}
+	e.mu.Unlock()
+	return e.askFor(id, askStop, "")
+}
+
 // Kill ends a container like Stop, but the result is Failed with the reason.
 func (e *Executor) Kill(id, reason string) error { return e.askFor(id, askKill, reason) }
 

@@ -116,6 +116,7 @@ type RunResult struct {
 	Reason    string // empty unless failed; "exit status 3", "killed by signal 9 (killed)" …
 	Stopped   bool   // by Stop, not by itself
 	Retryable bool   // it never got to run
+	TimedOut  bool   // ended by its own time limit
 	ExitCode  int    // of the main process; -1 when there is none
 	Signal    int    // that ended the main process; 0 = none
 	OOM       *OOM
@@ -165,6 +166,7 @@ type Container struct {
 	Resources     resource.Amounts
 	DeadlineBound bool
 	Adopted       bool   // taken over from a predecessor
+	Kept          bool   // outlives the cell's process
 	Stuck         *Stuck // nil unless it does not die
 	OOMKills      int    // processes killed for lack of memory so far
 	Created       time.Time

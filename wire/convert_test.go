@@ -206,7 +206,7 @@ func TestRowsLoseNothing(t *testing.T) {
 
 	row := &task.Task{
 		GUID: "g", UID: "u", Domain: "d", State: task.Running, Outcome: task.Lost, Holder: task.Holder{Cell: "c", Proc: "p"},
-		Reservation: "r", MayStillRun: true, CancelWanted: true,
+		Reservation: "r", MayStillRun: true,
 	}
 	gotRow, err := ToTaskRow(crossed(t, FromTaskRow(row)))
 	same(t, row, gotRow, err)

@@ -82,7 +82,7 @@ func ToLRPCall(m *pb.LRPEvent, cell worker.CellName, proc worker.Proc) (LRPCall,
 // TaskCall is one event of a cell with the task it is about.
 type TaskCall struct {
 	GUID string
-	// Event is one of Start, Complete, Adopt, Reject.
+	// Event is one of Start, Complete, Missing, Adopt, Reject.
 	Event task.Event
 }
 
@@ -94,6 +94,8 @@ func FromTaskCall(c TaskCall) (*pb.TaskEvent, error) {
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Start{Start: &pb.TaskEvent_Started{Reservation: e.Reservation}}
 	case task.Complete:
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Complete{Complete: FromTaskResult(e.Result)}
+	case task.Missing:
+		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Missing_{Missing: &pb.TaskEvent_Missing{}}
 	case task.Adopt:
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Adopt{Adopt: &pb.TaskEvent_Adopted{From: e.From}}
 	case task.Reject:
@@ -121,6 +123,8 @@ func ToTaskCall(m *pb.TaskEvent, cell worker.CellName, proc worker.Proc) (TaskCa
 			r.fail("complete", err.Error())
 		}
 		c.Event = task.Complete{UID: m.GetUid(), By: by, Result: result}
+	case *pb.TaskEvent_Missing_:
+		c.Event = task.Missing{UID: m.GetUid(), By: by}
 	case *pb.TaskEvent_Adopt:
 		c.Event = task.Adopt{UID: m.GetUid(), From: k.Adopt.GetFrom(), By: by}
 	case *pb.TaskEvent_Reject:

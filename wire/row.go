@@ -133,7 +133,7 @@ func ToIndex(m *pb.LRPIndex) (lrp.Index, error) {
 func FromTaskRow(t *task.Task) *pb.TaskRow {
 	return &pb.TaskRow{
 		Guid: t.GUID, Uid: t.UID, Domain: t.Domain, State: pb.TaskState(t.State), Outcome: pb.TaskOutcome(t.Outcome),
-		Holder: fromHolder(t.Holder), Reservation: t.Reservation, MayStillRun: t.MayStillRun, CancelWanted: t.CancelWanted,
+		Holder: fromHolder(t.Holder), Reservation: t.Reservation, MayStillRun: t.MayStillRun,
 	}
 }
 
@@ -146,7 +146,7 @@ func ToTaskRow(m *pb.TaskRow) (*task.Task, error) {
 		State:   task.State(r.enum("state", pb.TaskState_name, int32(m.GetState()))),
 		Outcome: task.Outcome(r.enum("outcome", pb.TaskOutcome_name, int32(m.GetOutcome()))),
 		Holder:  task.Holder{Cell: m.GetHolder().GetCell(), Proc: m.GetHolder().GetProc()}, Reservation: m.GetReservation(),
-		MayStillRun: m.GetMayStillRun(), CancelWanted: m.GetCancelWanted(),
+		MayStillRun: m.GetMayStillRun(),
 	}
 	return t, r.err
 }

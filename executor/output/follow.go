@@ -75,6 +75,20 @@ func (n *watcher) poke() {
 // out twice; what was removed before it could be read comes as a Gap with exact
 // counts. Limit and Backward are ignored. fn runs on the caller's goroutine.
 func (st *Store) Follow(ctx context.Context, q Query, fn func(Line) error) error {
+	return st.FollowPages(ctx, q, func(p Page) error {
+		for _, l := range p.Lines {
+			if err := fn(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// FollowPages is Follow with all lines that are there at a moment in one call;
+// Page.Next is the cursor from which another follower goes on. Pages without
+// lines are not handed out.
+func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) error {
 	plan, err := q.compile()
 	if err != nil {
 		return err
@@ -89,8 +103,8 @@ func (st *Store) Follow(ctx context.Context, q Query, fn func(Line) error) error
 		if err != nil {
 			return err
 		}
-		for _, l := range page.Lines {
-			if err := fn(l); err != nil {
+		if len(page.Lines) > 0 {
+			if err := fn(page); err != nil {
 				return err
 			}
 		}

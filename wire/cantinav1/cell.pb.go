@@ -2976,6 +2976,7 @@ type TaskEvent struct {
 	//	*TaskEvent_Complete
 	//	*TaskEvent_Adopt
 	//	*TaskEvent_Reject
+	//	*TaskEvent_Missing_
 	Kind          isTaskEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3068,6 +3069,15 @@ func (x *TaskEvent) GetReject() *TaskEvent_Rejected {
 	return nil
 }
 
+func (x *TaskEvent) GetMissing() *TaskEvent_Missing {
+	if x != nil {
+		if x, ok := x.Kind.(*TaskEvent_Missing_); ok {
+			return x.Missing
+		}
+	}
+	return nil
+}
+
 type isTaskEvent_Kind interface {
 	isTaskEvent_Kind()
 }
@@ -3088,6 +3098,10 @@ type TaskEvent_Reject struct {
 	Reject *TaskEvent_Rejected `protobuf:"bytes,6,opt,name=reject,proto3,oneof"`
 }
 
+type TaskEvent_Missing_ struct {
+	Missing *TaskEvent_Missing `protobuf:"bytes,7,opt,name=missing,proto3,oneof"`
+}
+
 func (*TaskEvent_Start) isTaskEvent_Kind() {}
 
 func (*TaskEvent_Complete) isTaskEvent_Kind() {}
@@ -3095,6 +3109,8 @@ func (*TaskEvent_Complete) isTaskEvent_Kind() {}
 func (*TaskEvent_Adopt) isTaskEvent_Kind() {}
 
 func (*TaskEvent_Reject) isTaskEvent_Kind() {}
+
+func (*TaskEvent_Missing_) isTaskEvent_Kind() {}
 
 type TaskEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3783,7 +3799,9 @@ type EvacuateRequest struct {
 	Deadline *durationpb.Duration `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Reason   string               `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Take the evacuation back.
-	Undo          bool `protobuf:"varint,4,opt,name=undo,proto3" json:"undo,omitempty"`
+	Undo bool `protobuf:"varint,4,opt,name=undo,proto3" json:"undo,omitempty"`
+	// Stop batch tasks at once: they run again elsewhere, and no retry is counted.
+	StopBatch     bool `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3842,6 +3860,13 @@ func (x *EvacuateRequest) GetReason() string {
 func (x *EvacuateRequest) GetUndo() bool {
 	if x != nil {
 		return x.Undo
+	}
+	return false
+}
+
+func (x *EvacuateRequest) GetStopBatch() bool {
+	if x != nil {
+		return x.StopBatch
 	}
 	return false
 }
@@ -4061,10 +4086,12 @@ func (x *ReadLogsResponse) GetEnd() bool {
 }
 
 type FollowLogsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
-	Query         *LogQuery              `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
-	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	To     *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Query  *LogQuery              `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
+	Cursor string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// End the stream when all sources of the query have ended.
+	UntilEnd      bool `protobuf:"varint,4,opt,name=until_end,json=untilEnd,proto3" json:"until_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4118,6 +4145,13 @@ func (x *FollowLogsRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *FollowLogsRequest) GetUntilEnd() bool {
+	if x != nil {
+		return x.UntilEnd
+	}
+	return false
 }
 
 type FollowLogsResponse struct {
@@ -4986,6 +5020,42 @@ func (x *TaskEvent_Started) GetReservation() string {
 	return ""
 }
 
+type TaskEvent_Missing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskEvent_Missing) Reset() {
+	*x = TaskEvent_Missing{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskEvent_Missing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskEvent_Missing) ProtoMessage() {}
+
+func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskEvent_Missing.ProtoReflect.Descriptor instead.
+func (*TaskEvent_Missing) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 1}
+}
+
 type TaskEvent_Adopted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -4995,7 +5065,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5007,7 +5077,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5020,7 +5090,7 @@ func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Adopted.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Adopted) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 1}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 2}
 }
 
 func (x *TaskEvent_Adopted) GetFrom() string {
@@ -5040,7 +5110,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5052,7 +5122,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5065,7 +5135,7 @@ func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Rejected.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Rejected) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 2}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 3}
 }
 
 func (x *TaskEvent_Rejected) GetReason() string {
@@ -5334,16 +5404,18 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"l\n" +
 	"\x11LRPEventsResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x121\n" +
-	"\aanswers\x18\x02 \x03(\v2\x17.cantina.v1.EventAnswerR\aanswers\"\x9d\x03\n" +
+	"\aanswers\x18\x02 \x03(\v2\x17.cantina.v1.EventAnswerR\aanswers\"\xe3\x03\n" +
 	"\tTaskEvent\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x125\n" +
 	"\x05start\x18\x03 \x01(\v2\x1d.cantina.v1.TaskEvent.StartedH\x00R\x05start\x124\n" +
 	"\bcomplete\x18\x04 \x01(\v2\x16.cantina.v1.TaskResultH\x00R\bcomplete\x125\n" +
 	"\x05adopt\x18\x05 \x01(\v2\x1d.cantina.v1.TaskEvent.AdoptedH\x00R\x05adopt\x128\n" +
-	"\x06reject\x18\x06 \x01(\v2\x1e.cantina.v1.TaskEvent.RejectedH\x00R\x06reject\x1a+\n" +
+	"\x06reject\x18\x06 \x01(\v2\x1e.cantina.v1.TaskEvent.RejectedH\x00R\x06reject\x129\n" +
+	"\amissing\x18\a \x01(\v2\x1d.cantina.v1.TaskEvent.MissingH\x00R\amissing\x1a+\n" +
 	"\aStarted\x12 \n" +
-	"\vreservation\x18\x01 \x01(\tR\vreservation\x1a\x1d\n" +
+	"\vreservation\x18\x01 \x01(\tR\vreservation\x1a\t\n" +
+	"\aMissing\x1a\x1d\n" +
 	"\aAdopted\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x1a8\n" +
 	"\bRejected\x12\x16\n" +
@@ -5395,12 +5467,14 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x03uid\x18\x03 \x01(\tR\x03uid\"N\n" +
 	"\x12CancelTaskResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\x98\x01\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xb7\x01\n" +
 	"\x0fEvacuateRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x125\n" +
 	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04undo\x18\x04 \x01(\bR\x04undo\"L\n" +
+	"\x04undo\x18\x04 \x01(\bR\x04undo\x12\x1d\n" +
+	"\n" +
+	"stop_batch\x18\x05 \x01(\bR\tstopBatch\"L\n" +
 	"\x10EvacuateResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\x8f\x01\n" +
@@ -5416,11 +5490,12 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\asources\x18\x04 \x03(\v2\x15.cantina.v1.LogSourceR\asources\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1a\n" +
 	"\bprevious\x18\x06 \x01(\tR\bprevious\x12\x10\n" +
-	"\x03end\x18\a \x01(\bR\x03end\"{\n" +
+	"\x03end\x18\a \x01(\bR\x03end\"\x98\x01\n" +
 	"\x11FollowLogsRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12*\n" +
 	"\x05query\x18\x02 \x01(\v2\x14.cantina.v1.LogQueryR\x05query\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\xc0\x01\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x1b\n" +
+	"\tuntil_end\x18\x04 \x01(\bR\buntilEnd\"\xc0\x01\n" +
 	"\x12FollowLogsResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12)\n" +
 	"\x05lines\x18\x02 \x03(\v2\x13.cantina.v1.LogLineR\x05lines\x12/\n" +
@@ -5518,7 +5593,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -5595,97 +5670,98 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*LRPEvent_EvacuatedStopped)(nil),       // 72: cantina.v1.LRPEvent.EvacuatedStopped
 	(*LRPEvent_RemovedEvacuating)(nil),      // 73: cantina.v1.LRPEvent.RemovedEvacuating
 	(*TaskEvent_Started)(nil),               // 74: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Adopted)(nil),               // 75: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 76: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 77: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 78: google.protobuf.Duration
-	(*Invocation)(nil),                      // 79: cantina.v1.Invocation
-	(*Variable)(nil),                        // 80: cantina.v1.Variable
-	(*Run)(nil),                             // 81: cantina.v1.Run
-	(*Workload)(nil),                        // 82: cantina.v1.Workload
-	(*timestamppb.Timestamp)(nil),           // 83: google.protobuf.Timestamp
-	(*LRPKey)(nil),                          // 84: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 85: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 86: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 87: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 88: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 89: cantina.v1.LogQuery
-	(*LogLine)(nil),                         // 90: cantina.v1.LogLine
-	(*LogSource)(nil),                       // 91: cantina.v1.LogSource
-	(*Net)(nil),                             // 92: cantina.v1.Net
+	(*TaskEvent_Missing)(nil),               // 75: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 76: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 77: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 78: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 79: google.protobuf.Duration
+	(*Invocation)(nil),                      // 80: cantina.v1.Invocation
+	(*Variable)(nil),                        // 81: cantina.v1.Variable
+	(*Run)(nil),                             // 82: cantina.v1.Run
+	(*Workload)(nil),                        // 83: cantina.v1.Workload
+	(*timestamppb.Timestamp)(nil),           // 84: google.protobuf.Timestamp
+	(*LRPKey)(nil),                          // 85: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 86: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 87: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 88: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 89: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 90: cantina.v1.LogQuery
+	(*LogLine)(nil),                         // 91: cantina.v1.LogLine
+	(*LogSource)(nil),                       // 92: cantina.v1.LogSource
+	(*Net)(nil),                             // 93: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	77,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	77,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	77,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	78,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	78,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	78,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	7,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
 	61,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
 	62,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
 	63,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
 	5,   // 7: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	8,   // 8: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	78,  // 9: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	78,  // 10: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	79,  // 9: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	79,  // 10: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	9,   // 11: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	78,  // 12: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	78,  // 13: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	78,  // 14: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	78,  // 15: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	78,  // 16: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	78,  // 17: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	78,  // 18: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	78,  // 19: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	78,  // 20: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	78,  // 21: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	78,  // 22: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	78,  // 23: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	77,  // 24: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	79,  // 12: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	79,  // 13: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	79,  // 14: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	79,  // 15: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	79,  // 16: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	79,  // 17: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	79,  // 18: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	79,  // 19: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	79,  // 20: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	79,  // 21: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	79,  // 22: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	79,  // 23: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	78,  // 24: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 25: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 26: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	78,  // 27: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	79,  // 27: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	11,  // 28: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	8,   // 29: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	79,  // 30: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	80,  // 30: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	6,   // 31: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	13,  // 32: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	77,  // 33: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	78,  // 33: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	15,  // 34: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
 	13,  // 35: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	80,  // 36: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	81,  // 37: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	81,  // 36: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	82,  // 37: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
 	64,  // 38: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
 	65,  // 39: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
 	6,   // 40: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	82,  // 41: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	83,  // 41: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
 	17,  // 42: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
 	13,  // 43: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 44: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	77,  // 45: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	78,  // 45: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
 	19,  // 46: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
 	6,   // 47: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
 	13,  // 48: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	77,  // 49: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	78,  // 49: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
 	6,   // 50: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
 	13,  // 51: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	77,  // 52: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	78,  // 52: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
 	6,   // 53: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	77,  // 54: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	78,  // 54: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 55: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
 	13,  // 56: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
 	5,   // 57: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
 	27,  // 58: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	77,  // 59: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	83,  // 60: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	83,  // 61: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	78,  // 59: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	84,  // 60: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	84,  // 61: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
 	5,   // 62: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	84,  // 63: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	84,  // 64: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	85,  // 65: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	77,  // 66: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	85,  // 63: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	85,  // 64: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	86,  // 65: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	78,  // 66: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
 	32,  // 67: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	86,  // 68: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	84,  // 69: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	87,  // 70: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	87,  // 68: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	85,  // 69: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	88,  // 70: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
 	66,  // 71: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
 	67,  // 72: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
 	68,  // 73: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
@@ -5698,91 +5774,92 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	5,   // 80: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
 	34,  // 81: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
 	4,   // 82: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	77,  // 83: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	78,  // 83: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
 	36,  // 84: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
 	74,  // 85: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	88,  // 86: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	75,  // 87: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	76,  // 88: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	5,   // 89: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	38,  // 90: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	77,  // 91: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	36,  // 92: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	84,  // 93: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	87,  // 94: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	6,   // 95: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	82,  // 96: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	41,  // 97: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	42,  // 98: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	77,  // 99: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	44,  // 100: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	44,  // 101: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	6,   // 102: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	84,  // 103: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	77,  // 104: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 105: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	77,  // 106: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 107: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	78,  // 108: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	77,  // 109: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	6,   // 110: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	89,  // 111: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	77,  // 112: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	90,  // 113: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
-	91,  // 114: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
-	6,   // 115: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	89,  // 116: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	77,  // 117: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	90,  // 118: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
-	91,  // 119: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
-	57,  // 120: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	58,  // 121: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	6,   // 122: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	81,  // 123: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	58,  // 124: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	60,  // 125: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	92,  // 126: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	92,  // 127: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	83,  // 128: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	10,  // 129: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	28,  // 130: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	31,  // 131: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	35,  // 132: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	39,  // 133: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	14,  // 134: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	18,  // 135: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	21,  // 136: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	23,  // 137: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	25,  // 138: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	43,  // 139: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	46,  // 140: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	48,  // 141: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	50,  // 142: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	52,  // 143: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	54,  // 144: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	56,  // 145: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	12,  // 146: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	29,  // 147: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	33,  // 148: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	37,  // 149: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	40,  // 150: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	16,  // 151: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	20,  // 152: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	22,  // 153: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	24,  // 154: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	26,  // 155: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	45,  // 156: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	47,  // 157: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	49,  // 158: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	51,  // 159: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	53,  // 160: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	55,  // 161: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	59,  // 162: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	146, // [146:163] is the sub-list for method output_type
-	129, // [129:146] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	89,  // 86: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	76,  // 87: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	77,  // 88: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	75,  // 89: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	5,   // 90: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	38,  // 91: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	78,  // 92: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	36,  // 93: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	85,  // 94: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	88,  // 95: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	6,   // 96: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	83,  // 97: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	41,  // 98: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	42,  // 99: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	78,  // 100: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	44,  // 101: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	44,  // 102: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	6,   // 103: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	85,  // 104: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	78,  // 105: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	6,   // 106: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	78,  // 107: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	6,   // 108: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	79,  // 109: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	78,  // 110: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	6,   // 111: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	90,  // 112: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	78,  // 113: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	91,  // 114: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
+	92,  // 115: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
+	6,   // 116: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	90,  // 117: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	78,  // 118: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	91,  // 119: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
+	92,  // 120: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
+	57,  // 121: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	58,  // 122: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	6,   // 123: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	82,  // 124: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	58,  // 125: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	60,  // 126: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	93,  // 127: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	93,  // 128: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	84,  // 129: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	10,  // 130: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	28,  // 131: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	31,  // 132: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	35,  // 133: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	39,  // 134: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	14,  // 135: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	18,  // 136: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	21,  // 137: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	23,  // 138: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	25,  // 139: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	43,  // 140: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	46,  // 141: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	48,  // 142: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	50,  // 143: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	52,  // 144: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	54,  // 145: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	56,  // 146: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	12,  // 147: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	29,  // 148: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	33,  // 149: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	37,  // 150: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	40,  // 151: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	16,  // 152: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	20,  // 153: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	22,  // 154: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	24,  // 155: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	26,  // 156: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	45,  // 157: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	47,  // 158: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	49,  // 159: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	51,  // 160: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	53,  // 161: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	55,  // 162: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	59,  // 163: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	147, // [147:164] is the sub-list for method output_type
+	130, // [130:147] is the sub-list for method input_type
+	130, // [130:130] is the sub-list for extension type_name
+	130, // [130:130] is the sub-list for extension extendee
+	0,   // [0:130] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -5811,6 +5888,7 @@ func file_cantina_v1_cell_proto_init() {
 		(*TaskEvent_Complete)(nil),
 		(*TaskEvent_Adopt)(nil),
 		(*TaskEvent_Reject)(nil),
+		(*TaskEvent_Missing_)(nil),
 	}
 	file_cantina_v1_cell_proto_msgTypes[51].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
@@ -5830,7 +5908,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -781,7 +781,6 @@ type TaskRow struct {
 	Holder        *Holder                `protobuf:"bytes,6,opt,name=holder,proto3" json:"holder,omitempty"`
 	Reservation   string                 `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	MayStillRun   bool                   `protobuf:"varint,8,opt,name=may_still_run,json=mayStillRun,proto3" json:"may_still_run,omitempty"`
-	CancelWanted  bool                   `protobuf:"varint,9,opt,name=cancel_wanted,json=cancelWanted,proto3" json:"cancel_wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -872,13 +871,6 @@ func (x *TaskRow) GetMayStillRun() bool {
 	return false
 }
 
-func (x *TaskRow) GetCancelWanted() bool {
-	if x != nil {
-		return x.CancelWanted
-	}
-	return false
-}
-
 var File_cantina_v1_row_proto protoreflect.FileDescriptor
 
 const file_cantina_v1_row_proto_rawDesc = "" +
@@ -930,7 +922,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\x06signal\x18\x06 \x01(\x05R\x06signal\x12\x10\n" +
 	"\x03oom\x18\a \x01(\bR\x03oom\x124\n" +
 	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\xbe\x02\n" +
+	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\x9f\x02\n" +
 	"\aTaskRow\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -939,8 +931,8 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aoutcome\x18\x05 \x01(\x0e2\x17.cantina.v1.TaskOutcomeR\aoutcome\x12*\n" +
 	"\x06holder\x18\x06 \x01(\v2\x12.cantina.v1.HolderR\x06holder\x12 \n" +
 	"\vreservation\x18\a \x01(\tR\vreservation\x12\"\n" +
-	"\rmay_still_run\x18\b \x01(\bR\vmayStillRun\x12#\n" +
-	"\rcancel_wanted\x18\t \x01(\bR\fcancelWanted*h\n" +
+	"\rmay_still_run\x18\b \x01(\bR\vmayStillRunJ\x04\b\t\x10\n" +
+	"*h\n" +
 	"\bLRPState\x12\x17\n" +
 	"\x13LRP_STATE_UNCLAIMED\x10\x00\x12\x15\n" +
 	"\x11LRP_STATE_CLAIMED\x10\x01\x12\x15\n" +

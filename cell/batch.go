@@ -1,0 +1,116 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/batch"
+	"cantina/executor"
+	"cantina/wire"
+	"cantina/worker"
+)
+
+// runs holds what the leader gave for batch invocations that are to be launched.
+type runs struct {
+	mu   sync.Mutex
+	work map[worker.Run]*BatchWork
+}
+
+func (r *runs) put(run worker.Run, w *BatchWork) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.work[run] = w
+}
+
+func (r *runs) take(run worker.Run) *BatchWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.work[run]
+	delete(r.work, run)
+	return w
+}
+
+// launch starts the container of an invocation that the machine has accepted.
+// What cannot start ends at once, with the reason.
+func (c *Cell) launch(r worker.Run) {
+	w := c.runs.take(r)
+	if w == nil {
+		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "the call had no workload"}, "")
+		return
+	}
+	err := c.exec.Launch(executor.Reservation{
+		ID: batchContainer(r.Invocation), Labels: batchLabels(r, w), Resources: w.Resources, DeadlineBound: true,
+	}, executor.Spec{Workload: *w.Workload, Env: c.environment(w.Env), StatusPipe: true})
+	if err == nil {
+		return
+	}
+	c.log.Debug("batch task does not start", "run", r.Work.String(), "error", err)
+	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: err.Error()}, runAgain)
+}
+
+// runAgain is the status of a batch task that ended without a fault of its own:
+// it runs again, and no retry is counted.
+const runAgain = `{"result":"incomplete"}`
+
+// endWithout reports the end of an invocation that has no container. It runs as
+// an effect of the machine, which must not be stepped from there.
+func (c *Cell) endWithout(r worker.Run, end batch.Ended, status string) {
+	text, err := encodeEnd(end, status)
+	if err != nil {
+		c.log.Error("status cannot be encoded", "run", r.Work.String(), "error", err)
+	}
+	c.ends.put(worker.WorkEnded{Run: r, Status: text})
+}
+
+// stopRun ends the container of an invocation.
+func (c *Cell) stopRun(r worker.Run) {
+	err := c.exec.Stop(batchContainer(r.Invocation))
+	if errors.Is(err, executor.ErrUnknown) {
+		return // it is ending already
+	}
+	c.warn("stop", batchContainer(r.Invocation), err)
+}
+
+// batchEnded hands the end of a batch container to the session and deletes it:
+// its output stays in the log store, its status in the session until it is
+// acknowledged.
+func (c *Cell) batchEnded(ct executor.Container) {
+	r, ok := runOf(ct.Labels)
+	if !ok {
+		c.log.Error("container without identity", "container", ct.ID)
+		return
+	}
+	status, err := c.statusOf(ct)
+	if err != nil {
+		c.log.Error("status cannot be encoded", "container", ct.ID, "error", err)
+		return
+	}
+	c.ends.put(worker.WorkEnded{Run: r, Status: status})
+}
+
+// statusOf is what the scheduler is told of an ended batch container.
+func (c *Cell) statusOf(ct executor.Container) (string, error) {
+	r := ct.Result
+	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped, TimedOut: r.TimedOut, Reason: r.Reason}
+	status := string(r.Status)
+	if c.interrupted(ct.ID) && status == "" {
+		end.Reason, status = reasonEvacuated, runAgain
+	}
+	return encodeEnd(end, status)
+}
+
+// encodeEnd is what the scheduler decodes with wire.ToBatchEnd; an empty status is none.
+func encodeEnd(end batch.Ended, status string) (string, error) {
+	var line []byte
+	if status != "" {
+		line = []byte(status)
+	}
+	text, err := proto.Marshal(wire.FromBatchEnd(end, line))
+	if err != nil {
+		return "", fmt.Errorf("batch end: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,260 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cantina/executor"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// GetRunningTasks answers the leader's question what batch tasks this process
+// answers for. ErrProc when the question is for another process.
+func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worker.Report, error) {
+	got := c.session.step(worker.ReportAsked{Call: q})
+	if got.report == nil {
+		return worker.Report{}, ErrProc
+	}
+	return *got.report, nil
+}
+
+// RunTasks starts batch tasks and probes; one answer for each batch task, in order.
+func (c *Cell) RunTasks(_ context.Context, items []RunItem) ([]worker.RunAnswer, error) {
+	events := make([]worker.CellEvent, len(items))
+	for i, it := range items {
+		if it.Work != nil {
+			c.runs.put(it.Call.Run, it.Work)
+		}
+		events[i] = worker.RunAsked{Call: it.Call}
+	}
+	got := c.session.step(events...)
+	for _, it := range items {
+		c.runs.take(it.Call.Run)
+	}
+	return got.runs, nil
+}
+
+// NotifyIfTasksNotRunning asks for a status of those invocations that are not held.
+func (c *Cell) NotifyIfTasksNotRunning(_ context.Context, q worker.Notify) (worker.NotifyAnswer, error) {
+	got := c.session.step(worker.NotifyAsked{Call: q})
+	if got.notify == nil {
+		return worker.NotifyAnswer{}, ErrProc
+	}
+	return *got.notify, nil
+}
+
+// KillTask ends batch invocations; it tells of each whether it is held.
+func (c *Cell) KillTask(_ context.Context, calls []worker.KillTask) ([]bool, error) {
+	held := make([]bool, len(calls))
+	for i, k := range calls {
+		held[i] = c.session.step(worker.KillAsked{Call: k}).found
+	}
+	return held, nil
+}
+
+// RequestSuicide ends deadline-bound work, or everything.
+func (c *Cell) RequestSuicide(_ context.Context, s worker.Suicide) error {
+	c.session.step(worker.SuicideAsked{Call: s})
+	return nil
+}
+
+// Perform reserves containers and answers with what was refused and why. What is
+// reserved is claimed, and then run, at once. (Diego dev notes, Starting ActualLRPs.)
+func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
+	if err := c.session.heard(w.Term, w.Proc); err != nil {
+		return nil, err
+	}
+	if err := c.takesWork(); err != nil {
+		return c.refuseAll(w, err), nil
+	}
+	var refused []Refusal
+	for _, l := range w.LRPs {
+		if err := c.reserveLRP(l); err != nil {
+			refused = append(refused, Refusal{l.Instance, err.Error()})
+		}
+	}
+	for _, t := range w.Tasks {
+		if err := c.reserveTask(t); err != nil {
+			refused = append(refused, Refusal{t.UID, err.Error()})
+		}
+	}
+	c.countBound()
+	return refused, nil
+}
+
+// takesWork returns why the cell takes no new work now, or nil.
+func (c *Cell) takesWork() error {
+	if _, on := c.evacuation(); on {
+		return errors.New("the cell is being drained")
+	}
+	return c.session.accepts()
+}
+
+func (c *Cell) refuseAll(w Work, err error) []Refusal {
+	refused := make([]Refusal, 0, len(w.LRPs)+len(w.Tasks))
+	for _, l := range w.LRPs {
+		refused = append(refused, Refusal{l.Instance, err.Error()})
+	}
+	for _, t := range w.Tasks {
+		refused = append(refused, Refusal{t.UID, err.Error()})
+	}
+	return refused
+}
+
+func (c *Cell) reserveLRP(w LRPWork) error {
+	c.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
+	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: lrpLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound})
+	if errors.Is(err, executor.ErrExists) {
+		return nil
+	}
+	if err != nil {
+		c.plans.drop(w.Instance)
+		return err
+	}
+	c.known.setOrdinary(w.Key, &lrp.Actual{Key: w.Key, Service: w.Service, State: lrp.Unclaimed})
+	c.push(w.Instance)
+	return nil
+}
+
+func (c *Cell) reserveTask(w TaskWork) error {
+	id := taskContainer(w.UID)
+	c.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
+	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: taskLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound})
+	if errors.Is(err, executor.ErrExists) {
+		return nil
+	}
+	if err != nil {
+		c.plans.drop(id)
+		return err
+	}
+	c.known.setTask(w.GUID, &task.Task{GUID: w.GUID, UID: w.UID, State: task.Pending})
+	c.push(id)
+	return nil
+}
+
+// StopInstance stops an instance gracefully; its end comes round as COMPLETED. An
+// instance that is not here is no error: the row is looked at.
+func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+	if err := c.session.heard(t, proc); err != nil {
+		return err
+	}
+	ct, ok := c.exec.Get(instance)
+	if !ok {
+		c.pollNow()
+		return nil
+	}
+	if k, _, _ := keyOf(ct.Labels); k != key {
+		return fmt.Errorf("instance %s is of %v, not of %v: %w", instance, k, key, ErrUnknownContainer)
+	}
+	return c.exec.Stop(instance)
+}
+
+// CancelTask ends the container of a task.
+func (c *Cell) CancelTask(_ context.Context, t fence.Term, proc worker.Proc, uid string) error {
+	if err := c.session.heard(t, proc); err != nil {
+		return err
+	}
+	err := c.exec.Stop(taskContainer(uid))
+	if errors.Is(err, executor.ErrUnknown) {
+		c.pollNow()
+		return nil
+	}
+	return err
+}
+
+// Evacuate begins to empty the cell, or takes that back.
+func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error {
+	if err := c.session.heard(t, proc); err != nil {
+		return err
+	}
+	c.setEvacuation(deadline, stopBatch, undo)
+	return nil
+}
+
+// probe makes and removes a real container, outside the ledger, and reports.
+func (c *Cell) probe(ctx context.Context, number int64) {
+	limit, cancel := context.WithTimeout(ctx, c.cfg.ProbeTimeout)
+	defer cancel()
+	err := c.exec.Probe(limit)
+	ev := worker.ProbeEnded{Probe: number, OK: err == nil}
+	if err != nil {
+		ev.Reason = err.Error()
+		c.log.Warn("probe fails", "error", err)
+	}
+	c.session.step(ev)
+}
+
+// startProbe, setDeadline, endBound, endAll and changed are the session's hands.
+func (c *Cell) startProbe(number int64) {
+	c.queue.Push("probe", func(ctx context.Context) { c.probe(ctx, number) })
+}
+
+func (c *Cell) setDeadline(at time.Duration) { c.exec.SetDeadline(at) }
+
+func (c *Cell) endBound(grace time.Duration, reason string) {
+	c.log.Warn("deadline-bound work ends", "reason", reason)
+	for _, ct := range c.exec.List() {
+		if ct.DeadlineBound && ct.State != executor.Completed {
+			c.endReasons.put(ct.ID, reason)
+			c.warn("end", ct.ID, c.exec.StopWithin(ct.ID, grace))
+		}
+	}
+}
+
+func (c *Cell) endAll(reason string) {
+	c.log.Error("the cell ends everything and exits", "reason", reason)
+	c.exit.set(fmt.Errorf("%w: %s", ErrTold, reason))
+}
+
+func (c *Cell) changed(from, to worker.State, reason string) {
+	c.log.Info("session", "from", from.String(), "to", to.String(), "reason", reason)
+	if to == worker.Healthy {
+		c.pollNow()
+	}
+	if c.cfg.OnSession != nil {
+		c.cfg.OnSession(to)
+	}
+}
+
+// interrupted reports whether a batch container was stopped because the cell is
+// being emptied.
+func (c *Cell) interrupted(id string) bool {
+	reason, ok := c.endReasons.get(id)
+	return ok && reason == reasonEvacuated
+}
+
+// live lists what an evacuation waits for, in words.
+func (c *Cell) live() []string {
+	var out []string
+	for _, ct := range c.exec.List() {
+		switch ct.Labels[labelKind] {
+		case kindLRP, kindTask, kindBatch:
+			out = append(out, describe(ct))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func describe(ct executor.Container) string {
+	l := ct.Labels
+	var what string
+	switch l[labelKind] {
+	case kindLRP:
+		what = fmt.Sprintf("service %s/%s", l[labelService], l[labelIndex])
+	case kindTask:
+		what = "task " + l[labelTask]
+	default:
+		what = fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
+	}
+	if ct.Stuck != nil {
+		return what + " (" + ct.Stuck.String() + ")"
+	}
+	return what + " (" + ct.State.String() + ")"
+}

@@ -1,0 +1,492 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cantina/action"
+	"cantina/executor"
+	"cantina/internal/run"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// ErrTold is why a cell exits that the leader told to end everything: another
+// process holds its name.
+var ErrTold = errors.New("the leader told this cell to end")
+
+// Executor is what a cell needs of its executor; see package executor for what
+// each method means. A simulated cell has another.
+type Executor interface {
+	Reserve(executor.Reservation) error
+	Start(id string, s executor.Spec) error
+	Launch(executor.Reservation, executor.Spec) error
+	Stop(id string) error
+	StopWithin(id string, grace time.Duration) error
+	Delete(id string) error
+	Get(id string) (executor.Container, bool)
+	List() []executor.Container
+	Subscribe() (*executor.Subscription, error)
+	ResultFile(id string) ([]byte, error)
+	SetDeadline(boot time.Duration)
+	Capacity() resource.Amounts
+	Probe(ctx context.Context) error
+}
+
+// Config is what a cell is made of. Zero durations take the default in brackets.
+type Config struct {
+	Name worker.CellName
+	// Dir is the cell's data folder; the executor holds its lock.
+	Dir   string
+	Clock run.Clock
+	Log   *slog.Logger
+	// Offer is what the cell says of itself to placement: zone, stacks, tags, labels,
+	// taints. Its other fields are the cell's own.
+	Offer placement.State
+	// Address is where the leader reaches the cell, Host what its instances are reached at.
+	Address, Host string
+	Build         string
+	Isolation     []string
+	// Env is given to every container, weakest first.
+	Env []action.Variable
+	// Timeouts hold until a leader sends its own.
+	Timeouts worker.Timeouts
+	// Poll is the time between two full comparisons [30 s], EvacuationPoll that of a
+	// cell being emptied [10 s], EvacuationTimeout how long that may take [10 min].
+	Poll, EvacuationPoll, EvacuationTimeout time.Duration
+	// ProbeTimeout bounds one probe [1 s].
+	ProbeTimeout time.Duration
+	// Leave is how long an orderly end waits for work to end and statuses to be heard [20 s].
+	Leave time.Duration
+	// OnSession, when set, is told each new state of the session; it must not wait.
+	OnSession func(worker.State)
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	set(&c.Poll, 30*time.Second)
+	set(&c.EvacuationPoll, 10*time.Second)
+	set(&c.EvacuationTimeout, 10*time.Minute)
+	set(&c.ProbeTimeout, time.Second)
+	set(&c.Leave, 20*time.Second)
+	if c.Timeouts == (worker.Timeouts{}) {
+		c.Timeouts = worker.DefaultTimeouts()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Host == "" {
+		c.Host = "127.0.0.1"
+	}
+	return c
+}
+
+// Cell is one cell process. Make it with New and call Run; the calls of the
+// leader may come at any time in between.
+type Cell struct {
+	cfg     Config
+	log     *slog.Logger
+	exec    Executor
+	leader  Leader
+	session *session
+	queue   *run.Keyed
+	known   *known
+
+	lrpCalls  *batcher[LRPEvent]
+	taskCalls *batcher[TaskEvent]
+
+	runs       runs
+	plans      *table[plan]
+	endReasons *table[string]
+	ends       *mailbox[worker.WorkEnded]
+	exit       onceError
+	polls      chan struct{} // one waits: a poll is wanted now
+	retries    chan struct{} // one waits: a poll is wanted soon
+
+	mu       sync.Mutex
+	evac     evacuation
+	version  int64 // of the state sent to the leader
+	lastSent placement.State
+}
+
+// plan is what a reserved container will run.
+type plan struct {
+	workload *action.Workload
+	env      []action.Variable
+}
+
+// New reads the folder's identity, begins a session and takes over what the
+// executor has adopted. The executor must be open, and its lock held.
+func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
+	cfg = cfg.withDefaults()
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	before, err := readIdentity(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	id := before.next(boot)
+	if err := id.save(cfg.Dir, true); err != nil {
+		return nil, err
+	}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64), known: newKnown(),
+		runs: runs{work: map[worker.Run]*BatchWork{}}, plans: newTable[plan](), endReasons: newTable[string](),
+		ends: newMailbox[worker.WorkEnded](), polls: make(chan struct{}, 1), retries: make(chan struct{}, 1), exit: newOnceError()}
+	c.lrpCalls = newBatcher(500, func(ctx context.Context, es []LRPEvent) ([]error, error) {
+		return leader.LRPEvents(ctx, c.session.caller(), es)
+	})
+	c.taskCalls = newBatcher(500, func(ctx context.Context, es []TaskEvent) ([]error, error) {
+		return leader.TaskEvents(ctx, c.session.caller(), es)
+	})
+	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, dir: cfg.Dir, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name,
+		beats: make(chan worker.Heartbeat, 1), statuses: newMailbox[worker.UpdateStatus](), begins: make(chan struct{}, 1), ended: make(chan struct{})}
+	c.session.machine = worker.NewCell(c.machineConfig(before, id))
+	return c, nil
+}
+
+// machineConfig is what the machine knows when it starts. The deadline of an
+// earlier process counts only under the same boot of the machine.
+func (c *Cell) machineConfig(before, id identity) worker.CellConfig {
+	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot,
+		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
+		Predecessor: before.Proc, Gone: true, Statuses: map[worker.Run]string{}}
+	if before.Boot == id.Boot {
+		m.Deadline, m.Promise = before.Deadline, before.Promise
+	}
+	for _, ct := range c.exec.List() {
+		r, ok := runOf(ct.Labels)
+		if ct.Labels[labelKind] != kindBatch || !ok {
+			continue
+		}
+		ended := ct.State == executor.Completed
+		m.Adopted = append(m.Adopted, worker.Held{Run: r, Ended: ended, Adopted: true})
+		if status, err := c.statusOf(ct); ended && err == nil {
+			m.Statuses[r] = status
+		}
+	}
+	return m
+}
+
+// Run drives the cell until ctx is done, the leader tells it to end, or it
+// cannot go on. When ctx is done it takes no new work, ends what does not outlive
+// it, waits (bounded) until the leader has heard all statuses, and says farewell.
+func (c *Cell) Run(ctx context.Context) error {
+	events, err := c.exec.Subscribe()
+	if err != nil {
+		return fmt.Errorf("cell: %w", err)
+	}
+	defer events.Close()
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	c.countBound()
+	var g run.Group
+	g.Add("session", c.session.run)
+	g.Add("ends", c.runEnds)
+	g.Add("events", func(ctx context.Context) error { return c.runEvents(ctx, events) })
+	g.Add("poll", c.runPolls)
+	g.Add("lifetime", func(inner context.Context) error { return c.lifetime(ctx, inner) })
+	err = g.Run(inner)
+	c.queue.Close()
+	return err
+}
+
+// errLeft ends the group when the cell has left in good order.
+var errLeft = errors.New("left")
+
+// lifetime returns when the cell has to end: in good order, or because the leader said so.
+func (c *Cell) lifetime(outer, inner context.Context) error {
+	select {
+	case <-c.exit.done:
+		return c.exit.err
+	case <-inner.Done():
+		return inner.Err()
+	case <-outer.Done():
+	}
+	c.leave(inner)
+	return context.Canceled
+}
+
+// leave ends all work that does not outlive the cell and says farewell.
+func (c *Cell) leave(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, c.cfg.Leave)
+	defer cancel()
+	c.session.step(worker.FarewellAsked{})
+	for _, ct := range c.exec.List() {
+		if c.outlives(ct) || ct.State == executor.Completed {
+			continue
+		}
+		c.endReasons.put(ct.ID, reasonLeaving)
+		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
+	}
+	select {
+	case <-c.session.ended:
+	case <-c.exit.done:
+	case <-limit.Done():
+		c.log.Warn("left without farewell: the leader has not answered, or work has not ended", "after", c.cfg.Leave)
+	}
+}
+
+// outlives reports whether a container is kept at a restart of the cell.
+func (c *Cell) outlives(ct executor.Container) bool { return ct.Kept }
+
+// runEnds hands ends of batch tasks to the session, many at a time, and deletes
+// their containers.
+func (c *Cell) runEnds(ctx context.Context) error {
+	for {
+		all, ok := c.ends.take(ctx)
+		if !ok {
+			return ctx.Err()
+		}
+		events := make([]worker.CellEvent, len(all))
+		for i, e := range all {
+			events[i] = e
+		}
+		c.session.step(events...)
+		for _, e := range all {
+			c.delete(batchContainer(e.Run.Invocation))
+		}
+	}
+}
+
+// runEvents hurries what a poll would find.
+func (c *Cell) runEvents(ctx context.Context, s *executor.Subscription) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-s.C:
+			if !ok {
+				return errors.New("the executor has ended")
+			}
+			if s.Lost() > 0 {
+				c.pollNow()
+			}
+			c.event(e)
+		}
+	}
+}
+
+func (c *Cell) event(e executor.Event) {
+	switch e.Kind {
+	case executor.EventRunning, executor.EventRoutable, executor.EventCompleted:
+		c.look(e.Container)
+	case executor.EventDeleted:
+		c.plans.drop(e.Container.ID)
+		c.endReasons.drop(e.Container.ID)
+		if e.Container.DeadlineBound && e.Container.Labels[labelKind] != kindBatch {
+			c.countBound()
+		}
+	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
+		c.countBound()
+	case executor.EventReserved:
+	}
+}
+
+// look brings one container and its row together, in the order of its key.
+func (c *Cell) look(ct executor.Container) {
+	if ct.Labels[labelKind] != kindBatch {
+		c.push(ct.ID)
+		return
+	}
+	if ct.State == executor.Completed {
+		c.batchEnded(ct)
+	}
+}
+
+func (c *Cell) push(id string) {
+	c.queue.Push(id, func(ctx context.Context) {
+		ct, ok := c.exec.Get(id)
+		if !ok {
+			return
+		}
+		switch ct.Labels[labelKind] {
+		case kindLRP:
+			c.harmoniseLRP(ctx, id)
+		case kindTask:
+			c.harmoniseTask(ctx, id)
+		}
+	})
+}
+
+// runPolls compares everything on a timer, when asked to, and soon after a call failed.
+func (c *Cell) runPolls(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.retries:
+			timer.Reset(time.Second)
+			continue
+		case <-timer.C:
+		case <-c.polls:
+		}
+		c.poll(ctx)
+		_, on := c.evacuation()
+		timer.Reset(map[bool]time.Duration{false: c.cfg.Poll, true: c.cfg.EvacuationPoll}[on])
+	}
+}
+
+func (c *Cell) pollNow()   { replace(c.polls, struct{}{}) }
+func (c *Cell) retrySoon() { replace(c.retries, struct{}{}) }
+
+// poll reads the rows first and the containers second, and looks at each of both.
+// While the session is NEW the leader has not said what it knows: nothing is touched.
+func (c *Cell) poll(ctx context.Context) {
+	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
+		c.retrySoon()
+		return
+	}
+	c.endEvacuation(ctx)
+	q := c.ask()
+	since := c.known.now()
+	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
+	if err != nil {
+		c.log.Debug("rows", "error", err)
+		c.retrySoon()
+		return
+	}
+	c.known.read(since, q, rows)
+	for _, ct := range c.exec.List() {
+		c.look(ct)
+	}
+	for _, x := range rows.LRPs {
+		c.queue.Push("row "+x.Key.String(), func(ctx context.Context) { c.residualLRP(ctx, x) })
+	}
+	for _, t := range rows.Tasks {
+		c.queue.Push("row "+t.GUID, func(ctx context.Context) { c.residualTask(ctx, t) })
+	}
+	c.countBound()
+}
+
+// ask is the query for all rows of this cell and of its containers.
+func (c *Cell) ask() RowsQuery {
+	var q RowsQuery
+	for _, ct := range c.exec.List() {
+		switch ct.Labels[labelKind] {
+		case kindLRP:
+			if key, _, ok := keyOf(ct.Labels); ok {
+				q.LRPs = append(q.LRPs, key)
+			}
+		case kindTask:
+			q.Tasks = append(q.Tasks, ct.Labels[labelTask])
+		}
+	}
+	return q
+}
+
+// refresh reads rows afresh and reports whether that worked.
+func (c *Cell) refresh(ctx context.Context, q RowsQuery) bool {
+	since := c.known.now()
+	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
+	if err != nil {
+		c.log.Debug("rows", "error", err)
+		c.retrySoon()
+		return false
+	}
+	c.known.read(since, q, rows)
+	return true
+}
+
+// start runs a reserved container by its plan.
+func (c *Cell) start(ct executor.Container) error {
+	p, ok := c.plans.get(ct.ID)
+	if !ok {
+		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
+	}
+	return c.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Env: c.environment(p.env)})
+}
+
+func (c *Cell) delete(id string) { c.warn("delete", id, c.exec.Delete(id)) }
+
+func (c *Cell) has(id string) bool {
+	_, ok := c.exec.Get(id)
+	return ok
+}
+
+func (c *Cell) identityOf(ct executor.Container) lrp.Identity {
+	_, proc, _ := c.session.view()
+	return lrp.Identity{Instance: ct.Labels[labelInstance], Cell: string(c.cfg.Name), Proc: string(proc)}
+}
+
+func (c *Cell) holder() task.Holder {
+	_, proc, _ := c.session.view()
+	return task.Holder{Cell: string(c.cfg.Name), Proc: string(proc)}
+}
+
+// netOf is how a running container is reached.
+func (c *Cell) netOf(ct executor.Container) *lrp.Net {
+	if ct.State != executor.Running {
+		return nil
+	}
+	return &lrp.Net{Address: c.cfg.Host, Ports: ct.Ports, Routable: ct.Routable, Zone: c.cfg.Offer.Zone}
+}
+
+// countBound tells the session how many deadline-bound containers there are
+// beside batch tasks.
+func (c *Cell) countBound() {
+	n := 0
+	for _, ct := range c.exec.List() {
+		if ct.DeadlineBound && ct.Labels[labelKind] != kindBatch && (ct.State != executor.Completed || ct.Stuck != nil) {
+			n++
+		}
+	}
+	c.session.step(worker.BoundCount{Containers: n})
+}
+
+// state is what the cell says of itself now; its version grows when it changes.
+func (c *Cell) state() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.cfg.Offer
+	s.Cell, s.Capacity, s.Foreign = string(c.cfg.Name), c.exec.Capacity(), c.foreign()
+	s.Evacuating = c.evac.on
+	s.Unavailable = c.unavailable()
+	if c.version == 0 || !sameState(s, c.lastSent) {
+		c.version++
+		c.lastSent = s
+	}
+	s.Version = c.version
+	return State{State: s, Address: c.cfg.Address, Build: c.cfg.Build, Isolation: c.cfg.Isolation}
+}
+
+// sameState compares what can change while a cell runs.
+func sameState(a, b placement.State) bool {
+	return a.Evacuating == b.Evacuating && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign)
+}
+
+// foreign is what containers hold that do not die although they were killed.
+func (c *Cell) foreign() resource.Amounts {
+	sum := resource.Amounts{}
+	for _, ct := range c.exec.List() {
+		if ct.Stuck != nil {
+			sum = sum.Add(ct.Resources)
+		}
+	}
+	return sum
+}
+
+// unavailable is why the cell takes no work although it is alive: a process that
+// cannot be killed makes it unclean.
+func (c *Cell) unavailable() string {
+	for _, ct := range c.exec.List() {
+		if ct.Stuck != nil {
+			return "unclean: " + describe(ct)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,29 @@
+package cell
+
+import (
+	"slices"
+	"strconv"
+
+	"cantina/action"
+)
+
+// environment is what a container gets beside its workload's own variables.
+func (c *Cell) environment(own []action.Variable) []action.Variable {
+	return slices.Concat(c.cfg.Env, []action.Variable{{Name: "CANTINA_CELL", Value: string(c.cfg.Name)}}, own)
+}
+
+func lrpEnv(w LRPWork) []action.Variable {
+	return []action.Variable{
+		{Name: "CANTINA_DOMAIN", Value: w.Service.Domain},
+		{Name: "CANTINA_SERVICE", Value: w.Service.Name},
+		{Name: "CANTINA_INDEX", Value: strconv.Itoa(w.Key.Index)},
+		{Name: "CANTINA_INSTANCE", Value: w.Instance},
+	}
+}
+
+func taskEnv(w TaskWork) []action.Variable {
+	return []action.Variable{
+		{Name: "CANTINA_DOMAIN", Value: w.Domain},
+		{Name: "CANTINA_TASK", Value: w.GUID},
+	}
+}

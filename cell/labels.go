@@ -1,0 +1,64 @@
+package cell
+
+import (
+	"strconv"
+
+	"cantina/executor"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/worker"
+)
+
+// Labels of containers; see docs/design/seams.md, Containers.
+const (
+	labelKind       = "kind"
+	labelDomain     = "domain"
+	labelProcess    = "process"
+	labelService    = "service"
+	labelIndex      = "index"
+	labelInstance   = "instance"
+	labelTask       = "task"
+	labelUID        = "uid"
+	labelJob        = "job"
+	labelJobUID     = "job_uid"
+	labelNode       = "node"
+	labelInvocation = "invocation"
+
+	kindLRP   = "lrp"
+	kindTask  = "task"
+	kindBatch = "batch"
+)
+
+func lrpLabels(w LRPWork) executor.Labels {
+	return executor.Labels{labelKind: kindLRP, labelDomain: w.Service.Domain, labelService: w.Service.Name,
+		labelProcess: w.Key.Process, labelIndex: strconv.Itoa(w.Key.Index), labelInstance: w.Instance}
+}
+
+func taskLabels(w TaskWork) executor.Labels {
+	return executor.Labels{labelKind: kindTask, labelDomain: w.Domain, labelTask: w.GUID, labelUID: w.UID}
+}
+
+func batchLabels(r worker.Run, w *BatchWork) executor.Labels {
+	return executor.Labels{labelKind: kindBatch, labelDomain: w.Domain, labelJob: r.Work.Job, labelJobUID: w.JobUID,
+		labelNode: r.Work.Node, labelInvocation: r.Invocation.String()}
+}
+
+// keyOf reads the identity of a service's instance off its labels.
+func keyOf(l executor.Labels) (lrp.Key, lrp.ServiceKey, bool) {
+	index, err := strconv.Atoi(l[labelIndex])
+	key := lrp.Key{Process: l[labelProcess], Index: index}
+	return key, lrp.ServiceKey{Domain: l[labelDomain], Name: l[labelService]}, err == nil && key.Process != "" && l[labelInstance] != ""
+}
+
+// runOf reads the identity of a batch invocation off its labels.
+func runOf(l executor.Labels) (worker.Run, bool) {
+	inv, err := fence.ParseInvocation(l[labelInvocation])
+	r := worker.Run{Work: worker.Work{Job: l[labelJob], Node: l[labelNode]}, Invocation: inv}
+	return r, err == nil && r.Work.Job != ""
+}
+
+// taskContainer is the id of a task's container: a re-used guid is another task.
+func taskContainer(uid string) string { return "t-" + uid }
+
+// batchContainer is the id of a batch invocation's container.
+func batchContainer(inv fence.Invocation) string { return "b-" + inv.String() }

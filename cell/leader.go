@@ -1,0 +1,131 @@
+package cell
+
+import (
+	"context"
+	"errors"
+
+	"cantina/action"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/task"
+	"cantina/wire"
+	"cantina/worker"
+)
+
+// Errors between cells and leaders.
+var (
+	// ErrNotLeader reports that the server that was asked does not lead.
+	ErrNotLeader = errors.New("this server does not lead")
+	// ErrTerm reports a call of a lower term than the receiver has seen.
+	ErrTerm = errors.New("the call is of an older term")
+	// ErrProc reports a call that is meant for another process of this cell, or
+	// from a process whose session the leader does not know.
+	ErrProc = errors.New("the call is for another process of the cell")
+	// ErrUnknownContainer reports that the cell has no such container.
+	ErrUnknownContainer = errors.New("no such container on this cell")
+)
+
+// Caller is the cell process that makes a call.
+type Caller struct {
+	Cell worker.CellName
+	Proc worker.Proc
+	Term fence.Term // the highest it has seen
+}
+
+// Leader is the leader as its cells see it. Every method may return ErrNotLeader,
+// or an error of the transport; both mean that nothing is known about the call.
+type Leader interface {
+	// Heartbeat keeps the session; state is what the cell offers now.
+	Heartbeat(ctx context.Context, beat worker.Heartbeat, state State) (worker.HeartbeatAnswer, error)
+	// UpdateStatus reports ends of batch tasks; one answer for each item, once it is durable.
+	UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error)
+	// Rows reads committed rows: all that name the cell, and those of the keys.
+	Rows(ctx context.Context, from Caller, q RowsQuery) (Rows, error)
+	// LRPEvents applies events to indices: one answer (nil = applied and durable) for each.
+	LRPEvents(ctx context.Context, from Caller, events []LRPEvent) ([]error, error)
+	// TaskEvents applies events to tasks: one answer (nil = applied and durable) for each.
+	TaskEvents(ctx context.Context, from Caller, events []TaskEvent) ([]error, error)
+}
+
+// State is what a cell says about itself, beside what placement needs.
+type State struct {
+	placement.State
+	// Address is where the leader reaches the cell.
+	Address string
+	// Build is the cell's version; Isolation says in words how strong it can isolate.
+	Build     string
+	Isolation []string
+}
+
+// RowsQuery asks for rows.
+type RowsQuery struct {
+	// Only leaves out the rows that name the cell.
+	Only  bool
+	LRPs  []lrp.Key
+	Tasks []string
+}
+
+// Rows answers a RowsQuery. A quarantined row cannot be read: it counts as
+// existing, and nothing is done about its container.
+type Rows struct {
+	LRPs             []lrp.Index
+	Tasks            []*task.Task
+	QuarantinedLRPs  []lrp.Key
+	QuarantinedTasks []string
+}
+
+// LRPEvent is one event of one index, TaskEvent of one task, as the cell saw it.
+type (
+	LRPEvent  = wire.LRPCall
+	TaskEvent = wire.TaskCall
+)
+
+// LRPWork asks for the reservation of a container for one instance.
+type LRPWork struct {
+	Key           lrp.Key
+	Service       lrp.ServiceKey
+	Instance      string
+	Workload      *action.Workload
+	DeadlineBound bool
+}
+
+// TaskWork asks for the reservation of a container for one task.
+type TaskWork struct {
+	GUID, UID, Domain string
+	Workload          *action.Workload
+	DeadlineBound     bool
+}
+
+// Work is what one Perform call brings.
+type Work struct {
+	Term  fence.Term
+	Proc  worker.Proc
+	LRPs  []LRPWork
+	Tasks []TaskWork
+}
+
+// Refusal says why one unit of work was not reserved. ID is the instance id, or
+// the uid of the task.
+type Refusal struct {
+	ID     string
+	Reason string
+}
+
+// BatchWork is what one batch task runs.
+type BatchWork struct {
+	Domain string
+	// Workload is concrete: nothing is left to be replaced.
+	Workload *action.Workload
+	Env      []action.Variable
+	// Resources are what it takes from the cell.
+	Resources resource.Amounts
+	JobUID    string
+}
+
+// RunItem is one runTask; Work is nil for a probe.
+type RunItem struct {
+	Call worker.RunTask
+	Work *BatchWork
+}

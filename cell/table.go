@@ -1,0 +1,46 @@
+package cell
+
+import "sync"
+
+// table is a map for many goroutines.
+type table[V any] struct {
+	mu sync.Mutex
+	m  map[string]V
+}
+
+func newTable[V any]() *table[V] { return &table[V]{m: map[string]V{}} }
+
+func (t *table[V]) put(id string, v V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.m[id] = v
+}
+
+func (t *table[V]) get(id string) (V, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.m[id]
+	return v, ok
+}
+
+func (t *table[V]) drop(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.m, id)
+}
+
+// onceError is set once and tells it by closing done.
+type onceError struct {
+	once *sync.Once
+	done chan struct{}
+	err  error
+}
+
+func newOnceError() onceError { return onceError{once: &sync.Once{}, done: make(chan struct{})} }
+
+func (o *onceError) set(err error) {
+	o.once.Do(func() {
+		o.err = err
+		close(o.done)
+	})
+}

@@ -1,0 +1,360 @@
+// Package archive unpacks tar, gzipped tar and zip files into a folder without
+// ever touching anything outside it: names are taken relative to the folder,
+// links that lead out of it are not followed, sizes are bounded.
+//
+// The step interpreter uses it for downloads, the image store for the layers of
+// OCI images (Options.Layer), and the executor for copying into a container.
+package archive
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+)
+
+// Errors of this package; those of the file system and of damaged archives are wrapped.
+var (
+	// ErrFormat: the file is neither tar, gzipped tar nor zip.
+	ErrFormat = errors.New("not a tar, tgz or zip archive")
+	// ErrTooLarge: the archive holds more bytes or entries than allowed.
+	ErrTooLarge = errors.New("archive too large")
+	// ErrEntry: an entry of a kind that is not allowed, or with an impossible name.
+	ErrEntry = errors.New("bad archive entry")
+)
+
+// Options says how to unpack.
+type Options struct {
+	// Owned gives every entry to Uid and Gid; without it the entries belong to
+	// whoever unpacks, or with Layer to whom the archive says.
+	Owned    bool
+	Uid, Gid int
+	// MaxBytes bounds the unpacked size; 0 = 16 GiB.
+	MaxBytes int64
+	// MaxEntries bounds the number of entries; 0 = 1,000,000.
+	MaxEntries int
+	// Layer unpacks a layer of an OCI image: owners, set-user-ID bits, devices and
+	// extended attributes are kept, and whiteouts become those of overlayfs. Needs root.
+	Layer bool
+}
+
+// unpacker is one archive on its way into a folder.
+type unpacker struct {
+	root    *os.Root
+	o       Options
+	bytes   int64
+	entries int
+	folders []folder // times and modes of folders are set last
+}
+
+type folder struct {
+	name string
+	mode fs.FileMode
+	time time.Time
+}
+
+// Unpack unpacks the archive f, whose format it recognises by its first bytes,
+// into the folder dir.
+func Unpack(f *os.File, dir *os.Root, o Options) error {
+	head := make([]byte, 512)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	head = head[:n]
+	switch {
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
+		return unpackZip(f, dir, o)
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}), n == 512 && string(head[257:262]) == "ustar":
+		return UnpackTar(io.NewSectionReader(f, 0, 1<<62), dir, o)
+	case n == 512 && bytes.Equal(head, make([]byte, 512)):
+		return nil // an empty tar
+	}
+	return fmt.Errorf("unpack: %w", ErrFormat)
+}
+
+// UnpackTar unpacks a tar stream, gzipped or not, into the folder dir.
+func UnpackTar(r io.Reader, dir *os.Root, o Options) error {
+	b := bufio.NewReaderSize(r, 64<<10)
+	if head, err := b.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return fmt.Errorf("unpack gzip: %w", err)
+		}
+		b = bufio.NewReaderSize(z, 64<<10)
+	}
+	u := newUnpacker(dir, o)
+	t := tar.NewReader(b)
+	for {
+		h, err := t.Next()
+		if err == io.EOF {
+			return u.finish()
+		}
+		if err != nil {
+			return fmt.Errorf("unpack tar: %w", err)
+		}
+		if err := u.tarEntry(h, t); err != nil {
+			return fmt.Errorf("unpack %s: %w", h.Name, err)
+		}
+	}
+}
+
+func unpackZip(f *os.File, dir *os.Root, o Options) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("unpack zip: %w", err)
+	}
+	z, err := zip.NewReader(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("unpack zip: %w", err)
+	}
+	u := newUnpacker(dir, o)
+	for _, e := range z.File {
+		if err := u.zipEntry(e); err != nil {
+			return fmt.Errorf("unpack %s: %w", e.Name, err)
+		}
+	}
+	return u.finish()
+}
+
+func newUnpacker(dir *os.Root, o Options) *unpacker {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 16 << 30
+	}
+	if o.MaxEntries <= 0 {
+		o.MaxEntries = 1_000_000
+	}
+	return &unpacker{root: dir, o: o}
+}
+
+// clean makes an entry's name relative to the folder; "" is the folder itself.
+func (u *unpacker) clean(name string) (string, error) {
+	if u.entries++; u.entries > u.o.MaxEntries {
+		return "", ErrTooLarge
+	}
+	if strings.ContainsRune(name, 0) {
+		return "", ErrEntry
+	}
+	return strings.TrimPrefix(path.Clean("/"+name), "/"), nil
+}
+
+func (u *unpacker) tarEntry(h *tar.Header, content io.Reader) error {
+	name, err := u.clean(h.Name)
+	if err != nil || name == "" && h.Typeflag != tar.TypeDir {
+		return err
+	}
+	if u.o.Layer {
+		if done, err := u.whiteout(name); done || err != nil {
+			return err
+		}
+	}
+	mode := h.FileInfo().Mode()
+	switch h.Typeflag {
+	case tar.TypeDir:
+		err = u.folder(name, mode, h.ModTime)
+	case tar.TypeReg:
+		err = u.file(name, mode, h.ModTime, content)
+	case tar.TypeSymlink:
+		err = u.symlink(name, h.Linkname)
+	case tar.TypeLink:
+		return u.hardlink(name, h.Linkname)
+	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+		if !u.o.Layer {
+			return fmt.Errorf("%w: device", ErrEntry)
+		}
+		err = u.device(name, h)
+	case tar.TypeXGlobalHeader:
+		return nil
+	default:
+		return fmt.Errorf("%w: type %q", ErrEntry, h.Typeflag)
+	}
+	if err != nil {
+		return err
+	}
+	return u.own(name, mode, h)
+}
+
+func (u *unpacker) zipEntry(e *zip.File) error {
+	name, err := u.clean(e.Name)
+	if err != nil || name == "" {
+		return err
+	}
+	mode := e.Mode()
+	if mode.IsDir() {
+		if err := u.folder(name, mode, e.Modified); err != nil {
+			return err
+		}
+		return u.own(name, mode, nil)
+	}
+	r, err := e.Open()
+	if err != nil {
+		return err
+	}
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		var target []byte
+		if target, err = io.ReadAll(io.LimitReader(r, 4096)); err == nil {
+			err = u.symlink(name, string(target))
+		}
+	case mode.IsRegular():
+		err = u.file(name, mode, e.Modified, r)
+	default:
+		err = fmt.Errorf("%w: %v", ErrEntry, mode)
+	}
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	return u.own(name, mode, nil)
+}
+
+// make room for an entry: its folder exists, and nothing but a folder is in its place.
+func (u *unpacker) clear(name string) error {
+	if dir := path.Dir(name); dir != "." {
+		if err := u.parents(dir); err != nil {
+			return err
+		}
+	}
+	if info, err := u.root.Lstat(name); err == nil {
+		if info.IsDir() {
+			return u.root.RemoveAll(name)
+		}
+		return u.root.Remove(name)
+	}
+	return nil
+}
+
+// parents makes missing folders, with the owner of the rest.
+func (u *unpacker) parents(dir string) error {
+	if info, err := u.root.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if up := path.Dir(dir); up != "." {
+		if err := u.parents(up); err != nil {
+			return err
+		}
+	}
+	if err := u.root.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return u.own(dir, fs.ModeDir|0o755, nil)
+}
+
+func (u *unpacker) folder(name string, mode fs.FileMode, at time.Time) error {
+	if name != "" {
+		if info, err := u.root.Lstat(name); err != nil || !info.IsDir() {
+			if err := u.clear(name); err != nil {
+				return err
+			}
+			if err := u.root.Mkdir(name, 0o700); err != nil {
+				return err
+			}
+		}
+		u.folders = append(u.folders, folder{name, u.mode(mode), at})
+	} else if u.o.Layer {
+		u.folders = append(u.folders, folder{".", u.mode(mode), at})
+	}
+	return nil
+}
+
+func (u *unpacker) mode(m fs.FileMode) fs.FileMode {
+	if u.o.Layer {
+		return m & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+	}
+	return m & fs.ModePerm
+}
+
+func (u *unpacker) file(name string, mode fs.FileMode, at time.Time, content io.Reader) error {
+	if err := u.clear(name); err != nil {
+		return err
+	}
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, io.LimitReader(content, u.o.MaxBytes-u.bytes+1))
+	if u.bytes += n; err == nil && u.bytes > u.o.MaxBytes {
+		err = ErrTooLarge
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := u.root.Chmod(name, u.mode(mode)); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, at, at)
+}
+
+func (u *unpacker) symlink(name, target string) error {
+	if err := u.clear(name); err != nil {
+		return err
+	}
+	return u.root.Symlink(target, name)
+}
+
+func (u *unpacker) hardlink(name, target string) error {
+	target = strings.TrimPrefix(path.Clean("/"+target), "/")
+	if target == name {
+		return nil
+	}
+	if err := u.clear(name); err != nil {
+		return err
+	}
+	return u.root.Link(target, name)
+}
+
+// own gives an entry its owner; changing it clears set-user-ID bits, so those are set again.
+func (u *unpacker) own(name string, mode fs.FileMode, h *tar.Header) error {
+	uid, gid := u.o.Uid, u.o.Gid
+	switch {
+	case u.o.Owned:
+	case u.o.Layer && h != nil:
+		uid, gid = h.Uid, h.Gid
+	default:
+		return nil
+	}
+	if name == "" {
+		if !u.o.Layer {
+			return nil
+		}
+		name = "."
+	}
+	if err := u.root.Lchown(name, uid, gid); err != nil {
+		return err
+	}
+	if !u.o.Layer || h == nil {
+		return nil
+	}
+	if mode.IsRegular() && mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		if err := u.root.Chmod(name, u.mode(mode)); err != nil {
+			return err
+		}
+	}
+	return u.attributes(name, mode, h)
+}
+
+// finish sets what had to wait until the folders were filled, deepest first.
+func (u *unpacker) finish() error {
+	for i := len(u.folders) - 1; i >= 0; i-- {
+		f := u.folders[i]
+		info, err := u.root.Lstat(f.name)
+		if err != nil || !info.IsDir() {
+			continue // replaced by a later entry
+		}
+		if err := u.root.Chmod(f.name, f.mode); err != nil {
+			return err
+		}
+		if err := u.root.Chtimes(f.name, f.time, f.time); err != nil {
+			return err
+		}
+	}
+	return nil
+}

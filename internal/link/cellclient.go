@@ -1,0 +1,284 @@
+package link
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"cantina/action"
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
+	"cantina/worker"
+)
+
+// Directory finds the cells that a leader calls: by the address of their newest
+// heartbeat, or in this process.
+type Directory struct {
+	sec Security
+
+	mu      sync.Mutex
+	local   map[worker.CellName]Cell
+	remote  map[string]*remote // by address
+	address map[worker.CellName]string
+}
+
+// NewDirectory returns an empty directory.
+func NewDirectory(sec Security) *Directory {
+	return &Directory{sec: sec, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
+}
+
+// SetLocal names a cell of this process; it is called directly.
+func (d *Directory) SetLocal(name worker.CellName, c Cell) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.local[name] = c
+}
+
+// SetAddress notes where a cell was last heard of.
+func (d *Directory) SetAddress(name worker.CellName, address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.address[name]
+	if old == address {
+		return
+	}
+	d.address[name] = address
+	if r := d.remote[old]; r != nil {
+		r.transport.CloseIdleConnections()
+		delete(d.remote, old)
+	}
+}
+
+// Address returns where a cell was last heard of.
+func (d *Directory) Address(name worker.CellName) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.address[name]
+}
+
+// Cell returns the cell of that name, or nil when nothing is known of it.
+func (d *Directory) Cell(name worker.CellName) Cell {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.local[name]; c != nil {
+		return c
+	}
+	address := d.address[name]
+	if address == "" {
+		return nil
+	}
+	r := d.remote[address]
+	if r == nil {
+		t := transport(address, d.sec, nil)
+		r = &remote{cantinav1connect.NewCellServiceClient(&http.Client{Transport: t}, baseURL(address, d.sec), clientOptions()...), t}
+		d.remote[address] = r
+	}
+	return r
+}
+
+// Close drops kept connections.
+func (d *Directory) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.remote {
+		r.transport.CloseIdleConnections()
+	}
+}
+
+// remote is a cell behind a network.
+type remote struct {
+	rpc       cantinav1connect.CellServiceClient
+	transport *http.Transport
+}
+
+// callTimeout bounds one call to a cell; afterwards its outcome is unknown.
+const callTimeout = 5 * time.Second
+
+func invoke[Q, A any](ctx context.Context, do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
+	limit, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := do(limit, connect.NewRequest(q))
+	if err != nil {
+		return nil, fromConnect(err)
+	}
+	return answer.Msg, nil
+}
+
+// GetRunningTasks implements Cell.
+func (r *remote) GetRunningTasks(ctx context.Context, q worker.ReportRequest) (worker.Report, error) {
+	m, err := invoke(ctx, r.rpc.GetRunningTasks, wire.FromReportRequest(q))
+	if err != nil {
+		return worker.Report{}, err
+	}
+	return wire.ToReport(m)
+}
+
+// RunTasks implements Cell. Equal workloads of one call are sent once.
+func (r *remote) RunTasks(ctx context.Context, items []cell.RunItem) ([]worker.RunAnswer, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	first := items[0].Call
+	q := &pb.RunTasksRequest{To: wire.FromCallee(first.Term, first.Proc), Seq: first.Seq}
+	loads := &pool{}
+	asked := make([]worker.RunTask, len(items))
+	for i, it := range items {
+		m := wire.FromRunTask(it.Call)
+		if w := it.Work; w != nil {
+			m.Workload, m.Program = loads.batch(w.Workload)
+			m.Env, m.Resources, m.Domain = wire.FromEnv(w.Env), wire.FromAmounts(w.Resources), w.Domain
+			m.Labels = map[string]string{"job_uid": w.JobUID}
+		}
+		q.Tasks = append(q.Tasks, m)
+		asked[i] = it.Call
+	}
+	q.Workloads = loads.messages
+	m, err := invoke(ctx, r.rpc.RunTasks, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := wire.ToRunAnswers(m, asked)
+	if err != nil {
+		return nil, err
+	}
+	answers := all[:0]
+	for i, a := range all {
+		if asked[i].Probe == 0 {
+			answers = append(answers, a)
+		}
+	}
+	return answers, nil
+}
+
+// NotifyIfTasksNotRunning implements Cell.
+func (r *remote) NotifyIfTasksNotRunning(ctx context.Context, q worker.Notify) (worker.NotifyAnswer, error) {
+	m, err := invoke(ctx, r.rpc.NotifyIfTasksNotRunning, wire.FromNotify(q))
+	if err != nil {
+		return worker.NotifyAnswer{}, err
+	}
+	return wire.ToNotifyAnswer(m), nil
+}
+
+// KillTask implements Cell.
+func (r *remote) KillTask(ctx context.Context, calls []worker.KillTask) ([]bool, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	q := &pb.KillTaskRequest{To: wire.FromCallee(calls[0].Term, calls[0].Proc)}
+	for _, k := range calls {
+		q.Runs = append(q.Runs, wire.FromRun(k.Run))
+	}
+	m, err := invoke(ctx, r.rpc.KillTask, q)
+	if err != nil {
+		return nil, err
+	}
+	return m.GetHeld(), nil
+}
+
+// RequestSuicide implements Cell.
+func (r *remote) RequestSuicide(ctx context.Context, s worker.Suicide) error {
+	_, err := invoke(ctx, r.rpc.RequestSuicide, wire.FromSuicide(s))
+	return err
+}
+
+// Perform implements Cell.
+func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, error) {
+	loads := &pool{}
+	q := &pb.PerformRequest{To: wire.FromCallee(w.Term, w.Proc)}
+	for _, l := range w.LRPs {
+		q.Lrps = append(q.Lrps, &pb.LRPWork{Key: wire.FromLRPKey(l.Key), Service: wire.FromServiceKey(l.Service),
+			Instance: l.Instance, Workload: loads.number(l.Workload), DeadlineBound: l.DeadlineBound})
+	}
+	for _, t := range w.Tasks {
+		q.Tasks = append(q.Tasks, &pb.TaskWork{Guid: t.GUID, Uid: t.UID, Domain: t.Domain, Workload: loads.number(t.Workload), DeadlineBound: t.DeadlineBound})
+	}
+	q.Workloads = loads.messages
+	m, err := invoke(ctx, r.rpc.Perform, q)
+	if err != nil {
+		return nil, err
+	}
+	var refused []cell.Refusal
+	for _, x := range m.GetRefusedLrps() {
+		if i := int(x.GetIndex()); i >= 0 && i < len(w.LRPs) {
+			refused = append(refused, cell.Refusal{ID: w.LRPs[i].Instance, Reason: x.GetReason()})
+		}
+	}
+	for _, x := range m.GetRefusedTasks() {
+		if i := int(x.GetIndex()); i >= 0 && i < len(w.Tasks) {
+			refused = append(refused, cell.Refusal{ID: w.Tasks[i].UID, Reason: x.GetReason()})
+		}
+	}
+	return refused, nil
+}
+
+// StopInstance implements Cell.
+func (r *remote) StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+	_, err := invoke(ctx, r.rpc.StopInstance, &pb.StopInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance})
+	return err
+}
+
+// CancelTask implements Cell.
+func (r *remote) CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error {
+	_, err := invoke(ctx, r.rpc.CancelTask, &pb.CancelTaskRequest{To: wire.FromCallee(t, proc), Uid: uid})
+	return err
+}
+
+// Evacuate implements Cell.
+func (r *remote) Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error {
+	_, err := invoke(ctx, r.rpc.Evacuate, &pb.EvacuateRequest{To: wire.FromCallee(t, proc), Deadline: wire.FromDuration(deadline), StopBatch: stopBatch, Undo: undo})
+	return err
+}
+
+// ReadLogs implements Cell.
+func (r *remote) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
+	return invoke(ctx, r.rpc.ReadLogs, m)
+}
+
+// FollowLogs implements Cell.
+func (r *remote) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+	stream, err := r.rpc.FollowLogs(ctx, connect.NewRequest(m))
+	if err != nil {
+		return fromConnect(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := each(stream.Msg()); err != nil {
+			return err
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return fromConnect(err)
+	}
+	return nil
+}
+
+// pool numbers workloads: each goes once into a request.
+type pool struct {
+	messages []*pb.Workload
+	numbers  map[*action.Workload]int32
+}
+
+func (p *pool) number(w *action.Workload) int32 {
+	if n, ok := p.numbers[w]; ok {
+		return n
+	}
+	if p.numbers == nil {
+		p.numbers = map[*action.Workload]int32{}
+	}
+	p.messages = append(p.messages, wire.FromWorkload(*w))
+	p.numbers[w] = int32(len(p.messages))
+	return p.numbers[w]
+}
+
+// batch numbers the workload of one batch task. Two that differ only in their
+// program share a number: the program is sent beside it.
+func (p *pool) batch(w *action.Workload) (int32, *pb.Run) {
+	return p.number(w), nil
+}

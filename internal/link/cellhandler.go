@@ -1,0 +1,263 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"cantina/action"
+	"cantina/cell"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
+)
+
+// cellHandler serves CellService for one cell.
+type cellHandler struct {
+	cantinav1connect.UnimplementedCellServiceHandler
+	cell Cell
+}
+
+// NewCellHandler returns the path and the handler of the leader's calls at a cell.
+func NewCellHandler(c Cell) (string, http.Handler) {
+	return cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c}, options()...)
+}
+
+func (h *cellHandler) GetRunningTasks(ctx context.Context, req *connect.Request[pb.GetRunningTasksRequest]) (*connect.Response[pb.GetRunningTasksResponse], error) {
+	q, err := wire.ToReportRequest(req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	r, err := h.cell.GetRunningTasks(ctx, q)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(wire.FromReport(r)), nil
+}
+
+// workloads reads the workloads of one request once each.
+func workloads(ms []*pb.Workload) ([]*action.Workload, error) {
+	out := make([]*action.Workload, len(ms))
+	for i, m := range ms {
+		w, err := wire.ToWorkload(m)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = &w
+	}
+	return out, nil
+}
+
+func (h *cellHandler) RunTasks(ctx context.Context, req *connect.Request[pb.RunTasksRequest]) (*connect.Response[pb.RunTasksResponse], error) {
+	calls, err := wire.ToRunTasks(req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	loads, err := workloads(req.Msg.GetWorkloads())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	items := make([]cell.RunItem, len(calls))
+	for i, c := range calls {
+		items[i].Call = c
+		if c.Probe > 0 {
+			continue
+		}
+		if items[i].Work, err = batchWork(req.Msg.GetTasks()[i], loads); err != nil {
+			return nil, toConnect(err)
+		}
+	}
+	answers, err := h.cell.RunTasks(ctx, items)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	m := &pb.RunTasksResponse{Proc: req.Msg.GetTo().GetProc()}
+	next := 0
+	for _, c := range calls {
+		if c.Probe > 0 {
+			m.Answers = append(m.Answers, &pb.RunAnswer{Probe: c.Probe, Verdict: pb.RunVerdict_RUN_VERDICT_OK})
+			continue
+		}
+		if next >= len(answers) {
+			return nil, connect.NewError(connect.CodeInternal, errors.New("the cell did not answer every task"))
+		}
+		m.Answers = append(m.Answers, wire.FromRunAnswer(answers[next], 0))
+		m.Term = wire.FromTerm(answers[next].Term)
+		next++
+	}
+	return connect.NewResponse(m), nil
+}
+
+// batchWork makes the workload of one batch task concrete.
+func batchWork(m *pb.RunTask, loads []*action.Workload) (*cell.BatchWork, error) {
+	w := &cell.BatchWork{Domain: m.GetDomain(), JobUID: m.GetLabels()["job_uid"], Resources: wire.ToAmounts(m.GetResources()), Workload: loads[m.GetWorkload()-1]}
+	var err error
+	if w.Env, err = wire.ToEnv(m.GetEnv()); err != nil {
+		return nil, err
+	}
+	if m.GetProgram() != nil {
+		own := *w.Workload
+		if own.Action, err = wire.ToAction(&pb.Action{Kind: &pb.Action_Run{Run: m.GetProgram()}}); err != nil {
+			return nil, err
+		}
+		w.Workload = &own
+	}
+	return w, nil
+}
+
+func (h *cellHandler) NotifyIfTasksNotRunning(ctx context.Context, req *connect.Request[pb.NotifyIfTasksNotRunningRequest]) (*connect.Response[pb.NotifyIfTasksNotRunningResponse], error) {
+	q, err := wire.ToNotify(req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	a, err := h.cell.NotifyIfTasksNotRunning(ctx, q)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(wire.FromNotifyAnswer(a)), nil
+}
+
+func (h *cellHandler) KillTask(ctx context.Context, req *connect.Request[pb.KillTaskRequest]) (*connect.Response[pb.KillTaskResponse], error) {
+	calls, err := wire.ToKills(req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	held, err := h.cell.KillTask(ctx, calls)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.KillTaskResponse{Proc: req.Msg.GetTo().GetProc(), Held: held}), nil
+}
+
+func (h *cellHandler) RequestSuicide(ctx context.Context, req *connect.Request[pb.RequestSuicideRequest]) (*connect.Response[pb.RequestSuicideResponse], error) {
+	s, err := wire.ToSuicide(req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	if err := h.cell.RequestSuicide(ctx, s); err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.RequestSuicideResponse{Proc: string(s.Proc)}), nil
+}
+
+func (h *cellHandler) Perform(ctx context.Context, req *connect.Request[pb.PerformRequest]) (*connect.Response[pb.PerformResponse], error) {
+	w, err := workOf(req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	refused, err := h.cell.Perform(ctx, w)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	m := &pb.PerformResponse{Term: wire.FromTerm(w.Term), Proc: string(w.Proc)}
+	reasons := map[string]string{}
+	for _, r := range refused {
+		reasons[r.ID] = r.Reason
+	}
+	for i, l := range w.LRPs {
+		if reason, ok := reasons[l.Instance]; ok {
+			m.RefusedLrps = append(m.RefusedLrps, &pb.Refusal{Index: int32(i), Reason: reason})
+		}
+	}
+	for i, t := range w.Tasks {
+		if reason, ok := reasons[t.UID]; ok {
+			m.RefusedTasks = append(m.RefusedTasks, &pb.Refusal{Index: int32(i), Reason: reason})
+		}
+	}
+	return connect.NewResponse(m), nil
+}
+
+// errWorkload reports work without a workload.
+var errWorkload = errors.New("work names no workload of its request")
+
+func workOf(m *pb.PerformRequest) (cell.Work, error) {
+	t, proc, err := wire.ToCallee(m.GetTo())
+	if err != nil {
+		return cell.Work{}, err
+	}
+	w := cell.Work{Term: t, Proc: proc}
+	loads, err := workloads(m.GetWorkloads())
+	if err != nil {
+		return w, err
+	}
+	pick := func(i int32) (*action.Workload, error) {
+		if i < 1 || int(i) > len(loads) {
+			return nil, connect.NewError(connect.CodeInvalidArgument, errWorkload)
+		}
+		return loads[i-1], nil
+	}
+	for _, l := range m.GetLrps() {
+		key, err := wire.ToLRPKey(l.GetKey())
+		if err != nil {
+			return w, err
+		}
+		load, err := pick(l.GetWorkload())
+		if err != nil {
+			return w, err
+		}
+		w.LRPs = append(w.LRPs, cell.LRPWork{Key: key, Service: wire.ToServiceKey(l.GetService()), Instance: l.GetInstance(), Workload: load, DeadlineBound: l.GetDeadlineBound()})
+	}
+	for _, x := range m.GetTasks() {
+		load, err := pick(x.GetWorkload())
+		if err != nil {
+			return w, err
+		}
+		w.Tasks = append(w.Tasks, cell.TaskWork{GUID: x.GetGuid(), UID: x.GetUid(), Domain: x.GetDomain(), Workload: load, DeadlineBound: x.GetDeadlineBound()})
+	}
+	return w, nil
+}
+
+func (h *cellHandler) StopInstance(ctx context.Context, req *connect.Request[pb.StopInstanceRequest]) (*connect.Response[pb.StopInstanceResponse], error) {
+	t, proc, err := wire.ToCallee(req.Msg.GetTo())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	key, err := wire.ToLRPKey(req.Msg.GetKey())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	if err := h.cell.StopInstance(ctx, t, proc, key, req.Msg.GetInstance()); err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.StopInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
+}
+
+func (h *cellHandler) CancelTask(ctx context.Context, req *connect.Request[pb.CancelTaskRequest]) (*connect.Response[pb.CancelTaskResponse], error) {
+	t, proc, err := wire.ToCallee(req.Msg.GetTo())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	if err := h.cell.CancelTask(ctx, t, proc, req.Msg.GetUid()); err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.CancelTaskResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
+}
+
+func (h *cellHandler) Evacuate(ctx context.Context, req *connect.Request[pb.EvacuateRequest]) (*connect.Response[pb.EvacuateResponse], error) {
+	t, proc, err := wire.ToCallee(req.Msg.GetTo())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	deadline, err := wire.ToDuration(req.Msg.GetDeadline())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	if err := h.cell.Evacuate(ctx, t, proc, deadline, req.Msg.GetStopBatch(), req.Msg.GetUndo()); err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.EvacuateResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
+}
+
+func (h *cellHandler) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLogsRequest]) (*connect.Response[pb.ReadLogsResponse], error) {
+	m, err := h.cell.ReadLogs(ctx, req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(m), nil
+}
+
+func (h *cellHandler) FollowLogs(ctx context.Context, req *connect.Request[pb.FollowLogsRequest], stream *connect.ServerStream[pb.FollowLogsResponse]) error {
+	return toConnect(h.cell.FollowLogs(ctx, req.Msg, stream.Send))
+}

@@ -1,0 +1,141 @@
+// Package link is the network between leader and cells: handlers and clients of
+// the internal calls in both directions, over Connect with protobuf on HTTP/1.1.
+// It turns messages into the values of cell, worker, lrp and task and back, and
+// decides nothing. `cantina dev` has no network between its two halves and uses
+// only Directory.
+//
+// A server that does not lead answers not-leader with the addresses of the one
+// that does. No call is sent twice by the transport: requests carry no
+// idempotency key, and a call whose answer is lost is an unknown outcome for its
+// caller. (Bistro worker protocol, Core calls.)
+package link
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// Headers of a not-leader answer.
+const (
+	headerLeader = "Cantina-Leader" // addresses, comma separated
+	headerTerm   = "Cantina-Term"
+)
+
+// maxMessage bounds one message in bytes, both ways.
+const maxMessage = 64 << 20
+
+// NotLeader is the answer of a server that does not lead. It is cell.ErrNotLeader.
+type NotLeader struct {
+	Addresses []string // of the leader; empty = not known
+	Term      fence.Term
+}
+
+// Error says who leads.
+func (n *NotLeader) Error() string {
+	if len(n.Addresses) == 0 {
+		return cell.ErrNotLeader.Error() + ", and nobody is known to"
+	}
+	return cell.ErrNotLeader.Error() + "; try " + strings.Join(n.Addresses, ", ")
+}
+
+// Is makes errors.Is find cell.ErrNotLeader.
+func (n *NotLeader) Is(target error) bool { return target == cell.ErrNotLeader }
+
+// toConnect gives an error of a handler its code.
+func toConnect(err error) error {
+	var not *NotLeader
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &not):
+		c := connect.NewError(connect.CodeUnavailable, err)
+		c.Meta().Set(headerLeader, strings.Join(not.Addresses, ","))
+		c.Meta().Set(headerTerm, not.Term.String())
+		return c
+	case errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrProc), errors.Is(err, worker.ErrNotAccepting):
+		return connect.NewError(connect.CodeFailedPrecondition, err)
+	case errors.Is(err, cell.ErrUnknownContainer):
+		return connect.NewError(connect.CodeNotFound, err)
+	case errors.Is(err, wire.ErrMalformed), errors.Is(err, worker.ErrMalformed):
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return connect.NewError(connect.CodeUnknown, err)
+}
+
+// fromConnect turns the error of a client back.
+func fromConnect(err error) error {
+	var c *connect.Error
+	if !errors.As(err, &c) {
+		return err
+	}
+	if term := c.Meta().Get(headerTerm); term != "" {
+		t, perr := fence.ParseTerm(term)
+		if perr != nil {
+			return err
+		}
+		n := &NotLeader{Term: t}
+		if list := c.Meta().Get(headerLeader); list != "" {
+			n.Addresses = strings.Split(list, ",")
+		}
+		return n
+	}
+	return err
+}
+
+// neverSent reports whether a request certainly did not leave: no connection.
+func neverSent(err error) bool {
+	var dial *dialError
+	return errors.As(err, &dial)
+}
+
+func options() []connect.HandlerOption {
+	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(64 << 10)}
+}
+
+func clientOptions() []connect.ClientOption {
+	return []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithSendCompression("")}
+}
+
+// Handlers returns the paths and handlers of the calls of cells at a leader; now
+// returns the leader of this moment, or a *NotLeader.
+func Handlers(now func() (cell.Leader, error)) map[string]http.Handler {
+	path, h := newLeaderHandler(now)
+	return map[string]http.Handler{path: h}
+}
+
+// fromState and toState carry what a cell says of itself.
+func fromState(s cell.State) *pb.CellState {
+	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
+		OptionalTags: s.OptionalTags, Labels: s.Labels, Taints: s.Taints, Capacity: wire.FromAmounts(s.Capacity),
+		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
+		Address: s.Address, Build: s.Build, Isolation: s.Isolation}
+}
+
+func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State {
+	var s cell.State
+	s.Cell, s.Process, s.Version = string(name), string(proc), m.GetVersion()
+	s.Zone, s.Host, s.Stacks, s.RequiredTags = m.GetZone(), m.GetHost(), m.GetStacks(), m.GetRequiredTags()
+	s.OptionalTags, s.Labels, s.Taints = m.GetOptionalTags(), m.GetLabels(), m.GetTaints()
+	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())
+	s.Unavailable, s.Evacuating = m.GetUnavailable(), m.GetEvacuating()
+	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
+	return s
+}
+
+func fromKeys(keys []lrp.Key) []*pb.LRPKey {
+	out := make([]*pb.LRPKey, len(keys))
+	for i, k := range keys {
+		out[i] = wire.FromLRPKey(k)
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
+	"cantina/worker"
+
+	"connectrpc.com/connect"
+)
+
+// LeaderClient is the leader as a cell reaches it through a list of servers. It
+// stays with the server that answered last; when that one fails or does not lead,
+// the next call goes to the leader that was named, or to another server, in random
+// order.
+type LeaderClient struct {
+	servers []string
+	sec     Security
+	lost    func()
+
+	mu      sync.Mutex
+	current string
+	clients map[string]*leaderConn
+	heard   fence.Term
+}
+
+type leaderConn struct {
+	rpc       cantinav1connect.LeaderServiceClient
+	transport *http.Transport
+}
+
+// NewLeaderClient returns a client of the servers; lost is called when a
+// connection ends, and must not wait.
+func NewLeaderClient(servers []string, sec Security, lost func()) *LeaderClient {
+	return &LeaderClient{servers: servers, sec: sec, lost: lost, current: servers[rand.IntN(len(servers))], clients: map[string]*leaderConn{}}
+}
+
+// Close drops kept connections.
+func (c *LeaderClient) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.clients {
+		conn.transport.CloseIdleConnections()
+	}
+}
+
+func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.clients[c.current]
+	if conn == nil {
+		t := transport(c.current, c.sec, c.lost)
+		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(&http.Client{Transport: t}, baseURL(c.current, c.sec), clientOptions()...), t}
+		c.clients[c.current] = conn
+	}
+	return c.current, conn.rpc
+}
+
+// failed chooses another server after a call at address failed.
+func (c *LeaderClient) failed(address string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != address {
+		return
+	}
+	var not *NotLeader
+	if errors.As(err, &not) && len(not.Addresses) > 0 && !not.Term.Less(c.heard) && not.Addresses[0] != address {
+		c.current = not.Addresses[0]
+		return
+	}
+	c.current = c.servers[rand.IntN(len(c.servers))]
+}
+
+// call makes one call and notes what became of it.
+func call[Q, A any](ctx context.Context, c *LeaderClient, do func(cantinav1connect.LeaderServiceClient) func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
+	address, rpc := c.conn()
+	answer, err := do(rpc)(ctx, connect.NewRequest(q))
+	if err != nil {
+		err = fromConnect(err)
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.failed(address, err)
+		}
+		return nil, err
+	}
+	return answer.Msg, nil
+}
+
+type leaderRPC = cantinav1connect.LeaderServiceClient
+
+// Heartbeat implements cell.Leader.
+func (c *LeaderClient) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
+	q := wire.FromHeartbeat(b)
+	q.State = fromState(s)
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
+		return r.Heartbeat
+	}, q)
+	if err != nil {
+		return worker.HeartbeatAnswer{}, err
+	}
+	a, err := wire.ToHeartbeatAnswer(m)
+	if err == nil {
+		c.mu.Lock()
+		if c.heard.Less(a.Term) {
+			c.heard = a.Term
+		}
+		c.mu.Unlock()
+	}
+	return a, err
+}
+
+// UpdateStatus implements cell.Leader.
+func (c *LeaderClient) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.UpdateStatusRequest]) (*connect.Response[pb.UpdateStatusResponse], error) {
+		return r.UpdateStatus
+	}, wire.FromUpdateStatus(u))
+	if err != nil {
+		return nil, err
+	}
+	return wire.ToStatusAnswers(m, u.Items)
+}
+
+// Rows implements cell.Leader.
+func (c *LeaderClient) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {
+		return r.Rows
+	}, &pb.RowsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Only: q.Only, Tasks: q.Tasks, Lrps: fromKeys(q.LRPs)})
+	if err != nil {
+		return cell.Rows{}, err
+	}
+	if wire.ToTerm(m.GetTerm()).Less(from.Term) {
+		return cell.Rows{}, cell.ErrTerm
+	}
+	return rowsOf(m)
+}
+
+// LRPEvents implements cell.Leader.
+func (c *LeaderClient) LRPEvents(ctx context.Context, from cell.Caller, events []cell.LRPEvent) ([]error, error) {
+	q := &pb.LRPEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: make([]*pb.LRPEvent, len(events))}
+	for i, e := range events {
+		m, err := wire.FromLRPCall(e)
+		if err != nil {
+			return nil, err
+		}
+		q.Events[i] = m
+	}
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
+		return r.LRPEvents
+	}, q)
+	if err != nil {
+		return nil, err
+	}
+	if wire.ToTerm(m.GetTerm()).Less(from.Term) {
+		return nil, cell.ErrTerm
+	}
+	return errorsOf(m.GetAnswers()), nil
+}
+
+// TaskEvents implements cell.Leader.
+func (c *LeaderClient) TaskEvents(ctx context.Context, from cell.Caller, events []cell.TaskEvent) ([]error, error) {
+	q := &pb.TaskEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: make([]*pb.TaskEvent, len(events))}
+	for i, e := range events {
+		m, err := wire.FromTaskCall(e)
+		if err != nil {
+			return nil, err
+		}
+		q.Events[i] = m
+	}
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
+		return r.TaskEvents
+	}, q)
+	if err != nil {
+		return nil, err
+	}
+	if wire.ToTerm(m.GetTerm()).Less(from.Term) {
+		return nil, cell.ErrTerm
+	}
+	return errorsOf(m.GetAnswers()), nil
+}
+
+func errorsOf(answers []*pb.EventAnswer) []error {
+	out := make([]error, len(answers))
+	for i, a := range answers {
+		out[i] = wire.ToEventError(a)
+	}
+	return out
+}

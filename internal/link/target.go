@@ -1,0 +1,49 @@
+package link
+
+import (
+	"context"
+	"time"
+
+	"cantina/cell"
+	"cantina/executor/output"
+	"cantina/fence"
+	"cantina/lrp"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// Target is one cell process as the leader reaches it.
+type Target struct {
+	Cell    worker.CellName
+	Proc    worker.Proc
+	Address string
+}
+
+// Cell is a cell as its leader calls it: the methods of cell.Cell, and its output.
+// An error is an unknown outcome unless NeverSent says that nothing was sent.
+type Cell interface {
+	GetRunningTasks(ctx context.Context, q worker.ReportRequest) (worker.Report, error)
+	RunTasks(ctx context.Context, items []cell.RunItem) ([]worker.RunAnswer, error)
+	NotifyIfTasksNotRunning(ctx context.Context, q worker.Notify) (worker.NotifyAnswer, error)
+	KillTask(ctx context.Context, calls []worker.KillTask) ([]bool, error)
+	RequestSuicide(ctx context.Context, s worker.Suicide) error
+	Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, error)
+	StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error
+	CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error
+	Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error
+	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
+	FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error
+}
+
+// NeverSent reports whether a call that failed with err certainly never reached
+// its cell: no connection could be made.
+func NeverSent(err error) bool { return neverSent(err) }
+
+// Local is a cell in the same process: its calls, and its output.
+type Local struct {
+	*cell.Cell
+	Name   worker.CellName
+	Output *output.Store
+}
+
+var _ Cell = (*Local)(nil)
