@@ -79,7 +79,7 @@ func refill(b *testing.B, board *Board) {
 		k := running[at].Key
 		at++
 		i, _, _ := board.Running(k)
-		if _, ok := board.Finish(k, i, incomplete, 0); !ok {
+		if _, ok := end(board, k, i, incomplete, 0); !ok {
 			b.Fatal("not applied")
 		}
 		take(1)

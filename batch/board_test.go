@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"cantina/fence"
 	"cantina/resource"
 )
 
@@ -66,7 +67,7 @@ func finish(t tb, b *Board, k Key, r Report) Update {
 	if !ok {
 		t.Fatalf("%v does not run", k)
 	}
-	u, ok := b.Finish(k, i, r, 0)
+	u, ok := end(b, k, i, r, 0)
 	if !ok {
 		t.Fatalf("%v: nothing to store", k)
 	}
@@ -148,6 +149,7 @@ func TestBackoffAndForgive(t *testing.T) {
 	if err != nil || len(u) != 1 || u[0].Status.Bits&Error == 0 {
 		t.Fatalf("%+v, %v", u, err)
 	}
+	apply(b, u)
 	if got := keys(b.Pick(9)); got != "a:db11" {
 		t.Errorf("forgiven runs again: %s", got)
 	}
@@ -160,19 +162,19 @@ func TestReplayAndForeignEnds(t *testing.T) {
 	put(t, b, Job{Name: "a", Retries: 5, Backoff: Backoff{Seconds: []int{1}, Repeat: true}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
 	start(t, b, b.Pick(9), &n)
 	finish(t, b, k, errorBackoff)
-	if _, ok := b.Finish(k, inv(1), errorBackoff, 0); ok {
+	if _, ok := end(b, k, inv(1), errorBackoff, 0); ok {
 		t.Error("a replay is applied")
 	}
 	b.Advance(5000)
 	start(t, b, b.Pick(9), &n)
-	if _, ok := b.Finish(k, inv(1), Report{Bits: Done}, 0); ok {
+	if _, ok := end(b, k, inv(1), Report{Bits: Done}, 0); ok {
 		t.Error("an old invocation ends a new one")
 	}
 	if s, err := b.Status(k); err != nil || s.Attempts != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	finish(t, b, k, LostReport("cell gone"))
-	if u, ok := b.Finish(k, inv(2), Report{Bits: Done}, 0); !ok || u.Status.Bits != Done {
+	if u, ok := end(b, k, inv(2), Report{Bits: Done}, 0); !ok || u.Status.Bits != Done {
 		t.Errorf("the late real end replaces the synthetic one: %+v, %v", u, ok)
 	}
 }
@@ -186,7 +188,7 @@ func TestRecreatedJob(t *testing.T) {
 	if got := keys(b.Pick(9)); strings.Contains(got, "db22") {
 		t.Errorf("the node of the old job's task starts again: %s", got)
 	}
-	if u, ok := b.Finish(Key{"a", "db22"}, inv(1), Report{Bits: Done}, 0); ok {
+	if u, ok := end(b, Key{"a", "db22"}, inv(1), Report{Bits: Done}, 0); ok {
 		t.Errorf("the old job's result counts for the new one: %+v", u)
 	}
 	if got := keys(b.Pick(9)); got != "a:db22" {
@@ -196,11 +198,11 @@ func TestRecreatedJob(t *testing.T) {
 	c := twoHosts(t)
 	put(t, c, Job{Name: "a", UID: "second", Born: inv(5)})
 	c.Adopt(Key{"a", "db11"}, inv(4), "c")
-	if u, ok := c.Finish(Key{"a", "db11"}, inv(4), Report{Bits: Done}, 0); ok {
+	if u, ok := end(c, Key{"a", "db11"}, inv(4), Report{Bits: Done}, 0); ok {
 		t.Errorf("an older invocation counts: %+v", u)
 	}
 	c.Adopt(Key{"a", "db11"}, inv(6), "c")
-	if _, ok := c.Finish(Key{"a", "db11"}, inv(6), Report{Bits: Done}, 0); !ok {
+	if _, ok := end(c, Key{"a", "db11"}, inv(6), Report{Bits: Done}, 0); !ok {
 		t.Error("its own invocation does not count")
 	}
 }
@@ -367,4 +369,19 @@ type tb interface {
 	Helper()
 	Fatal(...any)
 	Fatalf(string, ...any)
+}
+
+// end ends an invocation and applies what follows; ok = there was something to
+// store.
+func end(b *Board, k Key, i fence.Invocation, r Report, guard int) (Update, bool) {
+	u := b.End(k, i, r, guard)
+	b.Apply(u)
+	return u, u.Store
+}
+
+// apply makes changes by a person effective.
+func apply(b *Board, us []Update) {
+	for _, u := range us {
+		b.Apply(u)
+	}
 }

@@ -47,6 +47,31 @@ func (e Expanded) Whole(j *Job) action.Workload {
 	return w
 }
 
+// Payload is what a cell gets to run one invocation: the job's workload, shared by
+// all its batch tasks, and what is this one's own. (Seams, Containers: labels.)
+type Payload struct {
+	Domain   string
+	Workload *action.Workload
+	Env      []action.Variable
+	Program  *action.Run // replaces the workload's single run action; nil = as it is
+	// Resources are taken from the cell.
+	Resources      resource.Amounts
+	Labels         map[string]string
+	IgnoreExitCode bool
+}
+
+// Payload puts together what the cell gets.
+func (e Expanded) Payload(j *Job, k Key, inv fence.Invocation) Payload {
+	p := Payload{Domain: j.Domain, Workload: &j.Workload, Env: e.Env, Program: e.Program, Resources: e.Resources, IgnoreExitCode: j.IgnoreExitCode}
+	if e.Workload != nil {
+		p.Workload = e.Workload
+	}
+	p.Labels = map[string]string{
+		"kind": "batch", "domain": j.Domain, "job": j.Name, "job_uid": j.UID, "node": k.Node, "invocation": inv.String(),
+	}
+	return p
+}
+
 // Expand makes a job's workload concrete for one batch task (Bistro, what a task
 // gets).
 func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevData []byte) (Expanded, error) {

@@ -7,65 +7,99 @@ import (
 	"cantina/fence"
 )
 
-// Update is a status that has to become durable.
+// Update is a change of one pair that takes effect when it is durable: the caller
+// stores it and then calls Board.Apply.
 type Update struct {
-	Key    Key
-	UID    string // of the job
+	Key Key
+	UID string // of the job
+	// Store is false when there is nothing to store: the job is gone or was created
+	// anew meanwhile, or the report is a replay or would replace a better one. Apply
+	// then only gives back what the invocation drew.
+	Store  bool
 	Status Status
 	// Data is the task's own data, with a real report only.
 	Data []byte
+	// Mark is where it is stored, as the caller numbers it (see Board.Mark).
+	Mark uint32
+	// ends is the invocation that ends with it; zero for changes by a person.
+	ends fence.Invocation
 }
 
-// Finish takes the end of an invocation: gives back what it drew and applies the
-// report. ok is false when there is nothing to store: its job is gone or was
-// created anew meanwhile, or the report is a replay or would replace a better one.
-func (b *Board) Finish(k Key, inv fence.Invocation, rep Report, guard int) (u Update, ok bool) {
-	r := b.runs[k]
-	next := NextBackoff{}
-	if r != nil && r.inv == inv {
-		delete(b.runs, k)
-		next = r.next
-		j := r.job
-		b.giveBack(r)
-		if j == nil || r.uid != "" && r.uid != j.UID || inv.Compare(j.Born) <= 0 {
-			return Update{}, false
-		}
-	} else if r != nil {
-		return Update{}, false // another invocation runs: this one is old
+// End says what the end of an invocation changes. It changes nothing itself: a
+// slot is refilled only after its status is durable.
+func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
+	u := Update{Key: k, ends: inv}
+	r, j := b.runs[k], b.jobs[k.Job]
+	switch {
+	case j == nil, inv.Compare(j.Born) <= 0:
+		return u
+	case r != nil && r.inv != inv: // another invocation runs: this one is old
+		return u
+	case r != nil && (r.job == nil || r.uid != "" && r.uid != j.UID):
+		return u
 	}
-	j := b.jobs[k.Job]
-	if j == nil || inv.Compare(j.Born) <= 0 {
-		return Update{}, false
-	}
-	x := b.pair(j, b.f.node(j.level, k.Node))
-	prev := b.unpack(x)
+	prev := b.unpack(b.pair(j, b.f.node(j.level, k.Node)))
 	if !Replaces(prev, inv, rep) {
-		return Update{}, false
+		return u
 	}
-	if next == (NextBackoff{}) {
-		next = j.Backoff.Next(prev.configured())
+	next := j.Backoff.Next(prev.configured())
+	if r != nil {
+		next = r.next
 	}
-	s := Apply(prev, inv, rep, b.now, Rules{Next: next, Retries: j.Retries, Guard: guard})
-	return b.set(j, k.Node, s, rep.Data), true
+	u.Store, u.UID, u.Data = true, j.UID, rep.Data
+	u.Status = Apply(prev, inv, rep, b.now, Rules{Next: next, Retries: j.Retries, Guard: guard})
+	return u
+}
+
+// Apply makes an update effective. It returns the mark that it replaced.
+func (b *Board) Apply(u Update) (old uint32) {
+	if r := b.runs[u.Key]; r != nil && !u.ends.IsZero() && r.inv == u.ends {
+		delete(b.runs, u.Key)
+		b.giveBack(r)
+	}
+	j := b.jobs[u.Key.Job]
+	if !u.Store || j == nil || j.UID != u.UID {
+		return 0
+	}
+	x := b.pair(j, b.f.node(j.level, u.Key.Node))
+	old, x.mark = x.mark, u.Mark
+	b.set(j, u.Key.Node, u.Status)
+	return old
 }
 
 // set stores a status and brings everything up to date.
-func (b *Board) set(j *job, node string, s Status, data []byte) Update {
+func (b *Board) set(j *job, node string, s Status) {
 	n := b.f.node(j.level, node)
 	b.pack(b.pair(j, n), s)
 	b.changed(j, n)
-	return Update{Key: Key{j.Name, node}, UID: j.UID, Status: s, Data: data}
 }
 
-// Load sets a status as it was stored, when a term begins. Unknown jobs are
-// ErrUnknownJob.
-func (b *Board) Load(k Key, s Status) error {
+// Mark returns where the status of a pair is stored, 0 = nowhere.
+func (b *Board) Mark(k Key) uint32 {
+	if j, n, err := b.lookup(k); err == nil {
+		return b.pair(j, n).mark
+	}
+	return 0
+}
+
+// SetMark says that a status, unchanged, is stored elsewhere now.
+func (b *Board) SetMark(k Key, mark uint32) {
+	if j, n, err := b.lookup(k); err == nil {
+		b.pair(j, n).mark = mark
+	}
+}
+
+// Load sets a status as it was stored, when a term begins, and where. It returns
+// the mark of an older one that it replaces. Unknown jobs are ErrUnknownJob.
+func (b *Board) Load(k Key, s Status, mark uint32) (old uint32, err error) {
 	j := b.jobs[k.Job]
 	if j == nil {
-		return fmt.Errorf("load status of %q: %w", k.Job, ErrUnknownJob)
+		return 0, fmt.Errorf("load status of %q: %w", k.Job, ErrUnknownJob)
 	}
-	b.set(j, k.Node, s, nil)
-	return nil
+	x := b.pair(j, b.f.node(j.level, k.Node))
+	old, x.mark = x.mark, mark
+	b.set(j, k.Node, s)
+	return old, nil
 }
 
 // Status returns the stored status of a pair. It returns ErrUnknownJob or
@@ -91,15 +125,15 @@ func (b *Board) lookup(k Key) (*job, int32, error) {
 }
 
 // Forgive lets failed tasks run again and ends backoffs: those of the named nodes,
-// or all of the job. It returns what changed. Errors: ErrUnknownJob,
+// or all of the job. It returns what is to be stored and applied. Errors: ErrUnknownJob,
 // ErrUnknownNode.
 func (b *Board) Forgive(name string, nodes ...string) ([]Update, error) {
 	return b.rewrite(name, nodes, Forgiven)
 }
 
 // Reset forgets the statuses of the named nodes, or of all, so that they run
-// again; what runs is left alone. It returns what changed; the zero status means
-// that the row goes. Errors: ErrUnknownJob, ErrUnknownNode.
+// again; what runs is left alone. It returns what is to be stored and applied.
+// Errors: ErrUnknownJob, ErrUnknownNode.
 func (b *Board) Reset(name string, nodes ...string) ([]Update, error) {
 	return b.rewrite(name, nodes, func(s Status) (Status, bool) {
 		// The invocation stays: a late replay must not count as new.
@@ -133,7 +167,7 @@ func (b *Board) rewrite(name string, nodes []string, change func(Status) (Status
 			continue
 		}
 		if s, ok := change(b.unpack(x)); ok {
-			out = append(out, b.set(j, b.f.names[j.level].list[n], s, nil))
+			out = append(out, Update{Key: Key{name, b.f.names[j.level].list[n]}, UID: j.UID, Store: true, Status: s})
 		}
 	}
 	return out, nil

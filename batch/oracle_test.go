@@ -61,7 +61,7 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 			"finish": func(rt *rapid.T) {
 				if runs := b.Runs(""); len(runs) > 0 {
 					r := rapid.SampledFrom(runs).Draw(rt, "run")
-					b.Finish(r.Key, r.Invocation, rapid.SampledFrom([]Report{{Bits: Done}, errorBackoff, incomplete, {Bits: Failed}, NeverStarted("x"), LostReport("x")}).Draw(rt, "report"), 0)
+					end(b, r.Key, r.Invocation, rapid.SampledFrom([]Report{{Bits: Done}, errorBackoff, incomplete, {Bits: Failed}, NeverStarted("x"), LostReport("x")}).Draw(rt, "report"), 0)
 				}
 			},
 			"adopt": func(rt *rapid.T) {
@@ -73,17 +73,21 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 			"forgive": func(rt *rapid.T) {
 				name := rapid.SampledFrom(names).Draw(rt, "job")
 				if b.jobs[name] != nil {
-					if _, err := b.Forgive(name); err != nil {
+					us, err := b.Forgive(name)
+					if err != nil {
 						rt.Fatal(err)
 					}
+					apply(b, us)
 				}
 			},
 			"reset": func(rt *rapid.T) {
 				name := rapid.SampledFrom(names).Draw(rt, "job")
 				if b.jobs[name] != nil {
-					if _, err := b.Reset(name); err != nil {
+					us, err := b.Reset(name)
+					if err != nil {
 						rt.Fatal(err)
 					}
+					apply(b, us)
 				}
 			},
 			"configure": func(rt *rapid.T) {

@@ -11,6 +11,7 @@ type pair struct {
 	backoff int32
 	saved   int32
 	term    int32 // index into terms
+	mark    uint32
 	losses  uint16
 	tries   uint16
 	bits    Bits

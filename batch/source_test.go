@@ -161,7 +161,7 @@ func TestListsAndLookups(t *testing.T) {
 	if _, err := b.Status(Key{"a", "x"}); !errors.Is(err, ErrUnknownNode) {
 		t.Error(err)
 	}
-	if err := b.Load(Key{"x", "y"}, Status{}); !errors.Is(err, ErrUnknownJob) {
+	if _, err := b.Load(Key{"x", "y"}, Status{}, 0); !errors.Is(err, ErrUnknownJob) {
 		t.Error(err)
 	}
 	for _, err := range []error{b.Started(Key{"a", "db12"}, inv(9), "c"), b.Unpick(Key{"a", "db12"}), b.Refuse(Key{"a", "db11"}, ScopeJob, "")} {
@@ -173,7 +173,8 @@ func TestListsAndLookups(t *testing.T) {
 	if err != nil || len(u) != 1 || u[0].Status.Bits != 0 || u[0].Status.Invocation != inv(1) {
 		t.Errorf("%+v, %v", u, err)
 	}
-	if _, ok := b.Finish(Key{"a", "db22"}, inv(1), Report{Bits: Done}, 0); ok {
+	apply(b, u)
+	if _, ok := end(b, Key{"a", "db22"}, inv(1), Report{Bits: Done}, 0); ok {
 		t.Error("a late replay counts after a reset")
 	}
 	if p, _ := b.Progress("a"); p.State != JobRunning || p.Ready != 3 {
