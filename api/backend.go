@@ -199,39 +199,13 @@ type Tasks interface {
 	SettleTask(ctx context.Context, guid string, as task.Resolution, w Write) (Task, error)
 }
 
-// Counts is how many pairs of a job are in which state.
-type Counts struct {
-	Total     int // that pass the filters
-	Unstarted int
-	Running   int
-	Done      int
-	Failed    int
-	Waiting   int // after an error or incomplete: will run again
-	Avoided   int // excluded by a filter or disabled; not in Total
-}
-
-// JobState is what a job as a whole is doing.
-type JobState string
-
-// The states of a job.
-const (
-	JobWaiting JobState = "waiting" // its nodes are not known yet, or it waits for another
-	JobRunning JobState = "running" // not all pairs have ended
-	JobDone    JobState = "done"    // all done
-	JobFailed  JobState = "failed"  // all ended, some failed
-	JobPaused  JobState = "paused"
-	JobInvalid JobState = "invalid"
-	JobRemoved JobState = "removed" // deleted; what runs is being ended
-)
-
 // Job is a job with its progress.
 type Job struct {
 	batch.Job
-	Forest batch.ForestSpec
-	State  JobState
-	Counts Counts
-	// Held is why nothing starts at the moment, in words; may be empty.
-	Held string
+	Forest   batch.ForestSpec
+	Progress batch.Progress
+	// Removed: it is deleted, what runs of it is being ended.
+	Removed bool
 	// NodesError is what the newest reading of its nodes said; the last good ones stay.
 	NodesError     string
 	Created, Ended time.Time
@@ -240,21 +214,17 @@ type Job struct {
 
 // Pair is one batch task: a job's status on one node.
 type Pair struct {
-	batch.Key
-	Status batch.Status
-	// Running is the invocation that runs now; zero = none.
-	Running fence.Invocation
-	Cell    string // where it runs or ran last
-	Path    []string
+	Job string
+	batch.NodeView
+	Path []string
 	// Data is what it reported as JSON; only in results.
 	Data []byte
 }
 
 // PairFilter selects batch tasks of one job.
 type PairFilter struct {
-	Job string
-	// States: unstarted, running, done, failed, waiting, avoided; none = all.
-	States []string
+	Job     string
+	Classes []batch.Class // none = all
 	// Node selects one node by its name; Below a whole subtree.
 	Node, Below string
 }

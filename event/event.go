@@ -120,15 +120,15 @@ type Event struct {
 
 // JobState is a job as events show it.
 type JobState struct {
-	Name, State                                  string
-	Total, Running, Done, Failed, Waiting, Other int
+	Name, UID string
+	batch.Progress
+	Removed bool
 }
 
 // PairState is a batch task that ended.
 type PairState struct {
-	batch.Key
-	Status batch.Status
-	Cell   string
+	Job string
+	batch.NodeView
 }
 
 // CellState is a cell as events show it.

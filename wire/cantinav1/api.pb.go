@@ -879,14 +879,16 @@ type Service struct {
 	Running   int32                  `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
 	Routable  int32                  `protobuf:"varint,5,opt,name=routable,proto3" json:"routable,omitempty"`
 	Crashed   int32                  `protobuf:"varint,6,opt,name=crashed,proto3" json:"crashed,omitempty"`
-	// steady, rolling_out, rolling_back or roll_failed
-	Phase         string                 `protobuf:"bytes,7,opt,name=phase,proto3" json:"phase,omitempty"`
-	Version       int32                  `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
-	Removed       bool                   `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"`
-	Exclusive     bool                   `protobuf:"varint,10,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
-	Applied       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=applied,proto3" json:"applied,omitempty"`
-	Revision      int64                  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
-	Versions      []*ServiceVersion      `protobuf:"bytes,13,rep,name=versions,proto3" json:"versions,omitempty"`
+	// steady, rolling out, rolling back or rollout failed
+	Phase     string                 `protobuf:"bytes,7,opt,name=phase,proto3" json:"phase,omitempty"`
+	Version   int32                  `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
+	Removed   bool                   `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"`
+	Exclusive bool                   `protobuf:"varint,10,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	Applied   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=applied,proto3" json:"applied,omitempty"`
+	Revision  int64                  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
+	Versions  []*ServiceVersion      `protobuf:"bytes,13,rep,name=versions,proto3" json:"versions,omitempty"`
+	// Why the last rollout failed.
+	Failure       string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1012,13 +1014,19 @@ func (x *Service) GetVersions() []*ServiceVersion {
 	return nil
 }
 
+func (x *Service) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // One definition of a service. The workload is only in GetService.
 type ServiceVersion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	Process       string                 `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
 	Good          bool                   `protobuf:"varint,3,opt,name=good,proto3" json:"good,omitempty"`
-	Failed        string                 `protobuf:"bytes,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	Workload      *Workload              `protobuf:"bytes,5,opt,name=workload,proto3" json:"workload,omitempty"`
 	Routes        map[string]string      `protobuf:"bytes,6,rep,name=routes,proto3" json:"routes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotation    string                 `protobuf:"bytes,7,opt,name=annotation,proto3" json:"annotation,omitempty"`
@@ -1077,13 +1085,6 @@ func (x *ServiceVersion) GetGood() bool {
 		return x.Good
 	}
 	return false
-}
-
-func (x *ServiceVersion) GetFailed() string {
-	if x != nil {
-		return x.Failed
-	}
-	return ""
 }
 
 func (x *ServiceVersion) GetWorkload() *Workload {
@@ -2984,13 +2985,14 @@ type Job struct {
 	Uid    string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Domain string                 `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
 	Owner  string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
-	// waiting, running, done, failed, paused, invalid or removed
-	State      string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	Counts     *Counts                `protobuf:"bytes,6,opt,name=counts,proto3" json:"counts,omitempty"`
-	Enabled    bool                   `protobuf:"varint,7,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	Paused     bool                   `protobuf:"varint,8,opt,name=paused,proto3" json:"paused,omitempty"`
-	Priority   float64                `protobuf:"fixed64,9,opt,name=priority,proto3" json:"priority,omitempty"`
-	Held       string                 `protobuf:"bytes,10,opt,name=held,proto3" json:"held,omitempty"`
+	// waiting, invalid, running, disabled, paused, failed, done, empty or removed
+	State    string  `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Counts   *Counts `protobuf:"bytes,6,opt,name=counts,proto3" json:"counts,omitempty"`
+	Enabled  bool    `protobuf:"varint,7,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	Paused   bool    `protobuf:"varint,8,opt,name=paused,proto3" json:"paused,omitempty"`
+	Priority float64 `protobuf:"fixed64,9,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Why it starts nothing.
+	Reason     string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	NodesError string                 `protobuf:"bytes,11,opt,name=nodes_error,json=nodesError,proto3" json:"nodes_error,omitempty"`
 	Errors     []string               `protobuf:"bytes,12,rep,name=errors,proto3" json:"errors,omitempty"`
 	Created    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created,proto3" json:"created,omitempty"`
@@ -3095,9 +3097,9 @@ func (x *Job) GetPriority() float64 {
 	return 0
 }
 
-func (x *Job) GetHeld() string {
+func (x *Job) GetReason() string {
 	if x != nil {
-		return x.Held
+		return x.Reason
 	}
 	return ""
 }
@@ -3305,14 +3307,20 @@ func (x *LevelResources) GetLimit() map[string]int32 {
 }
 
 type Counts struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Total         int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	Unstarted     int32                  `protobuf:"varint,2,opt,name=unstarted,proto3" json:"unstarted,omitempty"`
-	Running       int32                  `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	Done          int32                  `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
-	Failed        int32                  `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
-	Waiting       int32                  `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	Avoided       int32                  `protobuf:"varint,7,opt,name=avoided,proto3" json:"avoided,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Total   int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	Done    int32                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Failed  int32                  `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Running int32                  `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	// Could start, or wait for room.
+	Ready int32 `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Wait for their time after an error.
+	Backoff int32 `protobuf:"varint,6,opt,name=backoff,proto3" json:"backoff,omitempty"`
+	// Wait for another job on the same node.
+	Blocked int32 `protobuf:"varint,7,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	// Excluded by a filter, and switched off; not in total.
+	Avoided       int32 `protobuf:"varint,8,opt,name=avoided,proto3" json:"avoided,omitempty"`
+	Disabled      int32 `protobuf:"varint,9,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3354,20 +3362,6 @@ func (x *Counts) GetTotal() int32 {
 	return 0
 }
 
-func (x *Counts) GetUnstarted() int32 {
-	if x != nil {
-		return x.Unstarted
-	}
-	return 0
-}
-
-func (x *Counts) GetRunning() int32 {
-	if x != nil {
-		return x.Running
-	}
-	return 0
-}
-
 func (x *Counts) GetDone() int32 {
 	if x != nil {
 		return x.Done
@@ -3382,9 +3376,30 @@ func (x *Counts) GetFailed() int32 {
 	return 0
 }
 
-func (x *Counts) GetWaiting() int32 {
+func (x *Counts) GetRunning() int32 {
 	if x != nil {
-		return x.Waiting
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Counts) GetReady() int32 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *Counts) GetBackoff() int32 {
+	if x != nil {
+		return x.Backoff
+	}
+	return 0
+}
+
+func (x *Counts) GetBlocked() int32 {
+	if x != nil {
+		return x.Blocked
 	}
 	return 0
 }
@@ -3396,12 +3411,19 @@ func (x *Counts) GetAvoided() int32 {
 	return 0
 }
 
+func (x *Counts) GetDisabled() int32 {
+	if x != nil {
+		return x.Disabled
+	}
+	return 0
+}
+
 // One batch task.
 type JobNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// unstarted, running, done, failed, waiting or avoided
+	// ready, running, done, failed, backoff, blocked, avoided, disabled or absent
 	State    string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Cell     string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
 	Attempts int32                  `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
@@ -3409,12 +3431,15 @@ type JobNode struct {
 	Signal   int32                  `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
 	Reason   string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	Time     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
-	// When it may run again, for waiting ones.
+	// When it may run again, in backoff.
 	Next       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next,proto3" json:"next,omitempty"`
 	Invocation string                 `protobuf:"bytes,11,opt,name=invocation,proto3" json:"invocation,omitempty"`
 	Path       []string               `protobuf:"bytes,12,rep,name=path,proto3" json:"path,omitempty"`
 	// What it reported; only in results.
-	Data          *structpb.Struct `protobuf:"bytes,13,opt,name=data,proto3" json:"data,omitempty"`
+	Data *structpb.Struct `protobuf:"bytes,13,opt,name=data,proto3" json:"data,omitempty"`
+	// Attempts that ended because their cell was lost.
+	Losses        int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3536,6 +3561,20 @@ func (x *JobNode) GetPath() []string {
 func (x *JobNode) GetData() *structpb.Struct {
 	if x != nil {
 		return x.Data
+	}
+	return nil
+}
+
+func (x *JobNode) GetLosses() int32 {
+	if x != nil {
+		return x.Losses
+	}
+	return 0
+}
+
+func (x *JobNode) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
 	}
 	return nil
 }
@@ -6860,7 +6899,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new\"\x95\x03\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\"\xaf\x03\n" +
 	"\aService\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -6875,12 +6914,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	" \x01(\bR\texclusive\x124\n" +
 	"\aapplied\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aapplied\x12\x1a\n" +
 	"\brevision\x18\f \x01(\x03R\brevision\x126\n" +
-	"\bversions\x18\r \x03(\v2\x1a.cantina.v1.ServiceVersionR\bversions\"\xe1\x02\n" +
+	"\bversions\x18\r \x03(\v2\x1a.cantina.v1.ServiceVersionR\bversions\x12\x18\n" +
+	"\afailure\x18\x0e \x01(\tR\afailure\"\xcf\x02\n" +
 	"\x0eServiceVersion\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x12\n" +
-	"\x04good\x18\x03 \x01(\bR\x04good\x12\x16\n" +
-	"\x06failed\x18\x04 \x01(\tR\x06failed\x120\n" +
+	"\x04good\x18\x03 \x01(\bR\x04good\x120\n" +
 	"\bworkload\x18\x05 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12>\n" +
 	"\x06routes\x18\x06 \x03(\v2&.cantina.v1.ServiceVersion.RoutesEntryR\x06routes\x12\x1e\n" +
 	"\n" +
@@ -6890,7 +6929,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04high\x18\t \x01(\x05R\x04high\x1a9\n" +
 	"\vRoutesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05\"S\n" +
 	"\x13ListServicesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\"v\n" +
@@ -7044,7 +7083,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x02as\x18\x02 \x01(\tR\x02as\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\":\n" +
 	"\x12SettleTaskResponse\x12$\n" +
-	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"\xf5\x03\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"\xf9\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -7054,9 +7093,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06counts\x18\x06 \x01(\v2\x12.cantina.v1.CountsR\x06counts\x12\x18\n" +
 	"\aenabled\x18\a \x01(\bR\aenabled\x12\x16\n" +
 	"\x06paused\x18\b \x01(\bR\x06paused\x12\x1a\n" +
-	"\bpriority\x18\t \x01(\x01R\bpriority\x12\x12\n" +
-	"\x04held\x18\n" +
-	" \x01(\tR\x04held\x12\x1f\n" +
+	"\bpriority\x18\t \x01(\x01R\bpriority\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x1f\n" +
 	"\vnodes_error\x18\v \x01(\tR\n" +
 	"nodesError\x12\x16\n" +
 	"\x06errors\x18\f \x03(\tR\x06errors\x124\n" +
@@ -7089,15 +7128,17 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"LimitEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xe4\x01\n" +
 	"\x06Counts\x12\x14\n" +
-	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x1c\n" +
-	"\tunstarted\x18\x02 \x01(\x05R\tunstarted\x12\x18\n" +
-	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x12\n" +
-	"\x04done\x18\x04 \x01(\x05R\x04done\x12\x16\n" +
-	"\x06failed\x18\x05 \x01(\x05R\x06failed\x12\x18\n" +
-	"\awaiting\x18\x06 \x01(\x05R\awaiting\x12\x18\n" +
-	"\aavoided\x18\a \x01(\x05R\aavoided\"\x83\x03\n" +
+	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
+	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x14\n" +
+	"\x05ready\x18\x05 \x01(\x05R\x05ready\x12\x18\n" +
+	"\abackoff\x18\x06 \x01(\x05R\abackoff\x12\x18\n" +
+	"\ablocked\x18\a \x01(\x05R\ablocked\x12\x18\n" +
+	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
+	"\bdisabled\x18\t \x01(\x05R\bdisabled\"\xcd\x03\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -7114,7 +7155,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"invocation\x18\v \x01(\tR\n" +
 	"invocation\x12\x12\n" +
 	"\x04path\x18\f \x03(\tR\x04path\x12+\n" +
-	"\x04data\x18\r \x01(\v2\x17.google.protobuf.StructR\x04data\"O\n" +
+	"\x04data\x18\r \x01(\v2\x17.google.protobuf.StructR\x04data\x12\x16\n" +
+	"\x06losses\x18\x0e \x01(\x05R\x06losses\x120\n" +
+	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"O\n" +
 	"\x0fListJobsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\"f\n" +
@@ -7598,140 +7641,141 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	106, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
 	106, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
 	111, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	3,   // 58: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
-	42,  // 59: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
-	4,   // 60: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
-	42,  // 61: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
-	3,   // 62: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
-	46,  // 63: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
-	4,   // 64: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	3,   // 65: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	46,  // 66: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 67: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 68: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 69: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	42,  // 70: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 71: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 72: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	106, // 73: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	110, // 74: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	101, // 75: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	102, // 76: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	103, // 77: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	3,   // 78: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	63,  // 79: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 80: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 81: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 82: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	72,  // 83: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	106, // 84: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	110, // 85: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	73,  // 86: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	104, // 87: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	74,  // 88: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	110, // 89: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	106, // 90: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 91: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 92: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	77,  // 93: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 94: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 95: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	82,  // 96: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	82,  // 97: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	85,  // 98: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	88,  // 99: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	91,  // 100: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	110, // 101: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	88,  // 102: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	89,  // 103: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	106, // 104: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 105: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 106: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 107: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 108: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 109: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	63,  // 110: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	106, // 111: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	106, // 112: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	106, // 113: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	112, // 114: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	90,  // 115: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 116: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	91,  // 117: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	90,  // 118: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	91,  // 119: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 120: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 121: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 122: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 123: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 124: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 125: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 126: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 127: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 128: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 129: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 130: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 131: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 132: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 133: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 134: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 135: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 136: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 137: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 138: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 139: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 140: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 141: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 142: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	64,  // 143: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	66,  // 144: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	68,  // 145: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	70,  // 146: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	75,  // 147: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	78,  // 148: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	80,  // 149: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	83,  // 150: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	86,  // 151: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	92,  // 152: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	94,  // 153: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 154: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 155: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 156: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 157: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 158: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 159: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 160: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 161: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 162: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 163: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 164: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 165: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 166: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 167: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 168: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 169: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 170: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 171: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 172: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 173: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 174: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 175: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	65,  // 176: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	67,  // 177: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	69,  // 178: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	71,  // 179: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	76,  // 180: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	79,  // 181: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	81,  // 182: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	84,  // 183: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	87,  // 184: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	93,  // 185: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	95,  // 186: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	154, // [154:187] is the sub-list for method output_type
-	121, // [121:154] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	106, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
+	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
+	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
+	42,  // 62: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
+	3,   // 63: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
+	46,  // 64: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
+	4,   // 65: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
+	3,   // 66: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	46,  // 67: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 68: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 69: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 70: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	106, // 74: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	110, // 75: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	101, // 76: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	102, // 77: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	103, // 78: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	3,   // 79: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	63,  // 80: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 81: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	63,  // 82: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 83: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	72,  // 84: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	106, // 85: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	110, // 86: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	73,  // 87: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	104, // 88: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	74,  // 89: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	110, // 90: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	106, // 91: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 92: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 93: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	77,  // 94: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 95: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 96: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	82,  // 97: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	82,  // 98: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	85,  // 99: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	88,  // 100: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	91,  // 101: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	110, // 102: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	88,  // 103: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	89,  // 104: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	106, // 105: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 106: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 107: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 108: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 109: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 110: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	63,  // 111: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	106, // 112: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	106, // 113: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	106, // 114: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	112, // 115: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	90,  // 116: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 117: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	91,  // 118: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	90,  // 119: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	91,  // 120: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 121: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 122: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 123: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 124: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 125: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 126: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 127: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 128: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 129: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 130: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 131: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 132: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 133: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 134: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 135: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 136: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 137: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 138: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 139: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 140: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 141: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 142: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 143: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	64,  // 144: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	66,  // 145: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	68,  // 146: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	70,  // 147: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	75,  // 148: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	78,  // 149: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	80,  // 150: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	83,  // 151: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	86,  // 152: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	92,  // 153: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	94,  // 154: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 155: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 156: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 157: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 158: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 159: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 160: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 161: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 162: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 163: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 164: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 165: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 166: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 167: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 168: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 169: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 170: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 171: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 172: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 173: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 174: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 175: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 176: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	65,  // 177: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	67,  // 178: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	69,  // 179: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	71,  // 180: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	76,  // 181: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	79,  // 182: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	81,  // 183: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	84,  // 184: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	87,  // 185: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	93,  // 186: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	95,  // 187: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	155, // [155:188] is the sub-list for method output_type
+	122, // [122:155] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }

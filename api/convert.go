@@ -1,0 +1,318 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cantina/action"
+	"cantina/batch"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/task"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+)
+
+// clean makes a text of foreign origin fit for the wire.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func cleanMap(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[clean(k)] = clean(v)
+	}
+	return out
+}
+
+func cleanAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = clean(s)
+	}
+	return out
+}
+
+func amounts(a resource.Amounts) map[string]int32 {
+	if len(a) == 0 {
+		return nil
+	}
+	out := make(map[string]int32, len(a))
+	for n, v := range a {
+		out[n] = int32(min(v, 1<<31-1))
+	}
+	return out
+}
+
+// service puts a service on the wire; whole adds the workloads of its versions.
+func service(s *Service, whole bool) *pb.Service {
+	m := &pb.Service{
+		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
+		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
+	}
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		m.Version, m.Exclusive = int32(v.Number), v.Exclusive
+		if !whole {
+			continue
+		}
+		m.Versions = append(m.Versions, &pb.ServiceVersion{
+			Number: int32(v.Number), Process: v.Process, Good: v.Good,
+			Workload: wire.FromWorkload(v.Workload), Routes: cleanMap(v.Routes), Annotation: clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
+		})
+	}
+	return m
+}
+
+// instance puts one row on the wire.
+func instance(a *lrp.Actual) *pb.Instance {
+	return &pb.Instance{
+		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
+		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
+		Routable: a.Net.Routable, Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
+		PlacementError: clean(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring,
+	}
+}
+
+// instances puts an index on the wire: its resolved row, and the hidden ones too
+// when all is set.
+func instances(x *Instance, all bool) []*pb.Instance {
+	shown := instance(&x.Actual)
+	shown.Version, shown.Quarantined, shown.Revision = int32(x.Version), x.Quarantined, x.Revision
+	out := []*pb.Instance{shown}
+	if !all {
+		return out
+	}
+	for _, row := range x.Rows.Rows() {
+		if row.Presence == x.Presence {
+			continue
+		}
+		m := instance(row)
+		m.Version, m.Hidden, m.Revision = int32(x.Version), true, x.Revision
+		out = append(out, m)
+	}
+	return out
+}
+
+// taskMessage puts a task on the wire; whole adds result and definition.
+func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
+	r := &t.Result
+	m := &pb.Task{
+		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(), Cell: t.Holder.Cell,
+		Reason: clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, MayStillRun: t.MayStillRun,
+		Rejections: int32(t.Rejections), Rejection: clean(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
+		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision, Container: t.Reservation,
+	}
+	if !whole {
+		return m
+	}
+	m.Result = r.Output
+	var v any
+	if len(r.Output) > 0 && utf8.Valid(r.Output) && json.Unmarshal(r.Output, &v) == nil {
+		m.ResultJson, _ = structpb.NewValue(v)
+	}
+	if t.Definition != nil {
+		m.Definition = FromDefinition(*t.Definition)
+	}
+	return m
+}
+
+// FromDefinition is the wire form of a task's definition.
+func FromDefinition(d task.Definition) *pb.TaskDefinition {
+	m := &pb.TaskDefinition{
+		Workload: wire.FromWorkload(d.Workload), Stack: d.Stack, PlacementTags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
+		Annotation: clean(d.Annotation), Callback: d.CallbackURL, WhenFull: "wait", OnLost: "end", PendingTimeout: wire.FromDuration(d.PendingTimeout),
+	}
+	if d.WhenFull == task.WhenFullFail {
+		m.WhenFull = "fail"
+	}
+	if d.OnLost == task.LostKeep {
+		m.OnLost = "keep"
+	}
+	return m
+}
+
+// toDefinition is the inverse of FromDefinition.
+func toDefinition(m *pb.TaskDefinition) (task.Definition, error) {
+	w, err := wire.ToWorkload(m.GetWorkload())
+	if err != nil {
+		return task.Definition{}, &FieldError{Err: err, Field: "definition"}
+	}
+	d := task.Definition{
+		Workload: w, Stack: m.GetStack(), PlacementTags: m.GetPlacementTags(), Labels: m.GetLabels(), Tolerations: m.GetTolerates(),
+		Annotation: m.GetAnnotation(), CallbackURL: m.GetCallback(),
+	}
+	if d.PendingTimeout, err = wire.ToDuration(m.GetPendingTimeout()); err != nil {
+		return d, &FieldError{Err: err, Field: "definition.pending_timeout"}
+	}
+	switch m.GetWhenFull() {
+	case "", "wait":
+	case "fail":
+		d.WhenFull = task.WhenFullFail
+	default:
+		return d, invalid("definition.when_full", "must be wait or fail")
+	}
+	switch m.GetOnLost() {
+	case "", "end":
+	case "keep":
+		d.OnLost = task.LostKeep
+	default:
+		return d, invalid("definition.on_lost", "must be end or keep")
+	}
+	return d, checkAction(d.Workload.Action)
+}
+
+// checkAction refuses a workload that could not run anywhere.
+func checkAction(a action.Action) error {
+	if a.Run != nil && a.Run.Path == "" {
+		return invalid("definition.workload.action.run.path", "must not be empty")
+	}
+	return nil
+}
+
+// job puts a job on the wire; whole adds its definition.
+func job(j *Job, whole bool) *pb.Job {
+	m := &pb.Job{
+		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: clean(j.Owner), State: jobState(j), Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
+		Priority: j.Priority, Reason: clean(j.Progress.Reason), NodesError: clean(j.NodesError), Errors: cleanAll(j.Errors),
+		Created: wire.FromTime(j.Created), Ended: wire.FromTime(j.Ended), Revision: j.Revision,
+	}
+	if whole {
+		m.Definition = jobDefinition(j)
+	}
+	return m
+}
+
+func jobState(j *Job) string {
+	if j.Removed {
+		return "removed"
+	}
+	return j.Progress.State.String()
+}
+
+func counts(p *batch.Progress) *pb.Counts {
+	return &pb.Counts{
+		Total: int32(p.Total), Done: int32(p.Done), Failed: int32(p.Failed), Running: int32(p.Running), Ready: int32(p.Ready),
+		Backoff: int32(p.Backoff), Blocked: int32(p.Blocked), Avoided: int32(p.Avoided), Disabled: int32(p.Disabled),
+	}
+}
+
+func jobDefinition(j *Job) *pb.JobDefinition {
+	d := &pb.JobDefinition{
+		Workload: wire.FromWorkload(j.Workload), Levels: j.Forest.Levels, Level: j.Level, DependsOn: j.DependsOn,
+		Retries: int32(j.Retries), BackoffRepeats: j.Backoff.Repeat, Resources: map[string]*pb.LevelResources{},
+	}
+	if j.Job.Forest != j.Name {
+		d.NodesOf = j.Job.Forest
+	}
+	for _, s := range j.Backoff.Seconds {
+		d.BackoffSeconds = append(d.BackoffSeconds, int32(s))
+	}
+	at := func(level string) *pb.LevelResources {
+		if d.Resources[level] == nil {
+			d.Resources[level] = &pb.LevelResources{Take: map[string]int32{}, Limit: map[string]int32{}}
+		}
+		return d.Resources[level]
+	}
+	for level, takes := range j.Resources {
+		at(level).Take = amounts(takes)
+	}
+	for level, limits := range j.Forest.Limits {
+		for name, l := range limits {
+			at(level).Limit[name] = int32(l.Limit)
+		}
+	}
+	return d
+}
+
+// node puts a batch task on the wire.
+func node(job string, v *batch.NodeView) *pb.JobNode {
+	s := &v.Status
+	m := &pb.JobNode{
+		Job: job, Node: clean(v.Node), State: v.Class.String(), Cell: v.Cell, Attempts: int32(s.Attempts), Losses: int32(s.Losses),
+		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: clean(s.Reason), Time: millis(s.Time), Since: millis(v.Since),
+	}
+	if v.Class == batch.ClassBackoff {
+		m.Next = millis(s.Time + int64(s.Backoff)*1000)
+	}
+	if i := v.Invocation; !i.IsZero() {
+		m.Invocation = i.String()
+	} else if !s.Invocation.IsZero() {
+		m.Invocation = s.Invocation.String()
+	}
+	return m
+}
+
+// pair is node with what only a list of one job tells.
+func pair(p *Pair) *pb.JobNode {
+	m := node(p.Job, &p.NodeView)
+	m.Path, m.Data = cleanAll(p.Path), toStruct(p.Data)
+	return m
+}
+
+func millis(t int64) *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	return timestamppb.New(time.UnixMilli(t))
+}
+
+// toStruct reads the data of a batch task; nil when it is no JSON object.
+func toStruct(data []byte) *structpb.Struct {
+	var v map[string]any
+	if len(data) == 0 || !utf8.Valid(data) || json.Unmarshal(data, &v) != nil {
+		return nil
+	}
+	s, err := structpb.NewStruct(v)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+func cellMessage(c *Cell) *pb.Cell {
+	return &pb.Cell{
+		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host, Session: c.Session.String(),
+		Since: wire.FromTime(c.Since), Reason: clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
+		Unavailable: clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
+		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: cleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
+		Isolation: cleanAll(c.Isolation), Build: c.Build,
+	}
+}
+
+func status(s *Status) *pb.Status {
+	m := &pb.Status{
+		Cluster: s.Cluster, Leader: s.Leader, Term: s.Term.String(), Build: s.Build, Since: wire.FromTime(s.Since), Revision: s.Revision,
+		Waiting: s.Waiting, WaitingFor: s.For, Longest: wire.FromDuration(s.Longest), HeldMore: int32(s.HeldMore),
+		Counts: map[string]int32{}, Warnings: cleanAll(s.Warnings), Quarantined: int32(s.Quarantined),
+	}
+	for _, h := range s.Held {
+		m.Held = append(m.Held, &pb.Held{What: clean(h.What), Reason: clean(h.Reason), Cell: h.Cell, Proc: h.Proc, Longest: wire.FromDuration(h.Longest)})
+	}
+	for k, v := range s.Counts {
+		m.Counts[k] = int32(v)
+	}
+	for _, d := range s.Domains {
+		m.Domains = append(m.Domains, &pb.Domain{Name: d.Name, Fresh: d.Fresh, Expires: wire.FromTime(d.Expires)})
+	}
+	return m
+}
+
+func changes(domain string, a Applied) *pb.DomainChange {
+	m := &pb.DomainChange{Domain: domain, Revision: a.Revision, Warnings: cleanAll(a.Warnings)}
+	for _, c := range a.Changes {
+		x := &pb.Change{Kind: c.Kind, Name: c.Name, Verb: string(c.Verb), Nodes: int32(c.Nodes), Note: clean(c.Note)}
+		for _, f := range c.Fields {
+			x.Fields = append(x.Fields, &pb.FieldChange{Path: clean(f.Path), Old: clean(f.Old), New: clean(f.New)})
+		}
+		m.Changes = append(m.Changes, x)
+	}
+	return m
+}

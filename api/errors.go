@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"cantina/event"
+	"cantina/executor/output"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/spec"
+	"cantina/task"
+	"cantina/wire"
+)
+
+// Errors that a Backend returns beside those of lrp and task. What they wrap is
+// what the client reads.
+var (
+	ErrNotFound = errors.New("not found")
+	// ErrCollected: it was there and was removed, with when and by which rule.
+	ErrCollected = errors.New("collected")
+	ErrExists    = errors.New("already exists")
+	ErrConflict  = errors.New("not possible in this state")
+	// ErrRevision: Write.Expect is not the revision of the thing.
+	ErrRevision = errors.New("changed in the meantime")
+	// ErrKeyReused: the idempotency key was used for another request.
+	ErrKeyReused = errors.New("this idempotency key was used for another request")
+	ErrInvalid   = errors.New("invalid request")
+	// ErrTooLarge: more than fits into one transaction or message.
+	ErrTooLarge = errors.New("too large")
+	// ErrBusy: a queue is full; the same request may work later.
+	ErrBusy = errors.New("too busy")
+	// ErrUnknownOutcome: the term ended during the commit; nobody knows whether the
+	// write landed. The same request with the same idempotency key is safe.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrNotAllowed     = errors.New("not allowed")
+	// ErrUnreachable: a cell did not answer.
+	ErrUnreachable = errors.New("cell unreachable")
+	// ErrNotYet: the part that would do it has not landed.
+	ErrNotYet = errors.New("not yet")
+)
+
+// NotLeader says that this server does not lead, and who does.
+type NotLeader struct {
+	Leader string // address; empty = nobody known
+	Term   fence.Term
+}
+
+// Error names the leader.
+func (e *NotLeader) Error() string {
+	if e.Leader == "" {
+		return "this server does not lead, and no leader is known"
+	}
+	return "this server does not lead; the leader is " + e.Leader
+}
+
+// FieldError adds the field of the request and a hint to an error.
+type FieldError struct {
+	Err         error
+	Field, Hint string
+}
+
+// Error prints the error alone.
+func (e *FieldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// invalid is ErrInvalid with its field.
+func invalid(field, problem string, args ...any) error {
+	return &FieldError{Err: fmt.Errorf("%s: %s: %w", field, fmt.Sprintf(problem, args...), ErrInvalid), Field: field}
+}
+
+// Exit codes of the CLI (docs/cli.md, Exit codes).
+const (
+	ExitOK         = 0
+	ExitFailed     = 1 // refused or failed
+	ExitUsage      = 2
+	ExitNotFound   = 3
+	ExitTimeout    = 4
+	ExitConnection = 5 // no connection, or not allowed
+	ExitLost       = 6 // lost, or nobody knows
+)
+
+// Class is one row of the error table: what an error of the domain is to the
+// outside. Codes are stable.
+type Class struct {
+	Code    string
+	Status  int          // HTTP
+	Connect connect.Code // Connect and gRPC
+	Exit    int          // CLI
+	Hint    string       // when the error has none
+	is      func(error) bool
+}
+
+func among(targets ...error) func(error) bool {
+	return func(err error) bool {
+		for _, t := range targets {
+			if errors.Is(err, t) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func as[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// Classes returns the error table. The first row that fits counts; the last fits
+// everything.
+func Classes() []Class {
+	const repeat = "the same request with the same idempotency key is safe to repeat"
+	return []Class{
+		{"not_leader", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "ask the leader", as[*NotLeader]},
+		{"invalid_spec", http.StatusUnprocessableEntity, connect.CodeInvalidArgument, ExitUsage, "", as[*spec.Problems]},
+		{"unknown_outcome", http.StatusServiceUnavailable, connect.CodeAborted, ExitLost, repeat, among(ErrUnknownOutcome)},
+		{"key_reused", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "use a new key for a new request", among(ErrKeyReused)},
+		{"revision_mismatch", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "read it again and decide anew", among(ErrRevision)},
+		{"collected", http.StatusGone, connect.CodeNotFound, ExitNotFound, "", among(ErrCollected)},
+		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound)},
+		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(ErrExists, task.ErrExists)},
+		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "settle it: done, failed or rerun", among(task.ErrLostUnresolved)},
+		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID)},
+		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(ErrNotAllowed)},
+		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split it", among(ErrTooLarge)},
+		{"busy", http.StatusServiceUnavailable, connect.CodeResourceExhausted, ExitConnection, "try again in a moment", among(ErrBusy)},
+		{"unreachable", http.StatusBadGateway, connect.CodeUnavailable, ExitConnection, "", among(ErrUnreachable)},
+		{"stream_ended", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "connect again and resume", among(event.ErrClosed)},
+		{"not_yet", http.StatusNotImplemented, connect.CodeUnimplemented, ExitFailed, "", among(ErrNotYet)},
+		{"invalid", http.StatusUnprocessableEntity, connect.CodeInvalidArgument, ExitUsage, "",
+			among(ErrInvalid, lrp.ErrInvalid, lrp.ErrNotUpdatable, task.ErrInvalid, wire.ErrMalformed, event.ErrPosition, output.ErrCursor, output.ErrRange)},
+		{"timeout", http.StatusGatewayTimeout, connect.CodeDeadlineExceeded, ExitTimeout, "", among(context.DeadlineExceeded)},
+		{"cancelled", 499, connect.CodeCanceled, ExitFailed, "", among(context.Canceled)},
+		{"internal", http.StatusInternalServerError, connect.CodeInternal, ExitFailed, "the server's log has more under the request id", func(error) bool { return true }},
+	}
+}
+
+// classify finds the row of an error.
+func classify(err error) Class {
+	for _, c := range Classes() {
+		if c.is(err) {
+			return c
+		}
+	}
+	panic("api: the last class fits everything")
+}
