@@ -115,3 +115,6 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// isEnd says whether a search failed only because the item is over.
+func isEnd(err error) bool { return errors.Is(err, ErrNoMoreMatches) }

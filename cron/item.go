@@ -132,28 +132,43 @@ func (it *Item) first(t int64, loc *time.Location) (int64, error) {
 func (it *Item) inSpan(loc *time.Location, s span, t int64) (x, label int64, ok bool) {
 	pending := int64(farFuture)
 	for label = it.firstLabel(t + s.off); label < s.end+s.off; label = it.firstLabel(label) {
-		until, rejected := it.rejected(loc, s, label)
+		by, rejected := it.rejected(loc, s, label)
 		if !rejected {
 			return label - s.off, label, true
 		}
 		if it.fold == FoldLast {
 			pending = min(pending, label) // a later span fires it
 		}
-		label = until
+		label = by.hi
 	}
 	return 0, min(label, pending), false
 }
 
 // rejected says whether the fold policy leaves this showing of the label to
-// another span, and up to which label that holds.
-func (it *Item) rejected(loc *time.Location, s span, label int64) (until int64, yes bool) {
+// another span, and gives the labels of that one.
+func (it *Item) rejected(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	switch x := label - s.off; {
 	case it.fold == FoldFirst && x-s.start < near:
 		return shownBefore(loc, s, label)
 	case it.fold == FoldLast && s.end-x <= near:
 		return shownAfter(loc, s, label)
 	}
-	return 0, false
+	return interval{}, false
+}
+
+// decided gives the last label that has had its chance to fire when the clock
+// reaches the instant t: in a fold, that depends on which pass counts.
+func (it *Item) decided(loc *time.Location, t int64) int64 {
+	s := spanAt(loc, t)
+	label := t + s.off
+	by, yes := it.rejected(loc, s, label)
+	switch {
+	case yes && it.fold == FoldFirst:
+		return by.hi - 1 // all of the first pass
+	case yes && it.fold == FoldLast:
+		return by.lo - 1 // nothing of the fold yet
+	}
+	return label
 }
 
 // inGap says whether a matching label is missing at the border of two spans.

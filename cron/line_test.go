@@ -119,10 +119,11 @@ func TestHSpreadsByName(t *testing.T) {
 	minutes := map[string]int{}
 	for i := range 600 {
 		name := fmt.Sprintf("job-%d", i)
-		if read("H H * * *", name) != read("H H * * *", name) {
+		first, second := read("H H * * *", name), read("H H * * *", name)
+		if first != second {
 			t.Fatal("H is not stable")
 		}
-		minutes[strings.Fields(read("H H * * *", name))[0]]++
+		minutes[strings.Fields(first)[0]]++
 	}
 	for m, n := range minutes {
 		if n > 30 {

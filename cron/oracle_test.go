@@ -117,21 +117,24 @@ type missing struct {
 
 const margin = 3 * 86400
 
+// wallAt is what a clock in loc shows, written as if it were UTC.
 func wallAt(loc *time.Location, t int64) time.Time {
-	at := time.Unix(t, 0).In(loc)
-	y, mo, d := at.Date()
-	h, mi, s := at.Clock()
-	return time.Date(y, mo, d, h, mi, s, 0, time.UTC)
+	_, off := time.Unix(t, 0).In(loc).Zone()
+	return time.Unix(t+int64(off), 0).UTC()
 }
 
 func observe(loc *time.Location, from, to int64) *walk {
 	w := &walk{from: from, to: to, shown: map[int64][]int64{}}
 	start := (from - margin) / 60 * 60
-	before := wallAt(loc, start-30).Unix() - (start - 30)
-	for t := start; t < to+margin; t += 30 {
+	step := int64(60)
+	if from < 86400*366*3 {
+		step = 30 // until 1972 there was a zone with half minutes
+	}
+	before := wallAt(loc, start-step).Unix() - (start - step)
+	for t := start; t < to+margin; t += step {
 		wall := wallAt(loc, t)
 		if off := wall.Unix() - t; off != before {
-			w.jump(loc, t-30, t, before)
+			w.jump(loc, t-step, t, before)
 			before = off
 		}
 		if wall.Second() != 0 {
@@ -291,8 +294,12 @@ func transitions(loc *time.Location, from, to time.Time) []int64 {
 	var out []int64
 	for t := from; ; {
 		_, end := t.In(loc).ZoneBounds()
-		if !end.After(t) || end.After(to) {
+		if end.IsZero() || end.After(to) {
 			return out
+		}
+		if !end.After(t) { // package time ends some leap years a day early
+			t = t.AddDate(0, 0, 1)
+			continue
 		}
 		_, a := t.In(loc).Zone()
 		if _, b := end.Zone(); a != b {

@@ -55,30 +55,30 @@ type interval struct{ lo, hi int64 }
 
 func (i interval) has(v int64) bool { return i.lo <= v && v < i.hi }
 
-// shownBefore says whether label is also shown by a span before s, and up to
-// which label that one goes. It looks at borders within two days of the instant.
-func shownBefore(loc *time.Location, s span, label int64) (until int64, yes bool) {
+// shownBefore says whether label is also shown by a span before s, and gives the
+// labels of that span. It looks at borders within two days of the instant.
+func shownBefore(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	x := label - s.off
 	for e := s.start; e > farPast && x-e < near; {
 		p := spanAt(loc, e-1)
 		if l := p.labels(); l.has(label) {
-			return l.hi, true
+			return l, true
 		}
 		e = p.start
 	}
-	return 0, false
+	return interval{}, false
 }
 
 // shownAfter is shownBefore for later spans.
-func shownAfter(loc *time.Location, s span, label int64) (until int64, yes bool) {
+func shownAfter(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	x := label - s.off
 	for n := s; n.end < farFuture && n.end-x < near; {
 		n = n.after(loc)
 		if l := n.labels(); l.has(label) {
-			return l.hi, true
+			return l, true
 		}
 	}
-	return 0, false
+	return interval{}, false
 }
 
 // gap is the interval of labels that no clock shows at the border between two
