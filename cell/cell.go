@@ -10,6 +10,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor"
+	"cantina/executor/simulate"
 	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/placement"
@@ -33,12 +34,47 @@ type Executor interface {
 	Delete(id string) error
 	Get(id string) (executor.Container, bool)
 	List() []executor.Container
-	Subscribe() (*executor.Subscription, error)
+	Watch() (Events, error)
 	ResultFile(id string) ([]byte, error)
 	SetDeadline(boot time.Duration)
 	Capacity() resource.Amounts
 	Probe(ctx context.Context) error
 }
+
+// Events is a subscription to what happens to containers. What does not fit is
+// dropped and counted: polling is the truth.
+type Events interface {
+	Events() <-chan executor.Event
+	Lost() int
+	Close()
+}
+
+// Real is an executor of real processes as a cell uses it.
+type Real struct{ *executor.Executor }
+
+// Watch subscribes to its events.
+func (r Real) Watch() (Events, error) {
+	s, err := r.Subscribe()
+	if err != nil {
+		return nil, err
+	}
+	return realEvents{s}, nil
+}
+
+type realEvents struct{ *executor.Subscription }
+
+// Events returns the channel of the subscription.
+func (r realEvents) Events() <-chan executor.Event { return r.C }
+
+// Simulated is an executor without processes as a cell uses it.
+type Simulated struct{ *simulate.Executor }
+
+// Watch subscribes to its events.
+func (s Simulated) Watch() (Events, error) { return s.Executor.Watch(), nil }
+
+var (
+	_ Executor = Simulated{}
+)
 
 // Config is what a cell is made of. Zero durations take the default in brackets.
 type Config struct {
@@ -184,7 +220,7 @@ func (c *Cell) machineConfig(before, id identity) worker.CellConfig {
 // cannot go on. When ctx is done it takes no new work, ends what does not outlive
 // it, waits (bounded) until the leader has heard all statuses, and says farewell.
 func (c *Cell) Run(ctx context.Context) error {
-	events, err := c.exec.Subscribe()
+	events, err := c.exec.Watch()
 	if err != nil {
 		return fmt.Errorf("cell: %w", err)
 	}
@@ -262,12 +298,12 @@ func (c *Cell) runEnds(ctx context.Context) error {
 }
 
 // runEvents hurries what a poll would find.
-func (c *Cell) runEvents(ctx context.Context, s *executor.Subscription) error {
+func (c *Cell) runEvents(ctx context.Context, s Events) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case e, ok := <-s.C:
+		case e, ok := <-s.Events():
 			if !ok {
 				return errors.New("the executor has ended")
 			}

@@ -18,7 +18,7 @@ import (
 // measured; make sets it, else `go env GOROOT` is asked.
 var goroot string
 
-var errUsage = errors.New("usage: cantina-demo run|web|toolchain|packages|files PACKAGE|measure FILE")
+var errUsage = errors.New("usage: cantina-demo run|web|toolchain|packages HOST|files PACKAGE|measure FILE")
 
 func main() {
 	if err := command(os.Args[1:]); err != nil {
@@ -47,7 +47,7 @@ func command(args []string) error {
 	switch {
 	case args[0] == "toolchain":
 		return toolchain(src)
-	case args[0] == "packages":
+	case args[0] == "packages" && len(args) == 2:
 		return packages(src)
 	case args[0] == "files" && len(args) == 2:
 		return files(src, args[1])

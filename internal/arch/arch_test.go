@@ -29,7 +29,7 @@ var shellEdges = map[string][]string{
 	"store":           {"store/storepb"},
 	"executor":        {"executor/output", "executor/step", "executor/cache", "executor/image", "executor/cgroup", "executor/reaperbin", "executor/port"},
 	"executor/doctor": {"executor", "executor/cgroup"},
-	"cell":            {"executor", "executor/output"},
+	"cell":            {"executor", "executor/output", "executor/simulate"},
 	"api":             {"event"}, // the hub is what its streams read from
 }
 

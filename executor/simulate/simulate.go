@@ -1,0 +1,320 @@
+// Package simulate is an executor without processes: containers that only exist
+// in memory, for `cantina cell --simulate` (many cells on one machine, real
+// protocol) and for tests of the cell.
+//
+// A container whose program is called "sleep" ends after its argument's seconds
+// (a Go duration is taken too), "true" and "false" end at once with 0 and 1, and
+// everything else runs until it is stopped. Nothing is enforced.
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cantina/action"
+	"cantina/executor"
+	"cantina/resource"
+)
+
+// Executor is one simulated executor. Make it with New; Close ends its timers.
+type Executor struct {
+	capacity resource.Amounts
+	now      func() time.Time
+
+	mu         sync.Mutex
+	containers map[string]*container
+	used       resource.Amounts
+	deadline   time.Duration
+	probe      error
+	subs       map[*Subscription]bool
+	closed     bool
+}
+
+type container struct {
+	executor.Container
+	timer *time.Timer
+}
+
+// New returns an empty executor with the given capacity.
+func New(capacity resource.Amounts, now func() time.Time) *Executor {
+	return &Executor{capacity: capacity.Clone(), now: now, containers: map[string]*container{}, used: resource.Amounts{}, subs: map[*Subscription]bool{}}
+}
+
+// Subscription receives the events of a simulated executor.
+type Subscription struct {
+	e    *Executor
+	c    chan executor.Event
+	lost int
+}
+
+// Events returns the channel of the events.
+func (s *Subscription) Events() <-chan executor.Event { return s.c }
+
+// Lost returns how many events did not fit since it was last called.
+func (s *Subscription) Lost() int {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	n := s.lost
+	s.lost = 0
+	return n
+}
+
+// Close ends the subscription.
+func (s *Subscription) Close() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.e.subs[s] {
+		delete(s.e.subs, s)
+		close(s.c)
+	}
+}
+
+// Watch returns a new subscription.
+func (e *Executor) Watch() *Subscription {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &Subscription{e: e, c: make(chan executor.Event, 1024)}
+	e.subs[s] = true
+	return s
+}
+
+func (e *Executor) emit(k executor.EventKind, c *container) {
+	for s := range e.subs {
+		select {
+		case s.c <- executor.Event{Kind: k, Container: c.Container}:
+		default:
+			s.lost++
+		}
+	}
+}
+
+// Reserve takes resources for a container to come.
+func (e *Executor) Reserve(r executor.Reservation) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, err := e.reserve(r)
+	return err
+}
+
+func (e *Executor) reserve(r executor.Reservation) (*container, error) {
+	switch {
+	case e.closed:
+		return nil, executor.ErrClosed
+	case e.containers[r.ID] != nil:
+		return nil, fmt.Errorf("reserve %s: %w", r.ID, executor.ErrExists)
+	}
+	need := r.Resources.Clone()
+	need[resource.Containers] = max(1, need[resource.Containers])
+	limited := resource.Amounts{}
+	for n, v := range need {
+		if _, ok := e.capacity[n]; ok || n != resource.Containers {
+			limited[n] = v
+		}
+	}
+	if missing := e.capacity.Sub(e.used).Lacking(limited); len(missing) > 0 {
+		return nil, &executor.InsufficientError{Missing: missing}
+	}
+	e.used = e.used.Add(need)
+	c := &container{Container: executor.Container{ID: r.ID, Labels: r.Labels, Resources: need, DeadlineBound: r.DeadlineBound, Created: e.now()}}
+	e.containers[r.ID] = c
+	e.emit(executor.EventReserved, c)
+	return c, nil
+}
+
+// Start runs a reserved container.
+func (e *Executor) Start(id string, s executor.Spec) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	switch {
+	case c == nil:
+		return fmt.Errorf("start %s: %w", id, executor.ErrUnknown)
+	case c.State != executor.Reserved:
+		return fmt.Errorf("start %s: %w", id, executor.ErrState)
+	}
+	e.start(c, s)
+	return nil
+}
+
+func (e *Executor) start(c *container, s executor.Spec) {
+	c.State, c.Routable = executor.Running, true
+	c.Result.Started = e.now()
+	for i, p := range s.Workload.Ports {
+		port := p.Fixed
+		if port == 0 {
+			port = 20000 + i
+		}
+		c.Ports = append(c.Ports, action.Mapping{Name: p.Name, Port: port})
+	}
+	e.emit(executor.EventRunning, c)
+	if after, code, ok := fate(s.Workload.Action.Run); ok {
+		c.timer = time.AfterFunc(after, func() { e.exit(c.ID, code) })
+	}
+}
+
+// fate tells when and how a simulated program ends by itself.
+func fate(r *action.Run) (after time.Duration, code int, ok bool) {
+	if r == nil {
+		return 0, 0, false
+	}
+	switch path.Base(r.Path) {
+	case "true":
+		return 0, 0, true
+	case "false":
+		return 0, 1, true
+	case "sleep":
+		if len(r.Args) == 1 {
+			text := r.Args[0]
+			if !strings.ContainsAny(text, "hmsuµn") {
+				text += "s"
+			}
+			d, err := time.ParseDuration(text)
+			return d, 0, err == nil
+		}
+	}
+	return 0, 0, false
+}
+
+// exit ends a container as if its program had ended with code.
+func (e *Executor) exit(id string, code int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.containers[id]; c != nil && c.State == executor.Running {
+		c.Result.ExitCode, c.Result.Failed = code, code != 0
+		if code != 0 {
+			c.Result.Reason = fmt.Sprintf("exit status %d", code)
+		}
+		e.complete(c)
+	}
+}
+
+// Exit ends a container as if its program had ended with code; for tests.
+func (e *Executor) Exit(id string, code int) { e.exit(id, code) }
+
+func (e *Executor) complete(c *container) {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.State, c.Result.Ended = executor.Completed, e.now()
+	e.emit(executor.EventCompleted, c)
+}
+
+// Launch reserves and starts in one step.
+func (e *Executor) Launch(r executor.Reservation, s executor.Spec) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, err := e.reserve(r)
+	if err == nil {
+		e.start(c, s)
+	}
+	return err
+}
+
+// Stop ends a container.
+func (e *Executor) Stop(id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	if c == nil {
+		return fmt.Errorf("stop %s: %w", id, executor.ErrUnknown)
+	}
+	if c.State != executor.Completed {
+		c.Result.Stopped, c.Result.ExitCode = true, -1
+		e.complete(c)
+	}
+	return nil
+}
+
+// StopWithin is Stop.
+func (e *Executor) StopWithin(id string, _ time.Duration) error { return e.Stop(id) }
+
+// Delete forgets a container in any state.
+func (e *Executor) Delete(id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	if c == nil {
+		return fmt.Errorf("delete %s: %w", id, executor.ErrUnknown)
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	delete(e.containers, id)
+	e.used = e.used.Sub(c.Resources)
+	e.emit(executor.EventDeleted, c)
+	return nil
+}
+
+// Get returns one container.
+func (e *Executor) Get(id string) (executor.Container, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	if c == nil {
+		return executor.Container{}, false
+	}
+	return c.Container, true
+}
+
+// List returns all containers in order of id.
+func (e *Executor) List() []executor.Container {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]executor.Container, 0, len(e.containers))
+	for _, id := range slices.Sorted(maps.Keys(e.containers)) {
+		out = append(out, e.containers[id].Container)
+	}
+	return out
+}
+
+// ResultFile returns nothing: simulated programs write no file.
+func (e *Executor) ResultFile(string) ([]byte, error) { return nil, nil }
+
+// SetDeadline notes the deadline; nothing ends by it.
+func (e *Executor) SetDeadline(boot time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.deadline = boot
+}
+
+// Deadline returns what SetDeadline was last given.
+func (e *Executor) Deadline() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.deadline
+}
+
+// Capacity returns what New was given.
+func (e *Executor) Capacity() resource.Amounts { return e.capacity.Clone() }
+
+// Probe succeeds, unless FailProbes was called.
+func (e *Executor) Probe(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.probe
+}
+
+// FailProbes lets every probe fail with err; nil lets them succeed again.
+func (e *Executor) FailProbes(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.probe = err
+}
+
+// Close stops all timers and refuses further containers.
+func (e *Executor) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for _, c := range e.containers {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}
+}
