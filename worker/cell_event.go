@@ -1,6 +1,10 @@
 package worker
 
-import "time"
+import (
+	"time"
+
+	"cantina/fence"
+)
 
 // CellEvent is an input of Cell.Step.
 type CellEvent interface{ cellEvent() }
@@ -68,6 +72,11 @@ type SessionBegun struct {
 	Started int64
 }
 
+// CallHeard is the term of any other call or answer of a leader (Perform,
+// StopInstance, a NotLeader answer): a higher one raises the cell's before the
+// call is looked at.
+type CallHeard struct{ Term fence.Term }
+
 // FarewellAsked is an orderly shutdown: when the cell is empty it says farewell.
 type FarewellAsked struct{}
 
@@ -87,6 +96,7 @@ func (ProbeEnded) cellEvent()          {}
 func (BoundCount) cellEvent()          {}
 func (PredecessorsCleared) cellEvent() {}
 func (SessionBegun) cellEvent()        {}
+func (CallHeard) cellEvent()           {}
 func (FarewellAsked) cellEvent()       {}
 
 // CellEffect is something the cell's shell does. They are performed in order.

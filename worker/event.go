@@ -36,9 +36,13 @@ type TermHeard struct{ Term fence.Term }
 // Committed tells that the Output of that number, and all before it, are durable.
 type Committed struct{ Seq int64 }
 
-// StatusCommitted is the scheduler's word that the end of Run is durable (or
-// needs no row): the work may start again and the cell is acknowledged.
-type StatusCommitted struct{ Run Run }
+// StatusCommitted is the scheduler's word that the end of Run that an Ended
+// effect of the same Kind handed to it is durable (or needs no row): the work may
+// start again and, for a real end, the cell is acknowledged.
+type StatusCommitted struct {
+	Run  Run
+	Kind Synthetic
+}
 
 // KillWanted is the scheduler's stored intent to end an invocation.
 type KillWanted struct{ Run Run }

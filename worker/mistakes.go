@@ -18,6 +18,6 @@ type Mistakes struct {
 	EffectBeforeCommit    bool // effects are performed before the commit
 	SameLease             bool // a server campaigns again on the lease of its last term
 	CreditBeforeRecord    bool // credit is given to a process whose adopted work is not recorded
-	DuplicateNeverStarted bool // stale_invocation is read as "never started"
+	DuplicateNeverStarted bool // a repeated RunTask is answered stale, and that is read as "never started"
 	SplitTransition       bool // a transition is committed in two halves
 }

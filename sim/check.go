@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"slices"
+
+	"cantina/fence"
+	"cantina/worker"
+	"cantina/workerset"
+)
+
+// checker holds the invariants of docs/design/simulator.md that are checked at
+// each step, and what it must remember for them.
+type checker struct {
+	live     map[worker.Work]*container
+	byHost   map[string]int
+	hosts    map[fence.Invocation]string // of the living
+	invoked  map[fence.Invocation]bool
+	launches map[fence.Invocation]bool
+	all      []*container
+	sum      workerset.Hash // of the member rows
+	members  map[worker.Proc]bool
+}
+
+func newChecker() checker {
+	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{},
+		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}}
+}
+
+// launched: I2, an invocation starts once, one of a work at a time; I4 on the
+// nodes; and a process that takes work is on the list.
+func (c *checker) launched(w *world, k *container) {
+	w.res.Launches++
+	if c.launches[k.run.Invocation] {
+		w.fail("I2", "invocation %v starts a second time", k.run.Invocation)
+	}
+	c.launches[k.run.Invocation] = true
+	if o := c.live[k.run.Work]; o != nil {
+		w.fail("I2", "%v starts on %s as %v while %v is alive on %s", k.run.Work, k.m.folder, k.run.Invocation, o.run.Invocation, o.m.folder)
+	}
+	c.live[k.run.Work] = k
+	c.all = append(c.all, k)
+	if h := c.hosts[k.run.Invocation]; h != "" {
+		if c.byHost[h]++; c.byHost[h] > hostLimit {
+			w.fail("I4", "%d batch tasks on %s", c.byHost[h], h)
+		}
+	}
+	proc := k.procs[0]
+	if _, ok := w.store.rows[memberKey{proc}]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
+		w.fail("I2", "process %s takes work and is not on the list", proc)
+	}
+}
+
+func (c *checker) ended(k *container) {
+	if c.live[k.run.Work] == k {
+		delete(c.live, k.run.Work)
+	}
+	if h := c.hosts[k.run.Invocation]; h != "" {
+		c.byHost[h]--
+		delete(c.hosts, k.run.Invocation)
+	}
+	c.all = slices.DeleteFunc(c.all, func(o *container) bool { return o == k })
+}
+
+// invokedOnce: an invocation is handed out once, for ever.
+func (c *checker) invokedOnce(w *world, i fence.Invocation) {
+	if c.invoked[i] {
+		w.fail("I2", "invocation %v is handed out twice", i)
+	}
+	c.invoked[i] = true
+}
+
+// dead: I6, nothing of a process declared dead is alive, but what a later process
+// of its folder adopted and the leader holds as that one's. What a deposed leader
+// believes does not matter: it can commit nothing, and the cells refuse its calls.
+func (c *checker) dead(w *world, r *reign, d worker.Dead) {
+	if r.term != w.store.term {
+		return
+	}
+	for _, k := range c.all {
+		if !slices.Contains(k.procs, d.Proc) {
+			continue
+		}
+		moved := slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
+			return v.Run == k.run && v.Proc != d.Proc && !v.Ending
+		})
+		if !moved {
+			w.fail("I6", "process %s is declared dead (%v) while %v %v is alive; the leader has %+v", d.Proc, d.Proof, k.run.Work, k.run.Invocation, r.leader.Running(k.run.Work))
+		}
+	}
+	m := w.byProc[d.Proc]
+	if d.Proof == worker.ProofExpiry && m.alive && m.paused <= w.now && m.agent.Proc() == d.Proc && m.agent.Accepts(m.local()) == nil {
+		w.fail("I6", "process %s is declared dead and accepts work", d.Proc)
+	}
+}
+
+// acknowledged: what a cell may forget is durable.
+func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
+	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
+		return
+	}
+	row, _ := w.store.rows[statusKey{a.Run.Work}].(statusRow)
+	if row.inv.Compare(a.Run.Invocation) < 0 || row.inv == a.Run.Invocation && !row.real {
+		w.fail("I5", "end of %v %v is acknowledged and not durable", a.Run.Work, a.Run.Invocation)
+	}
+}
+
+// committed: one version of the list names one set.
+func (c *checker) committed(w *world, ops []op) {
+	touched := false
+	for _, o := range ops {
+		switch k := o.key.(type) {
+		case memberKey:
+			was := c.members[k.proc]
+			if o.val != nil && !was {
+				c.members[k.proc] = true
+				c.sum, touched = c.sum.Add(string(k.proc)), true
+			}
+			if o.val == nil && was {
+				delete(c.members, k.proc)
+				c.sum, _ = c.sum.Remove(string(k.proc))
+				touched = true
+			}
+		case listKey:
+			touched = true
+		}
+	}
+	if touched && w.store.list().Hash != c.sum {
+		w.fail("I8", "the list's hash is not that of the members: a transition was split")
+	}
+}
+
+// reset follows a restore of the store.
+func (c *checker) reset(s *store) {
+	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
+	for k := range s.rows {
+		if k, ok := k.(memberKey); ok {
+			c.members[k.proc] = true
+			c.sum = c.sum.Add(string(k.proc))
+		}
+	}
+}
+
+// full recomputes what the checks above keep incrementally.
+func (c *checker) full(w *world) {
+	live := map[worker.Work]int{}
+	for _, m := range w.machines {
+		for _, k := range m.box {
+			if live[k.run.Work]++; live[k.run.Work] > 1 {
+				w.fail("I2", "%v is alive twice", k.run.Work)
+			}
+			if c.live[k.run.Work] != k {
+				w.fail("checker", "%v is alive and not known", k.run.Work)
+			}
+		}
+	}
+	if len(live) != len(c.live) {
+		w.fail("checker", "%d works alive, %d known", len(live), len(c.live))
+	}
+	sum := workerset.Hash{}
+	for k := range w.store.rows {
+		if k, ok := k.(memberKey); ok {
+			sum = sum.Add(string(k.proc))
+		}
+	}
+	if sum != c.sum {
+		w.fail("checker", "member rows and their running hash differ")
+	}
+	leaders := 0
+	for _, s := range w.servers {
+		if s.reign != nil && s.alive && s.reign.term == w.store.term {
+			leaders++
+		}
+	}
+	if leaders > 1 {
+		w.fail("I8", "two leaders of one term")
+	}
+}
+
+// liveness: I14, after the faults everything wanted has run.
+func (c *checker) liveness(w *world) {
+	r := w.leading()
+	if r == nil {
+		w.fail("I14", "nobody leads %v after the faults", w.cfg.Calm)
+		return
+	}
+	now := r.s.local()
+	if v := r.leader.Wait(now); v.Active {
+		w.fail("I14", "still waiting for %v", v.For)
+	}
+	for _, name := range r.sched.names() {
+		j := r.sched.jobs[name]
+		for n := range w.cfg.Nodes {
+			work := worker.Work{Job: name, Node: node(n)}
+			if row := r.sched.status[work]; !j.deleted && row.round < j.round {
+				h, _ := r.leader.MayRun(now, worker.Request{Work: work, JobUID: j.uid})
+				w.fail("I14", "%v has not run (%v, running %v)", work, h, r.leader.Running(work))
+			}
+		}
+	}
+	for i := range w.cfg.Cells {
+		if v, ok := r.leader.Session(now, w.machines[i].name); !ok || v.State != worker.Healthy || !v.Eligible {
+			w.fail("I14", "%s is %+v", w.machines[i].name, v)
+		}
+	}
+	for _, v := range r.leader.Sessions(now) {
+		if v.Member && !v.Holder && v.Promise > 0 {
+			w.fail("I14", "%+v is still on the list", v)
+		}
+	}
+}

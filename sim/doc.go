@@ -1,0 +1,16 @@
+// Package sim runs a whole cluster in one goroutine under one seed: servers that
+// campaign for one store, cells with their machines, reapers and containers, and
+// a network between them. The machines are the production ones, worker.Leader
+// and worker.Cell, driven by the same calls as their shells make; the package
+// holds no rule of the domain, only the world around them and the invariants.
+//
+// Everything random comes from the seed: messages dropped, doubled, delayed,
+// reordered and cut in one or both directions; servers, cells and machines that
+// crash between a commit and its effects, pause and resume with stale state;
+// clocks that drift; commits whose outcome is unknown; stores restored or moved;
+// time-outs that differ between terms; jobs deleted and made anew. After every
+// step the invariants are checked; at the end faults stop and everything wanted
+// must get done. A failure names its seed; the same seed replays it.
+//
+// Only the tests and `cantina sim` use it.
+package sim

@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/worker"
+)
+
+// Fault is a kind of fault.
+type Fault int
+
+// The faults.
+const (
+	KillServer Fault = iota
+	PauseServer
+	CutStore
+	UnknownCommit
+	KillAgent
+	PauseAgent
+	PauseMachine
+	Reboot
+	CutLink
+	RoughNetwork
+	Twin
+	RestoreStore
+	MoveStore
+	DeleteJob
+	BreakProbe
+	OtherFlags
+	Farewell
+	faultCount
+)
+
+var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
+	"pause machine", "reboot", "cut link", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
+	"other flags", "farewell"}
+
+// String returns the fault's name.
+func (f Fault) String() string { return faultNames[f] }
+
+// Op is a kind of message.
+type Op int
+
+// The messages.
+const (
+	OpBeat Op = iota
+	OpBeatAnswer
+	OpGetRunning
+	OpReport
+	OpRun
+	OpRunAnswer
+	OpProbe
+	OpNotify
+	OpNotifyAnswer
+	OpKill
+	OpSuicide
+	OpStatus
+	OpStatusAnswer
+	opCount
+)
+
+var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks", "its answer", "runTask", "its answer", "probe",
+	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer"}
+
+// String returns the message's name.
+func (o Op) String() string { return opNames[o] }
+
+// Coverage counts messages sent while a fault was active.
+type Coverage struct {
+	Count [opCount][faultCount]int
+}
+
+func (c *Coverage) add(o Op, w *world) {
+	for f, until := range w.active {
+		if until > w.now {
+			c.Count[o][f]++
+		}
+	}
+}
+
+// Merge adds another run's counts.
+func (c *Coverage) Merge(d Coverage) {
+	for o := range c.Count {
+		for f := range c.Count[o] {
+			c.Count[o][f] += d.Count[o][f]
+		}
+	}
+}
+
+// Missing returns the pairs that never happened.
+func (c *Coverage) Missing() []string {
+	var ms []string
+	for o := range c.Count {
+		for f, n := range c.Count[o] {
+			if n == 0 {
+				ms = append(ms, fmt.Sprintf("%v × %v", Op(o), Fault(f)))
+			}
+		}
+	}
+	return ms
+}
+
+// String prints the table (operation × fault).
+func (c *Coverage) String() string {
+	var b strings.Builder
+	for o := range c.Count {
+		fmt.Fprintf(&b, "%-24s", Op(o))
+		for _, n := range c.Count[o] {
+			fmt.Fprintf(&b, " %7d", n)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+const killWait = time.Second
+
+// timeouts draws the flags of one process: two sets, which promise different times.
+func (w *world) timeouts() worker.Timeouts {
+	t := worker.Timeouts{Heartbeat: time.Second, HeartbeatGrace: 2 * time.Second, Healthcheck: 2 * time.Second,
+		HealthcheckGrace: 2 * time.Second, Check: 500 * time.Millisecond, Lost: 6 * time.Second, KillWait: killWait,
+		Margin: time.Second, DriftPerMille: 10, MaxDiesWithin: 20 * time.Second, Lease: leaseTTL,
+		KeepAlive: 500 * time.Millisecond, LeaseDrift: leaseDrift}
+	if w.allowed(OtherFlags) && w.chance(400) {
+		t.Lost = 13 * time.Second
+		w.active[OtherFlags] = w.now + 20*time.Second
+	}
+	return t
+}
+
+func (w *world) allowed(f Fault) bool {
+	return !w.calm && (w.cfg.Only == nil || slices.Contains(w.cfg.Only, f))
+}
+
+// fault makes one fault and plans the next.
+func (w *world) fault() {
+	if w.calm {
+		return
+	}
+	w.after(w.between(time.Second, 10*time.Second), w.fault)
+	f := Fault(w.rng.IntN(int(faultCount)))
+	if !w.allowed(f) {
+		return
+	}
+	w.trace("FAULT %v", f)
+	s := w.servers[w.rng.IntN(len(w.servers))]
+	if r := w.leading(); r != nil && w.chance(700) {
+		s = r.s
+	}
+	w.active[f] = w.now + w.inflict(f, s, w.machines[w.rng.IntN(w.cfg.Cells)])
+}
+
+// inflict does the fault and returns how long it shows.
+func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
+	short, long := w.between(100*time.Millisecond, 5*time.Second), w.between(time.Second, 40*time.Second)
+	switch f {
+	case KillServer:
+		if s.alive {
+			s.crash()
+			w.after(short, s.start)
+		}
+	case PauseServer:
+		if s.alive {
+			s.pause(2 * short)
+		}
+	case CutStore:
+		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + short
+	case KillAgent:
+		if m.alive {
+			m.crash()
+			w.after(short, m.startAgent)
+		}
+	case PauseAgent:
+		if m.alive {
+			m.pauseAgent(long)
+		}
+		return long
+	case PauseMachine:
+		if m.alive && m.paused <= w.now {
+			m.pauseAll(w.between(0, 700*time.Millisecond))
+		}
+	case Reboot:
+		if m.up {
+			m.reboot(long)
+		}
+		return long
+	case CutLink:
+		w.cutLink(s, m, long)
+		return long
+	case RoughNetwork:
+		w.rough = w.now + long/2
+		return long
+	case Twin:
+		w.twin()
+		return long
+	default:
+		w.inflictMore(f, m)
+	}
+	return 2 * short
+}
+
+func (w *world) inflictMore(f Fault, m *machine) {
+	switch f {
+	case RestoreStore:
+		if len(w.store.older) > 0 && w.chance(500) {
+			w.store.back(w.store.older[w.rng.IntN(len(w.store.older))], true)
+			w.check.reset(w.store)
+		}
+	case MoveStore:
+		if w.chance(300) {
+			w.store.back(w.store.copy(), false)
+		}
+	case BreakProbe:
+		m.broken = w.now + w.between(time.Second, 15*time.Second)
+	case Farewell:
+		if m.alive {
+			m.on(func() { m.step(worker.FarewellAsked{}) })
+		}
+	case UnknownCommit, OtherFlags, DeleteJob:
+	}
+	if len(w.store.older) < 5 {
+		w.store.older = append(w.store.older, w.store.copy())
+	}
+}
+
+// cutLink cuts a machine from one server or all, in one or both directions.
+func (w *world) cutLink(s *server, m *machine, d time.Duration) {
+	for _, o := range w.servers {
+		if o != s && w.chance(500) {
+			continue
+		}
+		a, b := w.serverNode(o.id), w.machineNode(m.id)
+		which := w.rng.IntN(3)
+		if which != 0 {
+			w.cuts[[2]int{a, b}] = w.now + d
+		}
+		if which != 1 {
+			w.cuts[[2]int{b, a}] = w.now + d
+		}
+	}
+}
+
+// twin starts or stops a second machine under the name of the first cell.
+func (w *world) twin() {
+	t := w.machines[w.cfg.Cells]
+	switch {
+	case t.alive:
+		t.off = true
+		t.crash()
+	case t.up:
+		t.off = false
+		if w.machines[0].alive && w.chance(500) {
+			w.machines[0].pauseAgent(w.between(time.Second, 30*time.Second))
+		}
+		t.startAgent()
+	}
+}
+
+// calmDown ends all faults.
+func (w *world) calmDown() {
+	w.trace("CALM")
+	w.calm = true
+	clear(w.cuts)
+	w.rough = 0
+	for _, s := range w.servers {
+		if !s.alive {
+			s.start()
+		}
+	}
+	t := w.machines[w.cfg.Cells]
+	if t.alive {
+		t.off = true
+		t.crash()
+	}
+	for _, m := range w.machines[:w.cfg.Cells] {
+		m.broken = 0
+		m.off = false
+	}
+}

@@ -1,0 +1,442 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"cantina/fence"
+	"cantina/worker"
+)
+
+// server is one control-plane process: a candidate, then perhaps a leader.
+type server struct {
+	w      *world
+	id     int
+	clock  clock
+	alive  bool
+	life   int // grows with each start
+	paused time.Duration
+	inbox  []func()
+	reign  *reign
+	old    fence.Term // its last term, for the mistake of campaigning on the same lease
+}
+
+// reign is one term won by a server.
+type reign struct {
+	s       *server
+	id      int
+	made    int // the store's generation when won
+	term    fence.Term
+	leader  *worker.Leader
+	sched   *sched
+	held    time.Duration // lease held until, by own clock
+	pending []item
+	flying  bool
+	over    bool
+	calls   map[callKey]bool // RunTasks and Notifies without an answer
+	t       worker.Timeouts
+}
+
+type callKey struct {
+	inv    fence.Invocation
+	proc   worker.Proc
+	notify int64
+}
+
+// item is one transition and what follows it.
+type item struct {
+	ops     []op
+	effects []worker.Effect
+	seq     int64
+	after   func()
+}
+
+func newServer(w *world, id int) *server { return &server{w: w, id: id, clock: w.newClock()} }
+
+func (s *server) local() time.Duration { return s.clock.at(s.w.now) }
+
+// on runs fn in the server's process: later when it is paused, never when it is
+// dead or was started anew since.
+func (s *server) on(fn func()) {
+	life := s.life
+	if !s.alive {
+		return
+	}
+	if s.paused > s.w.now {
+		s.inbox = append(s.inbox, func() {
+			if s.alive && s.life == life {
+				fn()
+			}
+		})
+		return
+	}
+	fn()
+}
+
+func (s *server) later(d time.Duration, fn func()) {
+	life := s.life
+	s.w.after(d, func() {
+		if s.alive && s.life == life {
+			s.on(fn)
+		}
+	})
+}
+
+func (s *server) start() {
+	s.alive = true
+	s.life++
+	s.reign, s.inbox, s.paused = nil, nil, 0
+	s.later(s.w.between(50*time.Millisecond, 500*time.Millisecond), s.campaign)
+}
+
+func (s *server) crash() {
+	s.w.trace("server %d crashes", s.id)
+	s.alive = false
+	if s.reign != nil {
+		s.reign.over = true
+	}
+	s.reign, s.inbox = nil, nil
+}
+
+func (s *server) pause(d time.Duration) {
+	s.w.trace("server %d pauses %v", s.id, d)
+	s.paused = s.w.now + d
+	life := s.life
+	s.w.after(d+time.Nanosecond, func() {
+		if s.life != life || s.paused > s.w.now {
+			return
+		}
+		box := s.inbox
+		s.inbox = nil
+		for _, fn := range box {
+			fn()
+		}
+	})
+}
+
+func (s *server) storeCut() bool {
+	n := s.w.storeNode()
+	return s.w.cut(s.w.serverNode(s.id), n) || s.w.cut(n, s.w.serverNode(s.id))
+}
+
+// campaign tries to win the store, again and again.
+func (s *server) campaign() {
+	if s.reign != nil {
+		return
+	}
+	retry := func() { s.later(s.w.between(100*time.Millisecond, 600*time.Millisecond), s.campaign) }
+	if s.storeCut() {
+		retry()
+		return
+	}
+	s.w.seq++
+	id := s.w.seq
+	sent := s.local()
+	term, ok := s.w.store.campaign(s.id, id, s.old)
+	if !ok {
+		retry()
+		return
+	}
+	s.later(s.w.between(5*time.Millisecond, 100*time.Millisecond), func() {
+		if !s.w.store.keepAlive(s.id, id) || s.w.store.term != term {
+			retry()
+			return
+		}
+		s.begin(id, term, sent)
+	})
+}
+
+// begin starts a term with the linearizable load.
+func (s *server) begin(id int, term fence.Term, sent time.Duration) {
+	w := s.w
+	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, t: w.timeouts()}
+	r.sched = newSched(r)
+	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
+		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,
+		AllowBump: w.chance(300), TurnoverLimit: 4}
+	w.store.fresh = false
+	r.sched.load(&cfg)
+	l, err := worker.NewLeader(cfg)
+	if err != nil {
+		w.fail("setup", "%v", err)
+		return
+	}
+	r.leader = l
+	s.reign, s.old = r, term
+	w.res.Terms++
+	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(cfg.Members), cfg.Restored)
+	r.submit(l.Start())
+	r.tick()
+	r.keepAlive()
+}
+
+const leaseDrift = 200 * time.Millisecond
+
+func (r *reign) keepAlive() {
+	s := r.s
+	if r.over {
+		return
+	}
+	sent := s.local()
+	s.later(s.w.between(time.Millisecond, 50*time.Millisecond), func() {
+		if r.over {
+			return
+		}
+		if !s.storeCut() {
+			if !s.w.store.keepAlive(s.id, r.id) || s.w.store.term != r.term {
+				r.end("lease is gone")
+				return
+			}
+			r.held = max(r.held, sent+leaseTTL-leaseDrift)
+		} else if s.local() > r.held+leaseTTL {
+			r.end("no proof of the lease")
+			return
+		}
+		s.later(500*time.Millisecond, r.keepAlive)
+	})
+}
+
+func (r *reign) leaseHeld() bool { return r.s.local() < r.held }
+
+func (r *reign) end(why string) {
+	if r.over {
+		return
+	}
+	r.s.w.trace("server %d ends term %v: %s", r.s.id, r.term, why)
+	r.over = true
+	if r.s.reign == r {
+		r.s.reign = nil
+		r.s.later(r.s.w.between(50*time.Millisecond, 500*time.Millisecond), r.s.campaign)
+	}
+}
+
+func (r *reign) tick() {
+	if r.over {
+		return
+	}
+	r.step(worker.Tick{LeaseHeld: r.leaseHeld()})
+	r.sched.run()
+	r.s.later(r.t.Check, r.tick)
+}
+
+// step is the leader's loop: one event, one transition, its effects after the commit.
+func (r *reign) step(e worker.Event) {
+	if r.over {
+		return
+	}
+	out, err := r.leader.Step(r.s.local(), e)
+	if errors.Is(err, worker.ErrDeposed) {
+		return // EndTerm waits for the commit before it
+	}
+	if err != nil {
+		r.s.w.fail("I10", "%T: %v", e, err)
+		return
+	}
+	r.submit(out)
+}
+
+func (r *reign) submit(out worker.Output) {
+	if out.Seq == 0 {
+		return
+	}
+	r.put(item{ops: ops(out.Rows), effects: out.Effects, seq: out.Seq})
+}
+
+func (r *reign) put(it item) {
+	if r.s.w.cfg.Mistakes.EffectBeforeCommit {
+		r.perform(it.effects)
+		it.effects = nil
+	}
+	r.pending = append(r.pending, it)
+	r.commit()
+}
+
+// commit sends what is pending as one transaction, one at a time.
+func (r *reign) commit() {
+	if r.flying || r.over || len(r.pending) == 0 {
+		return
+	}
+	batch := r.pending
+	r.pending = nil
+	var all []op
+	for _, it := range batch {
+		all = append(all, it.ops...)
+	}
+	r.flying = true
+	if len(all) == 0 {
+		r.s.later(0, func() { r.done(batch) })
+		return
+	}
+	r.transact(all, func() { r.done(batch) })
+}
+
+// transact is one fenced transaction with an outcome that may stay unknown.
+func (r *reign) transact(all []op, done func()) {
+	w, s := r.s.w, r.s
+	half := len(all)
+	if w.cfg.Mistakes.SplitTransition && half > 1 {
+		half = 1 + w.rng.IntN(half-1)
+	}
+	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
+		lost := s.storeCut() && w.chance(500)
+		unknown := s.storeCut() || !w.calm && w.chance(10)
+		ok := !lost && w.store.commit(s.id, r.id, r.term, all[:half])
+		if ok && half < len(all) {
+			r.transact(all[half:], done)
+			return
+		}
+		w.active[UnknownCommit] = max(w.active[UnknownCommit], w.now+time.Second)
+		if unknown && w.chance(500) {
+			s.later(w.between(0, 2*time.Second), func() { r.end("outcome of a commit unknown") })
+			return
+		}
+		s.later(w.between(time.Millisecond, 10*time.Millisecond), func() {
+			if !ok {
+				r.end("commit refused")
+				return
+			}
+			done()
+		})
+	})
+}
+
+func (r *reign) done(batch []item) {
+	if r.over {
+		return
+	}
+	r.flying = false
+	for _, it := range batch {
+		r.perform(it.effects)
+		if r.over {
+			return
+		}
+		if it.seq > 0 {
+			r.step(worker.Committed{Seq: it.seq})
+		}
+		if it.after != nil {
+			it.after()
+		}
+	}
+	r.sched.run()
+	r.commit()
+}
+
+// perform does the effects in order; the process may die between any two.
+func (r *reign) perform(es []worker.Effect) {
+	for _, e := range es {
+		if r.over {
+			return
+		}
+		if !r.s.w.calm && r.s.w.chance(1) && r.s.w.allowed(KillServer) {
+			s := r.s
+			s.crash()
+			s.w.after(s.w.between(100*time.Millisecond, 3*time.Second), s.start)
+			return
+		}
+		r.effect(e)
+	}
+}
+
+func (r *reign) effect(e worker.Effect) {
+	w := r.s.w
+	w.trace("  leader %v: %T%v", r.term, e, e)
+	switch e := e.(type) {
+	case worker.AnswerBeat:
+		r.toCell(OpBeatAnswer, e.Answer.Proc, worker.BeatAnswered{Answer: e.Answer})
+	case worker.AnswerStatus:
+		w.check.acknowledged(w, r, e.Answer)
+		r.toCell(OpStatusAnswer, e.Answer.Proc, worker.StatusAnswered{Answer: e.Answer})
+	case worker.SendReportRequest:
+		r.toCell(OpGetRunning, e.Call.Proc, worker.ReportAsked{Call: e.Call})
+	case worker.SendRun:
+		r.sendRun(e.Call)
+	case worker.SendNotify:
+		r.sendNotify(e.Call)
+	case worker.SendKill:
+		r.toCell(OpKill, e.Call.Proc, worker.KillAsked{Call: e.Call})
+	case worker.SendSuicide:
+		r.toCell(OpSuicide, e.Call.Proc, worker.SuicideAsked{Call: e.Call})
+	case worker.Ended:
+		r.sched.ended(e)
+	case worker.StartsChanged:
+		r.sched.dirty = true
+	case worker.Dead:
+		w.check.dead(w, r, e)
+	case worker.EndTerm:
+		r.end("a higher term was heard: " + e.Higher.String())
+	case worker.SessionChanged, worker.Availability, worker.Eligible, worker.Audit:
+	}
+}
+
+func (r *reign) toCell(op Op, p worker.Proc, e worker.CellEvent) {
+	w := r.s.w
+	m := w.byProc[p]
+	w.send(op, w.serverNode(r.s.id), w.machineNode(m.id), func() { m.on(func() { m.step(e) }) })
+}
+
+// callTimeout is how long the leader waits for the answer to a call.
+const callTimeout = time.Second
+
+func (r *reign) sendRun(c worker.RunTask) {
+	w := r.s.w
+	m := w.byProc[c.Proc]
+	if c.Probe > 0 {
+		r.toCell(OpProbe, c.Proc, worker.RunAsked{Call: c})
+		return
+	}
+	key := callKey{inv: c.Invocation}
+	r.calls[key] = true
+	answer := worker.RunAnswer{Term: r.term, Proc: c.Proc, Run: c.Run}
+	if w.cut(w.serverNode(r.s.id), w.machineNode(m.id)) && w.chance(500) || !m.alive {
+		answer.Result = worker.RunNeverSent
+		delete(r.calls, key)
+		r.s.later(time.Millisecond, func() { r.step(worker.RunAnswered{Answer: answer}) })
+		return
+	}
+	r.toCell(OpRun, c.Proc, worker.RunAsked{Call: c})
+	r.s.later(callTimeout, func() {
+		if r.calls[key] {
+			delete(r.calls, key)
+			r.step(worker.RunAnswered{Answer: answer})
+		}
+	})
+}
+
+func (r *reign) sendNotify(c worker.Notify) {
+	key := callKey{proc: c.Proc, notify: c.Seq}
+	r.calls[key] = true
+	r.toCell(OpNotify, c.Proc, worker.NotifyAsked{Call: c})
+	r.s.later(callTimeout, func() {
+		if r.calls[key] {
+			delete(r.calls, key)
+			r.step(worker.NotifyAnswered{Answer: worker.NotifyAnswer{Term: r.term, Proc: c.Proc, Seq: c.Seq}})
+		}
+	})
+}
+
+// fromCell hands a cell's message to the leader, if this server is one.
+func (s *server) fromCell(m *machine, e worker.CellEffect) {
+	r := s.reign
+	if r == nil {
+		return
+	}
+	switch e := e.(type) {
+	case worker.SendBeat:
+		r.step(worker.BeatReceived{Beat: e.Beat, LeaseHeld: r.leaseHeld()})
+	case worker.SendStatus:
+		r.step(worker.StatusReceived{Update: e.Update})
+	case worker.AnswerReport:
+		r.step(worker.ReportReceived{Report: e.Report})
+	case worker.AnswerRun:
+		if key := (callKey{inv: e.Answer.Run.Invocation}); r.calls[key] {
+			delete(r.calls, key)
+			r.step(worker.RunAnswered{Answer: e.Answer})
+		}
+	case worker.AnswerNotify:
+		if key := (callKey{proc: e.Answer.Proc, notify: e.Answer.Seq}); r.calls[key] {
+			delete(r.calls, key)
+			r.step(worker.NotifyAnswered{Answer: e.Answer})
+		}
+	}
+	r.sched.run()
+}

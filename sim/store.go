@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"maps"
+	"time"
+
+	"cantina/fence"
+	"cantina/worker"
+	"cantina/workerset"
+)
+
+// The rows of the simulated store.
+type (
+	jobKey    struct{ name string }
+	statusKey struct{ work worker.Work }
+	memberKey struct{ proc worker.Proc }
+	listKey   struct{}
+)
+
+// draw is on which nodes with a limit the batch tasks of a job draw.
+type draw int
+
+const (
+	shared  draw = iota // those of all jobs
+	private             // its own
+	nothing
+)
+
+type jobRow struct {
+	uid     string
+	deleted bool
+	draws   draw
+	round   int // how often each node is to have run
+}
+
+type statusRow struct {
+	inv   fence.Invocation
+	real  bool
+	round int // done up to this round
+	kill  fence.Invocation
+}
+
+type op struct {
+	key, val any // val nil = delete
+}
+
+type snapshot struct {
+	rows     map[any]any
+	restored bool
+	epoch    int64
+}
+
+// store is a fenced store with an election: the rules of docs/design/store.md in
+// their smallest form.
+type store struct {
+	w        *world
+	snapshot // rows, head.restored, head.epoch
+	term     fence.Term
+	revision int64
+	lease    int           // server that holds the lease; -1 = free
+	leaseID  int           // of the holder's campaign
+	expires  time.Duration // true time
+	made     int           // generation: grows with each restore
+	fresh    bool
+	older    []snapshot
+}
+
+func newStore(w *world) *store {
+	return &store{w: w, snapshot: snapshot{rows: map[any]any{}, epoch: 1}, lease: -1, fresh: true}
+}
+
+// leaseTTL is the time to live of the election lease.
+const leaseTTL = 2 * time.Second
+
+func (s *store) free() bool { return s.lease < 0 || s.expires <= s.w.now }
+
+// campaign gives a free lease to a server: a fresh create revision, unless the
+// server keeps its old lease by mistake.
+func (s *store) campaign(server, id int, old fence.Term) (fence.Term, bool) {
+	same := s.w.cfg.Mistakes.SameLease && !old.IsZero() && s.term == old && old.Epoch == s.epoch && s.lease == server
+	if !same && !s.free() {
+		return fence.Term{}, false
+	}
+	if same {
+		s.leaseID, s.expires = id, s.w.now+leaseTTL
+		return old, true
+	}
+	s.revision++
+	t := fence.Term{Epoch: s.epoch, Revision: s.revision}
+	if !s.term.Less(t) {
+		return fence.Term{}, false
+	}
+	s.lease, s.leaseID, s.expires, s.term = server, id, s.w.now+leaseTTL, t
+	return t, true
+}
+
+func (s *store) keepAlive(server, id int) bool {
+	if s.lease != server || s.leaseID != id || s.free() {
+		return false
+	}
+	s.expires = s.w.now + leaseTTL
+	return true
+}
+
+// commit applies a transition when head and election key are the sender's.
+func (s *store) commit(server, id int, term fence.Term, ops []op) bool {
+	if s.term != term || s.lease != server || s.leaseID != id || s.free() {
+		return false
+	}
+	for _, o := range ops {
+		if o == (op{restoredKey{}, nil}) {
+			s.restored = false
+			continue
+		}
+		if o.val == nil {
+			delete(s.rows, o.key)
+		} else {
+			s.rows[o.key] = o.val
+		}
+	}
+	if len(ops) > 0 {
+		s.revision++
+		s.w.check.committed(s.w, ops)
+	}
+	return true
+}
+
+type restoredKey struct{}
+
+func (s *store) copy() snapshot {
+	return snapshot{rows: maps.Clone(s.rows), restored: s.restored, epoch: s.epoch}
+}
+
+// back restores an older copy, or moves the store as it is: the epoch grows, and
+// nobody holds a lease.
+func (s *store) back(c snapshot, restored bool) {
+	epoch := s.epoch
+	s.snapshot = snapshot{rows: maps.Clone(c.rows), restored: restored || c.restored, epoch: epoch + 1}
+	s.term = fence.Term{Epoch: s.epoch}
+	s.lease, s.made = -1, s.made+1
+	if restored {
+		s.older = nil
+	}
+}
+
+func (s *store) list() workerset.ID {
+	id, _ := s.rows[listKey{}].(workerset.ID)
+	return id
+}
+
+func ops(rows []worker.Row) []op {
+	var os []op
+	for _, r := range rows {
+		switch r := r.(type) {
+		case worker.PutMember:
+			os = append(os, op{memberKey{r.Member.Proc}, r.Member})
+		case worker.DeleteMember:
+			os = append(os, op{memberKey{r.Proc}, nil})
+		case worker.PutList:
+			os = append(os, op{listKey{}, r.ID})
+		case worker.ClearRestored:
+			os = append(os, op{restoredKey{}, nil})
+		}
+	}
+	return os
+}

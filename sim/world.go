@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"cantina/worker"
+)
+
+// Config describes one run.
+type Config struct {
+	Seed    uint64
+	Cells   int // default 3
+	Servers int // default 2
+	Jobs    int // default 2
+	Nodes   int // of each job; default 2
+	// Faulty is how long (simulated) faults are made, Calm how long nothing fails
+	// afterwards; defaults 150 s and 120 s.
+	Faulty, Calm time.Duration
+	Witness      worker.Witness
+	Mistakes     worker.Mistakes
+	// Only restricts the faults to these; nil = all.
+	Only []Fault
+	// Trace gets one line for each step; nil = none.
+	Trace io.Writer
+}
+
+func (c Config) withDefaults() Config {
+	set := func(p *int, d int) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	set(&c.Cells, 3)
+	set(&c.Servers, 2)
+	set(&c.Jobs, 2)
+	set(&c.Nodes, 2)
+	if c.Faulty == 0 {
+		c.Faulty = 150 * time.Second
+	}
+	if c.Calm == 0 {
+		c.Calm = 120 * time.Second
+	}
+	return c
+}
+
+// Result tells what a run did.
+type Result struct {
+	Steps    int
+	Launches int
+	Terms    int
+	Ended    int // real ends applied
+	Lost     int
+	Coverage Coverage
+}
+
+// Violation is a broken invariant; Seed and Config replay it.
+type Violation struct {
+	Seed      uint64
+	Step      int
+	At        time.Duration
+	Invariant string
+	Text      string
+}
+
+// Error prints the violation and how to replay it.
+func (v *Violation) Error() string {
+	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --seed %d --trace", v.Invariant, v.Step, v.At, v.Text, v.Seed)
+}
+
+type event struct {
+	at  time.Duration
+	seq int
+	fn  func()
+}
+
+type queue []event
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
+func (q *queue) Pop() any {
+	old := *q
+	x := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*q = old[:len(old)-1]
+	return x
+}
+
+type world struct {
+	cfg      Config
+	rng      *rand.Rand
+	now      time.Duration
+	q        queue
+	seq      int
+	store    *store
+	servers  []*server
+	machines []*machine
+	byProc   map[worker.Proc]*machine
+	procs    int
+	calm     bool
+	rough    time.Duration // network is bad until then
+	cuts     map[[2]int]time.Duration
+	active   [faultCount]time.Duration // until when each fault may show
+	check    checker
+	res      Result
+	failed   *Violation
+	jobs     int
+}
+
+// Run runs one seed to its end. It returns a *Violation when an invariant broke.
+func Run(cfg Config) (Result, error) {
+	w := newWorld(cfg.withDefaults())
+	end := w.cfg.Faulty + w.cfg.Calm
+	for w.failed == nil && len(w.q) > 0 && w.q[0].at <= end {
+		e := heap.Pop(&w.q).(event)
+		w.now = e.at
+		w.res.Steps++
+		e.fn()
+		if w.res.Steps%1000 == 0 {
+			w.check.full(w)
+		}
+	}
+	if w.failed == nil {
+		w.now = end
+		w.check.full(w)
+		w.check.liveness(w)
+	}
+	if w.failed != nil {
+		return w.res, w.failed
+	}
+	return w.res, nil
+}
+
+func newWorld(cfg Config) *world {
+	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, cuts: map[[2]int]time.Duration{}}
+	w.check = newChecker()
+	w.store = newStore(w)
+	for i := range cfg.Servers {
+		w.servers = append(w.servers, newServer(w, i))
+	}
+	for i := range cfg.Cells + 1 {
+		w.machines = append(w.machines, newMachine(w, i, cfg))
+	}
+	for _, s := range w.servers {
+		s.start()
+	}
+	for _, m := range w.machines[:cfg.Cells] {
+		m.startAgent()
+	}
+	w.after(w.between(0, time.Second), w.client)
+	w.after(w.between(2*time.Second, 10*time.Second), w.fault)
+	w.after(cfg.Faulty, w.calmDown)
+	return w
+}
+
+func (w *world) after(d time.Duration, fn func()) {
+	w.seq++
+	heap.Push(&w.q, event{w.now + max(d, 0), w.seq, fn})
+}
+
+func (w *world) chance(perMille int) bool { return w.rng.IntN(1000) < perMille }
+
+func (w *world) between(a, b time.Duration) time.Duration {
+	if b <= a {
+		return a
+	}
+	return a + time.Duration(w.rng.Int64N(int64(b-a)))
+}
+
+func (w *world) trace(format string, args ...any) {
+	if w.cfg.Trace != nil {
+		fmt.Fprintf(w.cfg.Trace, "%10.3f %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) fail(invariant, format string, args ...any) {
+	if w.failed == nil {
+		w.failed = &Violation{w.cfg.Seed, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
+		w.trace("VIOLATION %v", w.failed)
+	}
+}
+
+// The nodes of the network: servers first, then machines; the store last.
+func (w *world) serverNode(i int) int  { return i }
+func (w *world) machineNode(i int) int { return len(w.servers) + i }
+func (w *world) storeNode() int        { return len(w.servers) + len(w.machines) }
+
+func (w *world) cut(a, b int) bool { return w.cuts[[2]int{a, b}] > w.now }
+
+// send carries one message, perhaps never, late or twice.
+func (w *world) send(op Op, from, to int, deliver func()) {
+	w.res.Coverage.add(op, w)
+	if w.cut(from, to) {
+		w.trace("  net: %v %d→%d cut off", op, from, to)
+		return
+	}
+	if w.calm {
+		w.after(w.between(time.Millisecond, 5*time.Millisecond), deliver)
+		return
+	}
+	bad := 20
+	if w.rough > w.now {
+		bad = 200
+	}
+	if w.chance(bad) {
+		w.trace("  net: %v %d→%d dropped", op, from, to)
+		return
+	}
+	w.after(w.delay(bad), deliver)
+	if w.chance(bad) {
+		w.after(w.delay(bad), deliver)
+	}
+}
+
+func (w *world) delay(bad int) time.Duration {
+	switch {
+	case w.chance(bad / 4):
+		return w.between(time.Second, 25*time.Second)
+	case w.chance(bad * 2):
+		return w.between(0, 2*time.Second)
+	}
+	return w.between(time.Millisecond, 20*time.Millisecond)
+}
+
+// clock is one machine's CLOCK_BOOTTIME.
+type clock struct {
+	started time.Duration // true time of boot
+	frozen  time.Duration
+	perMill time.Duration // rate error in 1/1,000,000
+}
+
+func (c *clock) at(now time.Duration) time.Duration {
+	d := now - c.started - c.frozen
+	return d + d/1_000_000*c.perMill + time.Second
+}
+
+// until returns a time in which the clock certainly has not passed local time t
+// yet, and which shrinks to nothing when asked again.
+func (c *clock) until(now, t time.Duration) time.Duration {
+	d := t - c.at(now)
+	if d <= 0 {
+		return 0
+	}
+	return d - d/100 + time.Microsecond
+}
+
+// newClock draws a rate: two machines differ by less than 1 %.
+func (w *world) newClock() clock {
+	return clock{started: w.now, perMill: time.Duration(w.rng.IntN(9000) - 4500)}
+}

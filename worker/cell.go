@@ -1,0 +1,361 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// Errors of the cell's end.
+var (
+	// ErrNotAccepting: the cell takes no work now; the text says why.
+	ErrNotAccepting = errors.New("cell takes no work")
+	// ErrNotHeld: the cell does not hold the invocation.
+	ErrNotHeld = errors.New("invocation is not held")
+)
+
+// CellConfig is what a cell process knows when it starts: its identity, and what
+// its folder kept of the process before it.
+type CellConfig struct {
+	Cell    CellName
+	Proc    Proc  // fresh random id
+	Started int64 // next number of the folder, durable before use
+	Folder  string
+	Boot    string
+	Now     time.Duration
+	// Timeouts until a leader sends its own.
+	Timeouts Timeouts
+	// SetID and Epoch are what the folder kept.
+	SetID workerset.ID
+	Epoch int64
+	// Predecessor is the process before this one on the folder. Adopted are the
+	// batch invocations taken over from earlier processes, Deadline and Promise
+	// those of their reaper on the same boot; Gone tells that every other container
+	// of earlier processes is gone.
+	Predecessor Proc
+	Adopted     []Held
+	Statuses    map[Run]string // of the adopted ones that have ended
+	Deadline    time.Duration
+	Promise     time.Duration
+	Gone        bool
+	Mistakes    Mistakes
+}
+
+// Cell is the cell's end of its session. One caller owns it.
+type Cell struct {
+	cfg CellConfig
+	t   Timeouts
+	m   Mistakes
+
+	proc        Proc
+	started     int64
+	predecessor Proc
+	gone        bool // every container of earlier processes is gone or adopted
+
+	term     fence.Term
+	health   Health
+	seq      int64
+	settled  int64
+	seen     map[int64]bool // counters of this term above settled
+	eligible bool
+	credited bool // in this session
+	told     bool // the leader of this term has been answered with a report
+	epoch    int64
+	setID    workerset.ID
+	deadline time.Duration // 0 = none
+	promise  time.Duration
+	spent    bool // the deadline has been acted on
+
+	held    map[fence.Invocation]*held
+	byWork  map[Work]*held
+	unacked map[fence.Invocation]*held // of held, those that have ended
+	bound   int                        // other deadline-bound containers
+	notes   []note
+
+	beats    int64
+	answered int64
+	sent     []sentBeat
+	nextBeat time.Duration
+	hurry    time.Duration
+
+	probing   int64 // number of the probe that runs; 0 = none
+	probeBeat int64
+
+	leaving  bool // farewell asked
+	renewing bool // MUST_DIE: ending, then a new session
+	renewBy  time.Duration
+	asked    bool // NewSession is out
+	ended    bool // DIE-ALL or farewell: nothing more happens
+
+	effects []CellEffect
+}
+
+// held is a batch invocation from its RunTask until its status is acknowledged.
+type held struct {
+	run     Run
+	ended   bool
+	status  string
+	adopted bool
+	sent    time.Duration
+}
+
+// note is "was not running", or the answer to a probe, until acknowledged.
+type note struct {
+	item StatusItem
+	beat int64 // of a probe: the heartbeat that dates it
+	sent time.Duration
+}
+
+type sentBeat struct {
+	number int64
+	at     time.Duration
+}
+
+// The cell's own pauses.
+const (
+	statusRetry = 3 * time.Second        // an unanswered status is sent again
+	refusedWait = time.Second            // after a refusal or failure
+	firstHurry  = 100 * time.Millisecond // between beats until the session is on its feet
+	sentBound   = 256                    // beats whose sending time is kept
+)
+
+// NewCell begins the first session of a process.
+func NewCell(c CellConfig) *Cell {
+	k := &Cell{cfg: c, t: c.Timeouts, m: c.Mistakes, proc: c.Proc, started: c.Started, predecessor: c.Predecessor,
+		gone: c.Gone, health: NewHealth(c.Now), seen: map[int64]bool{}, epoch: c.Epoch, setID: c.SetID,
+		deadline: c.Deadline, promise: c.Promise, held: map[fence.Invocation]*held{}, byWork: map[Work]*held{}, unacked: map[fence.Invocation]*held{},
+		nextBeat: c.Now, hurry: firstHurry}
+	for _, h := range c.Adopted {
+		k.hold(&held{run: h.Run, ended: h.Ended, status: c.Statuses[h.Run], adopted: true, sent: never})
+	}
+	return k
+}
+
+func (c *Cell) hold(h *held) {
+	c.held[h.run.Invocation] = h
+	c.byWork[h.run.Work] = h
+	if h.ended {
+		c.unacked[h.run.Invocation] = h
+	}
+}
+
+// Step takes one event at the time now and returns what to do, in order. Before
+// the event is looked at, every deadline that has passed is acted on.
+func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
+	if c.ended {
+		return nil
+	}
+	c.check(now)
+	switch e := e.(type) {
+	case CellTick:
+	case BeatAnswered:
+		c.beatAnswered(now, e.Answer)
+	case BeatFailed:
+		c.beatFailed(now, e.Beat)
+	case LinkBroken:
+		c.nextBeat = min(c.nextBeat, now)
+	case ReportAsked:
+		c.report(now, e.Call)
+	case RunAsked:
+		c.run(now, e.Call)
+	case NotifyAsked:
+		c.notify(now, e.Call)
+	case KillAsked:
+		c.kill(now, e.Call)
+	case SuicideAsked:
+		c.suicide(now, e.Call)
+	case StatusAnswered:
+		c.statusAnswered(now, e.Answer)
+	case StatusFailed:
+		c.statusFailed()
+	case WorkEnded:
+		c.workEnded(e.Run, e.Status)
+	case ProbeEnded:
+		c.probeEnded(e)
+	case BoundCount:
+		c.bound = e.Containers
+	case PredecessorsCleared:
+		c.gone = true
+		c.nextBeat = min(c.nextBeat, now)
+	case SessionBegun:
+		c.begin(now, e.Proc, e.Started)
+	case CallHeard:
+		c.hear(now, e.Term)
+	case FarewellAsked:
+		c.leaving = true
+	}
+	c.send(now)
+	out := c.effects
+	c.effects = nil
+	return out
+}
+
+func (c *Cell) do(e ...CellEffect) { c.effects = append(c.effects, e...) }
+
+// gaps are the limits of the session at the cell, which gives up first.
+func (c *Cell) gaps() Gaps {
+	g := Gaps{Probe: c.t.HealthcheckGap(), Beat: c.t.HeartbeatGap(), Lost: c.t.Lost - c.t.Check}
+	if c.m.CellOutlives {
+		g.Lost *= 3
+	}
+	return g
+}
+
+// check acts on every deadline that has passed.
+func (c *Cell) check(now time.Duration) {
+	if c.renewing {
+		c.renew(now)
+		return
+	}
+	if c.deadline > 0 && !c.spent && now >= c.deadline {
+		c.mustDie(now, "credit ran out")
+		return
+	}
+	if c.term.IsZero() {
+		return // never lost before the first contact
+	}
+	from := c.health
+	c.health.Advance(now, c.gaps(), false)
+	switch {
+	case c.health.State == MustDie:
+		c.health = from
+		c.mustDie(now, "lost the leader for too long")
+	case c.health.State != from.State:
+		c.do(CellChanged{from.State, c.health.State, "time-out"})
+	}
+}
+
+// mustDie ends the session: deadline-bound work ends now, then a new session begins.
+func (c *Cell) mustDie(now time.Duration, why string) {
+	if c.renewing || c.ended {
+		return
+	}
+	from := c.health.State
+	c.health.State = MustDie
+	c.renewing, c.asked, c.eligible, c.spent = true, false, false, true
+	c.renewBy = now + 2*c.t.KillWait
+	c.do(CellChanged{from, MustDie, why})
+	if c.live() > 0 {
+		c.do(EndBound{c.t.KillWait, why})
+	}
+	c.renew(now)
+}
+
+// live is the number of deadline-bound containers.
+func (c *Cell) live() int { return c.bound + len(c.held) - len(c.unacked) }
+
+// renew asks for a new identity once the old session's work has ended, or is
+// stuck: then the new session adopts it.
+func (c *Cell) renew(now time.Duration) {
+	if c.asked || c.live() > 0 && now < c.renewBy {
+		return
+	}
+	c.asked = true
+	c.do(NewSession{})
+}
+
+// begin starts the next session of this process. What is left of the old one is adopted.
+func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
+	if !c.renewing {
+		return
+	}
+	c.predecessor, c.proc, c.started = c.proc, proc, started
+	c.renewing, c.asked = false, false
+	c.health = NewHealth(now)
+	c.beats, c.answered, c.sent = 0, 0, nil
+	c.probing, c.notes = 0, nil
+	c.reset(now)
+	for _, h := range c.held {
+		h.adopted, h.sent = true, never
+	}
+	c.do(CellChanged{MustDie, New, "new session"})
+}
+
+// reset forgets what belongs to one association with a leader.
+func (c *Cell) reset(now time.Duration) {
+	c.seq, c.settled, c.seen = 0, 0, map[int64]bool{}
+	c.eligible, c.told, c.credited = false, false, false
+	c.nextBeat, c.hurry = now, firstHurry
+}
+
+// hear compares a term with the newest one seen: 0 equal, -1 lower (refuse), +1
+// higher. A higher one is adopted before anything else: the sequence starts
+// again and the session is NEW.
+func (c *Cell) hear(now time.Duration, t fence.Term) int {
+	d := t.Compare(c.term)
+	if d <= 0 {
+		return d
+	}
+	from := c.health.State
+	c.term = t
+	if c.renewing {
+		return d
+	}
+	c.health = NewHealth(now)
+	c.reset(now)
+	c.notes = nil
+	for _, h := range c.held {
+		h.sent = never
+	}
+	c.do(CellChanged{from, New, "new leader, term " + t.String()})
+	return d
+}
+
+// Accepts returns nil when the cell may take deadline-bound work of the leader of
+// its term now, or ErrNotAccepting with the reason.
+func (c *Cell) Accepts(now time.Duration) error {
+	why := ""
+	switch {
+	case c.ended || c.renewing || c.leaving:
+		why = "it is ending"
+	case c.health.State != Healthy:
+		why = "its session is " + c.health.State.String()
+	case !c.eligible:
+		why = "its member row is not known to be durable"
+	case !c.credited:
+		why = "it has no credit"
+	case c.deadline > 0 && now >= c.deadline:
+		why = "its credit ran out"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrNotAccepting, why)
+}
+
+// Term, Proc and State tell what the cell believes.
+func (c *Cell) Term() fence.Term { return c.term }
+
+// Proc returns the id of the present session.
+func (c *Cell) Proc() Proc { return c.proc }
+
+// State returns the state of the present session.
+func (c *Cell) State() State { return c.health.State }
+
+// Ended reports that the cell does nothing more: DIE-ALL, or farewell heard.
+func (c *Cell) Ended() bool { return c.ended }
+
+// Kept is what the folder must keep for the next process, to be written when it changes.
+type Kept struct {
+	Proc     Proc
+	SetID    workerset.ID
+	Epoch    int64
+	Deadline time.Duration
+	Promise  time.Duration
+}
+
+// Kept returns what the next process of the folder will need.
+func (c *Cell) Kept() Kept { return Kept{c.proc, c.setID, c.epoch, c.deadline, c.promise} }
+
+// Held returns what the process answers for, sorted.
+func (c *Cell) Held() []Held {
+	hs := make([]Held, 0, len(c.held))
+	for _, h := range c.held {
+		hs = append(hs, Held{h.run, h.ended, h.adopted})
+	}
+	slices.SortFunc(hs, func(a, b Held) int { return a.Run.Compare(b.Run) })
+	return hs
+}

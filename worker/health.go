@@ -1,0 +1,64 @@
+package worker
+
+import "time"
+
+// never is the time of something that has not happened: further back than any gap.
+const never = time.Duration(-1 << 62)
+
+// Health is what the state of a session is computed from; one function serves
+// both ends (Bistro: the worker models its own state with the same timeouts).
+type Health struct {
+	State           State
+	BecameUnhealthy time.Duration // when it left HEALTHY, or began
+	LastProbe       time.Duration // when the newest answered probe was sent
+	LastBeat        time.Duration // when the newest heartbeat counted
+	HasBeenHealthy  bool          // in this session
+}
+
+// Gaps are the limits Health is held against. Lost 0 = never lost.
+type Gaps struct {
+	Probe, Beat, Lost time.Duration
+}
+
+// NewHealth returns the health of a session that begins now.
+func NewHealth(now time.Duration) Health {
+	return Health{BecameUnhealthy: now, LastProbe: never, LastBeat: never}
+}
+
+// Next returns the state at now. allowed is false while the worker set forbids a
+// first HEALTHY; a session that is UNHEALTHY for that reason alone (blocked) is
+// never lost. HEALTHY never becomes MUST_DIE in one step; comparisons are strict.
+// Any answer to a probe counts, a failing one too (decision 0400).
+func (h Health) Next(now time.Duration, g Gaps, allowed bool) (next State, blocked bool) {
+	if h.State == MustDie {
+		return MustDie, false
+	}
+	switch {
+	case h.State == New:
+		next = New
+	case now > h.LastProbe+g.Probe || now > h.LastBeat+g.Beat:
+		next = Unhealthy
+	case !allowed && !h.HasBeenHealthy:
+		next, blocked = Unhealthy, true
+	default:
+		next = Healthy
+	}
+	lost := g.Lost > 0 && next != Healthy && h.State != Healthy && now > h.BecameUnhealthy+g.Lost
+	if lost && !blocked {
+		return MustDie, false
+	}
+	return next, blocked
+}
+
+// Advance moves h to its state at now and reports what Next said.
+func (h *Health) Advance(now time.Duration, g Gaps, allowed bool) (blocked bool) {
+	next, blocked := h.Next(now, g, allowed)
+	if h.State == Healthy && next != Healthy {
+		h.BecameUnhealthy = now
+	}
+	if next == Healthy {
+		h.HasBeenHealthy = true
+	}
+	h.State = next
+	return blocked
+}

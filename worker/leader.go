@@ -1,0 +1,345 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// Errors of the leader's end. On an error nothing has changed.
+var (
+	// ErrDeposed: the term is over; no event is accepted.
+	ErrDeposed = errors.New("term is over")
+	// ErrMalformed: a message that no correct peer sends.
+	ErrMalformed = errors.New("malformed message")
+	// ErrUnknownProcess: no such cell process is known.
+	ErrUnknownProcess = errors.New("unknown cell process")
+	// ErrHeld: the work may not start now; the Hold says why.
+	ErrHeld = errors.New("work is held")
+)
+
+// Witness is what ends the initial wait.
+type Witness int
+
+// The witnesses.
+const (
+	// WitnessList: the stored member list enables, the cells' hash of it vetoes.
+	WitnessList Witness = iota
+	// WitnessConsensus: the cells' worker-set hashes alone (Bistro).
+	WitnessConsensus
+)
+
+// JobRow is the name row of a job, or its tombstone, as loaded at the start of the term.
+type JobRow struct{ Name, UID string }
+
+// Config is what a leader knows when its term begins: the linearizable load
+// after winning, and the flags.
+type Config struct {
+	Term     fence.Term
+	Now      time.Duration // t0: CLOCK_BOOTTIME after the load
+	Timeouts Timeouts
+	Witness  Witness
+	Members  []Member
+	List     workerset.ID // row listver; zero in a new store
+	Restored bool         // head.restored
+	NewStore bool         // the store was created just now
+	// NewCluster is --new-cluster: no cell has ever run for an earlier store.
+	NewCluster bool
+	// Jobs are the names that had a row or tombstone; HeldNodes the nodes of levels
+	// with resources that their batch tasks may draw on.
+	Jobs      []JobRow
+	HeldNodes []string
+	// InitialWait > 0 is --CAUTION-initial-wait: the wait ends after it, whoever is missing.
+	InitialWait time.Duration
+	// AllowBump lets a newcomer displace a process that is not HEALTHY (--allow-bump-unhealthy-worker).
+	AllowBump bool
+	// NoDeadline: leader and cell are one process (cantina dev): promises are 0.
+	NoDeadline bool
+	// TurnoverLimit is how many newcomers may pass without consensus before further
+	// ones queue; 0 = never queue.
+	TurnoverLimit int
+	Statuses      Statuses
+	Mistakes      Mistakes
+}
+
+// Leader is the leader's end of all sessions of one term. One caller owns it.
+type Leader struct {
+	cfg Config
+	t   Timeouts
+	m   Mistakes
+
+	seq       int64 // of the newest Output
+	committed int64 // of the newest durable Output
+	rows      []Row
+	effects   []Effect
+	writes    []write // member rows on their way
+
+	procs    map[Proc]*process
+	order    []*process // in order of arrival
+	holders  map[CellName]*process
+	folders  map[string][]*process
+	gone     map[Proc]Verdict // declared dead or displaced in this term, and what it is told
+	goneList []Proc
+
+	list workerset.ID
+	set  *workerset.Tracker // consensus witness only
+
+	counter int64
+	model   model
+
+	t0       time.Duration // when the wait began
+	wait     bool
+	blind    bool
+	restored bool
+	waited   bool // the wait has ended at least once in this term
+	silent   map[Proc]*process
+	jobs     map[string]bool
+	nodes    map[string]bool
+	deposed  bool
+
+	lastTick time.Duration
+	stalled  time.Duration // time without proof of leadership, not counted by policy
+}
+
+type write struct {
+	seq     int64
+	proc    *process
+	promise time.Duration
+}
+
+// process is all a leader knows of one cell process.
+type process struct {
+	row    Member
+	member bool // has a row, in the newest state
+	// durable: the row is in the store; promised is the promise the store has.
+	durable   bool
+	promised  time.Duration
+	health    Health // times on the policy clock
+	blocked   bool   // unhealthy for lack of consensus alone
+	connected bool   // has beaten in this term
+	reported  bool
+	displaced bool
+	dead      bool // proven; its statuses are being committed
+	period    time.Duration
+	beat      int64         // newest heartbeat
+	since     time.Duration // when its row was first written, or the term began
+	credited  bool
+	credit    time.Duration // receipt of the newest credited beat
+	seq       int64         // notify sequence number
+	unsure    unsureList
+	open      []int64 // counters of RunTasks whose fate is open, ascending
+	probe     probes
+	kills     bool // some of its work is to be killed
+	work      map[fence.Invocation]*entry
+}
+
+func (p *process) holds(l *Leader) bool { return l.holders[p.row.Cell] == p }
+
+// NewLeader begins a term. It returns ErrTimeouts for impossible time-outs.
+func NewLeader(c Config) (*Leader, error) {
+	if err := c.Timeouts.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Leader{
+		cfg: c, t: c.Timeouts, m: c.Mistakes,
+		procs: map[Proc]*process{}, holders: map[CellName]*process{}, folders: map[string][]*process{},
+		gone: map[Proc]Verdict{}, list: c.List, model: newModel(), t0: c.Now, wait: true,
+		blind: c.Restored || c.NewStore && !c.NewCluster, restored: c.Restored,
+		silent: map[Proc]*process{}, jobs: map[string]bool{}, nodes: map[string]bool{}, lastTick: c.Now,
+	}
+	l.list.Leader = fence.Term{Epoch: c.Term.Epoch}
+	for _, j := range c.Jobs {
+		l.jobs[l.jobKey(j.Name, j.UID)] = true
+	}
+	for _, n := range c.HeldNodes {
+		l.nodes[n] = true
+	}
+	if c.Witness == WitnessConsensus {
+		l.set = workerset.NewTracker(c.Term, c.TurnoverLimit)
+	}
+	sum := workerset.Hash{}
+	for _, m := range sortedMembers(c.Members) {
+		l.restore(m)
+		sum = sum.Add(string(m.Proc))
+	}
+	if sum != l.list.Hash {
+		l.blind, l.list.Hash = true, sum
+		l.audit(AuditBlind, nil, Run{}, "the member rows do not add up to the hash of the list")
+	}
+	if c.InitialWait > 0 {
+		l.audit(AuditWaitForced, nil, Run{}, fmt.Sprintf("initial wait set to %v by a flag; below %v work may run twice", c.InitialWait, l.t.LongestWait()))
+	}
+	return l, nil
+}
+
+// Start returns the Output of the beginning of the term, if any.
+func (l *Leader) Start() Output { return l.flush() }
+
+// restore takes a member row over from an earlier term. It holds its cell's name
+// until it is lost; the time-out counts from the beginning of the term by the promise in its row.
+func (l *Leader) restore(m Member) {
+	p := l.newProcess(m, l.cfg.Now)
+	p.member, p.durable, p.promised, p.since = true, true, m.Promise, l.cfg.Now
+	p.displaced = m.Displaced
+	p.health.BecameUnhealthy = l.cfg.Now + max(0, l.t.Stretch(m.Promise)-l.t.Lost)
+	if l.set != nil {
+		return
+	}
+	l.silent[m.Proc] = p
+	if cur := l.holders[m.Cell]; !m.Displaced && (cur == nil || cur.row.Started < m.Started) {
+		if cur != nil {
+			cur.displaced = true
+		}
+		l.holders[m.Cell] = p
+	}
+}
+
+func (l *Leader) newProcess(m Member, now time.Duration) *process {
+	p := &process{row: m, health: NewHealth(l.policy(now)), work: map[fence.Invocation]*entry{}, period: l.t.Heartbeat}
+	l.procs[m.Proc] = p
+	l.order = append(l.order, p)
+	l.folders[m.Folder] = append(l.folders[m.Folder], p)
+	return p
+}
+
+// forget drops a process of which nothing is left to know.
+func (l *Leader) forget(p *process) {
+	delete(l.procs, p.row.Proc)
+	delete(l.silent, p.row.Proc)
+	peers := l.folders[p.row.Folder]
+	for i, q := range peers {
+		if q == p {
+			peers = append(peers[:i:i], peers[i+1:]...)
+			break
+		}
+	}
+	if len(peers) == 0 {
+		delete(l.folders, p.row.Folder)
+	} else {
+		l.folders[p.row.Folder] = peers
+	}
+	l.gone[p.row.Proc] = Die
+	if p.displaced {
+		l.gone[p.row.Proc] = DieAll
+	}
+	l.goneList = append(l.goneList, p.row.Proc)
+	if len(l.goneList) > goneBound {
+		delete(l.gone, l.goneList[0])
+		l.goneList = l.goneList[1:]
+	}
+}
+
+// goneBound is how many dead process ids a leader remembers.
+const goneBound = 16384
+
+// policy is the clock of policy timers: it stands still while the leader has no
+// proof of leadership or was itself stalled.
+func (l *Leader) policy(now time.Duration) time.Duration { return now - l.stalled }
+
+// Term returns the leader's term.
+func (l *Leader) Term() fence.Term { return l.cfg.Term }
+
+// Step takes one event at the time now. On an error (ErrDeposed, ErrMalformed,
+// ErrUnknownProcess) nothing has changed and the Output is empty.
+func (l *Leader) Step(now time.Duration, e Event) (Output, error) {
+	if l.deposed {
+		return Output{}, ErrDeposed
+	}
+	if err := l.step(now, e); err != nil {
+		return Output{}, err
+	}
+	return l.flush(), nil
+}
+
+func (l *Leader) step(now time.Duration, e Event) error {
+	switch e := e.(type) {
+	case Tick:
+		l.tick(now, e.LeaseHeld)
+	case BeatReceived:
+		return l.beat(now, e.Beat, e.LeaseHeld)
+	case ReportReceived:
+		l.report(now, e.Report)
+	case StatusReceived:
+		l.status(now, e.Update)
+	case RunAnswered:
+		l.runAnswered(now, e.Answer)
+	case NotifyAnswered:
+		l.notifyAnswered(e.Answer)
+	case TermHeard:
+		l.heard(e.Term)
+	case Committed:
+		l.durable(e.Seq)
+	case StatusCommitted:
+		l.statusCommitted(e.Run, e.Kind)
+	case KillWanted:
+		l.kill(e.Run)
+	case EndWait:
+		l.forceWait(e.By)
+	case Forget:
+		return l.forgetByWord(now, e.Proc, e.By)
+	default:
+		return fmt.Errorf("leader event %T: %w", e, ErrMalformed)
+	}
+	return nil
+}
+
+func (l *Leader) flush() Output {
+	if len(l.rows) == 0 && len(l.effects) == 0 {
+		return Output{}
+	}
+	l.seq++
+	out := Output{Seq: l.seq, Rows: l.rows, Effects: l.effects}
+	l.rows, l.effects = nil, nil
+	return out
+}
+
+func (l *Leader) do(e ...Effect) { l.effects = append(l.effects, e...) }
+
+func (l *Leader) audit(k AuditKind, p *process, r Run, text string) {
+	a := Audit{Kind: k, Run: r, Text: text}
+	if p != nil {
+		a.Cell, a.Proc = p.row.Cell, p.row.Proc
+	}
+	l.do(a)
+}
+
+// heard ends the term when a higher one exists.
+func (l *Leader) heard(t fence.Term) bool {
+	if !l.cfg.Term.Less(t) {
+		return false
+	}
+	l.deposed = true
+	l.do(EndTerm{Higher: t})
+	return true
+}
+
+// putMember writes the newest row of p.
+func (l *Leader) putMember(p *process) {
+	p.member = true
+	l.rows = append(l.rows, PutMember{p.row})
+	l.writes = append(l.writes, write{l.seq + 1, p, p.row.Promise})
+}
+
+// putList moves the member list to its next version.
+func (l *Leader) putList(h workerset.Hash) {
+	l.list.Version++
+	l.list.Hash = h
+	l.rows = append(l.rows, PutList{l.list})
+}
+
+// durable takes note of committed rows.
+func (l *Leader) durable(seq int64) {
+	l.committed = max(l.committed, seq)
+	for len(l.writes) > 0 && l.writes[0].seq <= l.committed {
+		w := l.writes[0]
+		l.writes = l.writes[1:]
+		w.proc.promised = w.promise
+		if !w.proc.durable {
+			w.proc.durable = true
+			l.do(Eligible{w.proc.row.Cell, w.proc.row.Proc}, StartsChanged{})
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package worker
+
+import (
+	"fmt"
+	"time"
+
+	"cantina/workerset"
+)
+
+// beat is processHeartbeat.
+func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
+	if h.Cell == "" || h.Proc == "" || h.Folder == "" || h.Beat <= 0 {
+		return fmt.Errorf("heartbeat of %q: %w", h.Cell, ErrMalformed)
+	}
+	if l.heard(h.Term) {
+		return nil
+	}
+	if h.Protocol != Protocol {
+		l.refuse(h, fmt.Sprintf("protocol %d, want %d", h.Protocol, Protocol))
+		return nil
+	}
+	l.veto(now, h)
+	p := l.procs[h.Proc]
+	if p != nil && (p.row.Cell != h.Cell || p.row.Folder != h.Folder || p.row.Started != h.Started) {
+		l.refuse(h, "process id belongs to another cell or folder")
+		return nil
+	}
+	switch {
+	case l.gone[h.Proc] != Welcome:
+		l.verdict(h, l.gone[h.Proc], "declared dead, or displaced, in this term")
+	case p != nil && p.displaced:
+		l.verdict(h, DieAll, "another process holds the cell's name")
+	case h.Farewell:
+		l.farewell(now, p, h)
+	case l.unlisted(p, h):
+		l.verdict(h, Die, "holds work, and is on no list")
+	case h.Epoch != l.cfg.Term.Epoch && h.HasWork && !l.blind:
+		l.verdict(h, Die, "holds work of another store's epoch")
+	default:
+		l.associate(now, p, h, lease)
+	}
+	return nil
+}
+
+// unlisted reports a process that holds work though no row covers it. While the
+// list is known to be old and the wait lasts it is adopted instead.
+func (l *Leader) unlisted(p *process, h Heartbeat) bool {
+	if !h.HasWork || p != nil && p.member || l.blind && l.wait || l.set != nil && l.wait {
+		return false
+	}
+	return len(l.predecessors(h.Folder, h.Started)) == 0
+}
+
+// predecessors returns the member processes of a folder that started earlier.
+func (l *Leader) predecessors(folder string, started int64) []*process {
+	var ps []*process
+	for _, q := range l.folders[folder] {
+		if q.member && !q.dead && q.row.Started < started {
+			ps = append(ps, q)
+		}
+	}
+	return ps
+}
+
+// veto compares the set a cell remembers with the list: if the cell's is newer,
+// the store went back and the list proves nothing.
+func (l *Leader) veto(now time.Duration, h Heartbeat) {
+	id := h.SetID
+	if l.set != nil || id.Leader.Epoch != l.cfg.Term.Epoch || id.Version == l.list.Version && id.Hash == l.list.Hash {
+		return
+	}
+	older, err := workerset.Earlier(id.Version, l.list.Version)
+	if err == nil && older {
+		return
+	}
+	if l.blind && l.wait {
+		l.list.Version = max(l.list.Version, id.Version)
+		return
+	}
+	l.blind = true
+	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version, l.list.Version)
+	l.list.Version = max(l.list.Version, id.Version)
+	if !l.wait {
+		l.wait, l.t0 = true, now
+		text += "; work started since the term began may have run twice"
+		for _, e := range l.model.sorted() {
+			if e.run.Invocation.Term == l.cfg.Term {
+				l.audit(AuditDoubled, l.procs[e.proc], e.run, "started while the member list was older than a cell's")
+			}
+		}
+	}
+	l.do(Audit{Kind: AuditBlind, Cell: h.Cell, Proc: h.Proc, Text: text})
+}
+
+func (l *Leader) refuse(h Heartbeat, why string) {
+	l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: why})
+	l.verdict(h, Refused, why)
+}
+
+func (l *Leader) verdict(h Heartbeat, v Verdict, why string) {
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat,
+		Verdict: v, Reason: why, State: MustDie, Timeouts: l.t}})
+}
+
+// associate admits a process, or goes on with its session.
+func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease bool) {
+	if cur := l.holders[h.Cell]; cur != nil {
+		l.evaluate(cur, now)
+		if cur != p && !l.replace(now, cur, h) {
+			return
+		}
+	}
+	if p == nil {
+		p = l.newProcess(Member{Proc: h.Proc, Cell: h.Cell, Folder: h.Folder, Started: h.Started, Boot: h.Boot}, now)
+	}
+	first := !p.connected
+	if first {
+		l.connect(now, p, h)
+	}
+	if p.health.State == MustDie {
+		l.verdict(h, Die, "lost, or told to die")
+		return
+	}
+	p.beat = max(p.beat, h.Beat)
+	p.period = max(h.Period, time.Second)
+	p.health.LastBeat = l.policy(now)
+	if !first {
+		l.echo(p, h.SetID)
+	}
+	l.lower(p, h)
+	if p.reported && h.PredecessorsGone {
+		l.succeed(now, p, true)
+	}
+	l.evaluate(p, now)
+	if p.health.State == MustDie {
+		l.verdict(h, Die, "lost")
+		return
+	}
+	l.welcome(now, p, h, lease)
+}
+
+// connect makes p the holder of its cell's name.
+func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
+	p.connected = true
+	l.holders[h.Cell] = p
+	p.row.Boot = h.Boot
+	if !p.member && h.HasWork && l.blind && l.wait {
+		l.silent[p.row.Proc] = p
+		l.enlist(p, now)
+	}
+	if l.set != nil {
+		l.set.Join(string(h.Cell), string(h.Proc), h.SetID, !l.wait)
+	}
+	l.requestReport(p)
+	l.sendProbe(p, now)
+}
+
+// replace decides who holds a cell's name: cur, who does, or the sender of h
+// (Bistro, processHeartbeat: replacement by machine lock, here the data folder's).
+func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
+	switch {
+	case cur.row.Folder == h.Folder && h.Started < cur.row.Started:
+		l.refuse(h, "a later process holds the folder")
+		return false
+	case cur.row.Folder == h.Folder:
+		if h.Started == cur.row.Started {
+			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: "two processes of one folder claim the same start; the newcomer stays"})
+		}
+		l.displace(now, cur, "succeeded on its folder")
+	case cur.health.State == MustDie || l.cfg.AllowBump && cur.health.State != Healthy:
+		reason := "lost, and replaced"
+		if cur.health.State != MustDie {
+			reason = "unhealthy, and replaced"
+		}
+		l.do(SendSuicide{cur.row.Cell, Suicide{l.cfg.Term, cur.row.Proc, true}})
+		l.displace(now, cur, reason)
+	default:
+		l.verdict(h, DieAll, fmt.Sprintf("cell name is held by process %s, which is %v", cur.row.Proc, cur.health.State))
+		l.do(SendSuicide{h.Cell, Suicide{l.cfg.Term, h.Proc, true}})
+		return false
+	}
+	return true
+}
+
+// displace takes the cell's name from cur; its work stays held until it is dead.
+func (l *Leader) displace(now time.Duration, cur *process, why string) {
+	l.mustDie(cur, now, why, true)
+	cur.displaced = true
+	delete(l.holders, cur.row.Cell)
+	switch {
+	case cur.dead:
+	case cur.member:
+		cur.row.Displaced = true
+		l.putMember(cur)
+	default:
+		l.forget(cur)
+	}
+}
+
+func (l *Leader) requestReport(p *process) {
+	l.do(SendReportRequest{p.row.Cell, ReportRequest{l.cfg.Term, p.row.Proc}})
+}
+
+// ownPromise is what this leader's time-outs promise.
+func (l *Leader) ownPromise() time.Duration {
+	if l.cfg.NoDeadline {
+		return 0
+	}
+	return l.t.DiesWithin()
+}
+
+// enlist writes p's member row, with the longest promise in force to the folder,
+// and moves the list to its next version.
+func (l *Leader) enlist(p *process, now time.Duration) {
+	p.since = now
+	p.row.Promise = max(p.row.Promise, l.ownPromise())
+	for _, q := range l.predecessors(p.row.Folder, p.row.Started) {
+		p.row.Promise = max(p.row.Promise, q.row.Promise)
+	}
+	l.putMember(p)
+	l.putList(l.list.Hash.Add(string(p.row.Proc)))
+}
+
+// lower shortens the promise in p's row once p lives by the shorter one, and
+// lengthens it before the longer one is sent.
+func (l *Leader) lower(p *process, h Heartbeat) {
+	own := l.ownPromise()
+	switch {
+	case !p.member || p.dead:
+	case p.row.Promise < own:
+		p.row.Promise = own
+		l.putMember(p)
+	case p.row.Promise > own && h.Term == l.cfg.Term && h.Promise == own && p.credited:
+		p.row.Promise = own
+		l.putMember(p)
+	}
+}
+
+// welcome answers a heartbeat of a live session.
+func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
+	a := HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
+		Reported: p.reported, Eligible: p.reported && l.isDurable(p), Settled: l.settled(p), Timeouts: l.t, SetID: l.setID()}
+	if !p.reported {
+		l.requestReport(p)
+	}
+	if (lease || l.m.CreditWithoutLease) && (a.Eligible || l.m.CreditBeforeRecord) {
+		l.credit(now, p, &a)
+	}
+	l.do(AnswerBeat{a})
+}
+
+// credit lets p's deadline-bound work live on, by a promise that stands in the store.
+func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
+	a.Promise = l.ownPromise()
+	if p.durable {
+		a.Promise = min(a.Promise, p.promised)
+	}
+	if a.Promise == 0 && !l.cfg.NoDeadline {
+		return
+	}
+	p.credited, p.credit, a.Credit = true, now, true
+}
+
+func (l *Leader) isDurable(p *process) bool { return p.durable || l.m.MemberAfterEligible }
+
+// setID is the set every answer carries.
+func (l *Leader) setID() workerset.ID {
+	if l.set != nil {
+		return l.set.Current()
+	}
+	return l.list
+}
+
+// echo takes note of the set a cell shows. Only the consensus witness uses it.
+func (l *Leader) echo(p *process, id workerset.ID) {
+	if l.set == nil {
+		return
+	}
+	if err := l.set.Echo(string(p.row.Cell), id); err != nil {
+		l.audit(AuditRefused, p, Run{}, "worker set: "+err.Error())
+	}
+}
+
+// farewell ends a process that is empty and will never take work.
+func (l *Leader) farewell(now time.Duration, p *process, h Heartbeat) {
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: MustDie, Reason: "farewell", Timeouts: l.t}})
+	if p == nil || h.HasWork {
+		return
+	}
+	if p.reported && h.PredecessorsGone {
+		l.succeed(now, p, true)
+	}
+	l.die(p, now, ProofFarewell)
+}

@@ -1,0 +1,203 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"cantina/fence"
+)
+
+// entry is one invocation that may be running: from before its RunTask is sent
+// until its end is durable.
+type entry struct {
+	run    Run
+	proc   Proc
+	sure   bool // the cell said that it holds it, or a Notify succeeded
+	ending bool // an end was handed to the scheduler
+	end    Synthetic
+	kill   bool
+	killAt time.Duration // when the kill is due again
+	// acks are the processes to acknowledge when the real end is durable.
+	acks []Proc
+}
+
+// model is what may be running, of all processes.
+type model struct {
+	byRun  map[fence.Invocation]*entry
+	byWork map[Work][]*entry
+	// late has real ends of invocations that had been ended synthetically before.
+	late map[Run][]Proc
+}
+
+func newModel() model {
+	return model{map[fence.Invocation]*entry{}, map[Work][]*entry{}, map[Run][]Proc{}}
+}
+
+func (m *model) add(p *process, r Run) *entry {
+	e := &entry{run: r, proc: p.row.Proc}
+	m.byRun[r.Invocation] = e
+	m.byWork[r.Work] = append(m.byWork[r.Work], e)
+	p.work[r.Invocation] = e
+	return e
+}
+
+func (m *model) remove(e *entry, p *process) {
+	delete(m.byRun, e.run.Invocation)
+	rest := slices.DeleteFunc(m.byWork[e.run.Work], func(f *entry) bool { return f == e })
+	if len(rest) == 0 {
+		delete(m.byWork, e.run.Work)
+	} else {
+		m.byWork[e.run.Work] = rest
+	}
+	if p != nil {
+		delete(p.work, e.run.Invocation)
+	}
+}
+
+func (m *model) sorted() []*entry { return sortedEntries(m.byRun) }
+
+func sortedEntries(m map[fence.Invocation]*entry) []*entry {
+	es := make([]*entry, 0, len(m))
+	for _, e := range m {
+		es = append(es, e)
+	}
+	slices.SortFunc(es, func(a, b *entry) int { return a.run.Compare(b.run) })
+	return es
+}
+
+// report takes what a process runs: the answer to getRunningTasks.
+func (l *Leader) report(now time.Duration, r Report) {
+	if l.heard(r.Term) || r.Term != l.cfg.Term {
+		return
+	}
+	p := l.procs[r.Proc]
+	if p == nil || p.reported || p.health.State != New || !p.connected {
+		return
+	}
+	for _, h := range r.Held {
+		if l.heard(h.Invocation.Term) {
+			return
+		}
+	}
+	preds := l.predecessors(p.row.Folder, p.row.Started)
+	if live := slices.ContainsFunc(r.Held, func(h Held) bool { return !h.Ended }); live && !p.member &&
+		len(preds) == 0 && !(l.wait && (l.blind || l.set != nil)) {
+		l.do(SendSuicide{p.row.Cell, Suicide{l.cfg.Term, p.row.Proc, false}})
+		return
+	}
+	for _, h := range r.Held {
+		l.record(p, h, preds)
+	}
+	p.reported = true
+	delete(l.silent, r.Proc)
+	p.health.State = Unhealthy
+	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, "reported what it runs"})
+	if !p.member && !l.m.MemberAfterEligible {
+		l.enlist(p, now)
+	} else if p.durable {
+		l.do(Eligible{p.row.Cell, p.row.Proc})
+	}
+	l.succeed(now, p, r.PredecessorsGone)
+	l.evaluate(p, now)
+	l.do(StartsChanged{})
+}
+
+// record enters one reported invocation in the model, unless its real end is
+// applied already: then it waits for the status to be acknowledged again.
+func (l *Leader) record(p *process, h Held, preds []*process) {
+	last, real := l.cfg.Statuses.LastApplied(h.Work)
+	if last == h.Invocation && real {
+		return
+	}
+	if e := l.model.byRun[h.Invocation]; e != nil {
+		l.move(e, p, h, preds)
+		return
+	}
+	if others := l.model.byWork[h.Work]; len(others) > 0 && !h.Ended {
+		l.audit(AuditDoubled, p, h.Run, fmt.Sprintf("also held as %v by process %s", others[0].run.Invocation, others[0].proc))
+	}
+	e := l.model.add(p, h.Run)
+	e.sure = true
+	if l.cfg.Statuses.KillStored(h.Run) {
+		l.wantKill(e)
+	}
+}
+
+// move gives an invocation of a predecessor to the process that adopted it.
+func (l *Leader) move(e *entry, p *process, h Held, preds []*process) {
+	i := slices.IndexFunc(preds, func(q *process) bool { return q.row.Proc == e.proc })
+	if i < 0 || e.run.Work != h.Work {
+		l.audit(AuditRefused, p, h.Run, "reported, but held by process "+string(e.proc))
+		return
+	}
+	delete(preds[i].work, e.run.Invocation)
+	e.proc, e.sure = p.row.Proc, true
+	p.work[e.run.Invocation] = e
+	if e.kill {
+		l.wantKill(e)
+	}
+}
+
+// succeed declares the earlier processes of p's folder dead: those of another
+// boot at once, the others when all their containers are gone or adopted.
+func (l *Leader) succeed(now time.Duration, p *process, gone bool) {
+	for _, q := range l.predecessors(p.row.Folder, p.row.Started) {
+		switch {
+		case q.row.Boot != p.row.Boot:
+			l.mustDie(q, now, "its machine rebooted", true)
+			l.die(q, now, ProofBoot)
+		case gone:
+			l.mustDie(q, now, "succeeded on its folder", true)
+			l.die(q, now, ProofSuccessor)
+		}
+	}
+}
+
+// die acts on a proof of death: first the ends of all that the model has on p
+// are made durable, then the member row goes.
+func (l *Leader) die(p *process, now time.Duration, proof Proof) {
+	if p.dead {
+		return
+	}
+	l.mustDie(p, now, proof.String(), false)
+	p.dead = true
+	delete(l.silent, p.row.Proc)
+	for _, e := range sortedEntries(p.work) {
+		if !e.ending {
+			l.end(e, p, Ended{Kind: Lost, Reason: "cell process is dead: " + proof.String()})
+		}
+	}
+	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})
+	l.bury(p)
+}
+
+// bury deletes p's row once nothing of it is left in the model.
+func (l *Leader) bury(p *process) {
+	if !p.dead || len(p.work) > 0 {
+		return
+	}
+	if p.member {
+		p.member = false
+		l.rows = append(l.rows, DeleteMember{p.row.Proc})
+		hash, err := l.list.Hash.Remove(string(p.row.Proc))
+		if err != nil {
+			hash = l.list.Hash
+		}
+		l.putList(hash)
+	}
+	if l.holders[p.row.Cell] == p {
+		delete(l.holders, p.row.Cell)
+	}
+	l.forget(p)
+}
+
+func (l *Leader) forgetByWord(now time.Duration, proc Proc, by string) error {
+	p := l.procs[proc]
+	if p == nil {
+		return fmt.Errorf("forget %q: %w", proc, ErrUnknownProcess)
+	}
+	l.audit(AuditForgotten, p, Run{}, "declared dead by "+by+"; its work may run twice if it is not")
+	l.die(p, now, ProofOperator)
+	return nil
+}

@@ -1,0 +1,150 @@
+package worker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// WaitView is the initial wait, for the status page.
+type WaitView struct {
+	Active bool
+	// Blind: the member list is not trusted (restored or new store, or a cell
+	// remembers a newer one); everything is held, not only what has a name row.
+	Blind bool
+	// For are the processes that have not been heard of, sorted, with how long
+	// each can be waited for at most (0 = no bound).
+	For []WaitFor
+	// Longest is how long the wait lasts at most from now; 0 = no bound known.
+	Longest time.Duration
+}
+
+// WaitFor is one process that the wait waits for.
+type WaitFor struct {
+	Cell    CellName
+	Proc    Proc
+	Longest time.Duration
+}
+
+// Wait describes the initial wait.
+func (l *Leader) Wait(now time.Duration) WaitView {
+	v := WaitView{Active: l.wait, Blind: l.blind}
+	if !l.wait {
+		return v
+	}
+	bounded := true
+	for _, p := range l.silent {
+		w := WaitFor{Cell: p.row.Cell, Proc: p.row.Proc}
+		if at, ok := l.expiry(p); ok {
+			w.Longest = max(0, at-now)
+		} else {
+			bounded = false
+		}
+		v.For = append(v.For, w)
+		v.Longest = max(v.Longest, w.Longest)
+	}
+	slices.SortFunc(v.For, func(a, b WaitFor) int {
+		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Proc, b.Proc))
+	})
+	if !bounded {
+		v.Longest = 0
+	} else if l.blind || l.set != nil {
+		v.Longest = max(v.Longest, l.lapseEnd()-now)
+	}
+	if l.cfg.InitialWait > 0 {
+		v.Longest = min(max(v.Longest, 0), max(0, l.t0+l.cfg.InitialWait-now))
+	}
+	return v
+}
+
+// lapseEnd is when nothing can be alive that no row names: the longest promise
+// that any leader makes has passed.
+func (l *Leader) lapseEnd() time.Duration {
+	lapse := max(l.t.MaxDiesWithin, l.ownPromise())
+	for _, p := range l.silent {
+		lapse = max(lapse, p.row.Promise)
+	}
+	if l.m.WaitByOwnFlags {
+		lapse = l.ownPromise()
+	}
+	return l.t0 + l.t.Stretch(lapse)
+}
+
+// tickWait ends the wait when nothing can be running that the model does not have.
+func (l *Leader) tickWait(now time.Duration) {
+	if !l.wait {
+		return
+	}
+	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait {
+		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %d processes have not been heard of", l.cfg.InitialWait, len(l.silent)))
+		return
+	}
+	if l.m.PartialConsensus && l.partial() {
+		l.endWait(AuditWaitEnded, "the connected cells agree")
+		return
+	}
+	if l.set != nil {
+		l.tickConsensus(now)
+		return
+	}
+	if len(l.silent) > 0 || l.blind && now < l.lapseEnd() {
+		return
+	}
+	l.endWait(AuditWaitEnded, "every listed process has reported or is dead")
+}
+
+// tickConsensus ends the wait by the cells' hashes alone (Bistro).
+func (l *Leader) tickConsensus(now time.Duration) {
+	expired := now >= l.lapseEnd()
+	if !expired && !l.set.Consensus() {
+		return
+	}
+	for _, p := range l.order {
+		if p.connected && p.health.State == New {
+			return
+		}
+	}
+	if expired {
+		l.endWait(AuditWaitEnded, "the longest promise has passed")
+	} else {
+		l.endWait(AuditWaitEnded, "all cells of the worker set are back")
+	}
+}
+
+// partial is a planted mistake: whoever is connected decides.
+func (l *Leader) partial() bool {
+	if l.set != nil {
+		return l.set.Agree()
+	}
+	some := false
+	for _, p := range l.order {
+		if p.connected && p.health.State == New {
+			return false
+		}
+		some = some || p.connected
+	}
+	return some
+}
+
+func (l *Leader) endWait(kind AuditKind, why string) {
+	l.wait = false
+	if l.blind {
+		l.putList(l.list.Hash)
+	}
+	l.blind = false
+	clear(l.silent)
+	if l.restored {
+		l.restored = false
+		l.rows = append(l.rows, ClearRestored{})
+	}
+	l.audit(kind, nil, Run{}, "initial wait over: "+why)
+	l.do(StartsChanged{})
+}
+
+// forceWait is an operator's word that nothing else runs.
+func (l *Leader) forceWait(by string) {
+	if l.wait {
+		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %d processes have not been heard of", by, len(l.silent)))
+	}
+}

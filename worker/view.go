@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// SessionView is one cell process as the leader sees it.
+type SessionView struct {
+	Cell      CellName
+	Proc      Proc
+	State     State
+	Holder    bool // it holds the cell's name
+	Member    bool // it has a row
+	Reported  bool
+	Eligible  bool // reported, and the row is durable
+	Displaced bool
+	Dead      bool // proven dead, statuses being committed
+	// Unavailable: the probe failed three times in a row; Reason says why.
+	Unavailable bool
+	Reason      string
+	Promise     time.Duration
+	// Expiry is how long from now until it is certainly dead without credit; 0 = no bound.
+	Expiry time.Duration
+	Work   int // batch invocations held
+	Unsure int // of them on the unsure list
+}
+
+// Sessions returns every process the leader knows, sorted by cell and process.
+func (l *Leader) Sessions(now time.Duration) []SessionView {
+	vs := make([]SessionView, 0, len(l.procs))
+	for _, p := range l.procs {
+		vs = append(vs, l.view(p, now))
+	}
+	slices.SortFunc(vs, func(a, b SessionView) int {
+		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Proc, b.Proc))
+	})
+	return vs
+}
+
+// Session returns the process that holds the cell's name.
+func (l *Leader) Session(now time.Duration, cell CellName) (SessionView, bool) {
+	p := l.holders[cell]
+	if p == nil {
+		return SessionView{}, false
+	}
+	return l.view(p, now), true
+}
+
+// IsDead tells that a process is certainly dead: it is on no list, and the list
+// is trusted. A row that names such a process is lost.
+func (l *Leader) IsDead(proc Proc) bool {
+	p := l.procs[proc]
+	return p == nil && !(l.wait && l.blind) || p != nil && p.dead
+}
+
+func (l *Leader) view(p *process, now time.Duration) SessionView {
+	v := SessionView{Cell: p.row.Cell, Proc: p.row.Proc, State: p.health.State, Holder: p.holds(l), Member: p.member,
+		Reported: p.reported, Eligible: p.reported && p.durable, Displaced: p.displaced, Dead: p.dead,
+		Unavailable: p.probe.out, Promise: p.row.Promise, Work: len(p.work), Unsure: len(p.unsure.runs)}
+	if p.probe.out {
+		v.Reason = p.probe.reason
+	} else {
+		v.Reason = l.why(p, now)
+	}
+	if at, ok := l.expiry(p); ok {
+		v.Expiry = max(0, at-now)
+	}
+	return v
+}
+
+// RunView is one invocation of the model.
+type RunView struct {
+	Run    Run
+	Cell   CellName
+	Proc   Proc
+	Sure   bool // the cell holds it, as far as known
+	Ending bool // its end is being committed
+	Kill   bool // it is to be killed
+}
+
+// Running returns what may be running of one work, in order of start.
+func (l *Leader) Running(w Work) []RunView {
+	var vs []RunView
+	for _, e := range l.model.byWork[w] {
+		vs = append(vs, l.runView(e))
+	}
+	return vs
+}
+
+// Model returns everything that may be running, sorted by invocation.
+func (l *Leader) Model() []RunView {
+	es := l.model.sorted()
+	vs := make([]RunView, len(es))
+	for i, e := range es {
+		vs[i] = l.runView(e)
+	}
+	return vs
+}
+
+func (l *Leader) runView(e *entry) RunView {
+	v := RunView{Run: e.run, Proc: e.proc, Sure: e.sure, Ending: e.ending, Kill: e.kill}
+	if p := l.procs[e.proc]; p != nil {
+		v.Cell = p.row.Cell
+	}
+	return v
+}

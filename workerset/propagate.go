@@ -1,0 +1,175 @@
+package workerset
+
+import "container/heap"
+
+// prune folds the history before the earliest set that any living cell shows
+// into that set. It does nothing while a living cell has shown none.
+func (t *Tracker) prune() {
+	if t.alive == 0 {
+		t.history = nil
+		clear(t.members)
+		t.index = newIndex()
+		return
+	}
+	least, any := uint64(0), false
+	for _, m := range t.members {
+		switch {
+		case m.dead:
+		case !m.echoed:
+			return
+		case !any || before(m.set, least):
+			least, any = m.set, true
+		}
+	}
+	at, ok := t.place(least)
+	if !ok || at == 0 {
+		return
+	}
+	base := t.history[0].added
+	for _, s := range t.history[1 : at+1] {
+		for cell := range s.added {
+			base[cell] = true
+		}
+		if s.removed != "" {
+			t.bury(base, s.removed, least)
+		}
+	}
+	rest := append([]step{{added: base}}, t.history[at+1:]...)
+	t.history = rest
+}
+
+// bury cancels a removed cell from the folded set and forgets it when dead.
+func (t *Tracker) bury(base map[string]bool, cell string, least uint64) {
+	delete(base, cell)
+	if m := t.members[cell]; m != nil && m.dead && !before(least, m.left) {
+		delete(t.members, cell)
+	}
+}
+
+// propagate raises each cell's indirect version to the highest indirect version
+// among the members of the set that it names: those it could reach no consensus
+// without. One walk over history and cells.
+func (t *Tracker) propagate() {
+	if len(t.history) == 0 {
+		return
+	}
+	buckets := make([][]*member, len(t.history))
+	for _, m := range t.members {
+		m.within = 0
+		if i, ok := t.place(m.indirect); m.echoed && ok {
+			buckets[i] = append(buckets[i], m)
+		}
+	}
+	var tops topHeap
+	for i := range t.history {
+		for cell := range t.history[i].added {
+			if m := t.members[cell]; m != nil {
+				m.within++
+				if m.echoed {
+					tops = append(tops, top{m.indirect, m})
+				}
+			}
+		}
+		if cell := t.history[i].removed; cell != "" {
+			if m := t.members[cell]; m != nil {
+				m.within--
+			}
+		}
+		if i == 0 {
+			heap.Init(&tops)
+		} else if n := len(t.history[i].added); n > 0 && len(tops) > 0 {
+			heap.Fix(&tops, len(tops)-1)
+		}
+		if len(buckets[i]) > 0 {
+			t.raiseBucket(i, buckets, &tops)
+		}
+	}
+}
+
+// raiseBucket raises the cells whose indirect version is that of history step i.
+func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
+	for tops.Len() > 0 && ((*tops)[0].m.within <= 0 || (*tops)[0].version != (*tops)[0].m.indirect) {
+		heap.Pop(tops)
+	}
+	if tops.Len() == 0 || !before(t.version(i), (*tops)[0].version) {
+		return
+	}
+	v := (*tops)[0].version
+	j, ok := t.place(v)
+	if !ok {
+		return
+	}
+	for _, m := range buckets[i] {
+		t.raise(m, v)
+		if m.within > 0 {
+			heap.Push(tops, top{v, m})
+		}
+	}
+	buckets[j] = append(buckets[j], buckets[i]...)
+}
+
+// top is one cell's requirement; the heap yields the highest version first.
+type top struct {
+	version uint64
+	m       *member
+}
+
+type topHeap []top
+
+func (h topHeap) Len() int           { return len(h) }
+func (h topHeap) Less(i, j int) bool { return before(h[j].version, h[i].version) }
+func (h topHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *topHeap) Push(x any)        { *h = append(*h, x.(top)) }
+func (h *topHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// index counts the living cells by indirect version and knows the least.
+type index struct {
+	count map[uint64]int
+	size  int
+	mins  minHeap
+}
+
+func newIndex() index { return index{count: map[uint64]int{}} }
+
+func (x *index) add(v uint64) {
+	x.size++
+	if x.count[v]++; x.count[v] == 1 {
+		heap.Push(&x.mins, v)
+	}
+}
+
+func (x *index) remove(v uint64) {
+	x.size--
+	if x.count[v]--; x.count[v] == 0 {
+		delete(x.count, v)
+	}
+}
+
+// min returns the least version; the index must not be empty.
+func (x *index) min() uint64 {
+	for len(x.mins) > 0 && x.count[x.mins[0]] == 0 {
+		heap.Pop(&x.mins)
+	}
+	if len(x.mins) == 0 {
+		return 0
+	}
+	return x.mins[0]
+}
+
+type minHeap []uint64
+
+func (h minHeap) Len() int           { return len(h) }
+func (h minHeap) Less(i, j int) bool { return before(h[i], h[j]) }
+func (h minHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *minHeap) Push(x any)        { *h = append(*h, x.(uint64)) }
+func (h *minHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
