@@ -28,6 +28,8 @@ type entry struct {
 	gone  bool
 	told  bool // the refusal was reported
 	mark  *cell
+	tries int           // refusals by cells in a row
+	from  time.Duration // not placed before
 }
 
 // queue holds what waits with one shape, best first.
@@ -91,11 +93,12 @@ func (a *Auction) Submit(now time.Duration, items ...Item) error {
 	return err
 }
 
-func (a *Auction) enqueue(it Item, since time.Duration) {
+func (a *Auction) enqueue(it Item, since time.Duration) *entry {
 	a.seq++
 	e := &entry{item: it, since: since, seq: a.seq}
 	a.waiting[it.ID] = e
 	a.fresh = append(a.fresh, e)
+	return e
 }
 
 // Withdraw takes items out of the waiting work: they are no longer wanted. It
@@ -134,20 +137,26 @@ func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
 }
 
 // Refuse takes a cell's answer that it did not take what was in flight: the item
-// is carried over into the next batch and the cell rests. Holdings that are not in
-// flight are ignored.
-func (a *Auction) Refuse(now time.Duration, hold string) {
+// is carried over into the next batch. When the cell is full it rests, for the
+// ledger knows it badly; otherwise something about this item does not suit it, and
+// the item waits 1, 2, 4 … 30 s. Holdings that are not in flight are ignored.
+func (a *Auction) Refuse(now time.Duration, hold string, full bool) {
 	h := a.holds[hold]
 	if h == nil || !h.inFlight {
 		return
 	}
 	c := h.cell
 	a.unbook(h)
-	if a.byName[c.name] == c {
+	if full && a.byName[c.name] == c {
 		a.rest(c, now+a.cfg.Rest)
 	}
-	if h.Kind != KindBatch && a.waiting[h.item.ID] == nil {
-		a.enqueue(h.item, now)
+	if h.Kind == KindBatch || a.waiting[h.item.ID] != nil {
+		return
+	}
+	e := a.enqueue(h.item, now)
+	e.tries = h.tries + 1
+	if !full {
+		e.from = now + min(time.Second<<min(h.tries, 5), 30*time.Second)
 	}
 }
 
@@ -159,7 +168,7 @@ func (a *Auction) Round(now time.Duration) Result {
 	a.wake(now)
 	a.expire(now, &r)
 	a.rouse()
-	fresh := a.admitFresh()
+	fresh := a.admitFresh(now)
 	a.place(now, &r)
 	a.report(now, fresh, &r)
 	a.reserveCells(now)
@@ -211,14 +220,21 @@ func (a *Auction) rouse() {
 	a.improved = a.improved[:0]
 }
 
-// admitFresh moves the fresh entries into the queues of their shapes.
-func (a *Auction) admitFresh() []*entry {
-	fresh := a.fresh
+// admitFresh moves the fresh entries whose time has come into the queues of their
+// shapes.
+func (a *Auction) admitFresh(now time.Duration) []*entry {
+	all := a.fresh
 	a.fresh = nil
-	for _, e := range fresh {
+	var fresh []*entry
+	for _, e := range all {
 		if e.gone {
 			continue
 		}
+		if e.from > now {
+			a.fresh = append(a.fresh, e)
+			continue
+		}
+		fresh = append(fresh, e)
 		s := a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid, nil)
 		q := a.queues[s.key]
 		if q == nil {
@@ -301,6 +317,7 @@ func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
 	it := e.item
 	a.drop(e)
 	r.Placed = append(r.Placed, a.take(it, s, c, now))
+	a.holds[it.Hold].tries = e.tries
 	return true
 }
 

@@ -81,7 +81,7 @@ func TestRefusedWorkIsCarriedOverAndUnansweredIsNot(t *testing.T) {
 	if len(r.Placed) != 2 || r.Placed[0].Cell != "c1" {
 		t.Fatalf("placed %+v", r.Placed)
 	}
-	a.Refuse(0, "h-refused.0")
+	a.Refuse(0, "h-refused.0", true)
 	r = a.Round(0)
 	if got := placedIDs(r); got != "refused.0" || r.Placed[0].Cell != "c2" {
 		t.Fatalf("carried over to %+v; the cell that refused rests", r.Placed)
@@ -103,6 +103,36 @@ func TestAskedAgainWhileInFlight(t *testing.T) {
 	submit(t, a, time.Second, lrpItem("x", 0, 40))
 	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 {
 		t.Errorf("joins the batch when the first attempt expires: %+v", r)
+	}
+}
+
+func TestItemThatDoesNotSuitItsCellWaitsLongerEachTime(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c1", 1, 100, 10))
+	submit(t, a, 0, lrpItem("port", 0, 40))
+	now := time.Duration(0)
+	var pauses []time.Duration
+	for range 7 {
+		if r := a.Round(now); placedIDs(r) != "port.0" {
+			t.Fatalf("at %v: %+v", now, r)
+		}
+		a.Refuse(now, "h-port.0", false)
+		submit(t, a, now, lrpItem("other", len(pauses), 1))
+		if r := a.Round(now); len(r.Placed) != 1 {
+			t.Fatalf("the cell is open to others: %+v", r)
+		}
+		if err := a.Confirm(fmt.Sprint("h-other.", len(pauses))); err != nil {
+			t.Fatal(err)
+		}
+		at, ok := a.Next()
+		if !ok {
+			t.Fatal("never again")
+		}
+		pauses = append(pauses, at-now)
+		now = at
+	}
+	if got := fmt.Sprint(pauses); got != "[1s 2s 4s 8s 16s 30s 30s]" {
+		t.Errorf("pauses %s", got)
 	}
 }
 
@@ -410,7 +440,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 			},
 			"refuse": func(rt *rapid.T) {
 				if id, ok := some(rt, "flying"); ok {
-					a.Refuse(now, holds[id])
+					a.Refuse(now, holds[id], rapid.Bool().Draw(rt, "full"))
 					fate[id] = "waiting"
 				}
 			},
@@ -447,7 +477,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 				}
 				// What waits now finds no cell.
 				for id, f := range fate {
-					if f == "waiting" {
+					if f == "waiting" && a.waiting[id].from <= now {
 						e := a.waiting[id]
 						if all := oracle(a.Ledger, e.item); len(all) > 0 {
 							rt.Fatalf("%s waits, oracle has %v", id, all)

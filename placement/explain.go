@@ -216,3 +216,12 @@ func (r *Refusal) Missing() []resource.Missing {
 	}
 	return out
 }
+
+// RefusedByCell is the refusal of an item that was placed on a cell which did not
+// take it.
+func RefusedByCell(cell, reason string) *Refusal {
+	if reason == "" {
+		reason = "no reason given"
+	}
+	return &Refusal{Code: InsufficientResources, Classes: []Class{{Cause: CauseUnavailable, Cells: 1, Detail: cell + " refused: " + reason}}}
+}

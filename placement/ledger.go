@@ -60,6 +60,7 @@ type holding struct {
 	deadline time.Duration
 	// again is set when the same item was asked for while it was in flight.
 	again bool
+	tries int // refusals by cells before this placement
 }
 
 // Ledger is what every cell has and holds. It is not safe for concurrent use: the

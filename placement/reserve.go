@@ -101,6 +101,11 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 	for _, c := range a.resting {
 		consider(c.restUntil)
 	}
+	for _, e := range a.fresh {
+		if !e.gone {
+			consider(e.from)
+		}
+	}
 	if t, ok := a.nextExpiry(); ok {
 		consider(t)
 	}

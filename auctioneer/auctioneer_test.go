@@ -1,0 +1,302 @@
+package auctioneer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/internal/run"
+	"cantina/placement"
+	"cantina/resource"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeCells answers by script and records the calls.
+type fakeCells struct {
+	mu     sync.Mutex
+	calls  []string
+	answer func(cell string, work []placement.Item) ([]Refusal, error)
+	block  chan struct{}
+}
+
+func (f *fakeCells) Perform(ctx context.Context, cell, process string, work []placement.Item) ([]Refusal, error) {
+	ids := make([]string, len(work))
+	for i := range work {
+		ids[i] = work[i].ID
+	}
+	f.mu.Lock()
+	f.calls = append(f.calls, fmt.Sprint(cell, "/", process, " ", ids))
+	answer, block := f.answer, f.block
+	f.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if answer == nil {
+		return nil, nil
+	}
+	return answer(cell, work)
+}
+
+func (f *fakeCells) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.calls
+	f.calls = nil
+	slices.Sort(c)
+	return c
+}
+
+// fakeBoard records what it hears.
+type fakeBoard struct {
+	mu         sync.Mutex
+	waiting    []string
+	unanswered []string
+}
+
+func (b *fakeBoard) Waiting(r []placement.Refused) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, x := range r {
+		b.waiting = append(b.waiting, x.Item.ID+": "+x.Refusal.String())
+	}
+}
+
+func (b *fakeBoard) Unanswered(items []placement.Item) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, it := range items {
+		b.unanswered = append(b.unanswered, it.ID)
+	}
+}
+
+type rig struct {
+	*Auctioneer
+	cells *fakeCells
+	board *fakeBoard
+}
+
+// within runs an auctioneer in a bubble and joins it.
+func within(t *testing.T, f func(t *testing.T, r rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := rig{cells: &fakeCells{}, board: &fakeBoard{}}
+		r.Auctioneer = New(Config{Clock: run.Bubble()}, r.cells, r.board)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		f(t, r)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+func (r rig) join(name string, memory int) {
+	r.Admit(name, "p-"+name, "")
+	r.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1, Zone: "z",
+		Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 100}})
+}
+
+func work(id string, memory int) placement.Item {
+	return placement.Item{ID: id, Hold: "h-" + id, Kind: placement.KindLRP, Group: id, Need: resource.Amounts{resource.MemoryMB: memory}}
+}
+
+func (r rig) request(t *testing.T, items ...placement.Item) {
+	t.Helper()
+	if err := r.Request(items...); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestWorkIsSentInBatches(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.join("b", 100)
+		r.request(t, work("w", 1), work("x", 2), work("y", 3), work("z", 4))
+		want(t, "calls", r.cells.take(), "a/p-a [z w]", "b/p-b [y x]")
+		if s := r.Stats(); s.Placed != 4 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestOneCallPerCellAtATime(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.cells.block = make(chan struct{})
+		r.request(t, work("first", 1))
+		r.request(t, work("second", 1))
+		r.request(t, work("third", 1))
+		want(t, "calls", r.cells.take(), "a/p-a [first]")
+		close(r.cells.block)
+		synctest.Wait()
+		want(t, "calls", r.cells.take(), "a/p-a [second third]")
+	})
+}
+
+func TestRefusalByACellIsToldAndCarriedOver(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.join("b", 50)
+		r.cells.answer = func(cell string, work []placement.Item) ([]Refusal, error) {
+			if cell == "a" {
+				return []Refusal{{Hold: work[0].Hold, Reason: "memory_mb 10 needed, 5 free", Full: true}, {Hold: "nonsense"}}, nil
+			}
+			return nil, nil
+		}
+		r.request(t, work("x", 10))
+		want(t, "calls", r.cells.take(), "a/p-a [x]", "b/p-b [x]")
+		want(t, "waiting", r.board.waiting, "x: insufficient resources: 1 cell: a refused: memory_mb 10 needed, 5 free")
+		if at, ok := r.Cells()[1], true; !ok || at.InFlight != 1 {
+			t.Errorf("%+v", at)
+		}
+	})
+}
+
+func TestNoAnswerIsLeftToConvergence(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.cells.answer = func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") }
+		r.request(t, work("x", 10))
+		r.request(t, work("x", 10)) // the same unit of work, while it may have been taken
+		want(t, "calls", r.cells.take(), "a/p-a [x]")
+		<-time.After(29 * time.Second)
+		want(t, "calls", r.cells.take())
+		r.cells.answer = nil
+		<-time.After(2 * time.Second)
+		want(t, "asked for again", r.cells.take(), "a/p-a [x]")
+		<-time.After(31 * time.Second)
+		want(t, "unanswered", r.board.unanswered, "x")
+		want(t, "calls", r.cells.take())
+	})
+}
+
+func TestClaimConfirms(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.request(t, work("x", 60))
+		if err := r.Hold(placement.Holding{Hold: "h-x", Cell: "a", Kind: placement.KindLRP, Group: "x", Need: resource.Amounts{resource.MemoryMB: 60}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Hold(placement.Holding{Hold: "h-x", Cell: "b"}); !errors.Is(err, placement.ErrHeld) {
+			t.Errorf("on another cell: %v", err)
+		}
+		<-time.After(time.Minute)
+		want(t, "unanswered", r.board.unanswered)
+		r.request(t, work("y", 60))
+		since, why, ok := r.Explain("y")
+		if !ok || why == nil || since == 0 {
+			t.Fatalf("y waits: %v %v", why, ok)
+		}
+		want(t, "waiting", r.board.waiting, "y: insufficient resources: 1 cell: memory_mb 60 needed, largest free 40")
+		r.cells.take()
+		r.Release("h-x")
+		synctest.Wait()
+		want(t, "calls", r.cells.take(), "a/p-a [y]")
+	})
+}
+
+func TestWaitingWorkComesBeforeBatch(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.request(t, work("x", 100))
+		r.request(t, work("y", 70))
+		r.cells.take()
+		wants := []placement.Want{{Hold: "b1", Need: resource.Amounts{resource.MemoryMB: 30}}, {Hold: "b2", Need: resource.Amounts{resource.MemoryMB: 30}}}
+		if g := r.Reserve(wants); g[0].Refusal == nil {
+			t.Fatalf("grants %+v", g)
+		}
+		for len(r.Room()) > 0 {
+			<-r.Room()
+		}
+		r.Release("h-x")
+		if len(r.Room()) != 1 {
+			t.Error("the scheduler is not told of room")
+		}
+		g := r.Reserve(wants)
+		if g[0].Cell != "a" || g[0].Process != "p-a" || g[1].Refusal == nil {
+			t.Errorf("grants %+v", g)
+		}
+		synctest.Wait()
+		want(t, "calls", r.cells.take(), "a/p-a [y]")
+		r.Confirm("b1", "unknown")
+		<-time.After(time.Minute)
+		if c := r.Cells()[0]; c.Used[resource.MemoryMB] != 30 {
+			t.Errorf("the confirmed grant stays, the unclaimed placement does not: %+v", c)
+		}
+	})
+}
+
+func TestWorkInFlightToALostCell(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.request(t, work("x", 10))
+		r.Remove("a")
+		synctest.Wait()
+		want(t, "unanswered", r.board.unanswered, "x")
+		r.request(t, work("x", 10))
+		if why := r.Would(work("x", 10)); why == nil {
+			t.Error("there is no cell")
+		}
+		r.join("b", 100)
+		synctest.Wait()
+		want(t, "calls", r.cells.take(), "a/p-a [x]", "b/p-b [x]")
+	})
+}
+
+func TestEndsWhileACellDoesNotAnswer(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.cells.block = make(chan struct{})
+		r.request(t, work("x", 10))
+		want(t, "calls", r.cells.take(), "a/p-a [x]")
+	})
+}
+
+// BenchmarkRequestToPerform is one instance at a time through the loop, with 1,000
+// cells.
+func BenchmarkRequestToPerform(b *testing.B) {
+	done := make(chan struct{}, 1)
+	cells := &fakeCells{answer: func(string, []placement.Item) ([]Refusal, error) { done <- struct{}{}; return nil, nil }}
+	a := New(Config{Clock: run.Kernel()}, cells, &fakeBoard{})
+	r := rig{Auctioneer: a, cells: cells}
+	for i := range 1000 {
+		r.join(fmt.Sprint("c", i), 1<<20)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx) }()
+	n := 0
+	for b.Loop() {
+		n++
+		it := work(fmt.Sprint("w", n), 1)
+		if err := a.Request(it); err != nil {
+			b.Fatal(err)
+		}
+		<-done
+		a.Release(it.Hold)
+	}
+	cancel()
+	<-ended
+}
