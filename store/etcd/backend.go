@@ -63,7 +63,7 @@ func do[T any](ctx context.Context, b *Backend, f func(context.Context) (T, erro
 		return v, translate(err)
 	}
 	var zero T
-	ctx, end, err := b.member.enter(ctx)
+	callCtx, end, err := b.member.enter(ctx)
 	if err != nil {
 		return zero, err
 	}
@@ -74,7 +74,7 @@ func do[T any](ctx context.Context, b *Backend, f func(context.Context) (T, erro
 	got := make(chan result, 1)
 	go func() { // Member.Close waits for it, unless the member is broken
 		defer end()
-		v, err := f(ctx)
+		v, err := f(callCtx)
 		got <- result{v, translate(err)}
 	}()
 	select {
@@ -82,8 +82,10 @@ func do[T any](ctx context.Context, b *Backend, f func(context.Context) (T, erro
 		return r.v, r.err
 	case <-b.member.Broken():
 		return zero, b.member.cause()
+	case <-b.member.life.Done():
+		return zero, errClosed
 	case <-ctx.Done():
-		return zero, context.Cause(ctx)
+		return zero, ctx.Err()
 	}
 }
 

@@ -69,7 +69,12 @@ func (c *Cluster) Backend() *Backend { return c.backend }
 // Run compacts and defragments as configured, until ctx is done; it returns ctx's
 // error.
 func (c *Cluster) Run(ctx context.Context) error {
-	return c.cfg.Upkeep.run(ctx, c.backend, c.cfg.Log, 0)
+	return c.cfg.Upkeep.run(ctx, c.backend, c.cfg.Log)
+}
+
+// Maintain compacts to the present revision and defragments where it pays, now.
+func (c *Cluster) Maintain(ctx context.Context) error {
+	return c.cfg.Upkeep.once(ctx, c.backend, c.cfg.Log)
 }
 
 // Close ends the connections.

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,6 +118,11 @@ func (m *Member) start(ctx context.Context) error {
 	limits := store.Limits{Ops: m.cfg.Limits.Ops, Bytes: m.cfg.Limits.Bytes}
 	m.backend = &Backend{client: m.client, limits: limits, member: m}
 	m.checkSpace()
+	if err := m.disarm(ctx); err != nil {
+		m.client.Close()
+		m.server.Close()
+		return err
+	}
 	return nil
 }
 
@@ -195,23 +198,17 @@ func freeSpace(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// Size returns the size of the member's files in bytes: database and log.
-func (m *Member) Size() (int64, error) {
-	var sum int64
-	err := filepath.WalkDir(m.dir, func(_ string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, os.ErrNotExist) {
-			return nil // purged meanwhile
-		}
-		if err == nil {
-			sum += info.Size()
-		}
-		return err
-	})
-	return sum, err
+// Size returns the size of the database file, and how much of it is in use, in
+// bytes.
+func (m *Member) Size(ctx context.Context) (file, used int64, err error) {
+	return ownMember{m}.size(ctx)
+}
+
+// Maintain compacts to the present revision and defragments where it pays, now; when
+// that made room, a full member takes writes again. The store stands still for the
+// defragmentation.
+func (m *Member) Maintain(ctx context.Context) error {
+	return m.cfg.Upkeep.once(ctx, m.backend, m.cfg.Log)
 }
 
 // Run watches the free space each second, and compacts and defragments, until ctx
@@ -220,7 +217,7 @@ func (m *Member) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	upkept := make(chan error, 1)
-	go func() { upkept <- m.cfg.Upkeep.run(ctx, m.backend, m.cfg.Log, m.cfg.Quota) }()
+	go func() { upkept <- m.cfg.Upkeep.run(ctx, m.backend, m.cfg.Log) }()
 	defer func() { cancel(); <-upkept }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

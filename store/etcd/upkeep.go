@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"cantina/store"
@@ -41,7 +42,7 @@ func (u Upkeep) withDefaults() Upkeep {
 }
 
 // run compacts and defragments until ctx is done.
-func (u Upkeep) run(ctx context.Context, b *Backend, log *slog.Logger, quota int64) error {
+func (u Upkeep) run(ctx context.Context, b *Backend, log *slog.Logger) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	last, written := time.Now(), b.written.Load()
@@ -56,14 +57,14 @@ func (u Upkeep) run(ctx context.Context, b *Backend, log *slog.Logger, quota int
 			continue
 		}
 		last, written = time.Now(), w
-		if err := u.once(ctx, b, log, quota); err != nil && ctx.Err() == nil {
+		if err := u.once(ctx, b, log); err != nil && ctx.Err() == nil {
 			log.Warn("upkeep of the store failed", "error", err)
 		}
 	}
 }
 
 // once compacts to the present revision and defragments where it pays.
-func (u Upkeep) once(ctx context.Context, b *Backend, log *slog.Logger, quota int64) error {
+func (u Upkeep) once(ctx context.Context, b *Backend, log *slog.Logger) error {
 	p, err := b.Range(ctx, store.Query{From: "\x00", To: "\x01", Limit: 1})
 	if err != nil {
 		return err
@@ -76,60 +77,105 @@ func (u Upkeep) once(ctx context.Context, b *Backend, log *slog.Logger, quota in
 		return fmt.Errorf("compact to %d: %w", p.Revision, err)
 	}
 	log.Debug("store compacted", "revision", p.Revision, "took", time.Since(start))
-	for _, endpoint := range b.endpoints() {
-		if err := u.defragment(ctx, b, log, quota, endpoint); err != nil {
+	for _, endpoint := range b.client.Endpoints() {
+		if err := u.defragment(ctx, clusterMember{b, endpoint}, log); err != nil {
 			return err
 		}
+	}
+	if b.member == nil {
+		return nil
+	}
+	if err := u.defragment(ctx, ownMember{b.member}, log); err != nil {
+		return err
+	}
+	return b.member.disarm(ctx)
+}
+
+// host is one member's database file.
+type host interface {
+	// size returns the bytes of the file, and those in use.
+	size(ctx context.Context) (file, used int64, err error)
+	defragment(ctx context.Context) error
+}
+
+// clusterMember is a member of an operator's cluster.
+type clusterMember struct {
+	b        *Backend
+	endpoint string
+}
+
+func (h clusterMember) size(ctx context.Context) (file, used int64, err error) {
+	s, err := h.b.client.Status(ctx, h.endpoint)
+	if err != nil {
+		return 0, 0, fmt.Errorf("status of %s: %w", h.endpoint, err)
+	}
+	return s.DbSize, s.DbSizeInUse, nil
+}
+
+func (h clusterMember) defragment(ctx context.Context) error {
+	if _, err := h.b.client.Defragment(ctx, h.endpoint); err != nil {
+		return fmt.Errorf("defragment %s: %w", h.endpoint, err)
 	}
 	return nil
 }
 
-// endpoints are those to defragment: the member in the process, or each one given.
-func (b *Backend) endpoints() []string {
-	if e := b.client.Endpoints(); len(e) > 0 {
-		return e
-	}
-	return []string{""}
-}
+// ownMember is the embedded member.
+type ownMember struct{ m *Member }
 
-func (u Upkeep) defragment(ctx context.Context, b *Backend, log *slog.Logger, quota int64, endpoint string) error {
-	status := func() (*clientv3.StatusResponse, error) {
-		return do(ctx, b, func(ctx context.Context) (*clientv3.StatusResponse, error) { return b.client.Status(ctx, endpoint) })
-	}
-	s, err := status()
-	if err != nil {
-		return fmt.Errorf("status of %q: %w", endpoint, err)
-	}
-	slack := s.DbSize - s.DbSizeInUse
-	if u.DefragSlack < 0 || slack < u.DefragSlack || slack < s.DbSizeInUse || s.DbSizeInUse > u.DefragMost {
-		return u.disarm(ctx, b, log, quota, s)
-	}
-	start := time.Now()
-	_, err = do(ctx, b, func(ctx context.Context) (*clientv3.DefragmentResponse, error) {
-		return b.client.Defragment(ctx, endpoint)
+func (h ownMember) size(ctx context.Context) (file, used int64, err error) {
+	sizes, err := do(ctx, h.m.backend, func(context.Context) ([2]int64, error) {
+		be := h.m.server.Server.Backend()
+		return [2]int64{be.Size(), be.SizeInUse()}, nil
 	})
-	if err != nil {
-		return fmt.Errorf("defragment %q: %w", endpoint, err)
-	}
-	log.Info("store defragmented", "endpoint", endpoint, "before_bytes", s.DbSize, "content_bytes", s.DbSizeInUse, "took", time.Since(start))
-	if s, err = status(); err != nil {
-		return fmt.Errorf("status of %q: %w", endpoint, err)
-	}
-	return u.disarm(ctx, b, log, quota, s)
+	return sizes[0], sizes[1], err
 }
 
-// disarm takes back the alarm of a full quota of our own member when a tenth of it
-// is free again. An operator's alarms are the operator's.
-func (u Upkeep) disarm(ctx context.Context, b *Backend, log *slog.Logger, quota int64, s *clientv3.StatusResponse) error {
-	if quota <= 0 || s.DbSize > quota-quota/10 || len(s.Errors) == 0 {
+func (h ownMember) defragment(ctx context.Context) error {
+	_, err := do(ctx, h.m.backend, func(context.Context) (struct{}, error) {
+		return struct{}{}, h.m.server.Server.Defragment()
+	})
+	return err
+}
+
+// defragment rewrites a database file that is mostly empty.
+func (u Upkeep) defragment(ctx context.Context, h host, log *slog.Logger) error {
+	file, used, err := h.size(ctx)
+	if err != nil {
+		return err
+	}
+	slack := file - used
+	if u.DefragSlack < 0 || slack < u.DefragSlack || slack < used || used > u.DefragMost {
 		return nil
 	}
-	_, err := do(ctx, b, func(ctx context.Context) (*clientv3.AlarmResponse, error) {
-		return b.client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	start := time.Now()
+	if err := h.defragment(ctx); err != nil {
+		return err
+	}
+	log.Info("store defragmented", "before_bytes", file, "content_bytes", used, "took", time.Since(start))
+	return nil
+}
+
+// disarm takes back the alarm of a full quota when a tenth of it is free again, or
+// it was raised. Alarms of other kinds stay.
+func (m *Member) disarm(ctx context.Context) error {
+	size, _, err := ownMember{m}.size(ctx)
+	if err != nil || size > m.cfg.Quota-m.cfg.Quota/10 {
+		return err
+	}
+	_, err = do(ctx, m.backend, func(ctx context.Context) (struct{}, error) {
+		for _, a := range m.server.Server.Alarms() {
+			if a.Alarm != etcdserverpb.AlarmType_NOSPACE {
+				continue
+			}
+			if _, err := m.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
+				return struct{}{}, err
+			}
+			m.cfg.Log.Info("store has room again", "bytes", size, "quota_bytes", m.cfg.Quota)
+		}
+		return struct{}{}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("disarm alarm: %w", err)
 	}
-	log.Info("store has room again", "bytes", s.DbSize, "quota_bytes", quota)
 	return nil
 }

@@ -1,0 +1,320 @@
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/fence"
+	"cantina/internal/run"
+	"cantina/store"
+	"cantina/store/etcd"
+	"cantina/store/folder"
+)
+
+func grows(t *testing.T, before, after string) bool {
+	t.Helper()
+	a, err1 := fence.ParseTerm(before)
+	b, err2 := fence.ParseTerm(after)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return a.Less(b)
+}
+
+// smallDisk mounts a file system of some MiB.
+func smallDisk(t *testing.T, mib int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
+		t.Skipf("SKIPPED, needs root to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill leaves so many bytes free on the file system of dir; it returns what to
+// delete.
+func fill(t *testing.T, dir string, leave int64) string {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "ballast")
+	ballast, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ballast.Close()
+	if err := unix.Fallocate(int(ballast.Fd()), 0, 0, int64(st.Bavail)*st.Bsize-leave); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// The disk gets short: the term ends with ErrFull before etcd meets the end of it,
+// nothing acknowledged is lost, and with room the same process leads again.
+func TestDiskGetsShort(t *testing.T) {
+	dir := smallDisk(t, 256)
+	m, f := startMemberWith(t, filepath.Join(dir, "data"), etcd.MemberConfig{MinFree: 16 << 20})
+	defer stopMember(t, m, f)
+	c, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- m.Run(c) }()
+	defer func() {
+		cancel()
+		if err := <-ran; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
+	s := newStore(t, m.Backend(), store.Config{Memory: f})
+	r := campaign(t, s)
+	commit(t, r, store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("before")}}})
+	ballast := fill(t, dir, 8<<20)
+	var refused error
+	for refused == nil {
+		got := make(chan error, 1)
+		r.Submit(store.Transition{Ops: []store.Op{{Key: "tick", Value: []byte("x")}}}, func(_ int64, err error) { got <- err })
+		refused = <-got
+	}
+	if !errors.Is(refused, store.ErrFull) || !strings.Contains(refused.Error(), "16 MiB free in "+dir) {
+		t.Fatal(refused)
+	}
+	<-r.Done()
+	if err := r.Resign(t.Context()); !errors.Is(err, store.ErrFull) {
+		t.Fatal(err)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	for { // until Run has seen the room
+		r, err := s.Campaign(t.Context(), store.Candidate{ID: "test"})
+		if errors.Is(err, store.ErrFull) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows := r.Rows(); len(rows) == 0 || string(rows[0].Value) != "before" {
+			t.Fatalf("%v", rows)
+		}
+		if err := r.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+}
+
+// fillingChild writes until the disk is full to the last byte, and says what was
+// acknowledged.
+func fillingChild() error {
+	f, err := folder.Open(os.Getenv("CHILD_DIR"))
+	if err != nil {
+		return err
+	}
+	m, err := etcd.Start(context.Background(), f, etcd.MemberConfig{MinFree: 1})
+	if err != nil {
+		return err
+	}
+	s, err := store.New(m.Backend(), store.Config{Clock: run.Kernel(), Memory: f})
+	if err != nil {
+		return err
+	}
+	r, err := s.Campaign(context.Background(), store.Candidate{ID: "child"})
+	if err != nil {
+		return err
+	}
+	fmt.Println("led", r.Term(), len(r.Rows()))
+	value := bytes.Repeat([]byte("x"), 100_000)
+	for i := 0; ; i++ {
+		done := make(chan error)
+		r.Submit(store.Transition{Ops: []store.Op{{Key: fmt.Sprintf("k%06d", i), Value: value}}}, func(_ int64, err error) { done <- err })
+		if err := <-done; err != nil {
+			<-r.Done()
+			return errors.Join(err, m.Close())
+		}
+		fmt.Println("effect", i)
+	}
+}
+
+// The disk is full to the last byte: etcd gives up, the process does not; it says
+// why, and with room all that was acknowledged is there.
+func TestDiskFullToTheLastByte(t *testing.T) {
+	disk := smallDisk(t, 180)
+	dir := filepath.Join(disk, "data")
+	start := time.Now()
+	l := runChild(t, childEnv+"=fill", "CHILD_DIR="+dir)
+	if l.killed || l.effect < 10 || !strings.Contains(l.err, store.ErrFull.Error()) {
+		t.Fatalf("%+v", l)
+	}
+	t.Logf("%d rows in %s, then: %s", l.effect+1, time.Since(start), l.err)
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=600m"); err != nil {
+		t.Fatal(err)
+	}
+	m, f := startMember(t, dir)
+	defer stopMember(t, m, f)
+	r := campaign(t, newStore(t, m.Backend(), store.Config{Memory: f}))
+	rows := r.Rows()
+	if len(rows) < l.effect+1 || len(rows) > l.effect+2 {
+		t.Fatalf("%d rows, %d were acknowledged", len(rows), l.effect+1)
+	}
+	for i, row := range rows {
+		if row.Key != fmt.Sprintf("k%06d", i) || len(row.Value) != 100_000 {
+			t.Fatalf("row %d: %s, %d bytes", i, row.Key, len(row.Value))
+		}
+	}
+	if err := r.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The quota is used up by history: the term ends with ErrFull; compaction makes the
+// room, and the same content fits again.
+func TestQuota(t *testing.T) {
+	dir := t.TempDir()
+	config := etcd.MemberConfig{Quota: 24 << 20, Upkeep: etcd.Upkeep{DefragSlack: 1 << 20}}
+	m, f := startMemberWith(t, dir, config)
+	s := newStore(t, m.Backend(), store.Config{Memory: f})
+	r := campaign(t, s)
+	value := bytes.Repeat([]byte("x"), 1<<20)
+	var full error
+	acked := 0
+	for full == nil {
+		got := make(chan error, 1)
+		r.Submit(store.Transition{Ops: []store.Op{{Key: "same", Value: append(value, strconv.Itoa(acked)...)}}}, func(_ int64, err error) { got <- err })
+		if full = <-got; full == nil {
+			acked++
+		}
+	}
+	if !errors.Is(full, store.ErrFull) || acked < 10 {
+		t.Fatalf("after %d: %v", acked, full)
+	}
+	if err := r.Resign(t.Context()); !errors.Is(err, store.ErrFull) {
+		t.Fatal(err)
+	}
+	if err := m.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r = campaign(t, s)
+	if rows := r.Rows(); len(rows) != 1 || string(rows[0].Value[1<<20:]) != strconv.Itoa(acked-1) {
+		t.Fatalf("%d rows, acknowledged %d", len(rows), acked)
+	}
+	commit(t, r, store.Transition{Ops: []store.Op{{Key: "again", Value: []byte("v")}}})
+	if err := r.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stopMember(t, m, f)
+}
+
+// Run compacts and defragments by itself.
+func TestUpkeep(t *testing.T) {
+	m, f := startMemberWith(t, t.TempDir(), etcd.MemberConfig{Upkeep: etcd.Upkeep{CompactWrites: 200, DefragSlack: 1 << 20}})
+	defer stopMember(t, m, f)
+	r := campaign(t, newStore(t, m.Backend(), store.Config{}))
+	value := bytes.Repeat([]byte("x"), 100_000)
+	for range 300 {
+		commit(t, r, store.Transition{Ops: []store.Op{{Key: "same", Value: value}}})
+	}
+	past := r.Revision() + 1
+	before, _, err := m.Size(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- m.Run(c) }()
+	for { // every try is an event of the store
+		commit(t, r, store.Transition{Ops: []store.Op{{Key: "tick", Value: []byte("x")}}})
+		_, err := m.Backend().Range(t.Context(), store.Query{From: "cantina/", To: "cantina0", Revision: past})
+		size, _, serr := m.Size(t.Context())
+		if serr != nil {
+			t.Fatal(serr)
+		}
+		if errors.Is(err, store.ErrCompacted) && size < before/4 {
+			break
+		}
+	}
+	cancel()
+	if err := <-ran; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	row, ok, err := r.Get(t.Context(), "same")
+	if err != nil || !ok || len(row.Value) != len(value) {
+		t.Fatalf("%d bytes, %v, %v", len(row.Value), ok, err)
+	}
+	if err := r.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An older copy of the database is put back under the server: the next term is of a
+// greater epoch and Restored. So it is when the whole folder is copied.
+func TestOlderCopyIsNoticed(t *testing.T) {
+	dir, old, copied := t.TempDir(), filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "copied")
+	term := func(dir string) (fence.Term, bool, int) {
+		m, f := startMember(t, dir)
+		defer stopMember(t, m, f)
+		r := campaign(t, newStore(t, m.Backend(), store.Config{Memory: f, NewCluster: true}))
+		rows := len(r.Rows())
+		commit(t, r, store.Transition{Ops: []store.Op{{Key: "k" + r.Term().String(), Value: []byte("v")}}})
+		cleared := make(chan error, 1)
+		restored := r.Restored()
+		r.ClearRestored(func(_ int64, err error) { cleared <- err })
+		if err := <-cleared; err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return r.Term(), restored, rows
+	}
+	cp := func(from, to string) {
+		if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	first, restored, _ := term(dir)
+	if restored {
+		t.Fatal("a new store is not restored")
+	}
+	cp(filepath.Join(dir, "etcd"), old)
+	second, restored, _ := term(dir)
+	third, restored3, _ := term(dir)
+	if restored || restored3 || second.Epoch != first.Epoch || third.Epoch != first.Epoch {
+		t.Fatalf("terms %s, %s, %s", first, second, third)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	cp(old, filepath.Join(dir, "etcd"))
+	fourth, restored, rows := term(dir)
+	if !restored || rows != 1 || !third.Less(fourth) || fourth.Epoch <= third.Epoch {
+		t.Fatalf("term %s after %s, restored %v, %d rows", fourth, third, restored, rows)
+	}
+	fifth, restored, _ := term(dir)
+	if restored || fifth.Epoch != fourth.Epoch {
+		t.Fatalf("the epoch rose twice: %s, %s", fourth, fifth)
+	}
+	cp(dir, copied)
+	if sixth, restored, _ := term(copied); !restored || sixth.Epoch <= fifth.Epoch {
+		t.Fatalf("term %s after %s, restored %v", sixth, fifth, restored)
+	}
+	if seventh, restored, _ := term(dir); restored || seventh.Epoch != fifth.Epoch {
+		t.Fatalf("term %s after %s, restored %v", seventh, fifth, restored)
+	}
+}
