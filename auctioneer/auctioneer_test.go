@@ -49,6 +49,12 @@ func (f *fakeCells) Perform(ctx context.Context, cell, process string, work []pl
 	return answer(cell, work)
 }
 
+func (f *fakeCells) set(answer func(string, []placement.Item) ([]Refusal, error)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
 func (f *fakeCells) take() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,6 +128,12 @@ func (r rig) request(t *testing.T, items ...placement.Item) {
 	synctest.Wait()
 }
 
+// pass lets time of the bubble go by.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 func want(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -144,6 +156,7 @@ func TestWorkIsSentInBatches(t *testing.T) {
 func TestOneCallPerCellAtATime(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
+		synctest.Wait()
 		r.cells.block = make(chan struct{})
 		r.request(t, work("first", 1))
 		r.request(t, work("second", 1))
@@ -159,12 +172,12 @@ func TestRefusalByACellIsToldAndCarriedOver(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
 		r.join("b", 50)
-		r.cells.answer = func(cell string, work []placement.Item) ([]Refusal, error) {
+		r.cells.set(func(cell string, work []placement.Item) ([]Refusal, error) {
 			if cell == "a" {
 				return []Refusal{{Hold: work[0].Hold, Reason: "memory_mb 10 needed, 5 free", Full: true}, {Hold: "nonsense"}}, nil
 			}
 			return nil, nil
-		}
+		})
 		r.request(t, work("x", 10))
 		want(t, "calls", r.cells.take(), "a/p-a [x]", "b/p-b [x]")
 		want(t, "waiting", r.board.waiting, "x: insufficient resources: 1 cell: a refused: memory_mb 10 needed, 5 free")
@@ -177,16 +190,16 @@ func TestRefusalByACellIsToldAndCarriedOver(t *testing.T) {
 func TestNoAnswerIsLeftToConvergence(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
-		r.cells.answer = func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") }
+		r.cells.set(func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") })
 		r.request(t, work("x", 10))
 		r.request(t, work("x", 10)) // the same unit of work, while it may have been taken
 		want(t, "calls", r.cells.take(), "a/p-a [x]")
-		<-time.After(29 * time.Second)
+		pass(29 * time.Second)
 		want(t, "calls", r.cells.take())
-		r.cells.answer = nil
-		<-time.After(2 * time.Second)
+		r.cells.set(nil)
+		pass(2 * time.Second)
 		want(t, "asked for again", r.cells.take(), "a/p-a [x]")
-		<-time.After(31 * time.Second)
+		pass(31 * time.Second)
 		want(t, "unanswered", r.board.unanswered, "x")
 		want(t, "calls", r.cells.take())
 	})
@@ -202,7 +215,7 @@ func TestClaimConfirms(t *testing.T) {
 		if err := r.Hold(placement.Holding{Hold: "h-x", Cell: "b"}); !errors.Is(err, placement.ErrHeld) {
 			t.Errorf("on another cell: %v", err)
 		}
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		want(t, "unanswered", r.board.unanswered)
 		r.request(t, work("y", 60))
 		since, why, ok := r.Explain("y")
@@ -241,7 +254,7 @@ func TestWaitingWorkComesBeforeBatch(t *testing.T) {
 		synctest.Wait()
 		want(t, "calls", r.cells.take(), "a/p-a [y]")
 		r.Confirm("b1", "unknown")
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		if c := r.Cells()[0]; c.Used[resource.MemoryMB] != 30 {
 			t.Errorf("the confirmed grant stays, the unclaimed placement does not: %+v", c)
 		}
@@ -268,6 +281,7 @@ func TestWorkInFlightToALostCell(t *testing.T) {
 func TestEndsWhileACellDoesNotAnswer(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
+		synctest.Wait()
 		r.cells.block = make(chan struct{})
 		r.request(t, work("x", 10))
 		want(t, "calls", r.cells.take(), "a/p-a [x]")
