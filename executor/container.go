@@ -9,6 +9,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/cgroup"
+	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
 	"cantina/resource"
@@ -39,6 +40,8 @@ type container struct {
 	expires time.Duration // boot time
 	stopC   chan struct{} // closed at the first ask
 	leaveC  chan struct{} // closed when the cell ends
+	doneC   chan struct{} // closed at Completed
+	hidden  bool          // a probe: in no list, its output is not kept
 	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
 
 	// guarded by e.mu
@@ -61,10 +64,13 @@ type container struct {
 	// owned by the driver
 	timedOut bool
 	folder   string
-	group    *cgroup.Group
+	group    *cgroup.Group // set to nil under mu
 	writers  [2]*output.Writer
 	status   statusSink
-	rootDir  string // where ResultFile is looked for; "" = folder
+	view     *isolate.View // nil below IsolationNamespaces
+	lower    []string      // folders of the image, the topmost first
+	release  func()        // lets go of the image
+	rootDir  string        // where ResultFile is looked for; "" = folder
 
 	mu        sync.Mutex
 	processes []*process.Process // that may still hold output
@@ -73,7 +79,7 @@ type container struct {
 func newContainer(e *Executor, r Reservation, need resource.Amounts) *container {
 	return &container{e: e, id: r.ID, labels: r.Labels, need: need, bound: r.DeadlineBound,
 		created: e.clock.Wall(), expires: e.clock.Boot() + r.Expires,
-		stopC: make(chan struct{}), leaveC: make(chan struct{})}
+		stopC: make(chan struct{}), leaveC: make(chan struct{}), doneC: make(chan struct{})}
 }
 
 // snapshot copies what others may see. The executor is locked.
@@ -171,6 +177,7 @@ func (c *container) complete(r RunResult) {
 	c.state, c.result, c.stuck, c.routable = Completed, r, nil, false
 	gone := c.delete
 	c.e.mu.Unlock()
+	close(c.doneC)
 	c.e.emit(EventCompleted, c)
 	if gone {
 		c.forget()

@@ -64,6 +64,9 @@ func (c *container) prepare() error {
 	if err := c.makeGroup(); err != nil {
 		return err
 	}
+	if err := c.makeView(); err != nil {
+		return err
+	}
 	return c.openOutput()
 }
 
@@ -89,6 +92,9 @@ func (c *container) makeGroup() error {
 }
 
 func (c *container) openOutput() error {
+	if c.hidden {
+		return nil
+	}
 	src := output.Source{ID: c.id, Labels: c.labels, Rate: c.spec.Workload.LogRate}
 	for i, s := range [...]output.Stream{output.Stdout, output.Stderr} {
 		w, err := c.e.out.Writer(src, s)
@@ -170,6 +176,12 @@ func (c *container) conclude(r RunResult, p *process.Process, wait time.Duration
 			*tail = w.Tail(tailLines)
 		}
 	}
+	if c.view != nil {
+		c.view.Close()
+	}
+	if c.release != nil {
+		c.release()
+	}
 	r.Status = c.status.last()
 	c.judge(&r)
 	return r, true
@@ -224,7 +236,7 @@ func (c *container) start(r *action.Run, out, errs sink) (*process.Process, erro
 	if err != nil {
 		return nil, err
 	}
-	if !r.SuppressOutput {
+	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}
 	p, err := c.e.launcher.Start(s)
@@ -243,27 +255,35 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 	s := &process.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r), Group: c.group,
 		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone,
 		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
+	if c.view != nil {
+		h := c.view.Hooks()
+		s.CloneFlags, s.Enter, s.Stopped = h.CloneFlags, h.Enter, h.Stopped
+	}
 	if s.Dir == "" {
-		s.Dir = c.folder
+		s.Dir = c.insideFolder()
 	}
 	if c.spec.StatusPipe {
 		s.Status = &c.status
 	}
-	user := r.User
-	if user == "" {
-		user = w.User
-	}
-	if user != "" {
-		cred, err := credential("", user)
+	if user := c.user(r); user != "" {
+		cred, err := c.credential(user)
 		if err != nil {
 			return nil, err
 		}
 		s.Credential = cred
-		if err := os.Chown(c.folder, int(cred.Uid), int(cred.Gid)); err != nil {
+		if err := os.Chown(c.root(), int(cred.Uid), int(cred.Gid)); err != nil {
 			return nil, fmt.Errorf("give folder to %s: %w", user, err)
 		}
 	}
 	return s, nil
+}
+
+// user is who runs a program.
+func (c *container) user(r *action.Run) string {
+	if r.User != "" {
+		return r.User
+	}
+	return c.spec.Workload.User
 }
 
 // parentDeath is choice a of "Bistro task termination".

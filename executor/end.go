@@ -55,6 +55,10 @@ func (c *container) askToEnd(p *process.Process, t *action.Termination) time.Dur
 	default:
 		c.group.Signal(unix.Signal(sig))
 	}
+	if c.view != nil && !handles(p.Pid, sig) {
+		// Process 1 of a name space does not even notice; the others have had theirs.
+		return c.graceWithin(min(grace(t), leftoverGrace(t)))
+	}
 	return c.graceWithin(grace(t))
 }
 
@@ -64,6 +68,21 @@ func (c *container) graceWithin(own time.Duration) time.Duration {
 		return min(own, within)
 	}
 	return own
+}
+
+// handles reports whether a process has a handler for a signal.
+func handles(pid int, sig syscall.Signal) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if text, ok := strings.CutPrefix(line, "SigCgt:"); ok {
+			mask, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+			return err == nil && mask&(1<<(uint(sig)-1)) != 0
+		}
+	}
+	return false
 }
 
 // ending is the end of one container.

@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"cantina/executor/cgroup"
+	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
 	"cantina/internal/run"
@@ -107,6 +108,7 @@ type Executor struct {
 	watcher      *cgroup.Watcher
 	launcher     *process.Launcher
 	keeper       *keeper
+	spaces       *isolate.Host // nil where there are no name spaces
 	out          *output.Store
 	hub          hub
 	null         *os.File
@@ -124,6 +126,8 @@ type Executor struct {
 	containers map[string]*container
 	used       resource.Amounts
 	closed     bool
+	probes     int                 // so far
+	probing    map[*container]bool // one that hangs stays
 }
 
 // Open takes the folder's lock and clears or adopts what a dead predecessor
@@ -132,7 +136,7 @@ type Executor struct {
 func Open(cfg Config) (*Executor, error) {
 	cfg = cfg.withDefaults()
 	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, containers: map[string]*container{},
-		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{})}
+		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
 	if err := e.open(); err != nil {
 		e.release()
@@ -142,10 +146,13 @@ func Open(cfg Config) (*Executor, error) {
 }
 
 func (e *Executor) open() error {
-	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil {
+	var err error
+	if e.cfg.Folder, err = filepath.Abs(e.cfg.Folder); err != nil {
 		return err
 	}
-	var err error
+	if err := os.MkdirAll(e.cfg.Folder, 0o711); err != nil {
+		return err
+	}
 	if e.lock, err = lockFolder(e.cfg.Folder); err != nil {
 		return err
 	}
@@ -171,6 +178,9 @@ func (e *Executor) open() error {
 	if e.launcher, err = process.NewLauncher(e.tree); err != nil {
 		return err
 	}
+	if e.spaces, err = isolate.OpenHost(); err != nil {
+		e.log.Info("no name spaces", "error", err)
+	}
 	e.keeper, err = newKeeper(e)
 	return err
 }
@@ -182,6 +192,9 @@ func (e *Executor) release() {
 	}
 	if e.out != nil {
 		e.out.Close()
+	}
+	if e.spaces != nil {
+		e.spaces.Close()
 	}
 	for _, f := range []*os.File{e.null, e.deadlineFile, e.lock} {
 		if f != nil {
@@ -224,6 +237,9 @@ func (e *Executor) serve(ctx context.Context) error {
 	e.closed = true
 	var all []*container
 	for _, c := range e.containers {
+		all = append(all, c)
+	}
+	for c := range e.probing {
 		all = append(all, c)
 	}
 	e.mu.Unlock()
@@ -448,7 +464,7 @@ func (e *Executor) ResultFile(id string) ([]byte, error) {
 
 // emit tells subscribers, when there are any.
 func (e *Executor) emit(k EventKind, c *container) {
-	if e.hub.none() {
+	if e.hub.none() || c != nil && c.hidden {
 		return
 	}
 	ev := Event{Kind: k}

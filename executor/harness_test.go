@@ -418,3 +418,20 @@ func (w *waiters) give(c Container) {
 		d <- c
 	}
 }
+
+// awaitLine follows a container's output until a line comes.
+func awaitLine(t testing.TB, e *Executor, id, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	found := errors.New("found")
+	err := e.Output().Follow(ctx, output.Query{IDs: []string{id}}, func(l output.Line) error {
+		if string(l.Data) == want {
+			return found
+		}
+		return nil
+	})
+	if err != found {
+		t.Fatalf("line %q of %s does not come: %v", want, id, err)
+	}
+}

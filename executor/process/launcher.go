@@ -43,6 +43,7 @@ type request struct {
 	pid   int
 	pidfd int
 	err   error
+	lost  bool // the thread did not get back
 	done  chan struct{}
 }
 
@@ -98,7 +99,14 @@ func (l *Launcher) serve(ctx context.Context, in chan *request, restricted bool)
 			if r.err = broken; broken == nil {
 				l.fork(r)
 			}
+			lost := r.lost
 			close(r.done)
+			if lost {
+				// This thread is where it must not fork again; it stays, because
+				// its end would be the death of its children.
+				<-ctx.Done()
+				return
+			}
 		}
 	}
 }
@@ -207,7 +215,7 @@ func (l *Launcher) fork(r *request) {
 	s := r.spec
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: r.files, Sys: &syscall.SysProcAttr{
 		Setsid: s.Session, Setctty: s.Terminal, Pdeathsig: s.ParentDeath, Credential: s.Credential,
-		Cloneflags: s.CloneFlags, PidFD: &r.pidfd, Ptrace: s.OpenFiles > 0,
+		Cloneflags: s.CloneFlags, PidFD: &r.pidfd, Ptrace: s.OpenFiles > 0 || s.Stopped != nil,
 	}}
 	if s.Group != nil {
 		fd, err := s.Group.OpenDir()
@@ -220,7 +228,7 @@ func (l *Launcher) fork(r *request) {
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 		}
 		if s.Group.NeedsThread() {
-			defer func() { r.err = errors.Join(r.err, l.tree.LeaveThread()) }()
+			defer r.back(l.tree.LeaveThread)
 			if r.err = s.Group.JoinThread(); r.err != nil {
 				return
 			}
@@ -228,35 +236,76 @@ func (l *Launcher) fork(r *request) {
 	}
 	if s.Enter != nil {
 		leave, err := s.Enter()
+		if leave != nil {
+			defer r.back(leave)
+		}
 		if r.err = err; err != nil {
 			return
 		}
-		defer func() { r.err = errors.Join(r.err, leave()) }()
 	}
 	if r.path, r.err = lookPath(s.Path, s.Env); r.err != nil {
 		return
 	}
 	argv := append(append(make([]string, 0, len(s.Args)+1), s.Path), s.Args...)
 	r.pid, r.err = syscall.ForkExec(r.path, argv, attr)
-	if r.err == nil && s.OpenFiles > 0 {
-		r.err = limitFiles(r.pid, s.OpenFiles)
+	if r.err == nil && attr.Sys.Ptrace {
+		r.err = prepare(r.pid, s)
 	}
 }
 
-// limitFiles sets the limit of a child that stands still at its first
-// instruction, being traced, and lets it go.
-func limitFiles(pid int, n uint64) error {
-	var ws unix.WaitStatus
-	if _, err := wait4(pid, &ws, 0, nil); err != nil || !ws.Stopped() {
-		return fmt.Errorf("limit open files: process did not stop: %w", err)
+// back brings the thread back to where it forks from.
+func (r *request) back(leave func() error) {
+	if err := leave(); err != nil {
+		r.err, r.lost = errors.Join(r.err, err), true
 	}
-	lim := unix.Rlimit{Cur: n, Max: n}
-	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &lim, nil)
-	if err != nil {
-		err = fmt.Errorf("limit open files to %d: %w", n, err)
-	}
-	return errors.Join(err, unix.PtraceDetach(pid))
 }
+
+// prepare finishes a child that stands still at its first instruction, being
+// traced, and lets it go.
+func prepare(pid int, s *Spec) error {
+	var info unix.Siginfo
+	const want = unix.WSTOPPED | unix.WEXITED | unix.WNOWAIT
+	for {
+		err := unix.Waitid(unix.P_PID, pid, &info, want, nil)
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			return fmt.Errorf("prepare process: %w", err)
+		}
+	}
+	if info.Code != cldTrapped && info.Code != cldStopped {
+		return nil // killed already; the exit is waited for like any other
+	}
+	var ws unix.WaitStatus
+	if _, err := wait4(pid, &ws, 0, nil); err != nil {
+		return fmt.Errorf("prepare process: %w", err)
+	}
+	var errs []error
+	if s.OpenFiles > 0 {
+		lim := unix.Rlimit{Cur: s.OpenFiles, Max: s.OpenFiles}
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &lim, nil); err != nil {
+			errs = append(errs, fmt.Errorf("limit open files to %d: %w", s.OpenFiles, err))
+		}
+	}
+	if s.Stopped != nil {
+		errs = append(errs, s.Stopped(pid))
+	}
+	sig := ws.StopSignal()
+	if sig == unix.SIGTRAP { // of the exec itself
+		sig = 0
+	}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0); errno != 0 && errno != unix.ESRCH {
+		errs = append(errs, fmt.Errorf("let process go: %w", errno))
+	}
+	return errors.Join(errs...)
+}
+
+// Codes of a Siginfo.
+const (
+	cldTrapped = 4
+	cldStopped = 5
+)
 
 func lookPath(path string, env []string) (string, error) {
 	if strings.Contains(path, "/") {

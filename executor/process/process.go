@@ -60,9 +60,13 @@ type Spec struct {
 	// KillGroup kills the process group that the process leads when it has ended
 	// and before its number can be another's: the best there is without Group.
 	KillGroup bool
-	// Enter runs on the forking thread just before the fork; what it returns
-	// undoes it afterwards. It may change the thread's namespaces and root.
+	// Enter runs on the forking thread just before the fork and may change its
+	// name spaces and root; leave, when it is not nil, undoes that, also after an
+	// error.
 	Enter func() (leave func() error, err error)
+	// Stopped runs on the same thread before leave, while the new process stands
+	// still at its first instruction.
+	Stopped func(pid int) error
 }
 
 // Result is how a process ended.

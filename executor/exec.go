@@ -1,0 +1,201 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/executor/isolate"
+	"cantina/executor/process"
+)
+
+// ExecSpec is one program to run beside what a container runs.
+type ExecSpec struct {
+	Path     string
+	Args     []string // without the program's own name
+	Env      []action.Variable
+	Dir      string // empty = the container's folder
+	User     string // empty = the workload's
+	Terminal bool   // a pseudo terminal; then Stderr is empty
+	// Rows and Cols are the size of the terminal; 0 = 24 and 80.
+	Rows, Cols uint16
+}
+
+// ExecResult is how a program run by Exec ended.
+type ExecResult struct {
+	ExitCode int // meaningless when Signal is not 0
+	Signal   int
+}
+
+// ExecSession is a running program and its ends of the streams. The caller reads
+// Stdout and Stderr to their ends, and calls Close.
+type ExecSession struct {
+	Stdin          io.WriteCloser
+	Stdout, Stderr io.Reader
+
+	p      *process.Process
+	master *os.File // of the pseudo terminal; nil without
+	files  []*os.File
+	once   sync.Once
+}
+
+// Exec runs a program in the control group, the name spaces and the environment
+// of a running container. It ends with the container. The errors are ErrUnknown,
+// ErrState, and those of starting a program.
+func (e *Executor) Exec(ctx context.Context, id string, s ExecSpec) (*ExecSession, error) {
+	x, err := e.exec(ctx, id, s)
+	if err != nil {
+		return nil, fmt.Errorf("exec in %s: %w", id, err)
+	}
+	return x, nil
+}
+
+func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSession, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, pid, err := e.target(id)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := c.processSpec(&action.Run{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, User: s.User})
+	if err != nil {
+		return nil, err
+	}
+	if c.view != nil {
+		h := isolate.Join(e.spaces, pid)
+		spec.CloneFlags, spec.Enter, spec.Stopped = h.CloneFlags, h.Enter, h.Stopped
+		// Its parent is in another pid name space, which looks like a dead one.
+		spec.ParentDeath = 0
+	}
+	spec.Status, spec.Session, spec.Terminal = nil, true, s.Terminal
+	x := &ExecSession{}
+	child, err := x.openStreams(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range child {
+		spec.Files = append(spec.Files, f.Fd())
+	}
+	if x.p, err = c.startBeside(spec); err != nil {
+		err = errors.Join(err, x.Close())
+	}
+	for i, f := range child {
+		if i == 0 || f != child[i-1] {
+			f.Close()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// target finds a running container and its main process.
+func (e *Executor) target(id string) (*container, int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	switch {
+	case c == nil:
+		return nil, 0, ErrUnknown
+	case c.state != Running || c.pid == 0:
+		return nil, 0, ErrState
+	}
+	return c, c.pid, nil
+}
+
+// startBeside starts a process in the container's group, unless the container is
+// just being given back.
+func (c *container) startBeside(s *process.Spec) (*process.Process, error) {
+	if err := c.e.keeper.wait(c.bound); err != nil {
+		return nil, err
+	}
+	c.mu.Lock() // the group cannot be given back meanwhile
+	defer c.mu.Unlock()
+	if s.Group = c.group; s.Group == nil && c.e.tree != nil {
+		return nil, ErrState
+	}
+	return c.e.launcher.Start(s)
+}
+
+// openStreams makes the streams and returns the child's ends of 0, 1 and 2.
+func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
+	if s.Terminal {
+		master, slave, err := pty.Open()
+		if err != nil {
+			return nil, fmt.Errorf("open terminal: %w", err)
+		}
+		x.master, x.Stdin, x.Stdout, x.Stderr = master, master, master, eofReader{}
+		x.files = []*os.File{master}
+		if s.Rows == 0 || s.Cols == 0 {
+			s.Rows, s.Cols = 24, 80
+		}
+		return []*os.File{slave, slave, slave}, x.Resize(s.Rows, s.Cols)
+	}
+	var child []*os.File
+	var own [3]*os.File
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			for _, f := range append(child, x.files...) {
+				f.Close()
+			}
+			return nil, fmt.Errorf("open streams: %w", err)
+		}
+		if i == 0 {
+			r, w = w, r
+		}
+		own[i], child = r, append(child, w)
+		x.files = append(x.files, r)
+	}
+	x.Stdin, x.Stdout, x.Stderr = own[0], own[1], own[2]
+	return child, nil
+}
+
+type eofReader struct{}
+
+func (eofReader) Read([]byte) (int, error) { return 0, io.EOF }
+
+// Resize changes the size of the terminal.
+func (x *ExecSession) Resize(rows, cols uint16) error {
+	if x.master == nil {
+		return nil
+	}
+	return pty.Setsize(x.master, &pty.Winsize{Rows: rows, Cols: cols})
+}
+
+// Signal sends a signal to the program. It returns process.ErrGone when it ended.
+func (x *ExecSession) Signal(sig syscall.Signal) error { return x.p.Signal(sig) }
+
+// Wait returns how the program ended, or the error of ctx.
+func (x *ExecSession) Wait(ctx context.Context) (ExecResult, error) {
+	select {
+	case <-x.p.Done():
+		r := x.p.Result()
+		return ExecResult{ExitCode: r.ExitCode, Signal: int(r.Signal)}, nil
+	case <-ctx.Done():
+		return ExecResult{}, ctx.Err()
+	}
+}
+
+// Close closes the streams, and kills the program when it has not ended.
+func (x *ExecSession) Close() error {
+	x.once.Do(func() {
+		for _, f := range x.files {
+			f.Close()
+		}
+		if x.p != nil {
+			x.p.SignalGroup(unix.SIGKILL)
+		}
+	})
+	return nil
+}

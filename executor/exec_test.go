@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+)
+
+func TestExec(t *testing.T) {
+	needRoot(t)
+	root := smallRoot(t)
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
+		t.Run(name, func(t *testing.T) {
+			e := testExecutor(t, nil)
+			s := sh("echo x > file; sleep 1000")
+			s.Workload.Isolation, s.Workload.Rootfs = level, root
+			s.Workload.Env = []action.Variable{{Name: "OF_CONTAINER", Value: "yes"}}
+			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+				t.Fatal(err)
+			}
+			await(t, e, "x", runningState)
+			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "read a; echo got $a $OF_CONTAINER; echo bad >&2; exit 7"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			io.WriteString(x.Stdin, "line\n")
+			x.Stdin.Close()
+			out, _ := io.ReadAll(x.Stdout)
+			errs, _ := io.ReadAll(x.Stderr)
+			r, err := x.Wait(t.Context())
+			if err != nil || r.ExitCode != 7 || string(out) != "got line yes\n" || string(errs) != "bad\n" {
+				t.Errorf("%+v %v %q %q", r, err, out, errs)
+			}
+			if level != action.IsolationProcess {
+				y, err := e.Exec(t.Context(), "x", ExecSpec{Path: "cat", Args: []string{"/proc/1/cmdline"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer y.Close()
+				if out, _ := io.ReadAll(y.Stdout); !bytes.Contains(out, []byte("sleep 1000")) {
+					t.Errorf("process 1 is %q, not the container's", out)
+				}
+			}
+			// What was started by exec ends with the container.
+			z, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sleep", Args: []string{"1000"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer z.Close()
+			if err := e.Delete("x"); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := z.Wait(t.Context()); err != nil || r.Signal == 0 {
+				t.Errorf("%+v %v", r, err)
+			}
+			await(t, e, "x", gone)
+			if _, err := e.Exec(t.Context(), "x", ExecSpec{Path: "true"}); !errors.Is(err, ErrUnknown) {
+				t.Errorf("exec in nothing: %v", err)
+			}
+		})
+	}
+}
+
+func TestExecTerminal(t *testing.T) {
+	e := testExecutor(t, nil)
+	if err := e.Launch(Reservation{ID: "x"}, sh("sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Terminal: true, Rows: 33, Cols: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	// Ctrl-C reaches the foreground program only; the shell goes on.
+	io.WriteString(x.Stdin, "trap 'echo interrupted' INT; stty size; tty; sleep 1000\n")
+	readUntil(t, x.Stdout, "/dev/pts/")
+	if err := x.Resize(44, 55); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(50 * time.Millisecond) // until the sleep is in the foreground
+	defer tick.Stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		readUntil(t, x.Stdout, "interrupted")
+	}()
+	for waiting := true; waiting; {
+		select {
+		case <-done:
+			waiting = false
+		case <-tick.C:
+			io.WriteString(x.Stdin, "\x03")
+		}
+	}
+	io.WriteString(x.Stdin, "stty size; exit 5\n")
+	readUntil(t, x.Stdout, "44 55")
+	if r, err := x.Wait(t.Context()); err != nil || r.ExitCode != 5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func readUntil(t *testing.T, r io.Reader, want string) {
+	t.Helper()
+	var got strings.Builder
+	buf := make([]byte, 1024)
+	for !strings.Contains(got.String(), want) {
+		n, err := r.Read(buf)
+		got.Write(buf[:n])
+		if err != nil {
+			t.Errorf("%q does not come, got %q: %v", want, got.String(), err)
+			return
+		}
+	}
+}
+
+func TestCopy(t *testing.T) {
+	needRoot(t)
+	root := smallRoot(t)
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
+		t.Run(name, func(t *testing.T) {
+			e := testExecutor(t, nil)
+			outside := filepath.Join(t.TempDir(), "secret")
+			os.WriteFile(outside, []byte("secret"), 0o644)
+			s := sh("mkdir -p d/e; echo one > d/a; echo two > d/e/b; ln -s a d/l; ln -s " + outside + " leak; echo ready; sleep 1000")
+			s.Workload.Isolation, s.Workload.Rootfs = level, root
+			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+				t.Fatal(err)
+			}
+			await(t, e, "x", runningState)
+			awaitLine(t, e, "x", "ready")
+			var b bytes.Buffer
+			if err := e.CopyOut(t.Context(), "x", "d", &b); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.CopyIn(t.Context(), "x", "in", &b); err != nil {
+				t.Fatal(err)
+			}
+			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "cat in/d/a in/d/e/b in/d/l"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			if out, _ := io.ReadAll(x.Stdout); string(out) != "one\ntwo\none\n" {
+				t.Errorf("copy holds %q", out)
+			}
+			b.Reset()
+			err = e.CopyOut(t.Context(), "x", "leak", &b)
+			if bytes.Contains(b.Bytes(), []byte("secret\x00")) {
+				t.Error("a link led out of the container")
+			}
+			t.Log("copy through a link out of the container: ", err)
+			if err := e.CopyOut(t.Context(), "x", "../../../../../../../etc/shadow", &b); level == action.IsolationProcess && !errors.Is(err, ErrOutside) {
+				t.Errorf("copy from outside: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package executor
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/output"
+)
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("skipped: name spaces and other users need root")
+	}
+}
+
+// report is a script that prints what a container sees of its machine.
+const report = `echo pid $$
+echo procs $(ls /proc | grep -c '^[0-9]')
+echo nnp $(grep NoNewPrivs /proc/self/status | cut -f2)
+echo tmp $(ls /tmp | wc -l)
+touch /tmp/mine && echo tmp writable
+touch /etc/cantina-test 2>/dev/null && echo etc writable
+touch here && echo folder writable
+test -w /dev/null && echo x > /dev/null && echo null works
+hostname inside 2>/dev/null; echo host $(hostname)
+cat /proc/net/dev | grep -c :
+`
+
+func TestNamespaces(t *testing.T) {
+	needRoot(t)
+	marker, err := os.CreateTemp("/tmp", "cantina-marker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(marker.Name())
+	defer marker.Close()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := testExecutor(t, nil)
+	for i := range 3 {
+		s := sh(report)
+		s.Workload.Isolation, s.Workload.OwnNet = action.IsolationNamespaces, i == 2
+		id := fmt.Sprint("n", i)
+		c := launch(t, e, id, s)
+		if c.Result.Failed {
+			t.Fatalf("%+v", c.Result)
+		}
+		out := lines(t, e, id, output.Stdout)
+		for _, want := range []string{"pid 1", "nnp 1", "tmp writable", "folder writable", "null works", "host inside"} {
+			if !slices.Contains(out, want) {
+				t.Errorf("%q is missing in %q", want, out)
+			}
+		}
+		if slices.Contains(out, "etc writable") {
+			t.Error("/etc is writable")
+		}
+		if i == 2 && out[len(out)-1] != "1" {
+			t.Errorf("network of its own has %s interfaces", out[len(out)-1])
+		}
+		if e.spaces.OwnProc && !strings.HasPrefix(out[1], "procs ") || len(out[1]) > len("procs 99") {
+			t.Errorf("sees the machine's processes: %s", out[1])
+		}
+	}
+	if now, _ := os.Hostname(); now != host {
+		t.Errorf("the machine is called %s now, was %s", now, host)
+	}
+	if _, err := os.Stat("/tmp/mine"); err == nil {
+		t.Error("/tmp is not private")
+	}
+}
+
+func TestProcessOneWithoutHandlerIsStopped(t *testing.T) {
+	needRoot(t)
+	e := testExecutor(t, nil)
+	s := Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}, Isolation: action.IsolationNamespaces}}
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	began := time.Now()
+	if err := e.Stop("x"); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", completed)
+	if d := time.Since(began); d > 3*time.Second || !c.Result.Stopped {
+		t.Errorf("took %v: %+v", d, c.Result)
+	}
+}
+
+// smallRoot makes a root file system of the shell and its libraries.
+func smallRoot(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{"etc", "usr/bin", "usr/lib", "usr/lib64"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The machine's own programs serve as the image.
+	for _, d := range []string{"bin", "lib", "lib64"} {
+		if l, err := os.Readlink("/" + d); err == nil {
+			if err := os.Symlink(l, filepath.Join(dir, d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	copyProgram(t, dir, "/bin/sh", "/usr/bin/ls", "/usr/bin/sleep", "/usr/bin/id", "/usr/bin/cat", "/usr/bin/mkdir", "/usr/bin/ln")
+	if err := os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("root:x:0:0::/:/bin/sh\napp:x:4321:4322::/:/bin/sh\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestRootfsFolder(t *testing.T) {
+	needRoot(t)
+	root := smallRoot(t)
+	e := testExecutor(t, nil)
+	s := sh("echo pid $$; id -u; ls /; pwd; echo hi > /made; echo result > r; ls /proc/self > /dev/null && echo proc; cat /etc/passwd > /dev/null && echo x > /dev/null; ls /dev")
+	s.Workload.Isolation, s.Workload.Rootfs, s.Workload.ResultFile, s.Workload.User = action.IsolationRootfs, root, "r", "root"
+	c := launch(t, e, "x", s)
+	out := lines(t, e, "x", output.Stdout)
+	if c.Result.Failed {
+		t.Fatalf("%+v %q", c.Result, out)
+	}
+	for _, want := range []string{"pid 1", "0", "cantina", "/cantina", "proc", "null"} {
+		if !slices.Contains(out, want) {
+			t.Errorf("%q is missing in %q", want, out)
+		}
+	}
+	if slices.Contains(out, "work") || slices.Contains(out, "home") {
+		t.Errorf("the machine's root is visible: %q", out)
+	}
+	if _, err := os.Stat(filepath.Join(root, "made")); err == nil {
+		t.Error("the image was changed")
+	}
+	if b, err := e.ResultFile("x"); err != nil || string(b) != "result\n" {
+		t.Errorf("result %q, %v", b, err)
+	}
+	s.Workload.User = "app"
+	s.Workload.Action.Run.Args[1] = "id -u; id -g; echo > f && echo mine"
+	if c := launch(t, e, "u", s); c.Result.Failed {
+		t.Errorf("%+v", c.Result)
+	}
+	if out := lines(t, e, "u", output.Stdout); !slices.Equal(out, []string{"4321", "4322", "mine"}) {
+		t.Errorf("as app: %q", out)
+	}
+}
+
+func TestAnotherUser(t *testing.T) {
+	needRoot(t)
+	e := testExecutor(t, func(c *Config) {
+		dir, err := os.MkdirTemp("/var/tmp", "cantina")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		os.Chmod(dir, 0o755)
+		c.Folder = dir
+	})
+	s := sh("id -u; id -g; id -G; echo > mine && echo writable")
+	s.Workload.User = "1234:2345"
+	c := launch(t, e, "x", s)
+	if out := lines(t, e, "x", output.Stdout); c.Result.Failed || !slices.Equal(out, []string{"1234", "2345", "2345", "writable"}) {
+		t.Errorf("%q %+v %q", out, c.Result, lines(t, e, "x", output.Stderr))
+	}
+	s.Workload.User = "no-such-user"
+	if c := launch(t, e, "y", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no-such-user") {
+		t.Errorf("%+v", c.Result)
+	}
+}
+
+func TestOpenFilesLimit(t *testing.T) {
+	e := testExecutor(t, nil)
+	s := sh("ulimit -n")
+	s.Workload.Action.Run.OpenFiles = 123
+	launch(t, e, "x", s)
+	if out := lines(t, e, "x", output.Stdout); !slices.Equal(out, []string{strconv.Itoa(123)}) {
+		t.Errorf("limit %q", out)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	e := testExecutor(t, func(c *Config) { c.Capacity = nil })
+	for range 20 {
+		if err := e.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := e.List(); len(l) != 0 {
+		t.Errorf("list %+v", l)
+	}
+}
+
+func copyProgram(t testing.TB, root string, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		for _, f := range append(libraries(t, p), p) {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := filepath.Join(root, f)
+			os.MkdirAll(filepath.Dir(to), 0o755)
+			if err := os.WriteFile(to, b, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// libraries lists what a program is linked with.
+func libraries(t testing.TB, program string) []string {
+	t.Helper()
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil // static
+	}
+	var libs []string
+	for _, f := range strings.Fields(string(out)) {
+		if strings.HasPrefix(f, "/") {
+			libs = append(libs, f)
+		}
+	}
+	return libs
+}
