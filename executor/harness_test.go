@@ -422,16 +422,21 @@ func (w *waiters) give(c Container) {
 // awaitLine follows a container's output until a line comes.
 func awaitLine(t testing.TB, e *Executor, id, want string) {
 	t.Helper()
+	awaitOutput(t, e, output.Query{IDs: []string{id}}, func(l string) bool { return l == want })
+}
+
+func awaitOutput(t testing.TB, e *Executor, q output.Query, ok func(string) bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	found := errors.New("found")
-	err := e.Output().Follow(ctx, output.Query{IDs: []string{id}}, func(l output.Line) error {
-		if string(l.Data) == want {
+	err := e.Output().Follow(ctx, q, func(l output.Line) error {
+		if ok(string(l.Data)) {
 			return found
 		}
 		return nil
 	})
 	if err != found {
-		t.Fatalf("line %q of %s does not come: %v", want, id, err)
+		t.Fatalf("the line of %v does not come: %v", q.IDs, err)
 	}
 }

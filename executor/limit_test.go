@@ -1,0 +1,185 @@
+package executor
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/output"
+	"cantina/resource"
+)
+
+// needLimit skips a test whose limit nothing enforces here.
+func needLimit(t testing.TB, e *Executor, name string) {
+	t.Helper()
+	needGroups(t, e)
+	offers, through := e.tree.Offers()
+	if !slices.Contains(offers, name) {
+		t.Skipf("skipped: no limit on %s here", name)
+	}
+	t.Logf("%s is limited through %s; the other version was not tested", name, through)
+}
+
+// hog takes memory until it is killed: the input is one line without an end.
+const hog = "exec tail /dev/zero"
+
+func TestOutOfMemoryIsTold(t *testing.T) {
+	e := testExecutor(t, nil)
+	needLimit(t, e, "memory")
+	s := sh(hog)
+	s.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
+	for i := range 3 { // the counters of a pooled slot start anew
+		c := launch(t, e, fmt.Sprint("oom", i), s)
+		r := c.Result
+		if r.OOM == nil || r.OOM.Limit != 32<<20 || r.OOM.Peak < 20<<20 || r.OOM.Kills != 1 || r.Signal != 9 || !strings.Contains(r.Reason, "out of memory") {
+			t.Errorf("result = %+v %+v", r, r.OOM)
+		}
+		k := sh("kill -9 $$")
+		k.Workload.Resources = s.Workload.Resources
+		if c := launch(t, e, fmt.Sprint("kill", i), k); c.Result.OOM != nil || c.Result.Signal != 9 {
+			t.Errorf("killed by hand: %+v", c.Result)
+		}
+	}
+}
+
+func TestOutOfMemoryOfAChildIsTold(t *testing.T) {
+	e := testExecutor(t, nil)
+	needLimit(t, e, "memory")
+	s := sh("(" + hog + "); echo child $?; sleep 1000")
+	s.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "child 137")
+	awaitEvent(t, e, "x", "killed for lack of memory")
+	if c, _ := e.Get("x"); c.State != Running || c.OOMKills != 1 {
+		t.Errorf("%v, %d kills", c.State, c.OOMKills)
+	}
+	e.Stop("x")
+	if c := await(t, e, "x", completed); c.Result.OOM == nil || c.Result.OOM.Kills != 1 {
+		t.Errorf("result %+v", c.Result)
+	}
+}
+
+// awaitEvent follows the executor's own lines about a container.
+func awaitEvent(t testing.TB, e *Executor, id, part string) {
+	t.Helper()
+	q := output.Query{IDs: []string{id}, Streams: []output.Stream{output.Event}}
+	awaitOutput(t, e, q, func(l string) bool { return strings.Contains(l, part) })
+}
+
+func TestForkBombUnderAPidsLimit(t *testing.T) {
+	e := testExecutor(t, nil)
+	needLimit(t, e, "pids")
+	s := sh("bomb() { bomb | bomb & }; (bomb) & sh -c 'while :; do sleep 1000 & done' & exec sleep 1000")
+	s.Workload.MaxPids = 50
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", runningState)
+	for c.State == Running { // the bomb is at its limit, or has burnt out
+		if pids, _ := e.containers["x"].group.Procs(); len(pids) > 50 {
+			t.Fatalf("%d processes", len(pids))
+		} else if len(pids) > 20 {
+			break
+		}
+		c, _ = e.Get("x")
+	}
+	began := time.Now()
+	if err := e.Delete("x"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", gone)
+	t.Logf("gone after %v", time.Since(began))
+}
+
+func TestProcessorQuota(t *testing.T) {
+	e := testExecutor(t, nil)
+	needLimit(t, e, "cpu")
+	s := sh("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+	s.Workload.Resources = resource.Amounts{resource.CPUMilli: 100}
+	c := launch(t, e, "x", s)
+	used := c.Result.Usage.User + c.Result.Usage.System
+	wall := c.Result.Ended.Sub(c.Result.Started)
+	if used == 0 || float64(used)/float64(wall) > 0.3 {
+		t.Errorf("used %v in %v with a tenth of a processor", used, wall)
+	}
+}
+
+func TestDiskLimit(t *testing.T) {
+	e := testExecutor(t, nil)
+	s := sh("dd if=/dev/zero of=big bs=1M count=4 2>/dev/null; sleep 1000")
+	s.Workload.Resources = resource.Amounts{resource.DiskMB: 1}
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", completed)
+	if !c.Result.Failed || !strings.Contains(c.Result.Reason, "disk limit exceeded") {
+		t.Errorf("%+v", c.Result)
+	}
+}
+
+func TestPortsAreNotGivenTwice(t *testing.T) {
+	e := testExecutor(t, func(c *Config) { c.FirstPort, c.LastPort = 21500, 21505 })
+	held, err := net.Listen("tcp", ":21501")
+	if err != nil {
+		t.Skip("skipped: port 21501 is in use: ", err)
+	}
+	defer held.Close()
+	s := sh("sleep 1000")
+	s.Workload.Ports = []action.Port{{Name: "a"}, {Name: "b"}}
+	seen := map[int]bool{}
+	for i := range 2 {
+		id := fmt.Sprint("c", i)
+		if err := e.Launch(Reservation{ID: id}, s); err != nil {
+			t.Fatal(err)
+		}
+		c := await(t, e, id, runningState)
+		if len(c.Ports) != 2 {
+			t.Fatalf("%+v", c)
+		}
+		for _, p := range c.Ports {
+			if seen[p.Port] || p.Port == 21501 || p.Port < 21500 || p.Port > 21505 {
+				t.Errorf("port %d", p.Port)
+			}
+			seen[p.Port] = true
+		}
+	}
+	if c := launch(t, e, "full", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no free port") || !c.Result.Retryable {
+		t.Errorf("%+v", c.Result)
+	}
+	// A completed container still holds its ports; a deleted one does not.
+	e.Stop("c0")
+	await(t, e, "c0", completed)
+	if c := launch(t, e, "still", s); !c.Result.Failed {
+		t.Errorf("%+v", c.Result)
+	}
+	e.Delete("c0")
+	await(t, e, "c0", gone)
+	if err := e.Launch(Reservation{ID: "next"}, s); err != nil {
+		t.Fatal(err)
+	}
+	if c := await(t, e, "next", runningState); c.State != Running {
+		t.Errorf("%+v", c.Result)
+	}
+}
+
+func TestEphemeralPortsAreNeverGiven(t *testing.T) {
+	var p ports
+	p.open(100, 300)
+	p.low, p.high = 101, 299
+	for _, want := range []int{100, 300} {
+		got, err := p.take(action.Port{})
+		if err != nil && got == 0 {
+			t.Skip("skipped: low ports need root: ", err)
+		}
+		if got != want {
+			t.Errorf("got %s, want %d", strconv.Itoa(got), want)
+		}
+	}
+}
