@@ -12,6 +12,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,7 @@ type Options struct {
 
 // unpacker is one archive on its way into a folder.
 type unpacker struct {
+	stop    func() error // not nil: give up
 	root    *os.Root
 	o       Options
 	bytes   int64
@@ -63,8 +65,8 @@ type folder struct {
 }
 
 // Unpack unpacks the archive f, whose format it recognises by its first bytes,
-// into the folder dir.
-func Unpack(f *os.File, dir *os.Root, o Options) error {
+// into the folder dir. What was unpacked before an error or the end of ctx stays.
+func Unpack(ctx context.Context, f *os.File, dir *os.Root, o Options) error {
 	head := make([]byte, 512)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
@@ -73,9 +75,9 @@ func Unpack(f *os.File, dir *os.Root, o Options) error {
 	head = head[:n]
 	switch {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
-		return unpackZip(f, dir, o)
+		return unpackZip(ctx, f, dir, o)
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}), n == 512 && string(head[257:262]) == "ustar":
-		return UnpackTar(io.NewSectionReader(f, 0, 1<<62), dir, o)
+		return UnpackTar(ctx, io.NewSectionReader(f, 0, 1<<62), dir, o)
 	case n == 512 && bytes.Equal(head, make([]byte, 512)):
 		return nil // an empty tar
 	}
@@ -83,7 +85,7 @@ func Unpack(f *os.File, dir *os.Root, o Options) error {
 }
 
 // UnpackTar unpacks a tar stream, gzipped or not, into the folder dir.
-func UnpackTar(r io.Reader, dir *os.Root, o Options) error {
+func UnpackTar(ctx context.Context, r io.Reader, dir *os.Root, o Options) error {
 	b := bufio.NewReaderSize(r, 64<<10)
 	if head, err := b.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
 		z, err := gzip.NewReader(b)
@@ -92,7 +94,7 @@ func UnpackTar(r io.Reader, dir *os.Root, o Options) error {
 		}
 		b = bufio.NewReaderSize(z, 64<<10)
 	}
-	u := newUnpacker(dir, o)
+	u := newUnpacker(ctx, dir, o)
 	t := tar.NewReader(b)
 	for {
 		h, err := t.Next()
@@ -108,7 +110,7 @@ func UnpackTar(r io.Reader, dir *os.Root, o Options) error {
 	}
 }
 
-func unpackZip(f *os.File, dir *os.Root, o Options) error {
+func unpackZip(ctx context.Context, f *os.File, dir *os.Root, o Options) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("unpack zip: %w", err)
@@ -117,7 +119,7 @@ func unpackZip(f *os.File, dir *os.Root, o Options) error {
 	if err != nil {
 		return fmt.Errorf("unpack zip: %w", err)
 	}
-	u := newUnpacker(dir, o)
+	u := newUnpacker(ctx, dir, o)
 	for _, e := range z.File {
 		if err := u.zipEntry(e); err != nil {
 			return fmt.Errorf("unpack %s: %w", e.Name, err)
@@ -126,20 +128,23 @@ func unpackZip(f *os.File, dir *os.Root, o Options) error {
 	return u.finish()
 }
 
-func newUnpacker(dir *os.Root, o Options) *unpacker {
+func newUnpacker(ctx context.Context, dir *os.Root, o Options) *unpacker {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 16 << 30
 	}
 	if o.MaxEntries <= 0 {
 		o.MaxEntries = 1_000_000
 	}
-	return &unpacker{root: dir, o: o}
+	return &unpacker{stop: ctx.Err, root: dir, o: o}
 }
 
 // clean makes an entry's name relative to the folder; "" is the folder itself.
 func (u *unpacker) clean(name string) (string, error) {
 	if u.entries++; u.entries > u.o.MaxEntries {
 		return "", ErrTooLarge
+	}
+	if err := u.stop(); err != nil {
+		return "", err
 	}
 	if strings.ContainsRune(name, 0) {
 		return "", ErrEntry
@@ -280,7 +285,7 @@ func (u *unpacker) file(name string, mode fs.FileMode, at time.Time, content io.
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(f, io.LimitReader(content, u.o.MaxBytes-u.bytes+1))
+	n, err := io.Copy(f, &stoppable{u.stop, io.LimitReader(content, u.o.MaxBytes-u.bytes+1)})
 	if u.bytes += n; err == nil && u.bytes > u.o.MaxBytes {
 		err = ErrTooLarge
 	}
@@ -291,6 +296,19 @@ func (u *unpacker) file(name string, mode fs.FileMode, at time.Time, content io.
 		return err
 	}
 	return u.root.Chtimes(name, at, at)
+}
+
+// stoppable ends a long copy.
+type stoppable struct {
+	stop func() error
+	r    io.Reader
+}
+
+func (s *stoppable) Read(p []byte) (int, error) {
+	if err := s.stop(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p)
 }
 
 func (u *unpacker) symlink(name, target string) error {

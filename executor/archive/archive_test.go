@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -111,7 +112,7 @@ func TestAllFormatsUnpackAlike(t *testing.T) {
 	for name, content := range map[string][]byte{"tar": plain, "tgz": zipped.Bytes(), "zip": z.Bytes()} {
 		t.Run(name, func(t *testing.T) {
 			root, dir := folderAt(t)
-			if err := Unpack(onDisk(t, content), root, Options{}); err != nil {
+			if err := Unpack(t.Context(), onDisk(t, content), root, Options{}); err != nil {
 				t.Fatal(err)
 			}
 			for path, mode := range map[string]fs.FileMode{"bin": fs.ModeDir | 0o750, "bin/run": 0o755, "deep/er/file": 0o644} {
@@ -154,7 +155,7 @@ func TestNothingLeavesTheFolder(t *testing.T) {
 			for i := range tc.items {
 				tc.items[i].Linkname = strings.ReplaceAll(tc.items[i].Linkname, "@parent", parent)
 			}
-			err := UnpackTar(bytes.NewReader(makeTar(t, tc.items...)), root, Options{})
+			err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t, tc.items...)), root, Options{})
 			t.Log("unpacking said: ", err)
 			names, err := os.ReadDir(parent)
 			if err != nil || len(names) != 2 {
@@ -181,14 +182,23 @@ func TestBoundsAndRefusals(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root, _ := folderAt(t)
-			if err := Unpack(onDisk(t, tc.content), root, tc.o); !errors.Is(err, tc.want) {
+			if err := Unpack(t.Context(), onDisk(t, tc.content), root, tc.o); !errors.Is(err, tc.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	root, _ := folderAt(t)
-	if err := Unpack(onDisk(t, makeTar(t, file("a", strings.Repeat("x", 5000)))[:3000]), root, Options{}); err == nil {
+	if err := Unpack(t.Context(), onDisk(t, makeTar(t, file("a", strings.Repeat("x", 5000)))[:3000]), root, Options{}); err == nil {
 		t.Error("a cut archive was taken")
+	}
+}
+
+func TestUnpackingEndsWithItsContext(t *testing.T) {
+	root, _ := folderAt(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Unpack(ctx, onDisk(t, makeTar(t, file("a", "x"))), root, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -197,7 +207,7 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 		t.Skip("needs root: makes devices and changes owners")
 	}
 	root, dir := folderAt(t)
-	err := UnpackTar(bytes.NewReader(makeTar(t,
+	err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t,
 		item{Header: tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}},
 		item{Header: tar.Header{Name: "bin/su", Mode: 0o4755, Uid: 0, Gid: 42, PAXRecords: map[string]string{paxXattr + "user.note": "hi", paxXattr + "trusted.overlay.redirect": "/x"}}, body: "x"},
 		item{Header: tar.Header{Name: "home/u", Mode: 0o644, Uid: 1000, Gid: 1000}},
@@ -247,7 +257,7 @@ func TestOwnerOfADownload(t *testing.T) {
 		t.Skip("needs root: changes owners")
 	}
 	root, dir := folderAt(t)
-	if err := UnpackTar(bytes.NewReader(makeTar(t, item{Header: tar.Header{Name: "a/b", Mode: 0o4755}, body: "x"})), root, Options{Owned: true, Uid: 65534, Gid: 65534}); err != nil {
+	if err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t, item{Header: tar.Header{Name: "a/b", Mode: 0o4755}, body: "x"})), root, Options{Owned: true, Uid: 65534, Gid: 65534}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "a/b"} {

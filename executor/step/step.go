@@ -1,0 +1,305 @@
+// Package step runs a container's workload: it interprets the action tree, keeps
+// setup, action, sidecars, health and readiness checks together, and says how it
+// ended. (Diego executor, Step semantics; Diego dev notes, Health checks.)
+//
+//	setup ──ok──▶ action + sidecars + checks ──decided──▶ the others cancelled ──all gone──▶ Result
+//	                │ no checks: the first program of the action has started
+//	                │ checks: each has passed once
+//	                ▼
+//	             RUNNING ──readiness checks──▶ routable or not, any number of times
+//
+// What decides the end:
+//
+//   - the action fails: always; it succeeds: when there are no checks, or when there are
+//     sidecars. A checked action without sidecars may end with status 0 and leave its
+//     work to processes in the background: then the checks decide.
+//   - a sidecar ends, however.
+//   - a check: not every one has passed within the start timeout, or one fails after it
+//     had passed.
+//   - the time limit, or ctx.
+//
+// The package decides when and in which order; how a program is started, signalled
+// and waited for is the Host's business. It uses no clock but the timers of
+// package time and of contexts.
+//
+// The executor runs one Engine for all its containers. A workload that is a
+// single program without checks it may run without this package.
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/cache"
+)
+
+// Host is what the executor does for one container.
+type Host interface {
+	// Start starts a program in the container. It does not wait for it.
+	Start(ctx context.Context, l Launch) (Process, error)
+	// Dial connects to a declared port of the container, by name.
+	Dial(ctx context.Context, port string) (net.Conn, error)
+	// Place says where on the cell a path of the container is.
+	Place(path string) (Place, error)
+}
+
+// Observer hears what happens. Its methods return at once and may be called from
+// several goroutines.
+type Observer interface {
+	// Note takes a line for the container's log.
+	Note(line string)
+	// Running is called at most once: the container is RUNNING.
+	Running()
+	// Routable is called at each change once the container is RUNNING.
+	Routable(ok bool)
+}
+
+// Launch is a program to be started.
+type Launch struct {
+	Run *action.Run
+	// Out takes both output streams; nil = the container's own streams.
+	Out io.WriteCloser
+	// Check: it is a check's program, not part of what the container is for.
+	Check bool
+}
+
+// Process is a started program.
+type Process interface {
+	// Done is closed when it has ended and was waited for.
+	Done() <-chan struct{}
+	// Exit is how it ended; valid after Done.
+	Exit() Exit
+	// Stop sends the workload's stop signal, Kill sends KILL, each to the program and
+	// what it started as far as the host can tell them from the rest of the
+	// container. Both return at once; on an ended process they do nothing.
+	Stop()
+	Kill()
+}
+
+// Exit is how a program ended.
+type Exit struct {
+	Code        int // meaningless when Signal is not 0
+	Signal      int
+	OutOfMemory bool
+}
+
+// Place is a path of the container as seen from the cell.
+type Place struct {
+	Root string // a folder that must not be left
+	Path string // within Root
+	// Owned: files made there belong to Uid and Gid.
+	Owned    bool
+	Uid, Gid int
+}
+
+// Config is what an Engine works with.
+type Config struct {
+	Cache *cache.Cache
+	// Client sends uploads; nil = one with a transport of its own.
+	Client *http.Client
+	// How many of each kind run at a time on the whole cell; 0 = 5, 5, 64.
+	Downloads, Uploads, Checks int
+}
+
+// Engine runs workloads. Make one with New; it is safe for concurrent use.
+type Engine struct {
+	cache     *cache.Cache
+	client    *http.Client
+	downloads slots
+	uploads   slots
+	checks    slots
+}
+
+// New makes an Engine. It starts nothing.
+func New(cfg Config) *Engine {
+	or := func(n, d int) int {
+		if n > 0 {
+			return n
+		}
+		return d
+	}
+	if cfg.Client == nil {
+		cfg.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
+			ResponseHeaderTimeout: 5 * time.Minute, DisableKeepAlives: true}}
+	}
+	return &Engine{cache: cfg.Cache, client: cfg.Client, downloads: make(slots, or(cfg.Downloads, 5)),
+		uploads: make(slots, or(cfg.Uploads, 5)), checks: make(slots, or(cfg.Checks, 64))}
+}
+
+// slots bounds how many do something at a time.
+type slots chan struct{}
+
+func (s slots) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return canceled(ctx)
+	}
+}
+
+func (s slots) give() { <-s }
+
+// Result is how a workload ended.
+type Result struct {
+	// Err is nil after success. Reason(Err) is what is shown.
+	Err error
+	// Process is the program that decided: the one that failed, else the last one of
+	// the action; nil when none was started.
+	Process Process
+}
+
+// program is one workload being run.
+type program struct {
+	e *Engine
+	w *action.Workload
+	h Host
+	o Observer
+
+	running chan struct{} // closed when RUNNING
+	once    sync.Once
+	begun   chan struct{} // closed when the action's first program has started, or it has none
+	begin   sync.Once
+
+	mu   sync.Mutex
+	last Process // of the action
+}
+
+// Run runs the workload to its end and returns when everything that it started has
+// ended or, KILL notwithstanding, does not (ErrStuck). When ctx ends it stops what
+// runs, as the workload's Termination says, and the error is ErrCanceled.
+func (e *Engine) Run(ctx context.Context, w *action.Workload, h Host, o Observer) Result {
+	p := &program{e: e, w: w, h: h, o: o, running: make(chan struct{}), begun: make(chan struct{})}
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if w.TimeLimit > 0 {
+		limited, cancel = context.WithTimeoutCause(ctx, w.TimeLimit, &limitError{w.TimeLimit})
+	}
+	defer cancel()
+	err := p.all(limited)
+	var limit *limitError
+	if err != nil && ctx.Err() == nil && errors.As(context.Cause(limited), &limit) && errors.Is(err, ErrCanceled) {
+		err = limit
+	}
+	r := Result{Err: err, Process: p.last}
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		r.Process = exit.Process
+	}
+	return r
+}
+
+// limitError: the whole run took too long.
+type limitError struct{ limit time.Duration }
+
+func (e *limitError) Error() string { return fmt.Sprintf("time limit of %v exceeded", e.limit) }
+func (e *limitError) Unwrap() error { return ErrTimeLimit }
+
+func (p *program) all(ctx context.Context) error {
+	if p.w.Setup != nil {
+		if err := p.do(ctx, p.w.Setup, scope{}); err != nil {
+			return prefix("setup", err)
+		}
+	}
+	if p.checked() || len(p.w.Sidecars) > 0 || len(p.w.ReadinessChecks) > 0 {
+		return p.group(ctx)
+	}
+	return p.do(ctx, &p.w.Action, scope{main: true, started: p.becomeRunning})
+}
+
+// checked says whether checks decide when the container is RUNNING.
+func (p *program) checked() bool { return len(p.w.Checks) > 0 || p.w.Monitor != nil }
+
+func (p *program) becomeRunning() {
+	p.once.Do(func() {
+		p.o.Running()
+		close(p.running)
+		if len(p.w.ReadinessChecks) == 0 {
+			p.o.Routable(true)
+		}
+	})
+}
+
+// member is one part of the group that lives and ends together.
+type member int
+
+const (
+	memberAction member = iota
+	memberSidecar
+	memberHealth
+	memberReadiness
+)
+
+type ending struct {
+	who member
+	err error
+}
+
+// group runs action, sidecars and checks until one of them decides.
+func (p *program) group(ctx context.Context) error {
+	gctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan ending)
+	n := 0
+	add := func(who member, run func(context.Context) error) {
+		n++
+		go func() { ends <- ending{who, run(gctx)} }()
+	}
+	add(memberAction, func(ctx context.Context) error {
+		begin := func() { p.begin.Do(func() { close(p.begun) }) }
+		defer begin()
+		started := p.becomeRunning
+		if p.checked() {
+			started = begin
+		}
+		return p.do(ctx, &p.w.Action, scope{main: true, started: started})
+	})
+	for i := range p.w.Sidecars {
+		add(memberSidecar, func(ctx context.Context) error {
+			err := p.do(ctx, &p.w.Sidecars[i], scope{})
+			if err == nil {
+				err = ErrEnded
+			}
+			return prefix(fmt.Sprintf("sidecar %d", i), err)
+		})
+	}
+	if p.checked() {
+		add(memberHealth, p.health)
+	}
+	if len(p.w.ReadinessChecks) > 0 {
+		add(memberReadiness, p.readiness)
+	}
+	return p.decide(ctx, cancel, ends, n)
+}
+
+// decide waits for all members; the first that decides ends the others.
+func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending, n int) error {
+	decided := false
+	var result error
+	for range n {
+		e := <-ends
+		switch {
+		case decided:
+			if errors.Is(e.err, ErrStuck) {
+				result = join(result, e.err)
+			}
+			continue
+		case e.who == memberReadiness:
+			continue // ends only with the others
+		case e.who == memberAction && e.err == nil && p.checked() && len(p.w.Sidecars) == 0:
+			continue // what it left in the background is watched by the checks
+		}
+		decided, result = true, e.err
+		cancel()
+	}
+	if result != nil && ctx.Err() != nil && errors.Is(result, ErrCanceled) {
+		return canceled(ctx)
+	}
+	return result
+}
