@@ -1,0 +1,327 @@
+// Package image turns what a workload names as its root file system into layers
+// for overlayfs: a folder of the cell, a tarball (of an OCI layout, or as
+// "docker save" writes it), or a reference to a registry that is pinned by digest.
+// (Diego executor, image layers; OCI image specification.)
+//
+//	name ──▶ manifest and config (verified by digest) ──▶ layers, each unpacked once ──▶ Image in use ──Close──▶ kept until room is needed
+//
+// Layers are shared between images and containers, and verified by the digest of
+// their uncompressed content. A layer appears under its name only when it is
+// whole and on disk, so a killed process or a power failure costs at most what was
+// being unpacked. A reference by digest that was resolved before needs no network.
+//
+// The executor opens one Store. Unpacking keeps owners and devices and makes
+// whiteouts, so it needs root.
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"cantina/internal/run"
+)
+
+// Errors of this package. Errors of the network and the disk are wrapped.
+var (
+	// ErrUnpinned: a registry reference without a digest.
+	ErrUnpinned = errors.New("image not pinned by digest (want NAME@sha256:…)")
+	// ErrName: neither an existing file or folder nor a registry reference.
+	ErrName = errors.New("bad image name")
+	// ErrDigest: the content is not what a digest promises.
+	ErrDigest = errors.New("image digest does not match")
+	// ErrFormat: the tarball holds no image, or none for this machine.
+	ErrFormat = errors.New("no image for this machine in it")
+	// ErrTooLarge: the unpacked image does not fit into Config.MaxBytes.
+	ErrTooLarge = errors.New("image too large")
+)
+
+// Config bounds a store. Zero fields get the defaults named there.
+type Config struct {
+	MaxBytes  int64             // unpacked layers on disk; 20 GiB
+	Keychain  authn.Keychain    // credentials for registries; nil = none
+	Transport http.RoundTripper // to registries; nil = one of its own
+	Clock     run.Clock         // Wall orders uses; the kernel's
+	Log       *slog.Logger
+}
+
+// Image is a root file system in use.
+type Image struct {
+	// Layers are folders of the cell, the lowest first; read only, shared.
+	Layers []string
+	// Settings is what the image says about programs run in it.
+	Settings Settings
+	// Digest is that of the manifest or of the tarball; empty for a folder.
+	Digest string
+
+	release func()
+	once    sync.Once
+}
+
+// Settings are the defaults that an image brings.
+type Settings struct {
+	Env        []string // NAME=value
+	Entrypoint []string
+	Cmd        []string
+	WorkingDir string
+	User       string
+	StopSignal string
+}
+
+// Close says that the layers are not used any more. Close twice does nothing.
+func (i *Image) Close() { i.once.Do(i.release) }
+
+// Store holds unpacked layers. Make one with Open.
+type Store struct {
+	dir       string
+	cfg       Config
+	platform  v1.Platform
+	transport http.RoundTripper
+
+	mu     sync.Mutex
+	layers map[string]*layer // by folder name
+	size   int64
+	busy   map[string]chan struct{} // layers being unpacked
+	serial int
+}
+
+// layer is one unpacked layer. Its JSON form lies beside its folder.
+type layer struct {
+	DiffID string
+	Size   int64 // bytes of content
+	Used   time.Time
+
+	name string
+	refs int
+}
+
+const (
+	layerFolder = "l"
+	imageFolder = "i"
+	tmpPrefix   = "tmp-"
+)
+
+// Open opens the store in dir, which it makes if need be. What was not finished is
+// removed. It starts nothing.
+func Open(dir string, cfg Config) (*Store, error) {
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = 20 << 30
+	}
+	if cfg.Keychain == nil {
+		cfg.Keychain = authn.NewMultiKeychain()
+	}
+	if cfg.Clock.Wall == nil {
+		cfg.Clock = run.Kernel()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
+			ResponseHeaderTimeout: time.Minute, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4}
+	}
+	st := &Store{dir: dir, cfg: cfg, platform: machine(), transport: cfg.Transport, layers: map[string]*layer{}, busy: map[string]chan struct{}{}}
+	for _, sub := range []string{layerFolder, imageFolder} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, fmt.Errorf("open image store: %w", err)
+		}
+	}
+	if err := st.load(); err != nil {
+		return nil, fmt.Errorf("open image store %s: %w", dir, err)
+	}
+	return st, nil
+}
+
+// load finds the whole layers and removes everything else.
+func (st *Store) load() error {
+	base := filepath.Join(st.dir, layerFolder)
+	names, err := os.ReadDir(base)
+	if err != nil {
+		return err
+	}
+	good := map[string]bool{}
+	for _, n := range names {
+		if !n.IsDir() {
+			continue
+		}
+		l := &layer{name: n.Name()}
+		b, err := os.ReadFile(filepath.Join(base, n.Name()+".json"))
+		if err != nil || json.Unmarshal(b, l) != nil || layerName(l.DiffID) != n.Name() {
+			continue
+		}
+		st.layers[l.name] = l
+		st.size += l.Size
+		good[l.name], good[l.name+".json"] = true, true
+	}
+	for _, n := range names {
+		if !good[n.Name()] {
+			if err := os.RemoveAll(filepath.Join(base, n.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	tmp, err := filepath.Glob(filepath.Join(st.dir, tmpPrefix+"*"))
+	for _, t := range tmp {
+		err = errors.Join(err, os.RemoveAll(t))
+	}
+	return err
+}
+
+var pinnedFile = regexp.MustCompile(`^(.+)@sha256:([0-9a-f]{64})$`)
+
+// Get resolves name and makes its layers available; the caller closes the Image
+// when the container is gone. name is an absolute path of a folder or a tarball,
+// the latter with an optional @sha256:… (of the file) behind it, or a registry
+// reference with the digest of a manifest or an index. It fails with the errors of
+// this package, ctx's error, or what network and disk say.
+func (st *Store) Get(ctx context.Context, name string) (*Image, error) {
+	i, err := st.get(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", name, err)
+	}
+	return i, nil
+}
+
+func (st *Store) get(ctx context.Context, name string) (*Image, error) {
+	if !filepath.IsAbs(name) {
+		return st.fromRegistry(ctx, name)
+	}
+	path, sum := name, ""
+	info, err := os.Stat(path)
+	if m := pinnedFile.FindStringSubmatch(name); err != nil && m != nil {
+		path, sum = m[1], m[2]
+		info, err = os.Stat(path)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir() && sum == "":
+		return &Image{Layers: []string{path}, release: func() {}}, nil
+	case info.Mode().IsRegular():
+		return st.fromTarball(ctx, path, sum)
+	}
+	return nil, ErrName
+}
+
+// use makes the Image of an image whose manifest is known and verified.
+func (st *Store) use(ctx context.Context, img v1.Image, digest string) (*Image, error) {
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	if len(layers) != len(file.RootFS.DiffIDs) {
+		return nil, fmt.Errorf("%w: %d layers, but %d in the config", ErrFormat, len(layers), len(file.RootFS.DiffIDs))
+	}
+	rec := record{Settings: settings(file)}
+	var held []*layer
+	for i, l := range layers {
+		id := file.RootFS.DiffIDs[i]
+		h, err := st.obtain(ctx, id, l)
+		if err != nil {
+			st.letGo(held)
+			return nil, fmt.Errorf("layer %s: %w", id, err)
+		}
+		held = append(held, h)
+		rec.Layers = append(rec.Layers, id.String())
+	}
+	st.remember(digest, rec)
+	return st.image(held, rec.Settings, digest), nil
+}
+
+// image takes over the references of held. A layer that occurs twice is used
+// where it is higher: overlayfs refuses a folder twice, and the lower one is covered.
+func (st *Store) image(held []*layer, s Settings, digest string) *Image {
+	var folders []string
+	for i, l := range held {
+		if !slices.Contains(held[i+1:], l) {
+			folders = append(folders, filepath.Join(st.dir, layerFolder, l.name))
+		}
+	}
+	return &Image{Layers: folders, Settings: s, Digest: digest, release: func() { st.letGo(held) }}
+}
+
+func settings(f *v1.ConfigFile) Settings {
+	c := f.Config
+	return Settings{Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, User: c.User, StopSignal: c.StopSignal}
+}
+
+// record is what is kept of a resolved digest.
+type record struct {
+	Layers   []string
+	Settings Settings
+}
+
+func (st *Store) recordPath(digest string) string {
+	return filepath.Join(st.dir, imageFolder, layerName(digest)+".json")
+}
+
+// remember makes the next use of the digest one without network.
+func (st *Store) remember(digest string, r record) {
+	b, err := json.Marshal(struct {
+		Digest string
+		record
+	}{digest, r})
+	if err == nil {
+		err = writeFile(st.recordPath(digest), b)
+	}
+	if err != nil {
+		st.cfg.Log.Warn("image record not written", "digest", digest, "error", err)
+	}
+}
+
+// recall makes an Image of what is here already; nil when something is missing.
+func (st *Store) recall(digest string) *Image {
+	b, err := os.ReadFile(st.recordPath(digest))
+	if err != nil {
+		return nil
+	}
+	var r struct {
+		Digest string
+		record
+	}
+	if json.Unmarshal(b, &r) != nil || r.Digest != digest {
+		return nil
+	}
+	var held []*layer
+	for _, id := range r.Layers {
+		l := st.hold(layerName(id))
+		if l == nil {
+			st.letGo(held)
+			return nil
+		}
+		held = append(held, l)
+	}
+	return st.image(held, r.Settings, digest)
+}
+
+// writeFile replaces a small file whole or not at all.
+func writeFile(path string, b []byte) error {
+	tmp := path + ".part"
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return os.Rename(tmp, path)
+}
+
+// Size is what the unpacked layers hold, in bytes.
+func (st *Store) Size() int64 {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.size
+}

@@ -1,0 +1,214 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"cantina/executor/archive"
+)
+
+// machine is the platform that images are chosen for.
+func machine() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
+
+// fromRegistry uses what is here, else asks the registry. Manifest, config and
+// layers are verified by their digests on the way.
+func (st *Store) fromRegistry(ctx context.Context, ref string) (*Image, error) {
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrName, err)
+	}
+	digest, ok := parsed.(name.Digest)
+	if !ok {
+		return nil, ErrUnpinned
+	}
+	if i := st.recall(digest.DigestStr()); i != nil {
+		return i, nil
+	}
+	img, err := remote.Image(digest, remote.WithContext(ctx), remote.WithTransport(st.transport),
+		remote.WithAuthFromKeychain(st.cfg.Keychain), remote.WithPlatform(st.platform))
+	if err != nil {
+		return nil, err
+	}
+	return st.use(ctx, img, digest.DigestStr())
+}
+
+// fromTarball reads an OCI layout or what "docker save" writes.
+func (st *Store) fromTarball(ctx context.Context, file, sum string) (*Image, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	content := func() io.Reader { return io.NewSectionReader(f, 0, info.Size()) }
+	digest, err := fileDigest(ctx, content())
+	if err != nil {
+		return nil, err
+	}
+	if sum != "" && digest != "sha256:"+sum {
+		return nil, fmt.Errorf("%w: the file is %s", ErrDigest, digest)
+	}
+	if i := st.recall(digest); i != nil {
+		return i, nil
+	}
+	kind, err := tarKind(content())
+	if err != nil {
+		return nil, err
+	}
+	if kind == layoutTar {
+		return st.fromLayout(ctx, content(), digest)
+	}
+	img, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return st.use(ctx, img, digest)
+}
+
+// fileDigest hashes a file; the end of ctx ends it.
+func fileDigest(ctx context.Context, r io.Reader) (string, error) {
+	h := sha256.New()
+	buf := make([]byte, 1<<20)
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		n, err := r.Read(buf)
+		h.Write(buf[:n])
+		if err == io.EOF {
+			return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+type tarFormat int
+
+const (
+	layoutTar tarFormat = iota
+	dockerTar
+)
+
+// tarKind looks at the names: newer tools write both formats into one file, then
+// the older index is used.
+func tarKind(r io.Reader) (tarFormat, error) {
+	t := tar.NewReader(r)
+	isLayout := false
+	for {
+		h, err := t.Next()
+		if err == io.EOF && isLayout {
+			return layoutTar, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		switch path.Clean(h.Name) {
+		case "manifest.json":
+			return dockerTar, nil
+		case "oci-layout":
+			isLayout = true
+		}
+	}
+}
+
+// fromLayout unpacks the layout's blobs beside the layers for as long as they are read.
+func (st *Store) fromLayout(ctx context.Context, r io.Reader, digest string) (i *Image, err error) {
+	dir, err := os.MkdirTemp(st.dir, tmpPrefix)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = archive.UnpackTar(ctx, r, root, archive.Options{MaxBytes: st.cfg.MaxBytes})
+	if err = errors.Join(err, root.Close()); err != nil {
+		return nil, err
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	img, err := st.choose(index, 0)
+	if err != nil {
+		return nil, err
+	}
+	return st.use(ctx, img, digest)
+}
+
+// choose finds the image for this machine in an index of images and indexes.
+func (st *Store) choose(index v1.ImageIndex, depth int) (v1.Image, error) {
+	m, err := index.IndexManifest()
+	if err != nil || depth > 3 {
+		return nil, fmt.Errorf("%w: index: %w", ErrFormat, err)
+	}
+	for _, d := range m.Manifests {
+		if d.MediaType.IsIndex() {
+			inner, err := index.ImageIndex(d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			if img, err := st.choose(inner, depth+1); err == nil {
+				return img, nil
+			}
+		}
+		if !d.MediaType.IsImage() || d.Platform != nil && !d.Platform.Satisfies(st.platform) {
+			continue
+		}
+		return verifiedImage(index, d)
+	}
+	return nil, ErrFormat
+}
+
+// verifiedImage checks manifest and config against their digests: a layout on
+// disk is not checked by the library.
+func verifiedImage(index v1.ImageIndex, d v1.Descriptor) (v1.Image, error) {
+	img, err := index.Image(d.Digest)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	if err := matches(raw, d.Digest, "manifest"); err != nil {
+		return nil, err
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	return img, matches(config, m.Config.Digest, "config")
+}
+
+func matches(content []byte, want v1.Hash, what string) error {
+	sum := sha256.Sum256(content)
+	if want.Algorithm != "sha256" || want.Hex != hex.EncodeToString(sum[:]) {
+		return fmt.Errorf("%w: %s is sha256:%x, not %s", ErrDigest, what, sum, want)
+	}
+	return nil
+}
