@@ -34,6 +34,7 @@ type Board struct {
 	turn   string // the job that started last (round robin)
 	terms  terms
 	runs   map[Key]*run
+	live   int // runs that have an invocation
 	due    timers
 	now    int64
 	visits int64

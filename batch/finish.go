@@ -55,6 +55,7 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 func (b *Board) Apply(u Update) (old uint32) {
 	if r := b.runs[u.Key]; r != nil && !u.ends.IsZero() && r.inv == u.ends {
 		delete(b.runs, u.Key)
+		b.live--
 		b.giveBack(r)
 	}
 	j := b.jobs[u.Key.Job]

@@ -238,7 +238,11 @@ func checkBoard(t fataler, b *Board) {
 	for l := range used {
 		used[l] = make([]int, len(b.f.used[l]))
 	}
+	live := 0
 	for _, r := range b.runs {
+		if !r.inv.IsZero() {
+			live++
+		}
 		for _, d := range r.draws {
 			for i, x := range d.need {
 				used[d.level][int(d.node)*len(d.need)+i] += x
@@ -247,6 +251,9 @@ func checkBoard(t fataler, b *Board) {
 		if r.job != nil && !b.pair(r.job, r.node).running {
 			t.Fatalf("%v runs, its pair does not say so", r.key)
 		}
+	}
+	if live != b.Live() {
+		t.Fatalf("%d live, want %d", b.Live(), live)
 	}
 	for l := range used {
 		if !slices.Equal(used[l], b.f.used[l]) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"cantina/fence"
+	"cantina/resource"
 )
 
 // Scope is how far a refusal reaches.
@@ -125,6 +126,7 @@ func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 		return fmt.Errorf("started %s on %s: %w", k.Job, k.Node, ErrNotPicked)
 	}
 	r.inv, r.cell, r.since = inv, cell, b.now
+	b.live++
 	return nil
 }
 
@@ -195,12 +197,16 @@ func (b *Board) Blocked() bool {
 // of an unknown job is only remembered. The same invocation again changes its cell.
 func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if r := b.runs[k]; r != nil {
-		if r.inv.IsZero() || r.inv.Compare(inv) <= 0 {
+		if r.inv.IsZero() {
+			b.live++
+		}
+		if r.inv.Compare(inv) <= 0 {
 			r.inv, r.cell = inv, cell
 		}
 		return
 	}
 	r := &run{key: k, place: -1, inv: inv, cell: cell, since: b.now}
+	b.live++
 	if j := b.jobs[k.Job]; j != nil {
 		r.job, r.node = j, b.f.node(j.level, k.Node)
 		r.next = j.Backoff.Next(b.unpack(b.pair(j, r.node)).configured())
@@ -226,3 +232,20 @@ func (b *Board) Running(k Key) (inv fence.Invocation, cell string, ok bool) {
 	}
 	return fence.Invocation{}, "", false
 }
+
+// Picked reports whether a batch task is picked and not started.
+func (b *Board) Picked(k Key) bool {
+	r := b.runs[k]
+	return r != nil && r.inv.IsZero()
+}
+
+// CellNeeds returns what one task of a job takes from its cell.
+func (b *Board) CellNeeds(name string) resource.Amounts {
+	if j := b.jobs[name]; j != nil {
+		return j.cell
+	}
+	return nil
+}
+
+// Live returns how many batch tasks may be running.
+func (b *Board) Live() int { return b.live }

@@ -296,7 +296,7 @@ func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
 		w := &wants[i]
 		out[i].Hold = w.Hold
 		if h := l.holds[w.Hold]; h != nil {
-			out[i].Cell, out[i].Process = h.Cell, h.cell.process
+			out[i].Cell, out[i].Process, out[i].Host = h.Cell, h.cell.process, h.cell.state.Host
 			continue
 		}
 		if last == nil || i == 0 || !sameWant(w, &wants[i-1]) {
@@ -313,7 +313,7 @@ func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
 			continue
 		}
 		p := l.take(Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need}, last, c, now)
-		out[i].Cell, out[i].Process = p.Cell, p.Process
+		out[i].Cell, out[i].Process, out[i].Host = p.Cell, p.Process, c.state.Host
 	}
 	return out
 }

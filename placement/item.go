@@ -125,6 +125,7 @@ type Grant struct {
 	Hold    string
 	Cell    string // empty = refused
 	Process string
+	Host    string
 	Refusal *Refusal // set when refused
 }
 
