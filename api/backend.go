@@ -206,6 +206,8 @@ type Job struct {
 	Progress batch.Progress
 	// Removed: it is deleted, what runs of it is being ended.
 	Removed bool
+	// NodesKnown: its nodes were read at least once; before, Progress means nothing.
+	NodesKnown bool
 	// NodesError is what the newest reading of its nodes said; the last good ones stay.
 	NodesError     string
 	Created, Ended time.Time
@@ -228,6 +230,9 @@ type PairFilter struct {
 	// Node selects one node by its name; Below a whole subtree.
 	Node, Below string
 }
+
+// Over reports whether nothing of the job will start without a change.
+func (j *Job) Over() bool { return j.Removed || j.NodesKnown && j.Progress.State.Ended() }
 
 // Jobs reads and changes jobs.
 type Jobs interface {

@@ -77,7 +77,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
 		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
 		Routable: a.Net.Routable, Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
-		PlacementError: clean(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring,
+		PlacementError: clean(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
 	}
 }
 
@@ -191,10 +191,17 @@ func job(j *Job, whole bool) *pb.Job {
 }
 
 func jobState(j *Job) string {
-	if j.Removed {
+	return stateWord(j.Progress.State, j.Removed, j.NodesKnown)
+}
+
+func stateWord(s batch.State, removed, known bool) string {
+	switch {
+	case removed:
 		return "removed"
+	case !known && s == batch.JobEmpty:
+		return batch.JobWaiting.String()
 	}
-	return j.Progress.State.String()
+	return s.String()
 }
 
 func counts(p *batch.Progress) *pb.Counts {

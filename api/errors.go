@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/batch"
 	"cantina/event"
 	"cantina/executor/output"
 	"cantina/fence"
@@ -124,7 +125,7 @@ func Classes() []Class {
 		{"key_reused", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "use a new key for a new request", among(ErrKeyReused)},
 		{"revision_mismatch", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "read it again and decide anew", among(ErrRevision)},
 		{"collected", http.StatusGone, connect.CodeNotFound, ExitNotFound, "", among(ErrCollected)},
-		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound)},
+		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode)},
 		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(ErrExists, task.ErrExists)},
 		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "settle it: done, failed or rerun", among(task.ErrLostUnresolved)},
 		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID)},

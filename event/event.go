@@ -123,6 +123,8 @@ type JobState struct {
 	Name, UID string
 	batch.Progress
 	Removed bool
+	// NodesKnown: its nodes were read at least once; before, Progress means nothing.
+	NodesKnown bool
 }
 
 // PairState is a batch task that ended.

@@ -134,3 +134,6 @@ func distance(a, b string) int {
 	}
 	return last[len(b)]
 }
+
+// DidYouMean is a hint with the name that is most like s, or "" when none is near.
+func DidYouMean(s string, names []string) string { return didYouMean(s, names) }

@@ -247,7 +247,7 @@ func TestEventsLoseNothingAndTrustOnlyTheCaller(t *testing.T) {
 }
 
 func TestEventErrorsKeepTheirMeaning(t *testing.T) {
-	for _, err := range []error{lrp.ErrNotFound, lrp.ErrNotEligible, lrp.ErrNotProven, task.ErrNotFound, task.ErrNotEligible, task.ErrOtherUID} {
+	for _, err := range []error{lrp.ErrNotFound, lrp.ErrNotEligible, lrp.ErrNotProven, lrp.ErrNotYet, task.ErrNotFound, task.ErrNotEligible, task.ErrOtherUID} {
 		a, known := FromEventError(fmt.Errorf("claim x/1: %w", err))
 		if !known || !errors.Is(ToEventError(a), err) {
 			t.Errorf("%v became %v", err, ToEventError(a))

@@ -187,6 +187,7 @@ func eventErrors() []eventError {
 		{lrp.ErrNotEligible, pb.EventCode_EVENT_CODE_NOT_ELIGIBLE, notEligible},
 		{task.ErrNotEligible, pb.EventCode_EVENT_CODE_NOT_ELIGIBLE, notEligible},
 		{lrp.ErrNotProven, pb.EventCode_EVENT_CODE_NOT_PROVEN, []error{lrp.ErrNotProven}},
+		{lrp.ErrNotYet, pb.EventCode_EVENT_CODE_NOT_YET, []error{lrp.ErrNotYet}},
 		{task.ErrOtherUID, pb.EventCode_EVENT_CODE_OTHER_UID, []error{task.ErrOtherUID}},
 		{ErrMalformed, pb.EventCode_EVENT_CODE_MALFORMED, []error{ErrMalformed, ErrRefused}},
 		refused(lrp.ErrCannotBeClaimed), refused(lrp.ErrCannotBeStarted), refused(lrp.ErrCannotBeCrashed),

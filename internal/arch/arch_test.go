@@ -30,7 +30,8 @@ var shellEdges = map[string][]string{
 	"executor":        {"executor/output", "executor/step", "executor/cache", "executor/image", "executor/cgroup", "executor/reaperbin", "executor/port"},
 	"executor/doctor": {"executor", "executor/cgroup"},
 	"cell":            {"executor", "executor/output", "executor/simulate"},
-	"api":             {"event"}, // the hub is what its streams read from
+	"api":             {"event", "spec", "executor/output"}, // its streams read the hub; it parses specs; it merges output of cells
+	"api/apitest":     {"api", "event"},
 }
 
 // forbiddenTime are the names of package time that read a clock or the machine.

@@ -1346,7 +1346,9 @@ type Instance struct {
 	Quarantined    bool                   `protobuf:"varint,19,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	Revision       int64                  `protobuf:"varint,20,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Only with all = true: this row is not the one a reader is shown.
-	Hidden        bool `protobuf:"varint,21,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	Hidden bool `protobuf:"varint,21,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	// Ended by itself and is not started again.
+	Finished      bool `protobuf:"varint,22,opt,name=finished,proto3" json:"finished,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1524,6 +1526,13 @@ func (x *Instance) GetRevision() int64 {
 func (x *Instance) GetHidden() bool {
 	if x != nil {
 		return x.Hidden
+	}
+	return false
+}
+
+func (x *Instance) GetFinished() bool {
+	if x != nil {
+		return x.Finished
 	}
 	return false
 }
@@ -6940,7 +6949,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"C\n" +
 	"\x12GetServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xee\x04\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\x8a\x05\n" +
 	"\bInstance\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -6964,7 +6973,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\bretiring\x18\x12 \x01(\bR\bretiring\x12 \n" +
 	"\vquarantined\x18\x13 \x01(\bR\vquarantined\x12\x1a\n" +
 	"\brevision\x18\x14 \x01(\x03R\brevision\x12\x16\n" +
-	"\x06hidden\x18\x15 \x01(\bR\x06hidden\"\xaa\x01\n" +
+	"\x06hidden\x18\x15 \x01(\bR\x06hidden\x12\x1a\n" +
+	"\bfinished\x18\x16 \x01(\bR\bfinished\"\xaa\x01\n" +
 	"\x14ListInstancesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x18\n" +

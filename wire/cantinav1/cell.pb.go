@@ -251,6 +251,8 @@ const (
 	// Another task has this guid now.
 	EventCode_EVENT_CODE_OTHER_UID EventCode = 5
 	EventCode_EVENT_CODE_MALFORMED EventCode = 6
+	// The instance may not be stopped before another one is back.
+	EventCode_EVENT_CODE_NOT_YET EventCode = 7
 )
 
 // Enum value maps for EventCode.
@@ -263,6 +265,7 @@ var (
 		4: "EVENT_CODE_NOT_PROVEN",
 		5: "EVENT_CODE_OTHER_UID",
 		6: "EVENT_CODE_MALFORMED",
+		7: "EVENT_CODE_NOT_YET",
 	}
 	EventCode_value = map[string]int32{
 		"EVENT_CODE_OK":           0,
@@ -272,6 +275,7 @@ var (
 		"EVENT_CODE_NOT_PROVEN":   4,
 		"EVENT_CODE_OTHER_UID":    5,
 		"EVENT_CODE_MALFORMED":    6,
+		"EVENT_CODE_NOT_YET":      7,
 	}
 )
 
@@ -5548,7 +5552,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"StatusKind\x12\x15\n" +
 	"\x11STATUS_KIND_ENDED\x10\x00\x12\x1b\n" +
 	"\x17STATUS_KIND_NOT_RUNNING\x10\x01\x12\x15\n" +
-	"\x11STATUS_KIND_PROBE\x10\x02*\xbc\x01\n" +
+	"\x11STATUS_KIND_PROBE\x10\x02*\xd4\x01\n" +
 	"\tEventCode\x12\x11\n" +
 	"\rEVENT_CODE_OK\x10\x00\x12\x16\n" +
 	"\x12EVENT_CODE_REFUSED\x10\x01\x12\x18\n" +
@@ -5556,7 +5560,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x17EVENT_CODE_NOT_ELIGIBLE\x10\x03\x12\x19\n" +
 	"\x15EVENT_CODE_NOT_PROVEN\x10\x04\x12\x18\n" +
 	"\x14EVENT_CODE_OTHER_UID\x10\x05\x12\x18\n" +
-	"\x14EVENT_CODE_MALFORMED\x10\x062\xfe\x02\n" +
+	"\x14EVENT_CODE_MALFORMED\x10\x06\x12\x16\n" +
+	"\x12EVENT_CODE_NOT_YET\x10\a2\xfe\x02\n" +
 	"\rLeaderService\x12H\n" +
 	"\tHeartbeat\x12\x1c.cantina.v1.HeartbeatRequest\x1a\x1d.cantina.v1.HeartbeatResponse\x12Q\n" +
 	"\fUpdateStatus\x12\x1f.cantina.v1.UpdateStatusRequest\x1a .cantina.v1.UpdateStatusResponse\x129\n" +

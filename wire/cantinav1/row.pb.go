@@ -483,8 +483,10 @@ type ActualLRP struct {
 	Since          *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
 	Expires        *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=expires,proto3" json:"expires,omitempty"`
 	Retiring       bool                   `protobuf:"varint,13,opt,name=retiring,proto3" json:"retiring,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Ended by itself and is not started again.
+	Finished      bool `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActualLRP) Reset() {
@@ -604,6 +606,13 @@ func (x *ActualLRP) GetExpires() *timestamppb.Timestamp {
 func (x *ActualLRP) GetRetiring() bool {
 	if x != nil {
 		return x.Retiring
+	}
+	return false
+}
+
+func (x *ActualLRP) GetFinished() bool {
+	if x != nil {
+		return x.Finished
 	}
 	return false
 }
@@ -892,7 +901,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12)\n" +
 	"\x05ports\x18\x02 \x03(\v2\x13.cantina.v1.MappingR\x05ports\x12\x1a\n" +
 	"\broutable\x18\x03 \x01(\bR\broutable\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xa5\x04\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xc1\x04\n" +
 	"\tActualLRP\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x120\n" +
@@ -908,7 +917,8 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	" \x01(\tR\x0eplacementError\x120\n" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\aexpires\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1a\n" +
-	"\bretiring\x18\r \x01(\bR\bretiring\"0\n" +
+	"\bretiring\x18\r \x01(\bR\bretiring\x12\x1a\n" +
+	"\bfinished\x18\x0e \x01(\bR\bfinished\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xa1\x02\n" +

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"cantina/event"
+	pb "cantina/wire/cantinav1"
+)
+
+// rangeOf reads a page request.
+func rangeOf(p *pb.Page) (Range, error) {
+	r := Range{After: p.GetCursor(), Limit: int(p.GetLimit())}
+	switch {
+	case r.Limit == 0:
+		r.Limit = DefaultPage
+	case r.Limit < 0 || r.Limit > MaxPage:
+		return r, invalid("page.limit", "must be from 1 to %d", MaxPage)
+	}
+	return r, nil
+}
+
+// writeOf reads what a writing call carries: the field, or the headers that mirror
+// it.
+func writeOf(ctx context.Context, m *pb.Write) (Write, error) {
+	w := Write{Key: m.GetIdempotencyKey(), Expect: m.GetIfMatch(), By: caller(ctx)}
+	h, _ := ctx.Value(headers{}).(http.Header)
+	if w.Key == "" {
+		w.Key = h.Get(headerKey)
+	}
+	if match := strings.Trim(h.Get(headerIfMatch), `"`); w.Expect == 0 && match != "" && match != "*" {
+		n, err := strconv.ParseInt(match, 10, 64)
+		if err != nil {
+			return w, invalid("if_match", "must be a revision")
+		}
+		w.Expect = n
+	}
+	if len(w.Key) > maxKey {
+		return w, invalid("idempotency_key", "longer than %d bytes", maxKey)
+	}
+	if w.Expect < 0 {
+		return w, invalid("if_match", "must be a revision")
+	}
+	return w, nil
+}
+
+// listing tells where a list was read. The position must be taken before the rows
+// are read: then no later event is missed.
+func listing[T any](l Listed[T], at event.Position) *pb.Listing {
+	return &pb.Listing{Next: l.Next, Revision: l.Revision, Position: at.String()}
+}
+
+// list is the shape of every list call.
+func list[T any](s *Server, page *pb.Page, read func(*Backend, Range) (Listed[T], error)) (Listed[T], *pb.Listing, error) {
+	var none Listed[T]
+	r, err := rangeOf(page)
+	if err != nil {
+		return none, nil, err
+	}
+	b, err := s.now()
+	if err != nil {
+		return none, nil, err
+	}
+	at := b.Events.Newest()
+	l, err := read(b, r)
+	if err != nil {
+		return none, nil, err
+	}
+	return l, listing(l, at), nil
+}
+
+// write is the shape of every writing call.
+func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, Write) error) error {
+	w, err := writeOf(ctx, m)
+	if err != nil {
+		return err
+	}
+	b, err := s.now()
+	if err != nil {
+		return err
+	}
+	return do(b, w)
+}
+
+// answer wraps a message, or passes the error on.
+func answer[T any](m *T, err error) (*connect.Response[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(m), nil
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"cantina/spec"
+	pb "cantina/wire/cantinav1"
+)
+
+// Plan tells what Apply would do.
+func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*connect.Response[pb.PlanResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	apps, err := applications(q.Msg.Files, q.Msg.Prune)
+	if err != nil {
+		return nil, err
+	}
+	m := &pb.PlanResponse{}
+	for _, a := range apps {
+		got, err := b.Applications.Plan(ctx, a)
+		if err != nil {
+			return nil, fmt.Errorf("plan domain %s: %w", a.Domain, err)
+		}
+		m.Domains = append(m.Domains, changes(a.Domain, got))
+	}
+	return answer(m, nil)
+}
+
+// Apply changes domains to what the files want. Each domain is one commit; all are
+// planned before the first is changed, so that what can be refused is refused for
+// all.
+func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) (*connect.Response[pb.ApplyResponse], error) {
+	apps, err := applications(q.Msg.Files, q.Msg.Prune)
+	if err != nil {
+		return nil, err
+	}
+	m := &pb.ApplyResponse{}
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+		if len(apps) > 1 {
+			if w.Expect != 0 {
+				return invalid("if_match", "the files are about %d domains, a revision is about one", len(apps))
+			}
+			for _, a := range apps {
+				if _, err := b.Applications.Plan(ctx, a); err != nil {
+					return fmt.Errorf("plan domain %s: %w", a.Domain, err)
+				}
+			}
+		}
+		for _, a := range apps {
+			each := w
+			if w.Key != "" && len(apps) > 1 {
+				each.Key = w.Key + "/" + a.Domain
+			}
+			got, err := b.Applications.Apply(ctx, a, each)
+			if err != nil {
+				return fmt.Errorf("apply domain %s: %w", a.Domain, err)
+			}
+			m.Domains = append(m.Domains, changes(a.Domain, got))
+		}
+		return nil
+	})
+	return answer(m, err)
+}
+
+// applications reads the spec files of a request.
+func applications(files []*pb.SpecFile, prune bool) ([]Application, error) {
+	if len(files) == 0 {
+		return nil, invalid("files", "must not be empty")
+	}
+	var parsed []*spec.File
+	all := &spec.Problems{}
+	for _, f := range files {
+		name := f.GetName()
+		if name == "" {
+			name = "spec"
+		}
+		got, err := spec.Parse(name, f.GetFolder(), f.GetContent())
+		var p *spec.Problems
+		switch {
+		case errors.As(err, &p):
+			all.List, all.More = append(all.List, p.List...), all.More+p.More
+		case err != nil:
+			return nil, err
+		default:
+			parsed = append(parsed, got)
+		}
+	}
+	if len(all.List) > 0 {
+		return nil, all
+	}
+	merged, err := spec.Merge(parsed)
+	if err != nil {
+		return nil, err
+	}
+	var out []Application
+	for _, f := range merged {
+		a := Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services, Prune: prune}
+		for _, t := range f.Tasks {
+			a.Tasks = append(a.Tasks, NamedTask{Name: t.Name, Definition: t.Definition})
+		}
+		for _, j := range f.Jobs {
+			a.Jobs = append(a.Jobs, NamedJob{Job: j.Job, Forest: j.Forest})
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}

@@ -1,0 +1,183 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"cantina/event"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// ListCells lists cells by name.
+func (c *calls) ListCells(_ context.Context, q *connect.Request[pb.ListCellsRequest]) (*connect.Response[pb.ListCellsResponse], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Cell], error) { return b.Cells.ListCells(r) })
+	m := &pb.ListCellsResponse{Listing: where}
+	for i := range l.Items {
+		m.Cells = append(m.Cells, cellMessage(&l.Items[i]))
+	}
+	return answer(m, err)
+}
+
+// GetCell returns one cell.
+func (c *calls) GetCell(_ context.Context, q *connect.Request[pb.GetCellRequest]) (*connect.Response[pb.GetCellResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	got, err := b.Cells.GetCell(worker.CellName(q.Msg.Name))
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.GetCellResponse{Cell: cellMessage(&got)}, nil)
+}
+
+// ForgetCell is an operator's word that a cell process is dead.
+func (c *calls) ForgetCell(ctx context.Context, q *connect.Request[pb.ForgetCellRequest]) (*connect.Response[pb.ForgetCellResponse], error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Cells.ForgetCell(ctx, worker.Proc(q.Msg.Proc), w) })
+	return answer(&pb.ForgetCellResponse{}, err)
+}
+
+// GetStatus returns the state of the whole.
+func (c *calls) GetStatus(context.Context, *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.Operation.Status()
+	if err != nil {
+		return nil, err
+	}
+	s.Warnings = append(c.warnings(), s.Warnings...)
+	return answer(&pb.GetStatusResponse{Status: status(&s)}, nil)
+}
+
+// EndWait ends the initial wait.
+func (c *calls) EndWait(ctx context.Context, q *connect.Request[pb.EndWaitRequest]) (*connect.Response[pb.EndWaitResponse], error) {
+	if !q.Msg.AcceptDoubleStarts {
+		return nil, invalid("accept_double_starts", "must be true: what still runs somewhere may be started a second time")
+	}
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Operation.EndWait(ctx, w) })
+	return answer(&pb.EndWaitResponse{}, err)
+}
+
+// ListQuarantine lists rows that cannot be read.
+func (c *calls) ListQuarantine(_ context.Context, q *connect.Request[pb.ListQuarantineRequest]) (*connect.Response[pb.ListQuarantineResponse], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Quarantined], error) { return b.Operation.ListQuarantine(r) })
+	m := &pb.ListQuarantineResponse{Listing: where}
+	for _, x := range l.Items {
+		m.Rows = append(m.Rows, &pb.Quarantined{Key: clean(x.Key), Reason: clean(x.Reason), Content: x.Bytes})
+	}
+	return answer(m, err)
+}
+
+// ReleaseQuarantined drops a row that cannot be read, or reads it again.
+func (c *calls) ReleaseQuarantined(ctx context.Context, q *connect.Request[pb.ReleaseQuarantinedRequest]) (*connect.Response[pb.ReleaseQuarantinedResponse], error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+		return b.Operation.ReleaseQuarantined(ctx, q.Msg.Key, q.Msg.Restore, w)
+	})
+	return answer(&pb.ReleaseQuarantinedResponse{}, err)
+}
+
+const (
+	explainEvents = 10
+	explainLines  = 10
+	// explainWait is how long Explain waits for lines of output.
+	explainWait = 2 * time.Second
+)
+
+// Explain says why something is in its state, with its newest events and lines.
+func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainRequest]) (*connect.Response[pb.ExplainResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	s, err := subject(q.Msg.Subject)
+	if err != nil {
+		return nil, err
+	}
+	x, err := b.Explainer.Explain(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	m := &pb.ExplainResponse{Subject: q.Msg.Subject, State: clean(x.State), Wanted: clean(x.Wanted), Fine: x.Fine}
+	for _, r := range x.Reasons {
+		m.Reasons = append(m.Reasons, &pb.Reason{
+			Code: r.Code, Text: clean(r.Text), Resource: clean(r.Resource), Need: int32(r.Need), Have: int32(r.Have), Holder: clean(r.Holder),
+			Level: clean(r.Level), Change: clean(r.Change), Longest: wire.FromDuration(r.Longest),
+		})
+	}
+	for _, e := range b.Events.Recent(explainEvents, func(e *event.Event) bool { return concerns(e, s) }) {
+		m.Events = append(m.Events, eventMessage(&e))
+	}
+	if query := outputOf(s); query != nil {
+		ctx, cancel := context.WithTimeout(ctx, explainWait)
+		defer cancel()
+		if page, err := readOutput(ctx, b.Logs, query, "", explainLines); err == nil {
+			m.Lines = page.Lines
+		}
+	}
+	return answer(m, nil)
+}
+
+func subject(m *pb.Subject) (Subject, error) {
+	s := Subject{Kind: SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(), Index: int(m.GetIndex()), Node: m.GetNode()}
+	switch s.Kind {
+	case SubjectService, SubjectInstance:
+		s.Domain = orDefault(s.Domain)
+	case SubjectTask, SubjectJob, SubjectCell:
+	case SubjectPair:
+		if s.Node == "" {
+			return s, invalid("subject.node", "must not be empty")
+		}
+	default:
+		return s, invalid("subject.kind", "must be service, instance, task, job, pair or cell")
+	}
+	if s.Name == "" {
+		return s, invalid("subject.name", "must not be empty")
+	}
+	return s, nil
+}
+
+// concerns reports whether an event is about a subject.
+func concerns(e *event.Event, s Subject) bool {
+	switch s.Kind {
+	case SubjectService:
+		return e.Service != nil && e.Subject == s.Domain+"/"+s.Name ||
+			e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name
+	case SubjectInstance:
+		return e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name && e.Instance.Key.Index == s.Index
+	case SubjectTask:
+		return e.Kind == event.Task && e.Subject == s.Name
+	case SubjectJob:
+		return e.Kind == event.Job && e.Subject == s.Name || e.Pair != nil && e.Pair.Job == s.Name
+	case SubjectPair:
+		return e.Pair != nil && e.Pair.Job == s.Name && e.Pair.Node == s.Node
+	case SubjectCell:
+		return e.Kind == event.Cell && e.Subject == s.Name || e.Kind == event.Note && strings.Contains(e.Subject, s.Name)
+	}
+	return false
+}
+
+// outputOf is the query for a subject's output; nil when it has none.
+func outputOf(s Subject) *pb.OutputQuery {
+	q := &pb.OutputQuery{Domain: s.Domain, Tail: explainLines}
+	switch s.Kind {
+	case SubjectService:
+		q.Service = s.Name
+	case SubjectInstance:
+		index := int32(s.Index)
+		q.Service, q.Index = s.Name, &index
+	case SubjectTask:
+		q.Task = s.Name
+	case SubjectPair:
+		q.Job, q.Node = s.Name, s.Node
+	case SubjectJob, SubjectCell:
+		return nil
+	}
+	return q
+}

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"cantina/batch"
+	pb "cantina/wire/cantinav1"
+)
+
+// ListJobs lists jobs by name.
+func (c *calls) ListJobs(_ context.Context, q *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Job], error) { return b.Jobs.ListJobs(q.Msg.Domain, r) })
+	m := &pb.ListJobsResponse{Listing: where}
+	for i := range l.Items {
+		m.Jobs = append(m.Jobs, job(&l.Items[i], false))
+	}
+	return answer(m, err)
+}
+
+// GetJob returns a job with its definition.
+func (c *calls) GetJob(_ context.Context, q *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	at := b.Events.Newest()
+	j, err := b.Jobs.GetJob(q.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.GetJobResponse{Job: job(&j, true), Position: at.String()}, nil)
+}
+
+func pairFilter(job string, states []string, node, below string) (PairFilter, error) {
+	f := PairFilter{Job: job, Node: node, Below: below}
+	if job == "" {
+		return f, invalid("job", "must not be empty")
+	}
+	for _, s := range states {
+		found := false
+		for c := batch.ClassAbsent; c <= batch.ClassReady; c++ {
+			if c.String() == s {
+				f.Classes, found = append(f.Classes, c), true
+			}
+		}
+		if !found {
+			return f, invalid("state", "%q is none of ready, running, done, failed, backoff, blocked, avoided, disabled, absent", shorten(s))
+		}
+	}
+	return f, nil
+}
+
+// ListNodes lists the batch tasks of a job.
+func (c *calls) ListNodes(_ context.Context, q *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
+	f, err := pairFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
+	if err != nil {
+		return nil, err
+	}
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) { return b.Jobs.ListPairs(f, r) })
+	m := &pb.ListNodesResponse{Listing: where}
+	for i := range l.Items {
+		m.Nodes = append(m.Nodes, pair(&l.Items[i]))
+	}
+	return answer(m, err)
+}
+
+// ListResults lists ended batch tasks with what they reported.
+func (c *calls) ListResults(ctx context.Context, q *connect.Request[pb.ListResultsRequest]) (*connect.Response[pb.ListResultsResponse], error) {
+	f, err := pairFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
+	if err != nil {
+		return nil, err
+	}
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) { return b.Jobs.ListResults(ctx, f, r) })
+	m := &pb.ListResultsResponse{Listing: where}
+	for i := range l.Items {
+		m.Results = append(m.Results, pair(&l.Items[i]))
+	}
+	return answer(m, err)
+}
+
+// RemoveJob deletes a job; what runs of it is ended.
+func (c *calls) RemoveJob(ctx context.Context, q *connect.Request[pb.RemoveJobRequest]) (*connect.Response[pb.RemoveJobResponse], error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Jobs.RemoveJob(ctx, q.Msg.Name, w) })
+	return answer(&pb.RemoveJobResponse{}, err)
+}
+
+// PauseJob stops or resumes starting batch tasks.
+func (c *calls) PauseJob(ctx context.Context, q *connect.Request[pb.PauseJobRequest]) (*connect.Response[pb.PauseJobResponse], error) {
+	var j Job
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		j, err = b.Jobs.PauseJob(ctx, q.Msg.Name, q.Msg.Paused, w)
+		return err
+	})
+	return answer(&pb.PauseJobResponse{Job: job(&j, false)}, err)
+}
+
+// ForgiveJob lets failed batch tasks run again.
+func (c *calls) ForgiveJob(ctx context.Context, q *connect.Request[pb.ForgiveJobRequest]) (*connect.Response[pb.ForgiveJobResponse], error) {
+	f, err := pairFilter(q.Msg.Name, nil, q.Msg.Node, q.Msg.Below)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		n, err = b.Jobs.ForgiveJob(ctx, f, w)
+		return err
+	})
+	return answer(&pb.ForgiveJobResponse{Forgiven: int32(n)}, err)
+}
+
+// KillJob ends running batch tasks.
+func (c *calls) KillJob(ctx context.Context, q *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
+	f, err := pairFilter(q.Msg.Name, nil, q.Msg.Node, q.Msg.Below)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		n, err = b.Jobs.KillPairs(ctx, f, w)
+		return err
+	})
+	return answer(&pb.KillJobResponse{Killed: int32(n)}, err)
+}

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"cantina/lrp"
+	pb "cantina/wire/cantinav1"
+)
+
+// ListServices lists services by domain and name.
+func (c *calls) ListServices(_ context.Context, q *connect.Request[pb.ListServicesRequest]) (*connect.Response[pb.ListServicesResponse], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Service], error) {
+		return b.Services.ListServices(q.Msg.Domain, r)
+	})
+	m := &pb.ListServicesResponse{Listing: where}
+	for i := range l.Items {
+		m.Services = append(m.Services, service(&l.Items[i], false))
+	}
+	return answer(m, err)
+}
+
+// GetService returns a service with its versions.
+func (c *calls) GetService(_ context.Context, q *connect.Request[pb.GetServiceRequest]) (*connect.Response[pb.GetServiceResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.Services.GetService(serviceKey(q.Msg.Domain, q.Msg.Name))
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.GetServiceResponse{Service: service(&s, true)}, nil)
+}
+
+// serviceKey puts in the default domain.
+func serviceKey(domain, name string) lrp.ServiceKey {
+	return lrp.ServiceKey{Domain: orDefault(domain), Name: name}
+}
+
+func orDefault(domain string) string {
+	if domain == "" {
+		return "default"
+	}
+	return domain
+}
+
+// ListInstances lists indices by the resolved view, or every row.
+func (c *calls) ListInstances(_ context.Context, q *connect.Request[pb.ListInstancesRequest]) (*connect.Response[pb.ListInstancesResponse], error) {
+	states, err := lrpStates(q.Msg.State)
+	if err != nil {
+		return nil, err
+	}
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Instance], error) {
+		return b.Services.ListInstances(InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states}, r)
+	})
+	m := &pb.ListInstancesResponse{Listing: where}
+	for i := range l.Items {
+		m.Instances = append(m.Instances, instances(&l.Items[i], q.Msg.All)...)
+	}
+	return answer(m, err)
+}
+
+func lrpStates(names []string) ([]lrp.State, error) {
+	var out []lrp.State
+	for _, n := range names {
+		found := false
+		for s := lrp.Unclaimed; s <= lrp.Crashed; s++ {
+			if strings.EqualFold(s.String(), n) {
+				out, found = append(out, s), true
+			}
+		}
+		if !found {
+			return nil, invalid("state", "%q is none of UNCLAIMED, CLAIMED, RUNNING, CRASHED", shorten(n))
+		}
+	}
+	return out, nil
+}
+
+// ScaleService sets how many instances are wanted.
+func (c *calls) ScaleService(ctx context.Context, q *connect.Request[pb.ScaleServiceRequest]) (*connect.Response[pb.ScaleServiceResponse], error) {
+	if q.Msg.Instances < 0 {
+		return nil, invalid("instances", "must not be negative")
+	}
+	var s Service
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		s, err = b.Services.ScaleService(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), int(q.Msg.Instances), w)
+		return err
+	})
+	return answer(&pb.ScaleServiceResponse{Service: service(&s, false)}, err)
+}
+
+// RemoveService undesires a service.
+func (c *calls) RemoveService(ctx context.Context, q *connect.Request[pb.RemoveServiceRequest]) (*connect.Response[pb.RemoveServiceResponse], error) {
+	var s Service
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		s, err = b.Services.RemoveService(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), w)
+		return err
+	})
+	return answer(&pb.RemoveServiceResponse{Service: service(&s, false)}, err)
+}
+
+// RestartService has instances stopped and started afresh.
+func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.RestartServiceRequest]) (*connect.Response[pb.RestartServiceResponse], error) {
+	var indices []int
+	for _, i := range q.Msg.Index {
+		if i < 0 {
+			return nil, invalid("index", "must not be negative")
+		}
+		indices = append(indices, int(i))
+	}
+	n := 0
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		n, err = b.Services.RetireInstances(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), indices, w)
+		return err
+	})
+	return answer(&pb.RestartServiceResponse{Restarted: int32(n)}, err)
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"cantina/lrp"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+// ListTasks lists tasks by id.
+func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
+	states, err := taskStates(q.Msg.State)
+	if err != nil {
+		return nil, err
+	}
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Task], error) {
+		return b.Tasks.ListTasks(TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states}, r)
+	})
+	m := &pb.ListTasksResponse{Listing: where}
+	for i := range l.Items {
+		m.Tasks = append(m.Tasks, taskMessage(l.Items[i].Task, l.Items[i].Revision, false))
+	}
+	return answer(m, err)
+}
+
+func taskStates(names []string) ([]task.State, error) {
+	var out []task.State
+	for _, n := range names {
+		found := false
+		for s := task.Pending; s <= task.Resolving; s++ {
+			if strings.EqualFold(s.String(), n) {
+				out, found = append(out, s), true
+			}
+		}
+		if !found {
+			return nil, invalid("state", "%q is none of PENDING, RUNNING, COMPLETED, RESOLVING", shorten(n))
+		}
+	}
+	return out, nil
+}
+
+// GetTask returns a task with its result and definition.
+func (c *calls) GetTask(_ context.Context, q *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	at := b.Events.Newest()
+	t, err := b.Tasks.GetTask(q.Msg.Id)
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.GetTaskResponse{Task: taskMessage(t.Task, t.Revision, true), Position: at.String()}, nil)
+}
+
+// RunTask submits a task.
+func (c *calls) RunTask(ctx context.Context, q *connect.Request[pb.RunTaskRequest]) (*connect.Response[pb.RunTaskResponse], error) {
+	d, err := toDefinition(q.Msg.Definition)
+	if err != nil {
+		return nil, err
+	}
+	n := NewTask{GUID: q.Msg.Id, Domain: orDefault(q.Msg.Domain), Name: q.Msg.Name, Definition: d}
+	for field, name := range map[string]string{"id": n.GUID, "domain": n.Domain, "name": n.Name} {
+		if name != "" && !lrp.ValidName(name) {
+			return nil, invalid(field, "a name is 1 to 128 letters, digits, '-', '_' and '.'")
+		}
+	}
+	if len(d.Annotation) > lrp.MaxAnnotation {
+		return nil, invalid("definition.annotation", "longer than 10 KiB")
+	}
+	var t Task
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		t, err = b.Tasks.DesireTask(ctx, n, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.RunTaskResponse{Task: taskMessage(t.Task, t.Revision, true)}, nil)
+}
+
+// CancelTask ends a task.
+func (c *calls) CancelTask(ctx context.Context, q *connect.Request[pb.CancelOneTaskRequest]) (*connect.Response[pb.CancelOneTaskResponse], error) {
+	var t Task
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		t, err = b.Tasks.CancelTask(ctx, q.Msg.Id, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.CancelOneTaskResponse{Task: taskMessage(t.Task, t.Revision, false)}, nil)
+}
+
+// DeleteTask removes a task that has ended.
+func (c *calls) DeleteTask(ctx context.Context, q *connect.Request[pb.DeleteTaskRequest]) (*connect.Response[pb.DeleteTaskResponse], error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Tasks.DeleteTask(ctx, q.Msg.Id, w) })
+	return answer(&pb.DeleteTaskResponse{}, err)
+}
+
+// SettleTask is a person's word on a lost task.
+func (c *calls) SettleTask(ctx context.Context, q *connect.Request[pb.SettleTaskRequest]) (*connect.Response[pb.SettleTaskResponse], error) {
+	var as task.Resolution
+	switch q.Msg.As {
+	case "done":
+		as = task.ResolvedDone
+	case "failed":
+		as = task.ResolvedFailed
+	case "rerun":
+		as = task.ResolvedRerun
+	default:
+		return nil, invalid("as", "must be done, failed or rerun")
+	}
+	var t Task
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		t, err = b.Tasks.SettleTask(ctx, q.Msg.Id, as, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer(&pb.SettleTaskResponse{Task: taskMessage(t.Task, t.Revision, false)}, nil)
+}

@@ -1,0 +1,271 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
+)
+
+// Error is what a call of a Client failed with.
+type Error struct {
+	// Code is that of the error table, or no_connection.
+	Code    string
+	Message string
+	Detail  *pb.ErrorDetail // never nil
+	Exit    int
+	cause   error
+}
+
+// Error prints the message.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns what the transport said.
+func (e *Error) Unwrap() error { return e.cause }
+
+// ClientConfig says how to reach the servers.
+type ClientConfig struct {
+	// Addresses of servers, "host:port" or "unix:PATH"; any of them may lead.
+	Addresses []string
+	TLS       *tls.Config
+	// NewKey makes idempotency keys.
+	NewKey func() string
+	// Patience is how long a call is repeated while no server leads or none can be
+	// reached; 0 = not at all. Only what is safe to repeat is repeated.
+	Patience time.Duration
+}
+
+// Client calls the servers of one cluster. It follows the leader. Its methods may
+// be called at the same time.
+type Client struct {
+	cfg ClientConfig
+
+	mu      sync.Mutex
+	at      int
+	servers []*server // one for each address, and for leaders that were named
+}
+
+type server struct {
+	address string
+	calls   cantinav1connect.CantinaServiceClient
+	http    *http.Client
+}
+
+// NewClient returns a client; it connects at the first call.
+func NewClient(cfg ClientConfig) *Client {
+	c := &Client{cfg: cfg}
+	for _, a := range cfg.Addresses {
+		c.servers = append(c.servers, c.reach(a))
+	}
+	return c
+}
+
+func (c *Client) reach(address string) *server {
+	network, target, host := "tcp", address, address
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, target, host = "unix", path, unixHost
+	}
+	scheme := "http://"
+	if c.cfg.TLS != nil && network == "tcp" {
+		scheme = "https://"
+	}
+	dialer := &net.Dialer{Timeout: 3 * time.Second}
+	h := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, target)
+		},
+		TLSClientConfig: c.cfg.TLS, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+	}}
+	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+host, connect.WithReadMaxBytes(64<<20))}
+}
+
+// Close gives up idle connections.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.servers {
+		s.http.CloseIdleConnections()
+	}
+}
+
+// Address is the server that the next call goes to.
+func (c *Client) Address() string {
+	s, err := c.server()
+	if err != nil {
+		return ""
+	}
+	return s.address
+}
+
+func (c *Client) server() (*server, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.servers) == 0 {
+		return nil, &Error{Code: "no_connection", Message: "no address of a server is known", Detail: &pb.ErrorDetail{Hint: "give --addr or CANTINA_ADDR"}, Exit: ExitConnection}
+	}
+	return c.servers[c.at%len(c.servers)], nil
+}
+
+// elsewhere makes the next call go to leader, or to the next address.
+func (c *Client) elsewhere(from *server, leader string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.servers[c.at%len(c.servers)] != from {
+		return // somebody else moved on already
+	}
+	if leader == "" || leader == from.address {
+		c.at = (c.at + 1) % len(c.servers)
+		return
+	}
+	for i, s := range c.servers {
+		if s.address == leader {
+			c.at = i
+			return
+		}
+	}
+	c.servers = append(c.servers, c.reach(leader))
+	c.at = len(c.servers) - 1
+}
+
+// Method is a call of CantinaServiceClient as a method expression, like
+// cantinav1connect.CantinaServiceClient.ListTasks.
+type Method[Q, A any] func(cantinav1connect.CantinaServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error)
+
+// Call makes one unary call. A writing call gets an idempotency key when it has
+// none, so that repeating it is safe. The error is *Error.
+func Call[Q, A any](ctx context.Context, c *Client, method Method[Q, A], q *Q) (*A, error) {
+	c.sign(any(q).(proto.Message))
+	var answer *A
+	err := c.try(ctx, func(s *server) error {
+		res, err := method(s.calls, ctx, connect.NewRequest(q))
+		if err == nil {
+			answer = res.Msg
+		}
+		return err
+	})
+	return answer, err
+}
+
+// sign gives a writing request its idempotency key.
+func (c *Client) sign(m proto.Message) {
+	r := m.ProtoReflect()
+	f := r.Descriptor().Fields().ByName("write")
+	if f == nil || c.cfg.NewKey == nil {
+		return
+	}
+	w := r.Mutable(f).Message()
+	key := f.Message().Fields().ByName("idempotency_key")
+	if w.Get(key).String() == "" {
+		w.Set(key, protoValue(c.cfg.NewKey()))
+	}
+}
+
+// retryPause is how long the client waits before it tries the servers again.
+const retryPause = 200 * time.Millisecond
+
+// try calls do with one server after the other while it is worth it.
+func (c *Client) try(ctx context.Context, do func(*server) error) error {
+	deadline := time.Now().Add(c.cfg.Patience)
+	for failures := 0; ; failures++ {
+		s, err := c.server()
+		if err != nil {
+			return err
+		}
+		err = do(s)
+		if err == nil {
+			return nil
+		}
+		e := toError(err, s.address)
+		named := e.Code == "not_leader" && e.Detail.Leader != ""
+		if !repeatable(e.Code) || ctx.Err() != nil {
+			return e
+		}
+		c.elsewhere(s, e.Detail.Leader)
+		if named && failures < 2 {
+			continue // at once: the leader is known
+		}
+		if time.Now().After(deadline) {
+			return e
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return toError(ctx.Err(), s.address)
+		case <-timer.C:
+		}
+	}
+}
+
+// repeatable reports whether the same request may be sent again: reads always may,
+// and writes carry an idempotency key.
+func repeatable(code string) bool {
+	switch code {
+	case "not_leader", "no_connection", "unknown_outcome", "busy", "stream_ended":
+		return true
+	}
+	return false
+}
+
+// toError reads an error of the transport or of the server.
+func toError(err error, address string) *Error {
+	var already *Error
+	if errors.As(err, &already) {
+		return already
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), connect.CodeOf(err) == connect.CodeDeadlineExceeded:
+		return &Error{Code: "timeout", Message: "timed out", Detail: &pb.ErrorDetail{Code: "timeout"}, Exit: ExitTimeout, cause: err}
+	case errors.Is(err, context.Canceled):
+		return &Error{Code: "cancelled", Message: "cancelled", Detail: &pb.ErrorDetail{Code: "cancelled"}, Exit: ExitFailed, cause: err}
+	}
+	var c *connect.Error
+	if errors.As(err, &c) {
+		for _, d := range c.Details() {
+			v, verr := d.Value()
+			if detail, ok := v.(*pb.ErrorDetail); verr == nil && ok {
+				return &Error{Code: detail.Code, Message: c.Message(), Detail: detail, Exit: exitOf(detail.Code), cause: err}
+			}
+		}
+		if connect.IsWireError(err) {
+			return &Error{Code: c.Code().String(), Message: c.Message(), Detail: &pb.ErrorDetail{Code: c.Code().String()}, Exit: ExitFailed, cause: err}
+		}
+	}
+	return &Error{
+		Code: "no_connection", Message: fmt.Sprintf("no connection to %s: %s", address, reason(err)), Exit: ExitConnection, cause: err,
+		Detail: &pb.ErrorDetail{Code: "no_connection", Hint: "is a server running there? `cantina dev` starts one; --addr or CANTINA_ADDR names another"},
+	}
+}
+
+// reason keeps what the kernel said, without the layers in between.
+func reason(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err.Error()
+	}
+	var c *connect.Error
+	if errors.As(err, &c) {
+		return c.Message()
+	}
+	return err.Error()
+}
+
+func exitOf(code string) int {
+	for _, c := range Classes() {
+		if c.Code == code {
+			return c.Exit
+		}
+	}
+	return ExitFailed
+}

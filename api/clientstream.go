@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "cantina/wire/cantinav1"
+)
+
+func protoValue(s string) protoreflect.Value { return protoreflect.ValueOfString(s) }
+
+// errStop ends a stream from inside its callback without an error.
+var errStop = errors.New("stream stopped by its reader")
+
+// Stop returns the error by which a callback ends its stream: the stream's method
+// then returns nil.
+func Stop() error { return errStop }
+
+// streamPatience is how long a stream that broke is taken up again without news.
+const streamPatience = 30 * time.Second
+
+// Events calls each for every message of the event stream; a stream that breaks is
+// resumed where it stood. It returns when ctx is done, each fails, or no server
+// can be reached for a while.
+func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each func(*pb.StreamEventsResponse) error) error {
+	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
+		res, err := s.calls.StreamEvents(ctx, connect.NewRequest(q))
+		return receive(res, err, func(m *pb.StreamEventsResponse) error {
+			progress()
+			if m.Position != "" {
+				q.Since = m.Position
+			}
+			return each(m)
+		})
+	})
+}
+
+// FollowOutput calls each for every message of an output stream until it ends; one
+// that breaks is resumed where it stood.
+func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, each func(*pb.FollowOutputResponse) error) error {
+	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
+		res, err := s.calls.FollowOutput(ctx, connect.NewRequest(q))
+		ended := false
+		err = receive(res, err, func(m *pb.FollowOutputResponse) error {
+			progress()
+			if err := each(m); err != nil {
+				return err
+			}
+			if m.Cursor != "" {
+				q.Cursor = m.Cursor
+			}
+			if ended = m.End; ended {
+				return errStop
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// follow opens a stream again and again until it ends by itself. once returns nil
+// when the server ended it without a word.
+func follow(ctx context.Context, c *Client, once func(context.Context, *server, func()) error) error {
+	last := time.Now()
+	for {
+		err := c.try(ctx, func(s *server) error {
+			return once(ctx, s, func() { last = time.Now() })
+		})
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		var e *Error
+		if err != nil && (!errors.As(err, &e) || !repeatable(e.Code) || time.Since(last) > streamPatience) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return toError(ctx.Err(), "")
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return toError(ctx.Err(), "")
+		case <-timer.C:
+		}
+	}
+}
+
+func receive[M any](res *connect.ServerStreamForClient[M], err error, each func(*M) error) error {
+	if err != nil {
+		return err
+	}
+	for res.Receive() {
+		if err := each(res.Msg()); err != nil {
+			// The connection is of no use any more; its own error tells nothing.
+			_ = res.Close()
+			return &Error{Code: "stopped", Message: err.Error(), Detail: &pb.ErrorDetail{}, Exit: ExitFailed, cause: err}
+		}
+	}
+	err = res.Err()
+	if cerr := res.Close(); err == nil && cerr != nil && !errors.Is(cerr, io.EOF) {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"cantina/spec"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+)
+
+// Headers of requests and answers.
+const (
+	headerRequestID = "Cantina-Request-Id"
+	headerKey       = "Idempotency-Key"
+	headerIfMatch   = "If-Match"
+	headerLeader    = "Cantina-Leader"
+	headerTerm      = "Cantina-Term"
+)
+
+// edge is the interceptor around every call of CantinaService: it gives a request
+// its id and an error its class.
+type edge struct{ s *Server }
+
+// WrapUnary implements connect.Interceptor.
+func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, id := e.s.identify(ctx)
+		ctx = withHeaders(ctx, req.Header())
+		res, err := next(ctx, req)
+		if err != nil {
+			return nil, e.s.toConnect(err, id)
+		}
+		res.Header().Set(headerRequestID, id)
+		return res, nil
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor; the server is no client.
+func (e *edge) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (e *edge) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		ctx, id := e.s.identify(ctx)
+		conn.ResponseHeader().Set(headerRequestID, id)
+		if err := next(ctx, conn); err != nil {
+			return e.s.toConnect(err, id)
+		}
+		return nil
+	}
+}
+
+type (
+	requestID struct{}
+	headers   struct{}
+	callerKey struct{}
+)
+
+// identify gives a request an id, once.
+func (s *Server) identify(ctx context.Context) (context.Context, string) {
+	if id, ok := ctx.Value(requestID{}).(string); ok {
+		return ctx, id
+	}
+	id := s.cfg.NewID()
+	return context.WithValue(ctx, requestID{}, id), id
+}
+
+// withHeaders remembers the headers that mirror the fields of Write.
+func withHeaders(ctx context.Context, h http.Header) context.Context {
+	return context.WithValue(ctx, headers{}, h)
+}
+
+// caller names who calls, for the audit log.
+func caller(ctx context.Context) string {
+	who, _ := ctx.Value(callerKey{}).(string)
+	return who
+}
+
+// detail is the body of an error.
+func (s *Server) detail(err error, id string) (Class, *pb.ErrorDetail) {
+	class := classify(err)
+	d := &pb.ErrorDetail{Code: class.Code, Hint: class.Hint, RequestId: id}
+	var field *FieldError
+	if errors.As(err, &field) {
+		d.Field = field.Field
+		if field.Hint != "" {
+			d.Hint = field.Hint
+		}
+	}
+	var problems *spec.Problems
+	if errors.As(err, &problems) {
+		for _, p := range problems.List {
+			d.Problems = append(d.Problems, &pb.Problem{
+				File: clean(p.File), Line: int32(p.Line), Column: int32(p.Column), Path: clean(p.Path), Text: clean(p.Text), Hint: clean(p.Hint),
+			})
+		}
+		if len(d.Problems) > 0 {
+			first := d.Problems[0]
+			d.Field, d.Line, d.Hint = first.Path, first.Line, first.Hint
+		}
+	}
+	var other *NotLeader
+	if errors.As(err, &other) {
+		d.Leader, d.Term = other.Leader, wire.FromTerm(other.Term)
+	}
+	return class, d
+}
+
+// say is the text of an error for the outside. What nobody foresaw goes to the
+// log with its request id.
+func (s *Server) say(err error, class Class, id string) string {
+	if class.Code == "internal" {
+		s.cfg.Log.Error("request failed", "request_id", id, "error", err)
+	}
+	return clean(err.Error())
+}
+
+func (s *Server) toConnect(err error, id string) error {
+	var already *connect.Error
+	if errors.As(err, &already) {
+		return already
+	}
+	class, d := s.detail(err, id)
+	out := connect.NewError(class.Connect, errors.New(s.say(err, class, id)))
+	out.Meta().Set(headerRequestID, id)
+	if extra, derr := connect.NewErrorDetail(d); derr == nil {
+		out.AddDetail(extra)
+	}
+	return out
+}
+
+// recovered turns a panic of a handler into an error: remote input never aborts
+// the process.
+func (s *Server) recovered(r any) error {
+	s.cfg.Log.Error("handler panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return fmt.Errorf("handler panicked: %v", r)
+}
+
+// guard is around everything: it refuses requests that a browser was made to send
+// by a foreign page, and requests addressed to a name that is not ours.
+func (s *Server) guard(next http.Handler) http.Handler {
+	foreign := http.NewCrossOriginProtection()
+	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.problem(w, r, &FieldError{Err: fmt.Errorf("a page of another origin may not do this: %w", ErrNotAllowed), Field: "Origin"})
+	}))
+	inner := foreign.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, id := s.identify(r.Context())
+		ctx = context.WithValue(ctx, callerKey{}, callerOf(r))
+		r = r.WithContext(ctx)
+		w.Header().Set(headerRequestID, id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if !s.ours(r.Host) {
+			s.problem(w, r, &FieldError{Err: fmt.Errorf("this server is not %q: %w", shorten(r.Host), ErrNotAllowed), Field: "Host",
+				Hint: "use its address, localhost, or a name given with --host"})
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// ours reports whether a Host header names this server: an address (a page cannot
+// rebind it), localhost, a unix socket, or a configured name.
+func (s *Server) ours(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	return name == "" || name == "localhost" || name == unixHost || net.ParseIP(name) != nil || slices.Contains(s.cfg.Hosts, name)
+}
+
+// unixHost is the host of requests over a unix socket.
+const unixHost = "unix"
+
+// callerOf names the client certificate, or the network address.
+func callerOf(r *http.Request) string {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return r.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	if r.RemoteAddr == "" || strings.HasPrefix(r.RemoteAddr, "@") {
+		return "unix socket"
+	}
+	return r.RemoteAddr
+}
+
+// shorten keeps foreign text readable in an error.
+func shorten(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:60], "") + "…"
+	}
+	return s
+}

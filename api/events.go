@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"cantina/event"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+)
+
+// Heartbeat is how often a stream without news says that it is alive.
+const Heartbeat = 15 * time.Second
+
+// StreamEvents sends committed changes in order, from strictly after a position
+// on, until the client goes or the term ends.
+func (c *calls) StreamEvents(ctx context.Context, q *connect.Request[pb.StreamEventsRequest], out *connect.ServerStream[pb.StreamEventsResponse]) error {
+	return c.streamEvents(ctx, q.Msg, out.Send)
+}
+
+func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, send func(*pb.StreamEventsResponse) error) error {
+	b, err := s.now()
+	if err != nil {
+		return err
+	}
+	wanted, err := eventFilter(q)
+	if err != nil {
+		return err
+	}
+	sub := b.Events.Tail()
+	if q.Since != "" && q.Since != "tail" {
+		p, err := event.ParsePosition(q.Since)
+		if err != nil {
+			return &FieldError{Err: err, Field: "since", Hint: "a revision, or the position of an event or list"}
+		}
+		sub = b.Events.Since(p)
+	}
+	// The first message says from where: a client that loses the stream before the
+	// first event resumes there. A gap says so itself.
+	hello := true
+	for {
+		wait := Heartbeat
+		if hello {
+			wait = 0
+		}
+		batch, err := sub.Next(ctx, wait)
+		if errors.Is(err, context.Canceled) {
+			return nil // the client went
+		}
+		if err != nil {
+			return err
+		}
+		if err := sendBatch(batch, wanted, hello, send); err != nil {
+			return err
+		}
+		hello = false
+	}
+}
+
+func sendBatch(b event.Batch, wanted func(*event.Event) bool, hello bool, send func(*pb.StreamEventsResponse) error) error {
+	if g := b.Gap; g != nil {
+		return send(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
+	}
+	sent := false
+	for i := range b.Events {
+		e := &b.Events[i]
+		if !wanted(e) {
+			continue
+		}
+		if err := send(&pb.StreamEventsResponse{Event: eventMessage(e), Position: e.Position.String()}); err != nil {
+			return err
+		}
+		sent = i == len(b.Events)-1
+	}
+	if sent && !hello {
+		return nil
+	}
+	if len(b.Events) > 0 && !hello {
+		return nil // all filtered out: the next heartbeat tells the position
+	}
+	return send(&pb.StreamEventsResponse{Position: b.Seen.String()})
+}
+
+func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
+	var kinds []event.Kind
+	for _, name := range q.Kind {
+		found := false
+		for k := event.Service; k <= event.Note; k++ {
+			if k.String() == name {
+				kinds, found = append(kinds, k), true
+			}
+		}
+		if !found {
+			return nil, invalid("kind", "%q is none of service, instance, task, job, pair, cell, note", shorten(name))
+		}
+	}
+	return func(e *event.Event) bool {
+		return (len(kinds) == 0 || slices.Contains(kinds, e.Kind)) &&
+			(q.Domain == "" || e.Domain == q.Domain) && (q.Subject == "" || e.Subject == q.Subject)
+	}, nil
+}
+
+// eventMessage puts an event on the wire.
+func eventMessage(e *event.Event) *pb.Event {
+	m := &pb.Event{
+		Revision: e.Revision, Position: e.Position.String(), Time: wire.FromTime(e.Time), Kind: e.Kind.String(),
+		Domain: e.Domain, Subject: clean(e.Subject), Gone: e.Gone, Text: clean(e.Text),
+	}
+	switch {
+	case e.Service != nil:
+		m.Service = service(&Service{Service: *e.Service}, false)
+	case e.Instance != nil:
+		m.Instance = instance(e.Instance)
+	case e.Task != nil:
+		m.Task = taskMessage(e.Task, e.Revision, false)
+	case e.Job != nil:
+		j := e.Job
+		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown), Counts: counts(&j.Progress), Reason: clean(j.Reason)}
+	case e.Pair != nil:
+		m.Node = node(e.Pair.Job, &e.Pair.NodeView)
+	case e.Cell != nil:
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason)}
+	}
+	return m
+}

@@ -1,0 +1,282 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cantina/event"
+	"cantina/executor/output"
+	pb "cantina/wire/cantinav1"
+)
+
+const (
+	// followCheck is how often a follower looks for cells that have joined.
+	followCheck = time.Second
+	// followPage is the page with which a follower catches up.
+	followPage = 500
+)
+
+// FollowOutput sends output as it is written, merged over the cells, until the
+// subject has ended and everything was sent, or the client goes.
+func (c *calls) FollowOutput(ctx context.Context, q *connect.Request[pb.FollowOutputRequest], out *connect.ServerStream[pb.FollowOutputResponse]) error {
+	return c.followOutput(ctx, q.Msg, out.Send)
+}
+
+func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, send func(*pb.FollowOutputResponse) error) error {
+	b, err := s.now()
+	if err != nil {
+		return err
+	}
+	if err := known(b, q.Query); err != nil {
+		return err
+	}
+	place, err := output.ParsePlace(q.Cursor)
+	if err != nil {
+		return &FieldError{Err: err, Field: "cursor"}
+	}
+	query, err := logQuery(q.Query)
+	if err != nil {
+		return err
+	}
+	f := &follower{b: b, query: query, subject: q.Query, place: place, send: send}
+	err = f.run(ctx, int(q.Query.GetTail()), q.Cursor != "")
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil // the client went
+	}
+	return err
+}
+
+// follower merges the output of several cells while it is written. First it reads
+// what there is, page by page, in exact order; then one stream per cell brings
+// what comes. A stream that breaks is taken up again where it stood.
+type follower struct {
+	b       *Backend
+	query   *pb.LogQuery
+	subject *pb.OutputQuery
+	place   output.Place
+	send    func(*pb.FollowOutputResponse) error
+	// late is the query for cells that join later when only the newest lines were asked for.
+	late *pb.LogQuery
+
+	wg      sync.WaitGroup
+	arrived chan arrival
+	running map[string]bool // cells that have a stream
+	failed  map[string]string
+}
+
+// arrival is what one cell's stream brings; err or end are its last word.
+type arrival struct {
+	cell  string
+	lines []output.Line
+	end   bool
+	err   error
+}
+
+func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
+	wake, stop := f.watch(ctx)
+	defer stop()
+	ended := f.ended()
+	if tail > 0 && !resumed {
+		f.late = proto.CloneOf(f.query)
+		f.late.Backward, f.late.Since = false, timestamppb.Now()
+		page, err := readPlace(ctx, f.b.Logs, f.query, f.place, f.b.Logs.Holders(f.query), min(tail, MaxPage))
+		if err != nil {
+			return err
+		}
+		f.place = page.Next
+		if err := f.deliver(page); err != nil {
+			return err
+		}
+	}
+	f.query.Backward = false
+	if err := f.catchUp(ctx); err != nil {
+		return err
+	}
+	if !ended {
+		if err := f.stream(ctx, wake); err != nil {
+			return err
+		}
+		// The subject ended after its output was complete: this reads the rest.
+		if err := f.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	return f.send(&pb.FollowOutputResponse{Cursor: f.place.Cursor(), End: true})
+}
+
+// catchUp reads pages until there is nothing more.
+func (f *follower) catchUp(ctx context.Context) error {
+	for {
+		page, err := readPlace(ctx, f.b.Logs, f.query, f.place, f.b.Logs.Holders(f.query), followPage)
+		if err != nil {
+			return err
+		}
+		f.place = page.Next
+		if err := f.deliver(page); err != nil {
+			return err
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+func (f *follower) deliver(page *outputPage) error {
+	if len(page.Lines) == 0 && len(page.Missing) == 0 {
+		return nil
+	}
+	return f.send(&pb.FollowOutputResponse{Lines: page.Lines, Missing: page.Missing, Cursor: f.place.Cursor()})
+}
+
+// stream forwards what the cells send until the subject has ended.
+func (f *follower) stream(ctx context.Context, wake <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	f.arrived, f.running, f.failed = make(chan arrival), map[string]bool{}, map[string]string{}
+	defer f.wg.Wait()
+	defer cancel()
+	f.join(ctx)
+	check, beat := time.NewTicker(followCheck), time.NewTicker(Heartbeat)
+	defer check.Stop()
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-f.arrived:
+			err = f.arrive(a)
+		case <-check.C:
+			f.join(ctx)
+		case <-wake:
+			f.join(ctx)
+		case <-beat.C:
+			err = f.send(&pb.FollowOutputResponse{Cursor: f.place.Cursor()})
+		}
+		if err != nil {
+			return err
+		}
+		if f.ended() {
+			return nil
+		}
+	}
+}
+
+// arrive sends on what one cell brought. What is late (a catch-up page had it) is
+// dropped.
+func (f *follower) arrive(a arrival) error {
+	m := &pb.FollowOutputResponse{}
+	for _, l := range a.lines {
+		m.Lines = append(m.Lines, outputLine(output.CellLine{Cell: a.cell, Line: l}))
+		f.place[a.cell] = l.Cursor()
+	}
+	if a.end || a.err != nil {
+		delete(f.running, a.cell)
+	}
+	if a.err != nil && f.failed[a.cell] != a.err.Error() {
+		f.failed[a.cell] = a.err.Error()
+		m.Missing = append(m.Missing, "cell "+a.cell+": "+clean(a.err.Error()))
+	}
+	if a.err == nil {
+		delete(f.failed, a.cell)
+	}
+	if len(m.Lines) == 0 && len(m.Missing) == 0 {
+		return nil
+	}
+	m.Cursor = f.place.Cursor()
+	return f.send(m)
+}
+
+// join starts a stream for each cell that has none.
+func (f *follower) join(ctx context.Context) {
+	for _, cell := range f.b.Logs.Holders(f.query) {
+		if f.running[cell] {
+			continue
+		}
+		f.running[cell] = true
+		m := &pb.FollowLogsRequest{Query: f.query, Cursor: f.place[cell]}
+		if f.late != nil && m.Cursor == "" {
+			m.Query = f.late
+		}
+		f.wg.Go(func() {
+			var known []*output.Source
+			tell := func(a arrival) error {
+				a.cell = cell
+				select {
+				case f.arrived <- a:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			err := f.b.Logs.FollowLogs(ctx, cell, m, func(x *pb.FollowLogsResponse) error {
+				got, err := lines(x.Lines, x.Sources, &known)
+				if err != nil {
+					return err
+				}
+				return tell(arrival{lines: got})
+			})
+			// Nobody listens any more when ctx is done; that is all tell can say.
+			_ = tell(arrival{end: true, err: err})
+		})
+	}
+}
+
+// watch wakes the follower when something about its subject was committed.
+func (f *follower) watch(ctx context.Context) (<-chan struct{}, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	wake := make(chan struct{}, 1)
+	sub := f.b.Events.Tail()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			b, err := sub.Next(ctx, time.Hour)
+			if err != nil {
+				return
+			}
+			for i := range b.Events {
+				if f.about(&b.Events[i]) {
+					select {
+					case wake <- struct{}{}:
+					default: // it is awake already
+					}
+				}
+			}
+		}
+	}()
+	return wake, func() { cancel(); <-done }
+}
+
+func (f *follower) about(e *event.Event) bool {
+	switch q := f.subject; {
+	case q.GetTask() != "":
+		return e.Kind == event.Task && e.Subject == q.GetTask()
+	case q.GetJob() != "":
+		return e.Kind == event.Job && e.Subject == q.GetJob()
+	case q.GetService() != "":
+		return e.Instance != nil && e.Instance.Service == serviceKey(q.GetDomain(), q.GetService())
+	}
+	return false
+}
+
+// ended reports whether no more output of the subject will come.
+func (f *follower) ended() bool {
+	switch q := f.subject; {
+	case q.GetTask() != "":
+		t, err := f.b.Tasks.GetTask(q.GetTask())
+		return err != nil || t.Ended() && !t.MayStillRun
+	case q.GetJob() != "":
+		j, err := f.b.Jobs.GetJob(q.GetJob())
+		return err != nil || j.Over()
+	case q.GetService() != "":
+		_, err := f.b.Services.GetService(serviceKey(q.GetDomain(), q.GetService()))
+		return err != nil
+	}
+	return false
+}

@@ -1,0 +1,191 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Errors of opening a listener.
+var (
+	// ErrInsecure: the address can be reached from elsewhere and nothing protects it.
+	ErrInsecure = errors.New("would be reachable from elsewhere without protection")
+	// ErrAddressInUse: another process has the address.
+	ErrAddressInUse = errors.New("address already in use")
+	// ErrCertificates: the certificate files are incomplete or unreadable.
+	ErrCertificates = errors.New("bad certificates")
+)
+
+// TLSFiles are the three files of mutual TLS; all or none.
+type TLSFiles struct{ Cert, Key, CA string }
+
+func (f TLSFiles) none() bool { return f == TLSFiles{} }
+
+// Server returns the configuration of a listener that accepts only callers with a
+// certificate of CA; nil when there are no files.
+func (f TLSFiles) Server() (*tls.Config, error) {
+	if f.none() {
+		return nil, nil
+	}
+	cert, pool, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}, nil
+}
+
+// Client returns the configuration of a caller; nil when there are no files.
+func (f TLSFiles) Client() (*tls.Config, error) {
+	if f.none() {
+		return nil, nil
+	}
+	cert, pool, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
+}
+
+func (f TLSFiles) load() (tls.Certificate, *x509.CertPool, error) {
+	if f.Cert == "" || f.Key == "" || f.CA == "" {
+		return tls.Certificate{}, nil, fmt.Errorf("certificate, key and CA are needed together: %w", ErrCertificates)
+	}
+	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return cert, nil, fmt.Errorf("%s, %s: %w: %w", f.Cert, f.Key, ErrCertificates, err)
+	}
+	pem, err := os.ReadFile(f.CA)
+	if err != nil {
+		return cert, nil, fmt.Errorf("%s: %w: %w", f.CA, ErrCertificates, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return cert, nil, fmt.Errorf("%s holds no certificate: %w", f.CA, ErrCertificates)
+	}
+	return cert, pool, nil
+}
+
+// Listener describes where to listen.
+type Listener struct {
+	// Address is "host:port" or "unix:PATH".
+	Address string
+	TLS     TLSFiles
+	// Insecure permits an address that can be reached from elsewhere without TLS.
+	Insecure bool
+}
+
+// Open listens. Without TLS only loopback addresses and Unix sockets are allowed,
+// unless Insecure is set: then warning says so, for each start and each status. A
+// socket file that a dead process left is replaced.
+func (l Listener) Open(ctx context.Context) (ln net.Listener, warning string, err error) {
+	if path, ok := strings.CutPrefix(l.Address, "unix:"); ok {
+		ln, err = openUnix(ctx, path)
+		return ln, "", err
+	}
+	conf, err := l.TLS.Server()
+	if err != nil {
+		return nil, "", err
+	}
+	local, err := isLoopback(ctx, l.Address)
+	if err != nil {
+		return nil, "", err
+	}
+	if !local && conf == nil {
+		if !l.Insecure {
+			return nil, "", fmt.Errorf("%s %w; give --tls-cert, --tls-key and --tls-ca, or --insecure-listen", l.Address, ErrInsecure)
+		}
+		warning = fmt.Sprintf("listening on %s without protection: whoever reaches it controls this machine", l.Address)
+	}
+	ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", l.Address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, "", fmt.Errorf("%s: %w; is another cantina running? choose another address with --listen", l.Address, ErrAddressInUse)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("listen on %s: %w", l.Address, err)
+	}
+	if conf != nil {
+		ln = tls.NewListener(ln, conf)
+	}
+	return ln, warning, nil
+}
+
+// isLoopback reports whether an address can be reached from this machine only. An
+// empty host means every interface.
+func isLoopback(ctx context.Context, address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, fmt.Errorf("address %q: must be host:port or unix:PATH", address)
+	}
+	if host == "" {
+		return false, nil
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback(), nil
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return false, fmt.Errorf("address %q: %w", address, err)
+	}
+	for _, ip := range ips {
+		if !ip.IP.IsLoopback() {
+			return false, nil
+		}
+	}
+	return len(ips) > 0, nil
+}
+
+// openUnix listens on a socket file that only its owner may use.
+func openUnix(ctx context.Context, path string) (net.Listener, error) {
+	if c, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close() // it only showed that somebody listens
+		return nil, fmt.Errorf("%s: %w; is another cantina running?", path, ErrAddressInUse)
+	}
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&os.ModeSocket == 0 {
+			return nil, fmt.Errorf("%s is there and is no socket: %w", path, ErrAddressInUse)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the socket that a dead process left: %w", err)
+		}
+	}
+	// Whoever may connect controls the server, so nobody may before the mode is set.
+	private := path + ".new"
+	if err := os.RemoveAll(private); err != nil {
+		return nil, err
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", private)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	u := ln.(*net.UnixListener)
+	u.SetUnlinkOnClose(false)
+	err = os.Chmod(private, 0o600)
+	if err == nil {
+		err = os.Rename(private, path)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), ln.Close())
+	}
+	return &unixListener{UnixListener: u, path: path}, nil
+}
+
+// unixListener removes its socket file when it is closed.
+type unixListener struct {
+	*net.UnixListener
+	path string
+}
+
+// Close stops listening and removes the socket file.
+func (l *unixListener) Close() error {
+	err := l.UnixListener.Close()
+	if rerr := os.Remove(l.path); rerr != nil && !errors.Is(rerr, os.ErrNotExist) && err == nil {
+		err = rerr
+	}
+	return err
+}

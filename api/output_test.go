@@ -1,0 +1,167 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"cantina/api"
+	"cantina/batch"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+const out, errs = pb.LogStream_LOG_STREAM_STDOUT, pb.LogStream_LOG_STREAM_STDERR
+
+func web(index int) map[string]string {
+	return map[string]string{"kind": "lrp", "domain": "d", "service": "web", "index": fmt.Sprint(index)}
+}
+
+func texts(ls []*pb.OutputLine) string {
+	var all []string
+	for _, l := range ls {
+		switch {
+		case l.Gap != nil:
+			all = append(all, fmt.Sprintf("gap %d", l.Gap.Bytes))
+		case len(l.Raw) > 0:
+			all = append(all, fmt.Sprintf("%s:%q", l.Source, l.Raw))
+		default:
+			all = append(all, l.Source+":"+l.Text)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestOutputIsMergedAndPaged(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	for i := range 6 {
+		w.Logs.Write(fmt.Sprintf("c%d", i%2), fmt.Sprintf("i%d", i%2), web(i%2), out, fmt.Sprint(i))
+	}
+	w.Logs.Write("c0", "x", map[string]string{"service": "other"}, out, "not mine")
+	w.Logs.Write("c0", "i0", web(0), errs, "bad \xff")
+	w.Logs.Lose("c1", "i1", web(1), 77)
+	q := &pb.ReadOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web"}, Page: &pb.Page{Limit: 3}}
+	var got []string
+	for {
+		page, err := api.Call(t.Context(), w.client, calls.ReadOutput, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Lines) == 0 {
+			break
+		}
+		got = append(got, texts(page.Lines))
+		q.Page.Cursor = page.Next
+	}
+	if s := strings.Join(got, " "); s != `web/0:0 web/1:1 web/0:2 web/1:3 web/0:4 web/1:5 web/0:"bad \xff" gap 77` {
+		t.Fatal(s)
+	}
+	tail, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: 3, Stream: []string{"stdout"}}})
+	if err != nil || texts(tail.Lines) != "web/0:4 web/1:5 gap 77" {
+		t.Fatalf("tail: %v, %v", tail, err)
+	}
+	if _, body := w.get(t, "GET", "/v1/output?service=web&domain=d&index=0&raw", "", ""); body != "0\n2\n4\nbad \xff\n" {
+		t.Fatalf("raw: %q", body)
+	}
+}
+
+func TestACellThatIsSilentIsNamedAndLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	w.Logs.Write("c0", "i0", web(0), out, "a")
+	w.Logs.Write("c1", "i1", web(1), out, "b")
+	w.Logs.Cut("c1", errors.New("no route"))
+	q := &pb.ReadOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web"}}
+	page, err := api.Call(t.Context(), w.client, calls.ReadOutput, q)
+	if err != nil || texts(page.Lines) != "web/0:a" || len(page.Missing) != 1 || !strings.Contains(page.Missing[0], "c1: no route") {
+		t.Fatalf("%v, %v", page, err)
+	}
+	w.Logs.Cut("c1", nil)
+	q.Page = &pb.Page{Cursor: page.Next}
+	if page, err = api.Call(t.Context(), w.client, calls.ReadOutput, q); err != nil || texts(page.Lines) != "web/1:b" {
+		t.Fatalf("%v, %v", page, err)
+	}
+}
+
+func TestFollowEndsWithItsTask(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	labels := map[string]string{"kind": "task", "task": "d.once"}
+	w.Logs.Write("c0", "t-1", labels, out, "one")
+	var got []string
+	ended := false
+	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: "d.once"}}, func(m *pb.FollowOutputResponse) error {
+		ended = m.End
+		for _, l := range m.Lines {
+			got = append(got, l.Text)
+			switch l.Text {
+			case "one":
+				w.Logs.Write("c0", "t-1", labels, out, "two")
+			case "two":
+				// The last line is written just before the end is committed.
+				w.Logs.Write("c0", "t-1", labels, out, "three")
+				w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+			}
+		}
+		return nil
+	})
+	if err != nil || !ended || strings.Join(got, " ") != "one two three" {
+		t.Fatalf("got %v, ended %v, %v", got, ended, err)
+	}
+}
+
+func TestFollowOfAnEndedJobReadsAllAndEnds(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	for i := range 1200 {
+		w.Logs.Write(fmt.Sprintf("c%d", i%3), "b", map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
+	}
+	w.SetJob("j", func(j *api.Job) {
+		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
+	})
+	n := 0
+	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Job: "j"}}, func(m *pb.FollowOutputResponse) error {
+		for _, l := range m.Lines {
+			if l.Text != fmt.Sprint(n) || l.Source != fmt.Sprintf("j[%d]", n) {
+				t.Errorf("line %d is %v", n, l)
+			}
+			n++
+		}
+		return nil
+	})
+	if err != nil || n != 1200 {
+		t.Fatalf("%d lines, %v", n, err)
+	}
+}
+
+func TestFollowResumesAndSeesCellsThatJoin(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	w.Logs.Write("c0", "i0", web(0), out, "old")
+	w.Logs.Write("c0", "i0", web(0), out, "newest")
+	var got []string
+	q := &pb.FollowOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: 1}}
+	err := w.client.FollowOutput(t.Context(), q, func(m *pb.FollowOutputResponse) error {
+		for _, l := range m.Lines {
+			got = append(got, l.Source+":"+l.Text)
+			switch l.Text {
+			case "newest":
+				w.Logs.Write("c1", "i1", web(1), out, "joined")
+			case "joined":
+				w.Logs.Cut("c0", errors.New("gone"))
+				w.Logs.Write("c1", "i1", web(1), out, "while cut")
+			case "while cut":
+				w.Logs.Cut("c0", nil)
+				w.Logs.Write("c0", "i0", web(0), out, "back")
+			case "back":
+				return api.Stop()
+			}
+		}
+		return nil
+	})
+	if err != nil || strings.Join(got, " ") != "web/0:newest web/1:joined web/1:while cut web/0:back" {
+		t.Fatalf("%v, %v", got, err)
+	}
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"cantina/fence"
+	"cantina/wire/cantinav1/cantinav1connect"
+)
+
+// Limits of requests.
+const (
+	// MaxPage is the longest page of a list.
+	MaxPage = 1000
+	// DefaultPage is the page when a request names none.
+	DefaultPage = 100
+	// maxBody bounds a request in bytes: a spec file and something around it.
+	maxBody = 20 << 20
+	// compressFrom is the size from which answers are compressed.
+	compressFrom = 16 << 10
+	maxKey       = 128
+)
+
+// Config is what a Server is made of.
+type Config struct {
+	Log *slog.Logger
+	// Build names the version of the program.
+	Build string
+	// NewID makes a random id for a request.
+	NewID func() string
+	// Hosts are names that requests may be addressed to beside addresses and
+	// localhost; empty with AnyHost.
+	Hosts []string
+	// Warnings are shown in every status: insecure listeners.
+	Warnings []string
+}
+
+// Server answers the public calls. It is always there; whether it can answer more
+// than NotLeader depends on Lead and Follow.
+type Server struct {
+	cfg Config
+
+	mu      sync.Mutex
+	backend *Backend
+	leader  NotLeader
+}
+
+// New returns a server that does not lead. It starts nothing.
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg}
+}
+
+// Lead makes the server answer from b. When the term is over, Follow must be called.
+func (s *Server) Lead(b *Backend) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backend = b
+}
+
+// Follow makes the server answer NotLeader; leader is the address of the one that
+// leads, empty when nobody is known.
+func (s *Server) Follow(leader string, term fence.Term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backend, s.leader = nil, NotLeader{Leader: leader, Term: term}
+}
+
+// Warn adds a warning that every status shows.
+func (s *Server) Warn(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Warnings = append(s.cfg.Warnings, text)
+}
+
+func (s *Server) warnings() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.cfg.Warnings...)
+}
+
+// now is the backend of this moment, or *NotLeader.
+func (s *Server) now() (*Backend, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.backend == nil {
+		leader := s.leader
+		return nil, &leader
+	}
+	return s.backend, nil
+}
+
+// Handler returns everything that the public listener serves: the calls of
+// CantinaService, /v1, and /health. Others may be mounted beside it.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	calls := &calls{s}
+	path, h := cantinav1connect.NewCantinaServiceHandler(calls,
+		connect.WithInterceptors(&edge{s}),
+		connect.WithReadMaxBytes(maxBody), connect.WithCompressMinBytes(compressFrom),
+		connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, r any) error { return s.recovered(r) }),
+	)
+	mux.Handle(path, h)
+	mux.Handle("/v1/", s.v1(calls))
+	mux.HandleFunc("GET /health", s.health)
+	return s.guard(mux)
+}
+
+// health answers 200 from a leader and a standby alike: both are as they should be.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	role := "leader"
+	if _, err := s.now(); err != nil {
+		role = "standby"
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"role": role, "build": s.cfg.Build})
+}
+
+// calls has one method for each call of CantinaService; they are in the files
+// calls_*.go.
+type calls struct{ *Server }

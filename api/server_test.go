@@ -1,0 +1,409 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/api/apitest"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
+)
+
+type calls = cantinav1connect.CantinaServiceClient
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a server over a fake leader, and a client of it.
+type world struct {
+	*apitest.Fake
+	server *api.Server
+	http   *httptest.Server
+	client *api.Client
+}
+
+func clock() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
+
+var ids atomic.Int64
+
+func newID() string { return fmt.Sprintf("id-%d", ids.Add(1)) }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Fake: apitest.New(clock)}
+	w.server = api.New(api.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newID})
+	w.server.Lead(w.Backend())
+	w.http = httptest.NewServer(w.server.Handler())
+	w.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimPrefix(w.http.URL, "http://")}, NewKey: newID})
+	t.Cleanup(func() {
+		w.client.Close()
+		w.Hub.Close()
+		w.http.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return w
+}
+
+func (w *world) apply(t *testing.T, text string) *pb.ApplyResponse {
+	t.Helper()
+	got, err := api.Call(t.Context(), w.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "f.yaml", Folder: "/x", Content: []byte(text)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// get asks /v1 and returns status, headers and body.
+func (w *world) get(t *testing.T, method, path, kind, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, w.http.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+const demo = `
+domain: d
+services:
+  web: {command: [serve], instances: 3, ports: [{name: http}]}
+tasks:
+  once: {command: [run]}
+jobs:
+  j: {command: [x, "{}"], levels: [n], nodes: [{manual: [a, b]}]}
+`
+
+func TestApplyPlanAndLists(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	l, err := api.Call(t.Context(), w.client, calls.ListInstances, &pb.ListInstancesRequest{Page: &pb.Page{Limit: 2}})
+	if err != nil || len(l.Instances) != 2 || l.Listing.Next == "" {
+		t.Fatalf("first page: %v, %v", l, err)
+	}
+	l, err = api.Call(t.Context(), w.client, calls.ListInstances, &pb.ListInstancesRequest{Page: &pb.Page{Limit: 2, Cursor: l.Listing.Next}})
+	if err != nil || len(l.Instances) != 1 || l.Listing.Next != "" || l.Instances[0].Index != 2 {
+		t.Fatalf("second page: %v, %v", l, err)
+	}
+	p, err := api.Call(t.Context(), w.client, calls.Plan, &pb.PlanRequest{Files: []*pb.SpecFile{{Content: []byte(strings.Replace(demo, "3", "5", 1))}}})
+	if err != nil || p.Domains[0].Changes[0].Verb != "update" || p.Domains[0].Changes[0].Fields[0].New != "5" || p.Domains[0].Changes[1].Verb != "keep" {
+		t.Fatalf("plan: %v, %v", p, err)
+	}
+	if w.Writes() != 1 {
+		t.Fatalf("a plan writes nothing: %d writes", w.Writes())
+	}
+	s, err := api.Call(t.Context(), w.client, calls.GetService, &pb.GetServiceRequest{Domain: "d", Name: "web"})
+	if err != nil || s.Service.Versions[0].Workload.Action.GetRun().Path != "serve" {
+		t.Fatalf("service: %v, %v", s, err)
+	}
+}
+
+func TestABadSpecTellsEverything(t *testing.T) {
+	w := newWorld(t)
+	_, err := api.Call(t.Context(), w.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{
+		{Name: "a", Content: []byte("domian: x\n")}, {Name: "b", Content: []byte("tasks: {t: {command: [a], memory: 64}}")},
+	}})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != "invalid_spec" || e.Exit != 2 || len(e.Detail.Problems) != 2 || e.Detail.Problems[1].Column != 35 || e.Detail.RequestId == "" {
+		t.Fatalf("got %+v", e)
+	}
+	res, body := w.get(t, "POST", "/v1/apply", "application/yaml", "domian: x\n")
+	var p map[string]any
+	if json.Unmarshal([]byte(body), &p) != nil || res.StatusCode != 422 || res.Header.Get("Content-Type") != "application/problem+json" ||
+		p["code"] != "invalid_spec" || p["hint"] != "did you mean domain?" || p["line"] != 1.0 || p["request_id"] == "" || p["status"] != 422.0 {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	if w.Writes() != 0 {
+		t.Fatal("something was applied")
+	}
+}
+
+// TestOneKeyOneTask is the scenario of two submits with one token that both ran.
+func TestOneKeyOneTask(t *testing.T) {
+	w := newWorld(t)
+	def := api.FromDefinition(task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "true"}}}})
+	var mu sync.Mutex
+	seen := map[string]int{}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			got, err := api.Call(t.Context(), w.client, calls.RunTask, &pb.RunTaskRequest{Definition: def, Write: &pb.Write{IdempotencyKey: "same"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[got.Task.Id+got.Task.Uid]++
+		})
+	}
+	wg.Wait()
+	if len(seen) != 1 || w.Writes() != 1 {
+		t.Fatalf("%d writes, answers %v", w.Writes(), seen)
+	}
+	// The header is the same as the field.
+	body := `{"definition":{"workload":{"action":{"run":{"path":"true"}}}}}`
+	_, one := w.get(t, "POST", "/v1/tasks", "application/json", body, "Idempotency-Key", "k2")
+	_, two := w.get(t, "POST", "/v1/tasks", "application/json", body, "Idempotency-Key", "k2")
+	if one != two || w.Writes() != 2 {
+		t.Fatalf("%s\n%s\n%d writes", one, two, w.Writes())
+	}
+}
+
+func TestIfMatch(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	res, _ := w.get(t, "GET", "/v1/services/d/web", "", "")
+	tag := res.Header.Get("ETag")
+	if res, body := w.get(t, "PUT", "/v1/services/d/web/instances", "application/json", `{"instances": 1}`, "If-Match", `"3"`); res.StatusCode != 409 || !strings.Contains(body, "revision_mismatch") {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	if res, body := w.get(t, "PUT", "/v1/services/d/web/instances", "application/json", `{"instances": 1}`, "If-Match", tag); res.StatusCode != 200 || !strings.Contains(body, `"instances":1`) {
+		t.Fatalf("%d %s (tag %s)", res.StatusCode, body, tag)
+	}
+}
+
+func TestErrorsHaveTheirStatus(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	if res, body := w.get(t, "DELETE", "/v1/tasks/d.once", "", ""); res.StatusCode != 200 {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	for _, c := range []struct {
+		method, path, kind, body string
+		status                   int
+		says                     string
+	}{
+		{"GET", "/v1/tasks/none", "", "", 404, `"code":"not_found"`},
+		{"GET", "/v1/tasks/d.once", "", "", 410, "kept 24 h"},
+		{"GET", "/v1/output?task=d.once", "", "", 410, `"code":"collected"`},
+		{"GET", "/v1/output", "", "", 422, "names no service"},
+		{"GET", "/v1/nonsense", "", "", 404, "docs/api.md"},
+		{"GET", "/v1/services?limit=x", "", "", 422, `"field":"limit"`},
+		{"GET", "/v1/services?limit=5000", "", "", 422, "from 1 to 1000"},
+		{"GET", "/v1/services?dommain=x", "", "", 422, "did you mean domain?"},
+		{"GET", "/v1/instances?state=WALKING", "", "", 422, "UNCLAIMED"},
+		{"GET", "/v1/jobs/j/nodes?state=odd", "", "", 422, "backoff"},
+		{"GET", "/v1/events?since=yesterday", "", "", 422, `"field":"since"`},
+		{"GET", "/v1/events?kind=cat", "", "", 422, "none of service"},
+		{"POST", "/v1/tasks", "text/plain", "{}", 422, "application/json"},
+		{"POST", "/v1/tasks", "application/json", "{", 422, `"field":"body"`},
+		{"POST", "/v1/tasks", "application/json", `{"definition":{}}`, 422, "workload missing"},
+		{"POST", "/v1/tasks", "application/json", `{"definition":{"workload":{"action":{"run":{"path":"a","args":["\u0000"]}}}}}`, 422, "NUL"},
+		{"POST", "/v1/tasks", "application/json", `{"id":"a/b","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`, 422, `"field":"id"`},
+		{"POST", "/v1/apply", "application/json", strings.Repeat(" ", 21<<20), 413, "too_large"},
+		{"POST", "/v1/wait/end", "application/json", "{}", 422, "a second time"},
+		{"POST", "/v1/tasks/none/settle", "application/json", `{"as":"maybe"}`, 422, "done, failed or rerun"},
+		{"GET", "/v1/explain/cat/x", "", "", 422, "subject.kind"},
+		{"POST", "/v1/services", "application/json", "{}", 404, "not_found"},
+	} {
+		res, body := w.get(t, c.method, c.path, c.kind, c.body)
+		if res.StatusCode != c.status || !strings.Contains(body, c.says) || res.Header.Get("Cantina-Request-Id") == "" {
+			t.Errorf("%s %s: %d %s", c.method, c.path, res.StatusCode, body)
+		}
+	}
+}
+
+func TestForeignPagesAndNamesAreRefused(t *testing.T) {
+	w := newWorld(t)
+	for name, header := range map[string][]string{
+		"a page of another origin": {"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"},
+		"a rebound name":           {"Host", "evil.example"},
+	} {
+		res, body := w.get(t, "POST", "/v1/wait/end", "application/json", `{"accept_double_starts":true}`, header...)
+		if res.StatusCode != 403 || !strings.Contains(body, "not_allowed") {
+			t.Errorf("%s: %d %s", name, res.StatusCode, body)
+		}
+	}
+	if w.Writes() != 0 {
+		t.Error("it was done")
+	}
+}
+
+func TestClientFollowsTheLeader(t *testing.T) {
+	leader, standby := newWorld(t), newWorld(t)
+	leader.apply(t, demo)
+	address := strings.TrimPrefix(leader.http.URL, "http://")
+	standby.server.Follow(address, fence.Term{Epoch: 1, Revision: 9})
+	got, err := api.Call(t.Context(), standby.client, calls.ListServices, &pb.ListServicesRequest{})
+	if err != nil || len(got.Services) != 1 || standby.client.Address() != address {
+		t.Fatalf("got %v, %v from %s", got, err, standby.client.Address())
+	}
+	res, body := standby.get(t, "GET", "/v1/services", "", "")
+	if res.StatusCode != 503 || res.Header.Get("Cantina-Leader") != address || !strings.Contains(body, `"leader"`) {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	if _, body := standby.get(t, "GET", "/health", "", ""); !strings.Contains(body, "standby") {
+		t.Fatal(body)
+	}
+	lost := newWorld(t)
+	lost.server.Follow("", fence.Term{})
+	_, err = api.Call(t.Context(), lost.client, calls.ListServices, &pb.ListServicesRequest{})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != "not_leader" || e.Exit != api.ExitConnection {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	c := api.NewClient(api.ClientConfig{Addresses: []string{"unix:" + t.TempDir() + "/none.sock"}})
+	_, err := api.Call(t.Context(), c, calls.ListServices, &pb.ListServicesRequest{})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != "no_connection" || e.Exit != api.ExitConnection || !strings.Contains(e.Message, "none.sock") || e.Detail.Hint == "" {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestAListAndItsEventsMissNothing(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	l, err := api.Call(t.Context(), w.client, calls.ListTasks, &pb.ListTasksRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.SetTask("d.once", func(x *task.Task) { x.State = task.Running })
+	w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	var states []string
+	err = w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: l.Listing.Position, Kind: []string{"task"}}, func(m *pb.StreamEventsResponse) error {
+		if m.Event != nil {
+			states = append(states, m.Event.Task.State)
+		}
+		if len(states) == 2 {
+			return api.Stop()
+		}
+		return nil
+	})
+	if err != nil || fmt.Sprint(states) != "[RUNNING COMPLETED]" {
+		t.Fatalf("got %v, %v", states, err)
+	}
+}
+
+func TestServerSentEventsResume(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	read := func(header ...string) string {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "GET", w.http.URL+"/v1/events?since=100&kind=instance", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		var got bytes.Buffer
+		buf := make([]byte, 1)
+		for !strings.HasSuffix(got.String(), "\n\n") || strings.Count(got.String(), "data:") < 2 {
+			if _, err := res.Body.Read(buf); err != nil {
+				t.Fatalf("%v after %s", err, got.String())
+			}
+			got.Write(buf)
+		}
+		return got.String()
+	}
+	first := read()
+	if !strings.HasPrefix(first, "id: 101.1\nevent: instance\ndata: {") {
+		t.Fatal(first)
+	}
+	if next := read("Last-Event-ID", "101.1"); !strings.HasPrefix(next, "id: 101.2\n") {
+		t.Fatal(next)
+	}
+}
+
+func TestAGapIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	var gap *pb.Gap
+	err := w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: "7"}, func(m *pb.StreamEventsResponse) error {
+		gap = m.Gap
+		return api.Stop()
+	})
+	if err != nil || gap == nil || gap.After != "7" {
+		t.Fatalf("got %v, %v", gap, err)
+	}
+}
+
+func TestExplainHasReasonsEventsAndLines(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	w.Logs.Write("c1", "t-1", map[string]string{"task": "d.once", "kind": "task"}, pb.LogStream_LOG_STREAM_STDOUT, "hello")
+	_, body := w.get(t, "GET", "/v1/explain/task/d.once", "", "")
+	var x pb.ExplainResponse
+	got, err := api.Call(t.Context(), w.client, calls.Explain, &pb.ExplainRequest{Subject: &pb.Subject{Kind: "task", Name: "d.once"}})
+	if err != nil || got.Fine || got.Reasons[0].Need != 512 || len(got.Events) != 1 || len(got.Lines) != 1 || got.Lines[0].Text != "hello" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if !strings.Contains(body, `"need":512`) || x.Fine {
+		t.Fatal(body)
+	}
+}
+
+func TestFieldsAndFilter(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	w.SetInstance(lrp.ServiceKey{Domain: "d", Name: "web"}, 1, func(a *lrp.Actual) {
+		a.State, a.Identity, a.Net = lrp.Running, lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"}, lrp.Net{Address: "10.0.0.1", Routable: true}
+	})
+	_, body := w.get(t, "GET", "/v1/instances?filter=state=RUNNING,domain=d&fields=index,state", "", "")
+	if !strings.Contains(body, `"instances":[{"index":1,"state":"RUNNING"}]`) {
+		t.Fatal(body)
+	}
+}
+
+func TestAPanicIsAnAnswer(t *testing.T) {
+	w := newWorld(t)
+	b := *w.Backend()
+	b.Cells = nil
+	w.server.Lead(&b)
+	res, body := w.get(t, "GET", "/v1/cells", "", "")
+	if res.StatusCode != 500 || !strings.Contains(body, "internal") {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	_, err := api.Call(t.Context(), w.client, calls.ListCells, &pb.ListCellsRequest{})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != "internal" {
+		t.Fatalf("got %v", err)
+	}
+}
