@@ -242,6 +242,16 @@ func (s *Stateful) Poll() (Finding, error) {
 	return r, nil
 }
 
+// Next gives the first event that will fire after the time of the last Poll if
+// nothing disturbs the clocks: until when the caller may sleep. The error is
+// ErrNoMoreMatches when nothing will.
+func (s *Stateful) Next() (time.Time, error) {
+	return s.item.at(max(s.target, s.state.High.At)+1, s.zone)
+}
+
+// MaxShift is the setting in force.
+func (s *Stateful) MaxShift() time.Duration { return time.Duration(s.maxShift) * time.Second }
+
 // translate finds the place of a mark after a change of the zone: the instant
 // at which clocks show its local time now.
 func (s *Stateful) translate(m Reached) Reached {
