@@ -31,10 +31,10 @@ func (c *container) drive() {
 func (c *container) run() (RunResult, bool) {
 	if err := c.prepare(); err != nil {
 		r := RunResult{Failed: true, Retryable: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
-		return r, c.finish(nil, 0)
+		return r, c.finish(0)
 	}
 	if !c.advance(Created) {
-		return RunResult{}, c.finish(nil, 0)
+		return RunResult{}, c.finish(0)
 	}
 	if c.single() {
 		return c.runSingle()
@@ -122,12 +122,12 @@ func (c *container) runSingle() (RunResult, bool) {
 	if err != nil {
 		r := RunResult{Failed: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		r.Retryable = errors.Is(err, ErrDeadline) || errors.Is(err, ErrClosed)
-		return c.conclude(r, nil, 0)
+		if !c.finish(0) {
+			return r, false
+		}
+		return c.conclude(r)
 	}
-	c.setPid(p.Pid)
-	if c.advance(Running) {
-		c.e.emit(EventRunning, c)
-	}
+	c.runningSingle(p.Pid)
 	limit, stop := timer(w.TimeLimit)
 	defer stop()
 	t := &w.Termination
@@ -143,10 +143,24 @@ func (c *container) runSingle() (RunResult, bool) {
 	case <-c.detached():
 		return RunResult{}, false
 	}
-	if !c.finish(p, wait) {
+	if !c.finish(wait) {
 		return RunResult{}, false
 	}
-	return c.conclude(c.resultOf(p), p, -1)
+	return c.conclude(c.resultOf(p))
+}
+
+// runningSingle makes a container of one program RUNNING, which it is at once.
+func (c *container) runningSingle(pid int) {
+	c.e.mu.Lock()
+	c.pid = pid
+	moved := c.state.next(Running)
+	if moved {
+		c.state, c.routable = Running, true
+	}
+	c.e.mu.Unlock()
+	if moved {
+		c.e.emit(EventRunning, c)
+	}
 }
 
 // detached is ready when the cell ends and the container goes on without it.
@@ -157,12 +171,9 @@ func (c *container) detached() <-chan struct{} {
 	return nil
 }
 
-// conclude closes what belongs to the run and adds what is known only now. With
-// wait ≥ 0 the container is emptied first.
-func (c *container) conclude(r RunResult, p *process.Process, wait time.Duration) (RunResult, bool) {
-	if wait >= 0 && !c.finish(p, wait) {
-		return r, false
-	}
+// conclude closes what belongs to the run, of which nothing is left, and adds what
+// is known only now.
+func (c *container) conclude(r RunResult) (RunResult, bool) {
 	c.mu.Lock()
 	all := c.processes
 	c.processes = nil
@@ -236,6 +247,10 @@ func (c *container) start(r *action.Run, out, errs sink) (*process.Process, erro
 	if err != nil {
 		return nil, err
 	}
+	return c.launch(s, r, out, errs)
+}
+
+func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink) (*process.Process, error) {
 	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}

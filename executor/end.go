@@ -88,7 +88,6 @@ func handles(pid int, sig syscall.Signal) bool {
 // ending is the end of one container.
 type ending struct {
 	c      *container
-	p      *process.Process // nil = the main process is gone or never was
 	events <-chan struct{}
 	kill   <-chan time.Time
 	done   <-chan struct{}
@@ -96,11 +95,11 @@ type ending struct {
 	killed time.Time
 }
 
-// finish waits until the main process p and everything else in the container is
-// gone, and kills what is left after wait. It returns false when the cell ends
-// although something does not die. The fast case costs one removal of a folder.
-func (c *container) finish(p *process.Process, wait time.Duration) bool {
-	e := &ending{c: c, p: p}
+// finish waits until every process of the container is gone, and kills what is
+// left after wait. It returns false when the cell ends although something does
+// not die. The fast case costs one removal of a folder.
+func (c *container) finish(wait time.Duration) bool {
+	e := &ending{c: c}
 	if e.over() {
 		return true
 	}
@@ -109,7 +108,7 @@ func (c *container) finish(p *process.Process, wait time.Duration) bool {
 		e.events, unwatch = c.e.watcher.Watch(c.group)
 		defer unwatch()
 	}
-	if p != nil {
+	if p := c.alive(); p != nil {
 		e.done = p.Done()
 	}
 	k := time.NewTimer(wait)
@@ -126,6 +125,9 @@ func (c *container) finish(p *process.Process, wait time.Duration) bool {
 		case <-e.events:
 		case <-e.done:
 			e.done = nil
+			if p := c.alive(); p != nil {
+				e.done = p.Done()
+			}
 		case <-e.kill:
 			e.killAll()
 			k.Reset(time.Second)
@@ -151,7 +153,7 @@ const lookAgain = 5 * time.Millisecond
 // over reports whether nothing is left, and gives the group back.
 func (e *ending) over() bool {
 	c := e.c
-	if e.p != nil && !e.p.Ended() {
+	if c.alive() != nil {
 		return false
 	}
 	if c.group == nil {
@@ -169,7 +171,7 @@ func (e *ending) over() bool {
 
 // leftovers tells what outlived the main process to end, once.
 func (e *ending) leftovers(kill *time.Timer) {
-	if e.left || e.c.group == nil || e.p != nil && !e.p.Ended() {
+	if e.left || e.c.group == nil || e.c.alive() != nil {
 		return
 	}
 	e.left = true
@@ -188,18 +190,39 @@ func (e *ending) killAll() {
 	if e.killed.IsZero() {
 		e.killed = time.Now()
 	}
-	switch {
-	case c.group != nil:
+	if c.group != nil {
 		c.group.Kill()
-	case e.p == nil:
-	case c.spec.Workload.Termination.NoSession:
-		e.p.Signal(syscall.SIGKILL)
-	default:
-		e.p.SignalGroup(syscall.SIGKILL)
+	} else {
+		c.killProcesses()
 	}
 	if time.Since(e.killed) >= c.e.cfg.StuckAfter {
-		c.setStuck(e.p)
+		c.setStuck()
 	}
+}
+
+// killProcesses is what there is without a group.
+func (c *container) killProcesses() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.processes {
+		if c.spec.Workload.Termination.NoSession {
+			p.Signal(syscall.SIGKILL)
+		} else {
+			p.SignalGroup(syscall.SIGKILL)
+		}
+	}
+}
+
+// alive is a started process that has not been waited for; nil = none.
+func (c *container) alive() *process.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.processes {
+		if !p.Ended() {
+			return p
+		}
+	}
+	return nil
 }
 
 // givenUp is ready when the cell ends while the container is stuck.
@@ -239,12 +262,11 @@ func (c *container) account() {
 }
 
 // setStuck notes which processes do not die, and where they hang.
-func (c *container) setStuck(p *process.Process) {
+func (c *container) setStuck() {
 	var pids []int
-	switch {
-	case c.group != nil:
+	if c.group != nil {
 		pids, _ = c.group.Procs()
-	case p != nil:
+	} else if p := c.alive(); p != nil {
 		pids = []int{p.Pid}
 	}
 	s := &Stuck{Since: c.e.clock.Wall()}

@@ -34,10 +34,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cantina/executor/cache"
 	"cantina/executor/cgroup"
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
+	"cantina/executor/step"
 	"cantina/internal/run"
 	"cantina/resource"
 )
@@ -68,6 +70,7 @@ type Config struct {
 	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
 	FirstPort, LastPort int
 	Output              output.Config
+	Cache               cache.Config // of downloads
 	Clock               run.Clock
 	Log                 *slog.Logger
 }
@@ -108,6 +111,8 @@ type Executor struct {
 	watcher      *cgroup.Watcher
 	launcher     *process.Launcher
 	keeper       *keeper
+	steps        *step.Engine
+	cache        *cache.Cache
 	spaces       *isolate.Host // nil where there are no name spaces
 	out          *output.Store
 	hub          hub
@@ -172,6 +177,10 @@ func (e *Executor) open() error {
 	if e.out, err = output.Open(filepath.Join(e.cfg.Folder, "output"), e.cfg.Output); err != nil {
 		return err
 	}
+	if e.cache, err = cache.Open(e.path("cache"), e.cfg.Cache); err != nil {
+		return err
+	}
+	e.steps = step.New(step.Config{Cache: e.cache})
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
 	}
@@ -192,6 +201,9 @@ func (e *Executor) release() {
 	}
 	if e.out != nil {
 		e.out.Close()
+	}
+	if e.cache != nil {
+		e.cache.Close()
 	}
 	if e.spaces != nil {
 		e.spaces.Close()

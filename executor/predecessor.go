@@ -260,8 +260,8 @@ func (e *Executor) noteStuck(class string, stays map[string]bool) {
 
 // driveLeft waits for the end of what a predecessor could not end.
 func (c *container) driveLeft() {
-	c.setStuck(nil)
-	if c.finish(nil, 0) {
+	c.setStuck()
+	if c.finish(0) {
 		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
 	}
 }

@@ -79,12 +79,12 @@ func TestStopEndsTheWholeTree(t *testing.T) {
 func TestStubbornTreeIsKilledAfterGrace(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
-	s := sh("trap '' TERM; (trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done') & while :; do sleep 1; done")
+	s := sh("trap '' TERM; echo up; (trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done') & while :; do sleep 1; done")
 	s.Workload.Termination.Grace = 300 * time.Millisecond
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}
-	await(t, e, "x", runningState)
+	awaitLine(t, e, "x", "up")
 	began := time.Now()
 	if err := e.Delete("x"); err != nil {
 		t.Fatal(err)

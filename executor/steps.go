@@ -1,7 +1,337 @@
 package executor
 
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/executor/isolate"
+	"cantina/executor/process"
+	"cantina/executor/step"
+)
+
 // runSteps runs a workload that is more than one program.
 func (c *container) runSteps() (RunResult, bool) {
-	r := RunResult{Failed: true, Reason: "only single programs are supported", ExitCode: -1, Ended: c.e.clock.Wall()}
-	return c.conclude(r, nil, 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	detached := false
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-c.stopC:
+			cancel()
+		case <-c.detached():
+			detached = true
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	h := &stepHost{c: c}
+	res := c.e.steps.Run(ctx, &c.spec.Workload, h, h)
+	cancel()
+	<-watched
+	if detached {
+		return RunResult{}, false
+	}
+	if !c.finish(leftoverGrace(&c.spec.Workload.Termination)) {
+		return RunResult{}, false
+	}
+	return c.conclude(c.stepResult(res))
+}
+
+func (c *container) stepResult(res step.Result) RunResult {
+	r := RunResult{ExitCode: -1, Ended: c.e.clock.Wall()}
+	if p, ok := res.Process.(*stepProcess); ok && p.p.Ended() {
+		r = c.resultOf(p.p)
+	}
+	c.timedOut = errors.Is(res.Err, step.ErrTimeLimit)
+	r.Failed, r.TimedOut, r.Reason = res.Err != nil, c.timedOut, step.Reason(res.Err)
+	r.Retryable = errors.Is(res.Err, ErrDeadline) || errors.Is(res.Err, ErrClosed)
+	if res.Err == nil && r.ExitCode < 0 && r.Signal == 0 {
+		r.ExitCode = 0 // the tree had no program, or its failure was forgiven
+	}
+	return r
+}
+
+// stepHost is the container as the step interpreter sees it.
+type stepHost struct {
+	c    *container
+	once sync.Once // the stop signal to the whole container
+}
+
+// Note puts a line into the container's log.
+func (h *stepHost) Note(line string) { h.c.note("%s", line) }
+
+// Running makes the container RUNNING.
+func (h *stepHost) Running() {
+	if h.c.advance(Running) {
+		h.c.e.emit(EventRunning, h.c)
+	}
+}
+
+// Routable notes whether the container takes traffic.
+func (h *stepHost) Routable(ok bool) {
+	h.c.e.mu.Lock()
+	changed := h.c.routable != ok && h.c.state == Running
+	if changed {
+		h.c.routable = ok
+	}
+	h.c.e.mu.Unlock()
+	if changed {
+		h.c.e.emit(EventRoutable, h.c)
+	}
+}
+
+// Start starts one program of the tree.
+func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := h.c
+	out, errs := sink(&lineSink{w: c.writers[0]}), sink(&lineSink{w: c.writers[1]})
+	if l.Out != nil {
+		shared := &sharedSink{w: l.Out, users: 2}
+		out, errs = shared, shared
+	}
+	var p *process.Process
+	var err error
+	if l.Check {
+		p, err = c.startCheck(l.Run, out, errs)
+	} else {
+		p, err = c.start(l.Run, out, errs)
+	}
+	if err != nil {
+		if l.Out != nil {
+			l.Out.Close()
+		}
+		return nil, err
+	}
+	if !l.Check {
+		c.setPid(p.Pid)
+	}
+	return &stepProcess{h: h, p: p, check: l.Check}, nil
+}
+
+// startCheck starts a program that looks at the container from inside.
+func (c *container) startCheck(r *action.Run, out, errs sink) (*process.Process, error) {
+	s, err := c.processSpec(r)
+	if err != nil {
+		return nil, err
+	}
+	c.e.mu.Lock()
+	pid := c.pid
+	c.e.mu.Unlock()
+	if c.view != nil && pid != 0 {
+		j := isolate.Join(c.e.spaces, pid)
+		s.CloneFlags, s.Enter, s.Stopped, s.ParentDeath = j.CloneFlags, j.Enter, j.Stopped, 0
+	}
+	s.Status = nil
+	return c.launch(s, r, out, errs)
+}
+
+// Dial connects to a declared port.
+func (h *stepHost) Dial(ctx context.Context, port string) (net.Conn, error) {
+	c := h.c
+	c.e.mu.Lock()
+	n, pid := 0, c.pid
+	for _, m := range c.ports {
+		if m.Name == port {
+			n = m.Port
+		}
+	}
+	c.e.mu.Unlock()
+	if n == 0 {
+		return nil, fmt.Errorf("port %q is not declared", port)
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(n))
+	if c.view != nil && c.spec.Workload.OwnNet {
+		return dialInside(ctx, pid, addr)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// dialInside connects from within the network name space of a process. The thread
+// that goes there ends with the goroutine.
+func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
+	type answer struct {
+		conn net.Conn
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		runtime.LockOSThread()
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+			unix.Close(fd)
+		}
+		if err != nil {
+			got <- answer{nil, fmt.Errorf("enter the container's network: %w", err)}
+			return
+		}
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		got <- answer{conn, err}
+	}()
+	a := <-got
+	return a.conn, a.err
+}
+
+// Place finds a path of the container on the machine, for transfers.
+func (h *stepHost) Place(name string) (step.Place, error) {
+	c := h.c
+	p := step.Place{Root: c.root()}
+	user := c.user(&action.Run{})
+	if user != "" {
+		cred, err := c.credential(user)
+		if err != nil {
+			return p, err
+		}
+		p.Owned, p.Uid, p.Gid = true, int(cred.Uid), int(cred.Gid)
+	}
+	if !path.IsAbs(name) {
+		p.Path = name
+		return p, nil
+	}
+	rel, err := filepath.Rel(c.insideFolder(), path.Clean(name))
+	switch level := c.spec.Workload.Isolation; {
+	case err == nil && filepath.IsLocal(rel):
+		p.Path = rel
+	case level == action.IsolationRootfs:
+		p.Root, p.Path = c.below("upper"), name
+	case level == action.IsolationNamespaces || user != "" && os.Getuid() == 0:
+		return p, fmt.Errorf("%s: %w", name, ErrOutside)
+	default: // it may do so itself
+		p.Root, p.Path = "/", name
+	}
+	return p, nil
+}
+
+// stepProcess is one program of the tree.
+type stepProcess struct {
+	h     *stepHost
+	p     *process.Process
+	check bool
+}
+
+// Done is closed when the program has ended.
+func (s *stepProcess) Done() <-chan struct{} { return s.p.Done() }
+
+// Exit is how the program ended.
+func (s *stepProcess) Exit() step.Exit {
+	r := s.p.Result()
+	if s.check {
+		s.p.CloseOutput() // nobody waits for what a check left behind
+	}
+	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal)}
+	if e.Code != 0 || e.Signal != 0 {
+		e.OutOfMemory = s.h.c.usageNow().OOMKills > 0
+	}
+	return e
+}
+
+// Stop sends the stop signal: to the whole container when that is to end, else to
+// the program's process group.
+func (s *stepProcess) Stop() {
+	c := s.h.c
+	t := &c.spec.Workload.Termination
+	sig := stopSignal(t)
+	whole, _ := c.asked()
+	switch {
+	case t.Target == action.TargetChild || t.NoSession && (c.group == nil || whole == askNothing):
+		s.p.Signal(sig)
+	case whole != askNothing && t.Target == action.TargetCgroup && c.group != nil:
+		s.h.once.Do(func() { c.group.Signal(unix.Signal(sig)) })
+	default:
+		s.p.SignalGroup(sig)
+	}
+	if c.view != nil && !handles(s.p.Pid, sig) {
+		// Process 1 of a name space that has no handler does not notice.
+		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)
+	}
+}
+
+// Kill kills the program and its process group.
+func (s *stepProcess) Kill() {
+	if s.h.c.spec.Workload.Termination.NoSession {
+		s.p.Signal(syscall.SIGKILL)
+		return
+	}
+	s.p.SignalGroup(syscall.SIGKILL)
+}
+
+// lineSink hands on whole lines, so that those of several programs do not mix.
+type lineSink struct {
+	w    io.Writer
+	part []byte
+}
+
+// maxPart is the longest line that is held back.
+const maxPart = 64 << 10
+
+// Write takes what a program wrote.
+func (l *lineSink) Write(p []byte) (int, error) {
+	i := bytes.LastIndexByte(p, '\n') + 1
+	if len(l.part) == 0 && i == len(p) {
+		return l.w.Write(p)
+	}
+	if i > 0 {
+		l.w.Write(append(l.part, p[:i]...))
+		l.part = l.part[:0]
+	}
+	l.part = append(l.part, p[i:]...)
+	if len(l.part) > maxPart {
+		l.w.Write(l.part)
+		l.part = l.part[:0]
+	}
+	return len(p), nil
+}
+
+// Close hands on an unfinished line as a line.
+func (l *lineSink) Close() error {
+	if len(l.part) > 0 {
+		l.w.Write(append(l.part, '\n'))
+		l.part = nil
+	}
+	return nil
+}
+
+// sharedSink is closed by the last of its users.
+type sharedSink struct {
+	w     io.WriteCloser
+	mu    sync.Mutex
+	users int
+}
+
+// Write takes what a program wrote to either stream.
+func (s *sharedSink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}
+
+// Close closes the sink after the last user.
+func (s *sharedSink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return nil
+	}
+	return s.w.Close()
 }
