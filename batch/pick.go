@@ -225,6 +225,20 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	b.book(r)
 }
 
+// Forget gives back what a running batch task draws and knows it no more: another
+// board accounts for it.
+func (b *Board) Forget(k Key) {
+	r := b.runs[k]
+	if r == nil {
+		return
+	}
+	if !r.inv.IsZero() {
+		b.live--
+	}
+	delete(b.runs, k)
+	b.giveBack(r)
+}
+
 // Running returns the invocation that may be running, and its cell.
 func (b *Board) Running(k Key) (inv fence.Invocation, cell string, ok bool) {
 	if r := b.runs[k]; r != nil && !r.inv.IsZero() {

@@ -148,14 +148,20 @@ func TestListsAndLookups(t *testing.T) {
 	put(t, b, Job{Name: "a"})
 	start(t, b, b.Pick(2), &n)
 	finish(t, b, Key{"a", "db22"}, Report{Bits: Done, ExitCode: 0})
-	all, err := b.Nodes("a", "", 0)
+	all, err := b.Nodes("a", NodeFilter{})
 	if err != nil || len(all) != 4 || all[0].Node != "db11" || all[3].Class != ClassDone || all[2].Class != ClassRunning || all[2].Invocation != inv(2) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if page, _ := b.Nodes("a", "db11", 1, ClassReady, ClassRunning); len(page) != 1 || page[0].Node != "db12" {
+	if page, _ := b.Nodes("a", NodeFilter{After: "db11", Limit: 1, Classes: []Class{ClassReady, ClassRunning}}); len(page) != 1 || page[0].Node != "db12" {
 		t.Errorf("page %+v", page)
 	}
-	if _, err := b.Nodes("x", "", 0); !errors.Is(err, ErrUnknownJob) {
+	if below, _ := b.Nodes("a", NodeFilter{Below: "host2"}); len(below) != 2 || below[0].Node != "db21" {
+		t.Errorf("below %+v", below)
+	}
+	if one, _ := b.Nodes("a", NodeFilter{Node: "db12", Below: "host1"}); len(one) != 1 || strings.Join(b.Path(Key{"a", "db12"}), "/") != "instance/host1/db12" {
+		t.Errorf("one %+v, %v", one, b.Path(Key{"a", "db12"}))
+	}
+	if _, err := b.Nodes("x", NodeFilter{}); !errors.Is(err, ErrUnknownJob) {
 		t.Error(err)
 	}
 	if _, err := b.Status(Key{"a", "x"}); !errors.Is(err, ErrUnknownNode) {

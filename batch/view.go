@@ -106,32 +106,83 @@ type NodeView struct {
 	Since      int64 // Unix milliseconds
 }
 
-// Nodes lists the nodes of a job in order of name, strictly after a name, at most
-// limit (0 = all), of the given classes (none = all that are in the forest).
-// Unknown jobs are ErrUnknownJob.
-func (b *Board) Nodes(name, after string, limit int, of ...Class) ([]NodeView, error) {
+// NodeFilter selects nodes of a job; empty fields select all.
+type NodeFilter struct {
+	Classes []Class // none = all that are in the forest
+	Node    string  // one by its name
+	Below   string  // those that have a node of this name on their path
+	After   string  // names strictly after it
+	Limit   int     // 0 = all
+}
+
+// Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob.
+func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	j := b.jobs[name]
 	if j == nil {
 		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
 	}
 	list := b.f.names[j.level].list
-	var numbers []int32
-	for i := range j.pairs {
-		c := j.pairs[i].class
-		if len(of) == 0 && c == ClassAbsent || len(of) > 0 && !slices.Contains(of, c) || after != "" && list[i] <= after {
-			continue
+	var found []int32
+	if f.Node != "" {
+		if n, ok := b.f.names[j.level].index[f.Node]; ok && int(n) < len(j.pairs) && b.selects(j, n, &f) {
+			found = append(found, n)
 		}
-		numbers = append(numbers, int32(i))
+	} else {
+		for i := range j.pairs {
+			if b.selects(j, int32(i), &f) {
+				found = append(found, int32(i))
+			}
+		}
 	}
-	slices.SortFunc(numbers, func(a, b int32) int { return cmp.Compare(list[a], list[b]) })
-	if limit > 0 && len(numbers) > limit {
-		numbers = numbers[:limit]
+	slices.SortFunc(found, func(a, b int32) int { return cmp.Compare(list[a], list[b]) })
+	if f.Limit > 0 && len(found) > f.Limit {
+		found = found[:f.Limit]
 	}
-	out := make([]NodeView, len(numbers))
-	for i, n := range numbers {
+	out := make([]NodeView, len(found))
+	for i, n := range found {
 		out[i] = b.nodeView(j, n)
 	}
 	return out, nil
+}
+
+func (b *Board) selects(j *job, n int32, f *NodeFilter) bool {
+	c := j.pairs[n].class
+	if len(f.Classes) == 0 && c == ClassAbsent || len(f.Classes) > 0 && !slices.Contains(f.Classes, c) {
+		return false
+	}
+	if f.After != "" && b.f.names[j.level].list[n] <= f.After {
+		return false
+	}
+	return f.Below == "" || b.isBelow(j, n, f.Below)
+}
+
+func (b *Board) isBelow(j *job, n int32, name string) (below bool) {
+	b.f.placesOf(j.level, n, func(p int32) {
+		for q, level := p, j.level; q >= 0 && !below; q, level = b.f.places[q].parent, level-1 {
+			below = b.f.names[level].list[b.f.places[q].name] == name
+		}
+	})
+	return below
+}
+
+// Path names the nodes from the root to a node of a job, by its first place; nil
+// when it stands nowhere.
+func (b *Board) Path(k Key) []string {
+	j, n, err := b.lookup(k)
+	if err != nil {
+		return nil
+	}
+	var path []string
+	b.f.placesOf(j.level, n, func(p int32) {
+		if path != nil {
+			return
+		}
+		path = make([]string, j.level+1)
+		for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
+			path[level] = b.f.names[level].list[b.f.places[q].name]
+		}
+	})
+	return path
 }
 
 func (b *Board) nodeView(j *job, n int32) NodeView {

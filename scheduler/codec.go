@@ -1,0 +1,253 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/scheduler/schedulerpb"
+	"cantina/store"
+	"cantina/wire"
+)
+
+// Kinds of the scheduler's records; all have schema 1.
+const (
+	kindJob     = "job"
+	kindForest  = "forest"
+	kindSegment = "batch_status"
+	kindData    = "batch_data"
+	kindKill    = "batch_kill"
+)
+
+// Keys of the scheduler's rows. The key of a name ends with the name as it is.
+const (
+	jobPrefix    = "job/"
+	forestPrefix = "batch/forest/"
+	statusPrefix = "batch/status/"
+	killPrefix   = "batch/kill/"
+	dataPrefix   = store.DataPrefix + "batch/"
+)
+
+func segmentKey(uid string, n uint32) string { return fmt.Sprintf("%s%s/%010d", statusPrefix, uid, n) }
+func dataKey(uid string, n uint32) string    { return fmt.Sprintf("%s%s/%010d", dataPrefix, uid, n) }
+func killKey(uid, node string) string        { return killPrefix + uid + "/" + node }
+
+// errRecord reports a record that is intact and makes no sense.
+var errRecord = errors.New("record makes no sense")
+
+func encode(kind string, m proto.Message) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", kind, err)
+	}
+	return store.Encode(1, kind, b), nil
+}
+
+func decode(value []byte, want string, m proto.Message) error {
+	schema, kind, payload, err := store.Decode(value)
+	if err != nil {
+		return err
+	}
+	if kind != want || schema != 1 {
+		return fmt.Errorf("record is %s version %d, want %s version 1: %w", kind, schema, want, errRecord)
+	}
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return fmt.Errorf("decode %s: %w: %w", want, errRecord, err)
+	}
+	return nil
+}
+
+func fromInvocation(i fence.Invocation) *schedulerpb.Invocation {
+	if i.IsZero() {
+		return nil
+	}
+	return &schedulerpb.Invocation{Epoch: i.Term.Epoch, Revision: i.Term.Revision, Counter: i.Counter}
+}
+
+func toInvocation(m *schedulerpb.Invocation) fence.Invocation {
+	return fence.Invocation{Term: fence.Term{Epoch: m.GetEpoch(), Revision: m.GetRevision()}, Counter: m.GetCounter()}
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func validAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = valid(s)
+	}
+	return out
+}
+
+// jobRow is what job/<name> says.
+type jobRow struct {
+	name, uid string
+	born      fence.Invocation
+	deleted   bool
+	created   time.Time
+	paused    bool
+	spec      batch.Job
+}
+
+func (r *jobRow) encode() ([]byte, error) {
+	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused}
+	if !r.deleted {
+		m.Spec = fromJob(&r.spec)
+	}
+	return encode(kindJob, m)
+}
+
+func decodeJob(value []byte) (*jobRow, error) {
+	var m schedulerpb.Job
+	if err := decode(value, kindJob, &m); err != nil {
+		return nil, err
+	}
+	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused}
+	var err error
+	if r.created, err = wire.ToTime(m.Created); err != nil {
+		return nil, err
+	}
+	if m.Name == "" || m.Uid == "" || m.Deleted != (m.Spec == nil) {
+		return nil, fmt.Errorf("job %q without name, uid or spec: %w", m.Name, errRecord)
+	}
+	if r.deleted {
+		return r, nil
+	}
+	if r.spec, err = toJob(m.Spec); err != nil {
+		return nil, err
+	}
+	r.spec.Name, r.spec.UID, r.spec.Born, r.spec.Paused = r.name, r.uid, r.born, r.paused
+	return r, nil
+}
+
+func fromJob(j *batch.Job) *schedulerpb.JobSpec {
+	m := &schedulerpb.JobSpec{
+		Domain: valid(j.Domain), Owner: valid(j.Owner), Forest: valid(j.Forest), Disabled: j.Disabled, Level: valid(j.Level), Priority: j.Priority,
+		DependsOn: validAll(j.DependsOn), Retries: int64(j.Retries), Workload: wire.FromWorkload(j.Workload), Call: int32(j.Call),
+		Config: valid(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: valid(j.HostLevel), Host: valid(j.Host), Stack: valid(j.Stack),
+		Tags: validAll(j.Tags), Tolerates: validAll(j.Tolerates), Errors: validAll(j.Errors),
+		Backoff: &schedulerpb.Backoff{Repeat: j.Backoff.Repeat, Fail: j.Backoff.Fail},
+	}
+	for _, s := range j.Backoff.Seconds {
+		m.Backoff.Seconds = append(m.Backoff.Seconds, int64(s))
+	}
+	m.Labels = make(map[string]string)
+	for k, v := range j.Labels {
+		m.Labels[valid(k)] = valid(v)
+	}
+	m.Resources = make(map[string]*schedulerpb.Amounts)
+	for level, a := range j.Resources {
+		m.Resources[valid(level)] = &schedulerpb.Amounts{Of: wire.FromAmounts(a)}
+	}
+	m.Filters = make(map[string]*schedulerpb.Filter)
+	for level, f := range j.Filters {
+		m.Filters[valid(level)] = &schedulerpb.Filter{
+			Whitelist: validAll(f.Whitelist), WhitelistRegex: valid(f.WhitelistRegex), Blacklist: validAll(f.Blacklist),
+			BlacklistRegex: valid(f.BlacklistRegex), TagWhitelist: validAll(f.TagWhitelist), Fraction: f.Fraction,
+		}
+	}
+	return m
+}
+
+func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
+	w, err := wire.ToWorkload(m.Workload)
+	if err != nil {
+		return batch.Job{}, err
+	}
+	if m.Call < 0 || m.Call > int32(batch.CallBistro) {
+		return batch.Job{}, fmt.Errorf("call %d: %w", m.Call, errRecord)
+	}
+	j := batch.Job{
+		Domain: m.Domain, Owner: m.Owner, Forest: m.Forest, Disabled: m.Disabled, Level: m.Level, Priority: m.Priority,
+		DependsOn: m.DependsOn, Retries: int(m.Retries), Workload: w, Call: batch.Call(m.Call),
+		Config: m.Config, IgnoreExitCode: m.IgnoreExitCode, HostLevel: m.HostLevel, Host: m.Host, Stack: m.Stack,
+		Tags: m.Tags, Tolerates: m.Tolerates, Errors: m.Errors, Labels: m.Labels,
+		Backoff: batch.Backoff{Repeat: m.GetBackoff().GetRepeat(), Fail: m.GetBackoff().GetFail()},
+	}
+	for _, s := range m.GetBackoff().GetSeconds() {
+		j.Backoff.Seconds = append(j.Backoff.Seconds, int(s))
+	}
+	for level, a := range m.Resources {
+		if j.Resources == nil {
+			j.Resources = make(map[string]amounts)
+		}
+		j.Resources[level] = wire.ToAmounts(a.GetOf())
+	}
+	for level, f := range m.Filters {
+		if j.Filters == nil {
+			j.Filters = make(map[string]batch.Filter)
+		}
+		j.Filters[level] = batch.Filter{
+			Whitelist: f.Whitelist, WhitelistRegex: f.WhitelistRegex, Blacklist: f.Blacklist,
+			BlacklistRegex: f.BlacklistRegex, TagWhitelist: f.TagWhitelist, Fraction: f.Fraction,
+		}
+	}
+	return j, nil
+}
+
+func encodeForest(f *batch.ForestSpec) ([]byte, error) {
+	m := &schedulerpb.Forest{
+		Name: valid(f.Name), Levels: validAll(f.Levels), Instance: valid(f.Instance), Order: int32(f.Order), Policy: int32(f.Policy),
+		Disabled: f.Disabled, Backwards: f.Backwards, Limits: make(map[string]*schedulerpb.Limits),
+	}
+	for level, byName := range f.Limits {
+		l := &schedulerpb.Limits{Of: make(map[string]*schedulerpb.Limit)}
+		for name, x := range byName {
+			l.Of[valid(name)] = &schedulerpb.Limit{Default: int64(x.Default), Limit: int64(x.Limit), Weight: int64(x.Weight)}
+		}
+		m.Limits[valid(level)] = l
+	}
+	for _, s := range f.Sources {
+		x := &schedulerpb.Source{Kind: int32(s.Kind), ParentLevel: valid(s.ParentLevel), Script: validAll(s.Script), Timeout: wire.FromDuration(s.Timeout)}
+		for _, n := range s.Manual {
+			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: valid(n.Name), Children: validAll(n.Children), Disabled: n.Disabled, Tags: validAll(n.Tags)})
+		}
+		m.Sources = append(m.Sources, x)
+	}
+	return encode(kindForest, m)
+}
+
+func decodeForest(value []byte) (*batch.ForestSpec, error) {
+	var m schedulerpb.Forest
+	if err := decode(value, kindForest, &m); err != nil {
+		return nil, err
+	}
+	f := &batch.ForestSpec{
+		Name: m.Name, Levels: m.Levels, Instance: m.Instance, Order: batch.Order(m.Order), Policy: batch.Policy(m.Policy),
+		Disabled: m.Disabled, Backwards: m.Backwards,
+	}
+	if m.Order < 0 || m.Order > int32(batch.OrderLexicographic) || m.Policy != int32(batch.RoundRobin) {
+		return nil, fmt.Errorf("forest %q: order %d, policy %d: %w", m.Name, m.Order, m.Policy, errRecord)
+	}
+	for _, level := range slices.Sorted(maps.Keys(m.Limits)) {
+		byName := make(map[string]batch.Limit)
+		for name, x := range m.Limits[level].GetOf() {
+			byName[name] = batch.Limit{Default: int(x.Default), Limit: int(x.Limit), Weight: int(x.Weight)}
+		}
+		if f.Limits == nil {
+			f.Limits = make(map[string]map[string]batch.Limit)
+		}
+		f.Limits[level] = byName
+	}
+	for _, s := range m.Sources {
+		timeout, err := wire.ToDuration(s.Timeout)
+		if err != nil {
+			return nil, err
+		}
+		if s.Kind < 0 || s.Kind > int32(batch.SourceEmpty) {
+			return nil, fmt.Errorf("source kind %d: %w", s.Kind, errRecord)
+		}
+		x := batch.Source{Kind: batch.SourceKind(s.Kind), ParentLevel: s.ParentLevel, Script: s.Script, Timeout: timeout}
+		for _, n := range s.Manual {
+			x.Manual = append(x.Manual, batch.ManualNode{Name: n.Name, Children: n.Children, Disabled: n.Disabled, Tags: n.Tags})
+		}
+		f.Sources = append(f.Sources, x)
+	}
+	return f, batch.CheckForest(f)
+}

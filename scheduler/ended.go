@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/batch"
+	"cantina/event"
+	"cantina/store"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// end is an invocation that ended and is not durable yet.
+type end struct {
+	key    batch.Key
+	run    worker.Run
+	cell   string
+	report batch.Report
+	kinds  []worker.Synthetic // to acknowledge
+	update batch.Update
+	held   bool // it was what ran: its room is free again
+	flying bool
+	next   *end // came while this one was being committed
+}
+
+// Ended takes an end from the registry, before it is acknowledged. The status is
+// committed with others, then StatusCommitted answers. An end for which there is
+// nothing to store is answered at once, or behind the commit it depends on.
+func (s *Scheduler) Ended(e worker.Ended) {
+	x := &end{key: batch.Key(e.Run.Work), run: e.Run, cell: string(e.Cell), kinds: []worker.Synthetic{e.Kind}}
+	s.mu.Lock()
+	x.report = s.judge(&e)
+	s.stats.Ended++
+	s.seen(e.Run.Invocation)
+	if b := s.boardOf(x.key); b != nil && b.Picked(x.key) {
+		// It ended before the pass that started it could say so.
+		if err := b.Started(x.key, e.Run.Invocation, x.cell); err == nil {
+			s.early[e.Run.Invocation] = true
+		}
+	}
+	s.queue(x)
+	var done []*end
+	if s.flying == 0 {
+		done = s.flush()
+	}
+	s.mu.Unlock()
+	s.release(done)
+}
+
+func (s *Scheduler) boardOf(k batch.Key) *batch.Board {
+	if j := s.jobs[k.Job]; j != nil && j.forest != nil {
+		return j.forest.board
+	}
+	return nil
+}
+
+func (s *Scheduler) judge(e *worker.Ended) batch.Report {
+	switch e.Kind {
+	case worker.NeverStarted:
+		return batch.NeverStarted(e.Reason)
+	case worker.Lost:
+		return batch.LostReport(e.Reason)
+	case worker.Real:
+	}
+	var m pb.BatchEnd
+	if err := proto.Unmarshal([]byte(e.Status), &m); err != nil {
+		return batch.Report{Bits: batch.Error | batch.UsesBackoff, Reason: "the cell's report cannot be read"}
+	}
+	ended, status := wire.ToBatchEnd(&m)
+	j := s.jobs[e.Run.Work.Job]
+	return batch.Judge(ended, status, j != nil && j.spec != nil && j.spec.IgnoreExitCode)
+}
+
+// queue puts an end behind what is known of its batch task.
+func (s *Scheduler) queue(x *end) {
+	at := s.ends[x.key]
+	switch {
+	case at == nil:
+		s.ends[x.key] = x
+		s.pending = append(s.pending, x)
+	case !at.flying && at.run == x.run:
+		// A real end beats a synthetic one, whichever comes first; both are answered.
+		at.kinds = append(at.kinds, x.kinds...)
+		if at.report.Bits&batch.Overwriteable != 0 && x.report.Bits&batch.Overwriteable == 0 {
+			at.report = x.report
+		}
+	default:
+		for at.next != nil {
+			at = at.next
+		}
+		at.next = x
+	}
+}
+
+// chunk is one segment on its way into the store.
+type chunk struct {
+	j     *job
+	n     uint32
+	ends  []*end
+	edits []batch.Update // by a person
+	moved []entry        // merged from elsewhere
+	from  []uint32       // the segments they came from
+	bytes int
+	data  bool
+	tell  func(revision int64, err error)
+}
+
+// flush submits what is pending. It is called when no commit of statuses is under
+// way, so that what comes meanwhile goes together. It returns ends that need no
+// commit. The lock is held.
+func (s *Scheduler) flush() (done []*end) {
+	if s.over != nil {
+		return nil
+	}
+	byJob := make(map[*job][]*end)
+	var order []*job
+	for _, x := range s.pending {
+		j := s.jobs[x.key.Job]
+		if j == nil || j.forest == nil {
+			x.held = s.strangers[x.key] == x.run.Invocation
+			done = append(done, x)
+			continue
+		}
+		inv, _, runs := j.forest.board.Running(x.key)
+		x.held = runs && inv == x.run.Invocation
+		x.update = j.forest.board.End(x.key, x.run.Invocation, x.report, int(s.cfg.Guard/time.Second))
+		if !x.update.Store {
+			done = append(done, x)
+			continue
+		}
+		if byJob[j] == nil {
+			order = append(order, j)
+		}
+		byJob[j] = append(byJob[j], x)
+	}
+	s.pending = s.pending[:0]
+	for _, j := range order {
+		s.submitEnds(j, byJob[j])
+	}
+	for _, x := range done {
+		s.finish(x)
+	}
+	return done
+}
+
+// submitEnds packs the ends of one job into segments and submits each as one
+// transition.
+func (s *Scheduler) submitEnds(j *job, ends []*end) {
+	for len(ends) > 0 {
+		var p packer
+		c := &chunk{j: j, n: j.segs.next}
+		var kills []store.Op
+		for len(ends) > 0 && !p.full() && len(kills) < maxKills {
+			x := ends[0]
+			ends = ends[1:]
+			x.flying, x.update.Mark = true, c.n
+			p.add(x.key.Node, &x.update.Status, x.update.Data)
+			c.ends = append(c.ends, x)
+			if j.kills[x.key.Node] == x.run.Invocation {
+				kills = append(kills, store.Op{Key: killKey(j.row.uid, x.key.Node)})
+			}
+		}
+		s.submit(c, &p, kills)
+	}
+}
+
+// maxKills bounds the kill rows that one transition deletes, maxDead the dead
+// segments.
+const maxKills, maxDead = 32, 16
+
+// submit sends one segment to the store.
+func (s *Scheduler) submit(c *chunk, p *packer, more []store.Op) {
+	c.bytes, c.data = p.bytes, len(p.data.Items) > 0
+	ops, err := p.ops(c.j.row.uid, c.n)
+	if err != nil { // the messages have no required fields: only a broken program
+		s.failLocked(err)
+		return
+	}
+	ops = append(ops, more...)
+	ops = append(ops, c.j.segs.bury(c.j.row.uid, maxDead)...)
+	// The number is taken even if the commit is still under way.
+	c.j.segs.next = c.n + 1
+	s.flying++
+	s.stats.Segments++
+	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(revision int64, err error) { s.committed(c, revision, err) })
+}
+
+// committed makes a segment effective. It runs in commit order.
+func (s *Scheduler) committed(c *chunk, revision int64, err error) {
+	if err != nil {
+		s.fail(err)
+		if c.tell != nil {
+			c.tell(0, err)
+		}
+		return
+	}
+	s.mu.Lock()
+	j := c.j
+	j.written++
+	j.segs.written(c.n, len(c.ends)+len(c.edits)+len(c.moved), c.bytes, c.data)
+	var events []event.Event
+	for _, x := range c.ends {
+		s.apply(j, x.update)
+		delete(j.kills, x.key.Node)
+		events = append(events, s.pairEvent(j, x.key.Node))
+		s.finish(x)
+	}
+	for _, u := range c.edits {
+		s.apply(j, u)
+		events = append(events, s.pairEvent(j, u.Key.Node))
+	}
+	s.remark(c)
+	events = append(events, s.jobEvent(j))
+	s.flying--
+	done := s.settle()
+	s.mu.Unlock()
+
+	s.cfg.Hub.Publish(revision, events...)
+	s.release(append(c.ends, done...))
+	if c.tell != nil {
+		c.tell(revision, nil)
+	}
+	ring(s.wake)
+}
+
+// settle goes on when no commit of statuses is under way: first what was merged,
+// for it must not overtake an end, then what is pending. The lock is held.
+func (s *Scheduler) settle() []*end {
+	if s.flying > 0 {
+		return nil
+	}
+	s.submitMerges()
+	return s.flush()
+}
+
+// apply makes one update effective and keeps the account of segments.
+func (s *Scheduler) apply(j *job, u batch.Update) {
+	if j.forest == nil {
+		return
+	}
+	j.segs.replaced(j.forest.board.Apply(u))
+	j.noted(u.Key.Node, &u.Status)
+}
+
+// finish forgets an end; what came meanwhile is next. The lock is held.
+func (s *Scheduler) finish(x *end) {
+	delete(s.ends, x.key)
+	if s.strangers[x.key] == x.run.Invocation {
+		delete(s.strangers, x.key)
+	}
+	if !x.update.Store {
+		// Gives back what it drew, if it was known.
+		if b := s.boardOf(x.key); b != nil {
+			b.Apply(x.update)
+		}
+	}
+	if x.next != nil {
+		s.queue(x.next)
+	}
+}
+
+// release frees the room of ended invocations on their cells and acknowledges
+// them. The lock is not held.
+func (s *Scheduler) release(ends []*end) {
+	if len(ends) == 0 {
+		return
+	}
+	var holds []string
+	for _, x := range ends {
+		if x.held {
+			holds = append(holds, holdID(x.key))
+		}
+	}
+	if len(holds) > 0 {
+		s.cfg.Auctioneer.Release(holds...)
+	}
+	for _, x := range ends {
+		for _, kind := range x.kinds {
+			s.cfg.Registry.StatusCommitted(x.run, kind)
+		}
+	}
+	ring(s.wake)
+}

@@ -1,0 +1,195 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/scheduler/schedulerpb"
+	"cantina/store"
+)
+
+// New returns the scheduler of a term, built from the rows of the load; rows of
+// others are ignored. Rows that cannot be read are quarantined: their job counts as
+// existing, starts nothing and loses nothing. It starts nothing.
+func New(cfg Config, rows []store.Row) *Scheduler {
+	s := &Scheduler{
+		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), uids: make(map[string]*job),
+		ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool), strangers: make(map[batch.Key]fence.Invocation), wake: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
+	s.changed = true
+	of := func(prefix string, f func(r store.Row) error) {
+		for _, r := range rows {
+			if !strings.HasPrefix(r.Key, prefix) {
+				continue
+			}
+			if err := f(r); err != nil {
+				s.cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: err.Error(), Bytes: r.Value})
+			}
+		}
+	}
+	of(forestPrefix, s.loadForest)
+	of(jobPrefix, s.loadJob)
+	of(statusPrefix, s.loadSegment)
+	of(killPrefix, s.loadKill)
+	for _, j := range s.jobs {
+		if j.forest != nil {
+			j.state = s.progress(j).State
+		}
+	}
+	return s
+}
+
+func (s *Scheduler) loadForest(r store.Row) error {
+	spec, err := decodeForest(r.Value)
+	if err != nil {
+		return err
+	}
+	if forestPrefix+spec.Name != r.Key {
+		return fmt.Errorf("forest %q in the row %s: %w", spec.Name, r.Key, errRecord)
+	}
+	b, err := batch.NewBoard(*spec)
+	if err != nil {
+		return err
+	}
+	s.forests[spec.Name] = &forest{board: b}
+	return nil
+}
+
+func (s *Scheduler) loadJob(r store.Row) error {
+	row, err := decodeJob(r.Value)
+	if err == nil && jobPrefix+row.name != r.Key {
+		err = fmt.Errorf("job %q in the row %s: %w", row.name, r.Key, errRecord)
+	}
+	if err != nil {
+		// It counts as existing for its name: the name is held, nothing starts.
+		name := strings.TrimPrefix(r.Key, jobPrefix)
+		s.jobs[name] = &job{row: jobRow{name: name}, segs: newSegments()}
+		return err
+	}
+	j := &job{row: *row, segs: newSegments(), revision: r.Revision}
+	s.jobs[row.name], s.uids[row.uid] = j, j
+	s.seen(row.born)
+	if !row.deleted {
+		s.seat(j)
+	}
+	return nil
+}
+
+// seat puts a job on the board of its forest. A job whose forest cannot be read
+// gets an empty one, and says so.
+func (s *Scheduler) seat(j *job) {
+	spec := j.row.spec
+	f := s.forests[spec.Forest]
+	if f == nil {
+		b, err := batch.NewBoard(batch.ForestSpec{Name: spec.Forest})
+		if err != nil { // no levels, no limits: it cannot fail
+			return
+		}
+		f = &forest{board: b, problem: "the forest's row cannot be read"}
+		s.forests[spec.Forest] = f
+		spec.Errors = append(slices.Clone(spec.Errors), f.problem)
+	}
+	j.forest, j.spec = f, &spec
+	f.board.Put(spec)
+}
+
+// seen keeps the newest invocation.
+func (s *Scheduler) seen(i fence.Invocation) {
+	if s.last.Compare(i) < 0 {
+		s.last = i
+	}
+}
+
+func (s *Scheduler) loadSegment(r store.Row) error {
+	uid, number, ok := strings.Cut(strings.TrimPrefix(r.Key, statusPrefix), "/")
+	n, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil || n == 0 {
+		return fmt.Errorf("row %s: %w", r.Key, errRecord)
+	}
+	j := s.uids[uid]
+	if j == nil || j.forest == nil { // of a job that is gone: cleaned away later
+		if j == nil {
+			j = &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
+			s.uids[uid] = j
+		}
+		j.segs.written(uint32(n), 0, len(r.Value), true)
+		j.segs.dead = append(j.segs.dead, uint32(n))
+		return nil
+	}
+	entries, err := decodeSegment(r.Value)
+	if err != nil {
+		// Its nodes look as if they had never run, or as they were before: the whole job
+		// starts nothing until an operator has decided.
+		s.distrust(j, r.Key)
+		j.segs.next = max(j.segs.next, uint32(n)+1)
+		return err
+	}
+	j.written++
+	j.segs.written(uint32(n), len(entries), len(r.Value), true)
+	for _, e := range entries {
+		old, err := j.forest.board.Load(batch.Key{Job: j.row.name, Node: e.node}, e.status, uint32(n))
+		if err != nil {
+			return err
+		}
+		j.segs.replaced(old)
+		j.noted(e.node, &e.status)
+		s.seen(e.status.Invocation)
+	}
+	return nil
+}
+
+// distrust makes a job invalid because statuses of it cannot be read.
+func (s *Scheduler) distrust(j *job, key string) {
+	spec := *j.spec
+	spec.Errors = append(slices.Clone(spec.Errors), "statuses in row "+key+" cannot be read; drop or restore it")
+	j.spec = &spec
+	j.forest.board.Put(spec)
+}
+
+// noted keeps the reason and the time of a status.
+func (j *job) noted(node string, st *batch.Status) {
+	j.latest = max(j.latest, st.Time)
+	if st.Reason == "" {
+		delete(j.reasons, node)
+		return
+	}
+	if j.reasons == nil {
+		j.reasons = make(map[string]string)
+	}
+	if _, ok := j.reasons[node]; ok || len(j.reasons) < maxReasons {
+		j.reasons[node] = st.Reason
+	}
+}
+
+func (s *Scheduler) loadKill(r store.Row) error {
+	var m schedulerpb.Kill
+	if err := decode(r.Value, kindKill, &m); err != nil {
+		return err
+	}
+	uid, _, _ := strings.Cut(strings.TrimPrefix(r.Key, killPrefix), "/")
+	if j := s.uids[uid]; j != nil {
+		j.wantKill(string(m.Node), toInvocation(m.Invocation))
+	}
+	return nil
+}
+
+func (j *job) wantKill(node string, inv fence.Invocation) {
+	if j.kills == nil {
+		j.kills = make(map[string]fence.Invocation)
+	}
+	j.kills[node] = inv
+}
+
+// sorted returns all jobs in order of name.
+func (s *Scheduler) sorted() []*job {
+	out := make([]*job, 0, len(s.jobs))
+	for _, j := range s.jobs {
+		out = append(out, j)
+	}
+	slices.SortFunc(out, func(a, b *job) int { return strings.Compare(a.row.name, b.row.name) })
+	return out
+}

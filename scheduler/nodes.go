@@ -1,0 +1,188 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"cantina/batch"
+)
+
+// maxNodes bounds the nodes of one forest.
+const maxNodes = 10_000_000
+
+// readers runs the sources of nodes, beside the passes.
+type readers struct {
+	s       *Scheduler
+	ctx     context.Context
+	working sync.WaitGroup
+}
+
+func newReaders(ctx context.Context, s *Scheduler) *readers { return &readers{s: s, ctx: ctx} }
+
+func (r *readers) wait() {
+	r.working.Wait()
+	r.s.background.Wait()
+}
+
+func (f *forest) hasSources() bool { return len(f.board.Spec().Sources) > 0 }
+
+// start reads the forests that are due.
+func (r *readers) start() {
+	s := r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Clock.Boot()
+	for _, name := range sortedKeys(s.forests) {
+		f := s.forests[name]
+		if !f.hasSources() {
+			f.planted = true
+			continue
+		}
+		if f.gone || f.reading || f.readAt > now {
+			continue
+		}
+		f.reading = true
+		spec, version := f.board.Spec(), f.version
+		r.working.Go(func() {
+			nodes, err := s.readNodes(r.ctx, &spec)
+			s.planted(f, version, nodes, err)
+		})
+	}
+}
+
+// readNodes runs the sources in order; a later one uses the nodes of the earlier
+// ones as parents. One that fails fails all: half of the nodes are worse than the
+// last good ones.
+func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) ([]batch.NodeSpec, error) {
+	var out []batch.NodeSpec
+	for i := range spec.Sources {
+		src := &spec.Sources[i]
+		var nodes []batch.NodeSpec
+		var err error
+		switch src.Kind {
+		case batch.SourceManual:
+			nodes, err = batch.ManualNodes(spec.Levels, src.Manual)
+		case batch.SourceScript:
+			nodes, err = s.runScript(ctx, spec, src, out)
+		case batch.SourceEmpty:
+		}
+		if err != nil {
+			return nil, fmt.Errorf("source %d: %w", i, err)
+		}
+		if out = append(out, nodes...); len(out) > maxNodes {
+			return nil, fmt.Errorf("source %d: more than %d nodes: %w", i, maxNodes, batch.ErrNodes)
+		}
+	}
+	return out, nil
+}
+
+// scriptWidth is how many parents a script is run for at once.
+const scriptWidth = 4
+
+// runScript runs a script once per parent, a few at a time; the order of the
+// parents is kept.
+func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *batch.Source, have []batch.NodeSpec) ([]batch.NodeSpec, error) {
+	parents := parentsAt(spec, src.ParentLevel, have)
+	results := make([][]batch.NodeSpec, len(parents))
+	errs := make([]error, len(parents))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var working sync.WaitGroup
+	width := make(chan struct{}, scriptWidth)
+	for i, parent := range parents {
+		width <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		working.Go(func() {
+			defer func() { <-width }()
+			argv := append(append([]string(nil), src.Script...), parent)
+			out, err := s.cfg.Scripts.Output(ctx, argv, src.Timeout)
+			if err == nil {
+				results[i], err = batch.ScriptNodes(spec.Levels, src.ParentLevel, parent, out)
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("script %s %s: %w", src.Script[0], parent, err)
+				cancel()
+			}
+		})
+	}
+	working.Wait()
+	if err := firstReal(errs); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var nodes []batch.NodeSpec
+	for i := range results {
+		for _, n := range results[i] {
+			if src.ParentLevel == batch.LevelInstance {
+				n.Parent = ""
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+// firstReal returns the first error that is not only an echo of another one's
+// cancellation.
+func firstReal(errs []error) error {
+	var echo error
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		if echo == nil {
+			echo = err
+		}
+	}
+	return echo
+}
+
+// parentsAt returns the names on a level, each once, in order.
+func parentsAt(spec *batch.ForestSpec, level string, have []batch.NodeSpec) []string {
+	if level == batch.LevelInstance {
+		if spec.Instance == "" {
+			return []string{batch.LevelInstance}
+		}
+		return []string{spec.Instance}
+	}
+	var out []string
+	seen := make(map[string]bool)
+	for _, n := range have {
+		if n.Level == level && !seen[n.Name] {
+			seen[n.Name] = true
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+// planted takes what a reading gave. After a failure the last good nodes stay.
+func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.reading = false
+	now := s.cfg.Clock.Boot()
+	if f.version != version { // the spec changed meanwhile: read again
+		f.readAt = now
+		ring(s.wake)
+		return
+	}
+	if err == nil {
+		err = f.board.SetNodes(nodes)
+	}
+	if err != nil {
+		f.problem, f.readAt = err.Error(), now+s.cfg.NodesRetry
+		if !errors.Is(err, context.Canceled) {
+			s.cfg.Log.Warn("nodes cannot be read, the last good ones stay", "forest", f.board.Spec().Name, "error", err)
+		}
+	} else {
+		f.problem, f.planted, f.readAt = "", true, now+s.cfg.NodesEvery
+	}
+	ring(s.wake)
+}

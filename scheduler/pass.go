@@ -1,0 +1,353 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/placement"
+	"cantina/worker"
+)
+
+// firstChunk and maxChunk bound how many batch tasks are picked before cells are
+// asked: few at first, for usually one slot is free; more while all find room.
+const firstChunk, maxChunk = 16, 1024
+
+// adoptEvery bounds how often the whole model is compared.
+const adoptEvery = time.Second
+
+// Run starts batch tasks until ctx is done or the term is over, and returns when
+// every script has ended. The error is ctx's, or wraps ErrOver.
+func (s *Scheduler) Run(ctx context.Context) error {
+	readers := newReaders(ctx, s)
+	defer readers.wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		readers.start()
+		if next, ok := s.pass(ctx); ok {
+			timer.Reset(next)
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-s.wake:
+		case <-s.cfg.Auctioneer.Room():
+			s.unblock()
+		case <-timer.C:
+		case <-s.failed:
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return errors.Join(ErrOver, s.over)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Scheduler) unblock() {
+	s.mu.Lock()
+	s.changed = true
+	s.mu.Unlock()
+}
+
+// pass starts what may start now, and returns after how long something is due
+// anyway.
+func (s *Scheduler) pass(ctx context.Context) (next time.Duration, ok bool) {
+	s.adopt()
+	s.begin()
+	for chunk := firstChunk; ctx.Err() == nil; chunk = min(2*chunk, maxChunk) {
+		picks := s.pick(chunk)
+		if len(picks) == 0 {
+			break
+		}
+		if !s.place(picks) {
+			chunk = firstChunk / 2
+		}
+	}
+	s.tidy(ctx)
+	return s.due()
+}
+
+// begin moves the clocks of the boards, and forgets refusals when something
+// changed.
+func (s *Scheduler) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Passes++
+	now := s.nowMilli()
+	for _, f := range s.forests {
+		f.board.Advance(now)
+		if s.changed {
+			f.board.Unblock()
+		}
+	}
+	s.changed = false
+}
+
+// pick is a batch task that wants a cell.
+type pick struct {
+	batch.Start
+	j     *job
+	spec  *batch.Job
+	f     *forest
+	prev  batch.Status
+	mark  uint32
+	grant placement.Grant
+}
+
+// pick asks the boards in turn.
+func (s *Scheduler) pick(most int) []*pick {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return nil
+	}
+	var out []*pick
+	for _, f := range s.inOrder() {
+		share := max(most-len(out), 1)
+		for _, st := range f.board.Pick(share) {
+			j := s.jobs[st.Key.Job]
+			p := &pick{Start: st, j: j, spec: j.spec, f: f, mark: f.board.Mark(st.Key)}
+			p.prev, _ = f.board.Status(st.Key)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// inOrder returns the forests in order of name, beginning with another one each
+// time, so that none takes all room.
+func (s *Scheduler) inOrder() []*forest {
+	names := sortedKeys(s.forests)
+	out := make([]*forest, len(names))
+	for i := range names {
+		out[i] = s.forests[names[(i+s.stats.Passes)%len(names)]]
+	}
+	return out
+}
+
+func holdID(k batch.Key) string { return "batch/" + k.Job + "\x00" + k.Node }
+
+func (p *pick) request(cell string) worker.Request {
+	r := worker.Request{Work: worker.Work(p.Key), JobUID: p.spec.UID, Cell: worker.CellName(cell)}
+	if len(p.Draws) > 0 {
+		r.Nodes = []string{drawName(p.spec.Forest)}
+	}
+	return r
+}
+
+// place gives picks to cells. It reports whether all found one.
+func (s *Scheduler) place(picks []*pick) bool {
+	var wants []placement.Want
+	var asked []*pick
+	for _, p := range picks {
+		if hold, ok := s.cfg.Registry.MayRun(p.request("")); !ok {
+			s.held(p, hold)
+			continue
+		}
+		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
+			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host,
+		}})
+		asked = append(asked, p)
+	}
+	grants := s.cfg.Auctioneer.Reserve(wants)
+	all := len(asked) == len(picks)
+	var confirmed, released []string
+	for i, p := range asked {
+		p.grant = grants[i]
+		switch {
+		case p.grant.Refusal != nil:
+			s.refuse(p, p.grant.Refusal.String())
+			all = false
+		case s.start(p):
+			confirmed = append(confirmed, p.grant.Hold)
+		default:
+			released = append(released, p.grant.Hold)
+			all = false
+		}
+	}
+	if len(confirmed) > 0 {
+		s.cfg.Auctioneer.Confirm(confirmed...)
+	}
+	if len(released) > 0 {
+		s.cfg.Auctioneer.Release(released...)
+	}
+	return all
+}
+
+// refuse takes a pick back that found no cell.
+func (s *Scheduler) refuse(p *pick, why string) {
+	scope := batch.ScopeJob
+	if p.Host != "" && p.spec.Host == "" {
+		scope = batch.ScopeHost
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Refused++
+	s.unpicked(p, scope, why)
+}
+
+// unpicked takes a pick back; that it is gone already, with its job, is as good.
+func (s *Scheduler) unpicked(p *pick, scope batch.Scope, why string) {
+	if err := p.f.board.Refuse(p.Key, scope, why); err != nil {
+		s.cfg.Log.Debug("pick is gone", "job", p.Key.Job, "node", p.Key.Node, "error", err)
+	}
+}
+
+// held takes a pick back that may not run now.
+func (s *Scheduler) held(p *pick, h worker.Hold) {
+	if h.Reason == worker.HoldRunning {
+		s.running(p)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unpicked(p, batch.ScopeJob, h.Reason.String())
+}
+
+// running takes that a batch task runs which the board did not know of.
+func (s *Scheduler) running(p *pick) {
+	views := s.cfg.Registry.Running(worker.Work(p.Key))
+	s.mu.Lock()
+	s.unpicked(p, batch.ScopeNode, worker.HoldRunning.String())
+	holds := s.adoptViews(views)
+	s.mu.Unlock()
+	s.holdAll(holds)
+}
+
+// start hands a granted pick to its cell. The lock is not held: the registry may
+// ask back.
+func (s *Scheduler) start(p *pick) bool {
+	data := s.previousData(p)
+	var broken error
+	inv, hold, ok := s.cfg.Registry.Run(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
+		e, err := batch.Expand(p.spec, &p.Start, inv, batch.Where{Cell: p.grant.Cell, Host: p.grant.Host}, p.prev, data)
+		broken = err
+		return e.Payload(p.spec, p.Key, inv)
+	})
+	if !ok {
+		s.held(p, hold)
+		return false
+	}
+	s.mu.Lock()
+	s.stats.Started++
+	s.seen(inv)
+	kill := broken != nil
+	switch {
+	case s.early[inv]:
+		delete(s.early, inv) // it has ended already, and its room is given back
+		s.mu.Unlock()
+		return false
+	case p.f.board.Started(p.Key, inv, p.grant.Cell) != nil:
+		// Its job went away in between: it counts as running until it ends.
+		p.f.board.Adopt(p.Key, inv, p.grant.Cell)
+		kill = true
+	}
+	s.mu.Unlock()
+	if kill {
+		s.cfg.Registry.Kill(worker.Run{Work: worker.Work(p.Key), Invocation: inv})
+	}
+	return true
+}
+
+// previousData reads what the task reported last, which only Bistro's call hands
+// over.
+func (s *Scheduler) previousData(p *pick) []byte {
+	if p.spec.Call != batch.CallBistro || p.prev.Bits == 0 || p.mark == 0 {
+		return nil
+	}
+	found, err := s.readSegments(context.Background(), p.spec.UID, []uint32{p.mark})
+	if err != nil {
+		s.cfg.Log.Warn("previous data cannot be read", "job", p.Key.Job, "node", p.Key.Node, "error", err)
+	}
+	return found[p.mark][p.Key.Node].data
+}
+
+// adopt compares the registry's model with the boards: reported work counts as
+// running and draws on its nodes.
+func (s *Scheduler) adopt() {
+	s.mu.Lock()
+	now := s.cfg.Clock.Boot()
+	known := len(s.strangers)
+	for _, f := range s.forests {
+		known += f.board.Live()
+	}
+	skip := !s.changed || s.adopted != 0 && now-s.adopted < adoptEvery
+	if !skip {
+		s.adopted = now
+	}
+	s.mu.Unlock()
+	if skip || s.cfg.Registry.Live() == known {
+		return
+	}
+	views := s.cfg.Registry.Model()
+	s.mu.Lock()
+	holds := s.adoptViews(views)
+	s.mu.Unlock()
+	s.holdAll(holds)
+}
+
+// adoptViews books what is not known yet, and returns what it holds on its cells.
+func (s *Scheduler) adoptViews(views []worker.RunView) []placement.Holding {
+	var out []placement.Holding
+	for _, v := range views {
+		k := batch.Key(v.Run.Work)
+		if v.Ending || s.ends[k] != nil {
+			continue
+		}
+		s.seen(v.Run.Invocation)
+		h := placement.Holding{Hold: holdID(k), Cell: string(v.Cell), Kind: placement.KindBatch}
+		b := s.boardOf(k)
+		if b == nil {
+			if s.strangers[k] == v.Run.Invocation {
+				continue
+			}
+			s.strangers[k] = v.Run.Invocation
+		} else {
+			if inv, _, ok := b.Running(k); ok && inv == v.Run.Invocation || b.Picked(k) {
+				continue
+			}
+			b.Adopt(k, v.Run.Invocation, string(v.Cell))
+			h.Need = b.CellNeeds(k.Job)
+		}
+		if h.Cell != "" {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (s *Scheduler) holdAll(holds []placement.Holding) {
+	for _, h := range holds {
+		if err := s.cfg.Auctioneer.Hold(h); err != nil {
+			s.cfg.Log.Warn("adopted batch task is booked elsewhere", "hold", h.Hold, "cell", h.Cell, "error", err)
+		}
+	}
+}
+
+// due returns after how long the next backoff ends or nodes are to be read.
+func (s *Scheduler) due() (next time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	consider := func(d time.Duration) {
+		if d = max(d, 0); !ok || d < next {
+			next, ok = d, true
+		}
+	}
+	now, boot := s.nowMilli(), s.cfg.Clock.Boot()
+	for _, f := range s.forests {
+		if at, due := f.board.NextDue(); due {
+			consider(time.Duration(at-now) * time.Millisecond)
+		}
+		if !f.gone && !f.reading && f.hasSources() {
+			consider(f.readAt - boot)
+		}
+	}
+	if s.tombstones() {
+		consider(tidyEvery)
+	}
+	return next, ok
+}

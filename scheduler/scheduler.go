@@ -1,0 +1,299 @@
+// Package scheduler is the leader's batch loop: it owns the jobs, the forests of
+// nodes and the statuses of batch tasks of one term, around package batch.
+//
+//	registry ──Ended, StartsChanged──▶ ┌───────────┐ ──MayRun, Run, Kill──▶ registry
+//	api ──Apply, Remove, Pause,        │ scheduler │ ──StatusCommitted────▶ registry
+//	      Forgive, Kill──────────────▶ └───────────┘ ──Reserve, Release───▶ auctioneer
+//	                                      │  ▲ commits, in order
+//	                                      ▼  │
+//	                                     store
+//
+// What is decided from: committed statuses. The end of an invocation is computed
+// (batch.Board.End), stored, and made effective by the callback of its commit; only
+// then the slot is refilled, the cell acknowledged and the event published. Which
+// batch tasks run is not stored: the registry's model of what cells report is the
+// truth, and errs towards "still running".
+//
+// Locks: the scheduler never calls the registry, the auctioneer or the hub while it
+// holds its own lock, so that they may call it under theirs.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cantina/batch"
+	"cantina/event"
+	"cantina/fence"
+	"cantina/internal/run"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/store"
+	"cantina/worker"
+)
+
+type amounts = resource.Amounts
+
+// Errors of the scheduler.
+var (
+	// ErrOver: the term is over.
+	ErrOver = errors.New("the leader's term is over")
+	// ErrInvalid: a job or forest that cannot be.
+	ErrInvalid = errors.New("invalid job")
+	// ErrTaken: the name of the job belongs to another domain.
+	ErrTaken = errors.New("job name is taken")
+	// ErrQuarantined: a row of the job cannot be read; it counts as existing.
+	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
+)
+
+// Store is what the scheduler needs of the term that was won: store.Reign.
+type Store interface {
+	Submit(t store.Transition, done func(revision int64, err error))
+	Wait(ctx context.Context) error
+	Get(ctx context.Context, key string) (row store.Row, ok bool, err error)
+	Quarantine(q store.Quarantine)
+}
+
+// Registry is what the scheduler needs of the worker registry.
+type Registry interface {
+	// MayRun says whether the work may run anywhere, and if not why.
+	MayRun(r worker.Request) (worker.Hold, bool)
+	// Run starts the work on r.Cell if it may: the invocation enters the model, and
+	// the cell is sent what payload returns for it.
+	Run(r worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool)
+	// Kill ends an invocation; repeated until it ended, by the stored intent.
+	Kill(r worker.Run)
+	// StatusCommitted acknowledges an end that Scheduler.Ended was told of.
+	StatusCommitted(r worker.Run, kind worker.Synthetic)
+	// Running returns what may be running of one work.
+	Running(w worker.Work) []worker.RunView
+	// Model returns everything that may be running, Live how much that is.
+	Model() []worker.RunView
+	Live() int
+	// Idle reports that nothing of a job can be running any more: the initial wait is
+	// over and the model has no invocation of the name.
+	Idle(job string) bool
+}
+
+// Auctioneer is what the scheduler needs of the one ledger.
+type Auctioneer interface {
+	Reserve(wants []placement.Want) []placement.Grant
+	Confirm(holds ...string)
+	Release(holds ...string)
+	Hold(h placement.Holding) error
+	// Room has a token whenever a refused want might find room.
+	Room() <-chan struct{}
+}
+
+// Hub takes the events of each commit, in order.
+type Hub interface {
+	Publish(revision int64, events ...event.Event)
+}
+
+// Scripts runs the scripts of node sources.
+type Scripts interface {
+	// Output runs a program to its end and returns what it printed. An exit status
+	// other than 0 and a time-out are errors.
+	Output(ctx context.Context, argv []string, timeout time.Duration) ([]byte, error)
+}
+
+// Config of a Scheduler. Term, Store, Registry, Auctioneer, Hub, Scripts, Clock and NewID
+// are needed.
+type Config struct {
+	// Term is the term that was won.
+	Term       fence.Term
+	Store      Store
+	Registry   Registry
+	Auctioneer Auctioneer
+	Hub        Hub
+	Scripts    Scripts
+	Clock      run.Clock
+	Log        *slog.Logger
+	// NewID returns 16 random bytes in hexadecimal.
+	NewID func() string
+	// NodesEvery is how often the sources of nodes are read again; 0 = 5 min.
+	// NodesRetry is the pause after a failure; 0 = 30 s.
+	NodesEvery, NodesRetry time.Duration
+	// Guard is the least pause before a lost batch task runs again; 0: it is only
+	// declared lost when its process is certainly dead.
+	Guard time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.NodesEvery <= 0 {
+		c.NodesEvery = 5 * time.Minute
+	}
+	if c.NodesRetry <= 0 {
+		c.NodesRetry = 30 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Scheduler is the batch loop of one term.
+type Scheduler struct {
+	cfg Config
+
+	mu      sync.Mutex
+	forests map[string]*forest
+	jobs    map[string]*job // by name; tombstones too
+	uids    map[string]*job // by uid, also of jobs that are being cleaned away
+	ends    map[batch.Key]*end
+	pending []*end
+	flying  int // commits of statuses under way
+	early   map[fence.Invocation]bool
+	// strangers are batch tasks that run and whose job has no row.
+	strangers map[batch.Key]fence.Invocation
+	last      fence.Invocation // newest handed out or seen
+	changed   bool             // what may start may have changed
+	adopted   time.Duration    // when the model was compared last
+	over      error
+
+	merges []*merge // read, to be written when no commit of statuses is under way
+
+	wake       chan struct{}
+	failed     chan struct{}  // closed when the term is over
+	background sync.WaitGroup // reading segments; Run waits
+	stats      Stats
+}
+
+// Stats counts since the term began.
+type Stats struct {
+	Started, Ended, Passes int
+	Refused                int // picks that found no cell
+	Segments               int // rows of statuses written
+	Merged                 int // rows of statuses merged away
+}
+
+// forest is a board and how its nodes are read.
+type forest struct {
+	board *batch.Board
+	// planted is set once its nodes were read; error is what the newest reading said.
+	planted bool
+	gone    bool // its row is deleted, what runs is accounted for
+	problem string
+	reading bool
+	readAt  time.Duration // when to read next
+	version int           // of its spec: a reading of an older one is dropped
+}
+
+// job is one name.
+type job struct {
+	row      jobRow
+	spec     *batch.Job // stable while it does not change: shared by payloads
+	forest   *forest
+	segs     segments
+	kills    map[string]fence.Invocation
+	reasons  map[string]string // of statuses, for as many nodes as maxReasons
+	revision int64
+	latest   int64 // newest status, Unix milliseconds
+	state    batch.State
+	merging  bool // rows of it are being merged or cleaned away
+	written  int  // segments since small ones were looked for
+}
+
+// maxReasons bounds the words kept in memory per job.
+const maxReasons = 10_000
+
+// ring leaves at most one token in a channel of one.
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Scheduler) nowMilli() int64 { return s.cfg.Clock.Wall().UnixMilli() }
+
+// fail ends the scheduler's term.
+func (s *Scheduler) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failLocked(err)
+}
+
+func (s *Scheduler) failLocked(err error) {
+	if s.over == nil {
+		s.over = err
+		close(s.failed)
+	}
+}
+
+// StartsChanged tells that what may start may have changed: a session, the initial
+// wait, a death.
+func (s *Scheduler) StartsChanged() {
+	s.mu.Lock()
+	s.changed = true
+	s.mu.Unlock()
+	ring(s.wake)
+}
+
+// LastApplied returns the invocation whose end was last applied to a batch task,
+// and whether a process reported it. It is worker.Statuses.
+func (s *Scheduler) LastApplied(w worker.Work) (inv fence.Invocation, real bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[w.Job]
+	if j == nil || j.forest == nil {
+		return fence.Invocation{}, false
+	}
+	st, err := j.forest.board.Status(batch.Key(w))
+	if err != nil {
+		return fence.Invocation{}, false
+	}
+	return st.Invocation, st.Bits&batch.Overwriteable == 0
+}
+
+// KillStored reports a stored intent to end an invocation: one of its own, or the
+// deletion of its job. It is worker.Statuses.
+func (s *Scheduler) KillStored(r worker.Run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[r.Work.Job]
+	if j == nil {
+		return false
+	}
+	return j.row.deleted || r.Invocation.Compare(j.row.born) <= 0 || j.kills[r.Work.Node] == r.Invocation
+}
+
+// Names returns the names that had a row or a tombstone when the term began, for
+// the initial wait.
+func (s *Scheduler) Names() []worker.JobRow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []worker.JobRow
+	for _, j := range s.sorted() {
+		out = append(out, worker.JobRow{Name: j.row.name, UID: j.row.uid})
+	}
+	return out
+}
+
+// HeldNodes returns what batch tasks of those jobs may draw on, for the initial
+// wait: one name for all nodes of a forest with resources.
+func (s *Scheduler) HeldNodes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	seen := make(map[string]bool)
+	for _, j := range s.sorted() {
+		if j.forest != nil && j.forest.board.Draws(j.row.name) && !seen[j.spec.Forest] {
+			seen[j.spec.Forest] = true
+			out = append(out, drawName(j.spec.Forest))
+		}
+	}
+	return out
+}
+
+func drawName(forest string) string { return "forest/" + forest }
+
+// Stats returns the counters.
+func (s *Scheduler) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}

@@ -1,0 +1,232 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"cantina/batch"
+	"cantina/store"
+)
+
+// tidyEvery is how often tombstones are looked at.
+const tidyEvery = 10 * time.Second
+
+// cleanOps bounds the rows that one cleaning transition deletes.
+const cleanOps = 64
+
+// tombstones reports whether there is anything to clean away. The lock is held.
+func (s *Scheduler) tombstones() bool {
+	for _, j := range s.uids {
+		if j.row.deleted {
+			return true
+		}
+	}
+	return false
+}
+
+// tidy cleans away what deleted jobs left: their statuses, and the tombstone once
+// nothing of the name can be running; and it merges small segments.
+func (s *Scheduler) tidy(ctx context.Context) {
+	s.mu.Lock()
+	for name, f := range s.forests {
+		if f.gone && f.board.Live() == 0 {
+			delete(s.forests, name)
+		}
+	}
+	var idle []string
+	for uid, j := range s.uids {
+		switch {
+		case !j.row.deleted:
+			s.bury(j)
+			s.wantMerge(ctx, j)
+		case len(j.segs.of) > 0:
+			s.clean(uid, j)
+		case s.jobs[j.row.name] != j: // its name was born again, or never had a row
+			delete(s.uids, uid)
+		case !j.merging:
+			idle = append(idle, j.row.name)
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range idle {
+		if s.cfg.Registry.Idle(name) {
+			s.unname(name)
+		}
+	}
+}
+
+// clean deletes some of the segments of a deleted job; the rest follows. The lock
+// is held.
+func (s *Scheduler) clean(uid string, j *job) {
+	if s.over != nil || j.merging {
+		return
+	}
+	j.segs.dead = j.segs.dead[:0]
+	for n := range j.segs.of {
+		j.segs.dead = append(j.segs.dead, n)
+	}
+	ops := j.segs.bury(uid, cleanOps/2)
+	j.merging = true
+	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.mu.Lock()
+		j.merging = false
+		s.mu.Unlock()
+		ring(s.wake)
+	})
+}
+
+// unname deletes a tombstone.
+func (s *Scheduler) unname(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[name]
+	if s.over != nil || j == nil || !j.row.deleted || j.merging {
+		return
+	}
+	ops := []store.Op{{Key: jobPrefix + name}}
+	for node := range j.kills {
+		if len(ops) < cleanOps {
+			ops = append(ops, store.Op{Key: killKey(j.row.uid, node)})
+			delete(j.kills, node)
+		}
+	}
+	if len(j.kills) > 0 {
+		ops = ops[1:] // the rest of the kills first
+	}
+	last := len(j.kills) == 0
+	j.merging = true
+	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		j.merging = false
+		if last && s.jobs[name] == j {
+			delete(s.jobs, name)
+			delete(s.uids, j.row.uid)
+		}
+	})
+}
+
+// merge is small segments of a job that were read, to be written as one.
+type merge struct {
+	j    *job
+	from []uint32
+	read map[uint32]map[string]stored
+}
+
+// bury deletes dead segments that no later commit took along. The lock is held.
+func (s *Scheduler) bury(j *job) {
+	if len(j.segs.dead) < 2*maxDead || s.flying > 0 || s.over != nil {
+		return
+	}
+	ops := j.segs.bury(j.row.uid, cleanOps/2)
+	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		ring(s.wake)
+	})
+}
+
+// wantMerge reads small segments of a job when there are too many. The lock is
+// held.
+func (s *Scheduler) wantMerge(ctx context.Context, j *job) {
+	if j.merging || s.over != nil || j.written < mergeAt {
+		return
+	}
+	j.written = 0
+	from := j.segs.small()
+	if len(from) == 0 {
+		return
+	}
+	j.merging = true
+	for _, n := range from {
+		j.segs.of[n].busy = true
+	}
+	s.background.Go(func() {
+		read, err := s.readSegments(ctx, j.row.uid, from)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil || j.row.deleted {
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("segments cannot be merged", "job", j.row.name, "error", err)
+			}
+			s.unbusy(j, from)
+			return
+		}
+		s.merges = append(s.merges, &merge{j: j, from: from, read: read})
+		if s.flying == 0 {
+			s.submitMerges()
+		}
+	})
+}
+
+func (s *Scheduler) unbusy(j *job, from []uint32) {
+	j.merging = false
+	for _, n := range from {
+		if x := j.segs.of[n]; x != nil {
+			x.busy = false
+			if x.live <= 0 {
+				j.segs.dead = append(j.segs.dead, n)
+			}
+		}
+	}
+}
+
+// submitMerges writes what was read and is still current as one new segment. No
+// commit of statuses is under way: else one of them could be overtaken. The lock is
+// held.
+func (s *Scheduler) submitMerges() {
+	ready := s.merges
+	s.merges = nil
+	for _, m := range ready {
+		if s.over != nil || m.j.row.deleted || m.j.forest == nil {
+			s.unbusy(m.j, m.from)
+			continue
+		}
+		var p packer
+		c := &chunk{j: m.j, n: m.j.segs.next, from: m.from}
+		for _, n := range m.from {
+			for _, node := range sortedKeys(m.read[n]) {
+				k := batch.Key{Job: m.j.row.name, Node: node}
+				if m.j.forest.board.Mark(k) != n {
+					continue
+				}
+				x := m.read[n][node]
+				p.add(node, &x.status, x.data)
+				c.moved = append(c.moved, entry{node: node, status: x.status})
+			}
+		}
+		if len(c.moved) == 0 {
+			s.unbusy(m.j, m.from)
+			continue
+		}
+		s.stats.Merged += len(m.from)
+		s.submit(c, &p, nil)
+	}
+}
+
+// remark says of merged statuses where they are now; the old segments are dead.
+// The lock is held.
+func (s *Scheduler) remark(c *chunk) {
+	if len(c.from) == 0 {
+		return
+	}
+	for _, e := range c.moved {
+		k := batch.Key{Job: c.j.row.name, Node: e.node}
+		b := c.j.forest.board
+		if old := b.Mark(k); old != 0 {
+			c.j.segs.replaced(old)
+		}
+		b.SetMark(k, c.n)
+	}
+	s.unbusy(c.j, c.from)
+}
