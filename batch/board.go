@@ -98,6 +98,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 		return err
 	}
 	b.nodes = specs
+	b.settleAdopted()
 	for _, j := range b.order {
 		b.refit(j)
 	}
@@ -205,7 +206,11 @@ func (b *Board) Put(spec Job) (problems []string) {
 		}
 	}
 	b.rewire()
+	drawn := b.settleAdopted()
 	b.refit(j)
+	for _, d := range drawn {
+		b.drawn(d.level, d.node)
+	}
 	for _, w := range j.waiters {
 		b.recheck(w)
 	}

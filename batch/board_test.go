@@ -215,6 +215,24 @@ func TestAdoptedWorkDraws(t *testing.T) {
 	if got := keys(b.Pick(9)); strings.Contains(got, "a:db11") {
 		t.Errorf("runs, and is started again: %s", got)
 	}
+	put(t, b, Job{Name: "c"})
+	if got := keys(b.Pick(9)); strings.Contains(got, "db11") {
+		t.Errorf("it draws since its job is known: %s", got)
+	}
+	d, err := NewBoard(twoHosts(t).Spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, d, Job{Name: "a"})
+	d.Adopt(Key{"a", "db11"}, inv(1), "c1") // its node comes later
+	if err := d.SetNodes(twoHosts(t).nodes); err != nil {
+		t.Fatal(err)
+	}
+	put(t, d, Job{Name: "b"})
+	if got := keys(d.Pick(9)); strings.Contains(got, "db11") {
+		t.Errorf("it draws since its node is known: %s", got)
+	}
+	checkBoard(t, d)
 	c := twoHosts(t)
 	put(t, c, Job{Name: "a"})
 	c.Adopt(Key{"a", "db11"}, inv(1), "c1")

@@ -210,19 +210,42 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if j := b.jobs[k.Job]; j != nil {
 		r.job, r.node = j, b.f.node(j.level, k.Node)
 		r.next = j.Backoff.Next(b.unpack(b.pair(j, r.node)).configured())
-		first := int32(-1)
-		b.f.placesOf(j.level, r.node, func(p int32) {
-			if first < 0 {
-				first = p
-			}
-		})
-		for q, level := first, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-			if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
-				r.draws = append(r.draws, draw{level, b.f.places[q].name, j.needs[level]})
-			}
-		}
+		r.draws = b.drawsToday(j, r.node)
 	}
 	b.book(r)
+}
+
+// drawsToday is what a task of a job draws on the first place of a node; nothing
+// while the node stands nowhere.
+func (b *Board) drawsToday(j *job, node int32) (out []draw) {
+	first := int32(-1)
+	b.f.placesOf(j.level, node, func(p int32) {
+		if first < 0 {
+			first = p
+		}
+	})
+	for q, level := first, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
+		if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
+			out = append(out, draw{level, b.f.places[q].name, j.needs[level]})
+		}
+	}
+	return out
+}
+
+// settleAdopted lets adopted work draw that could not so far: its job or its node
+// was not known when it was reported. No tournament is told: they are built anew.
+func (b *Board) settleAdopted() (drawn []draw) {
+	for _, r := range b.runs {
+		if r.place >= 0 || r.job == nil || len(r.draws) > 0 {
+			continue
+		}
+		r.draws = b.drawsToday(r.job, r.node)
+		for _, d := range r.draws {
+			b.f.take(d, 1)
+		}
+		drawn = append(drawn, r.draws...)
+	}
+	return drawn
 }
 
 // Forget gives back what a running batch task draws and knows it no more: another
