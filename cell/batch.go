@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"cantina/action"
 	"cantina/batch"
 	"cantina/executor"
 	"cantina/wire"
@@ -41,9 +42,13 @@ func (c *Cell) launch(r worker.Run) {
 		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "the call had no workload"}, "")
 		return
 	}
+	load := *w.Workload
+	if w.Program != nil {
+		load.Action = action.Action{Run: w.Program}
+	}
 	err := c.exec.Launch(executor.Reservation{
 		ID: batchContainer(r.Invocation), Labels: batchLabels(r, w), Resources: w.Resources, DeadlineBound: true,
-	}, executor.Spec{Workload: *w.Workload, Env: c.environment(w.Env), StatusPipe: true})
+	}, executor.Spec{Workload: load, Env: c.environment(w.Env), StatusPipe: true})
 	if err == nil {
 		return
 	}

@@ -116,9 +116,11 @@ type Refusal struct {
 // BatchWork is what one batch task runs.
 type BatchWork struct {
 	Domain string
-	// Workload is concrete: nothing is left to be replaced.
+	// Workload is what the batch tasks of a job have in common.
 	Workload *action.Workload
-	Env      []action.Variable
+	// Program replaces the workload's single run action; nil = as it is.
+	Program *action.Run
+	Env     []action.Variable
 	// Resources are what it takes from the cell.
 	Resources resource.Amounts
 	JobUID    string

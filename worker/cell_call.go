@@ -55,7 +55,7 @@ func (c *Cell) beat(now time.Duration) {
 	c.nextBeat = now + c.t.Heartbeat
 	if c.health.State != Healthy {
 		c.nextBeat = now + min(c.hurry, c.t.Heartbeat)
-		c.hurry *= 2
+		c.hurry = min(2*c.hurry, c.t.Heartbeat)
 	}
 	c.do(SendBeat{Heartbeat{Protocol: Protocol, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Folder: c.cfg.Folder,
 		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats, Epoch: c.epoch, SetID: c.setID, HasWork: c.live() > 0,

@@ -106,3 +106,20 @@ func (l *Leader) runView(e *entry) RunView {
 	}
 	return v
 }
+
+// Live returns how many invocations may be running.
+func (l *Leader) Live() int { return len(l.model.byRun) }
+
+// Idle reports that nothing of a job can be running: the initial wait is over and
+// the model has no invocation of the name.
+func (l *Leader) Idle(job string) bool {
+	if l.wait {
+		return false
+	}
+	for w, es := range l.model.byWork {
+		if w.Job == job && len(es) > 0 {
+			return false
+		}
+	}
+	return true
+}

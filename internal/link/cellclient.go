@@ -132,7 +132,10 @@ func (r *remote) RunTasks(ctx context.Context, items []cell.RunItem) ([]worker.R
 	for i, it := range items {
 		m := wire.FromRunTask(it.Call)
 		if w := it.Work; w != nil {
-			m.Workload, m.Program = loads.batch(w.Workload)
+			m.Workload = loads.number(w.Workload)
+			if w.Program != nil {
+				m.Program = wire.FromAction(action.Action{Run: w.Program}).GetRun()
+			}
 			m.Env, m.Resources, m.Domain = wire.FromEnv(w.Env), wire.FromAmounts(w.Resources), w.Domain
 			m.Labels = map[string]string{"job_uid": w.JobUID}
 		}
@@ -275,10 +278,4 @@ func (p *pool) number(w *action.Workload) int32 {
 	p.messages = append(p.messages, wire.FromWorkload(*w))
 	p.numbers[w] = int32(len(p.messages))
 	return p.numbers[w]
-}
-
-// batch numbers the workload of one batch task. Two that differ only in their
-// program share a number: the program is sent beside it.
-func (p *pool) batch(w *action.Workload) (int32, *pb.Run) {
-	return p.number(w), nil
 }

@@ -98,11 +98,11 @@ func batchWork(m *pb.RunTask, loads []*action.Workload) (*cell.BatchWork, error)
 		return nil, err
 	}
 	if m.GetProgram() != nil {
-		own := *w.Workload
-		if own.Action, err = wire.ToAction(&pb.Action{Kind: &pb.Action_Run{Run: m.GetProgram()}}); err != nil {
+		program, err := wire.ToAction(&pb.Action{Kind: &pb.Action_Run{Run: m.GetProgram()}})
+		if err != nil {
 			return nil, err
 		}
-		w.Workload = &own
+		w.Program = program.Run
 	}
 	return w, nil
 }

@@ -1,0 +1,150 @@
+package registry
+
+import (
+	"fmt"
+	"time"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/worker"
+)
+
+func (r *Registry) now() time.Duration { return r.cfg.Clock.Boot() }
+
+// Term returns the term of the leader.
+func (r *Registry) Term() fence.Term { return r.cfg.Worker.Term }
+
+// MayRun says whether a batch task may run anywhere, and if not why.
+func (r *Registry) MayRun(q worker.Request) (worker.Hold, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.MayRun(r.now(), q)
+}
+
+// StartBatch starts a batch task on q.Cell if it may: the invocation enters the model,
+// and after everything before it is durable the cell is sent what payload returns.
+func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldDeposed}, false
+	}
+	if h, ok := r.leader.MayStart(r.now(), q); !ok {
+		return fence.Invocation{}, h, false
+	}
+	inv, out, err := r.leader.RunBatch(r.now(), q)
+	if err != nil {
+		h, _ := r.leader.MayStart(r.now(), q)
+		return fence.Invocation{}, h, false
+	}
+	p := payload(inv)
+	r.payloads[inv] = &p
+	r.submit(out)
+	return inv, worker.Hold{}, true
+}
+
+// Kill ends an invocation; repeated until it has ended.
+func (r *Registry) Kill(x worker.Run) { r.step(worker.KillWanted{Run: x}) }
+
+// StatusCommitted acknowledges an end that the scheduler was told of.
+func (r *Registry) StatusCommitted(x worker.Run, kind worker.Synthetic) {
+	r.step(worker.StatusCommitted{Run: x, Kind: kind})
+}
+
+// Running returns what may be running of one batch task.
+func (r *Registry) Running(w worker.Work) []worker.RunView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Running(w)
+}
+
+// Model returns everything that may be running.
+func (r *Registry) Model() []worker.RunView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Model()
+}
+
+// Live returns how many invocations may be running.
+func (r *Registry) Live() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Live()
+}
+
+// Idle reports that nothing of a job can be running any more.
+func (r *Registry) Idle(job string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Idle(job)
+}
+
+// MayStart reports whether a cell process may be given work of any kind.
+func (r *Registry) MayStart(cell, proc string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h, ok := r.leader.MayReceive(worker.CellName(cell))
+	return ok && h.Proc == worker.Proc(proc)
+}
+
+// Receives says why a cell may not be given work now; an empty reason means that it may.
+func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h, ok := r.leader.MayReceive(cell)
+	if ok {
+		return h.Proc, ""
+	}
+	return h.Proc, h.Reason.String()
+}
+
+// Blind reports whether rows may be older than what cells run: a store that went
+// back, during the initial wait.
+func (r *Registry) Blind() bool {
+	w := r.Wait()
+	return w.Active && w.Blind
+}
+
+// Wait describes the initial wait.
+func (r *Registry) Wait() worker.WaitView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Wait(r.now())
+}
+
+// Sessions returns every cell process that is known.
+func (r *Registry) Sessions() []worker.SessionView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Sessions(r.now())
+}
+
+// IsDead reports that a process is certainly dead.
+func (r *Registry) IsDead(proc worker.Proc) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.IsDead(proc)
+}
+
+// EndWait is an operator's end of the initial wait; double starts are accepted.
+func (r *Registry) EndWait(by string) error { return r.operator(worker.EndWait{By: by}) }
+
+// Forget is an operator's word that a process is dead. worker.ErrUnknownProcess
+// when none of that id is known.
+func (r *Registry) Forget(proc worker.Proc, by string) error {
+	return r.operator(worker.Forget{Proc: proc, By: by})
+}
+
+func (r *Registry) operator(e worker.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return r.over
+	}
+	out, err := r.leader.Step(r.now(), e)
+	if err != nil {
+		return fmt.Errorf("%T: %w", e, err)
+	}
+	r.submit(out)
+	return nil
+}

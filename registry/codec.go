@@ -1,0 +1,110 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/registry/registrypb"
+	"cantina/store"
+	"cantina/wire"
+	"cantina/worker"
+	"cantina/workerset"
+)
+
+// Keys and kinds of the registry's rows; schema 1.
+const (
+	memberPrefix = "member/"
+	listKey      = "listver"
+	kindMember   = "member"
+	kindList     = "listver"
+)
+
+// Owns reports whether a row of the store is the registry's.
+func Owns(key string) bool { return key == listKey || strings.HasPrefix(key, memberPrefix) }
+
+func encode(kind string, m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		// Only text that is not UTF-8 fails; every text of a row was checked where it came in.
+		panic(fmt.Sprintf("encode %s: %v", kind, err))
+	}
+	return store.Encode(1, kind, b)
+}
+
+func decode(value []byte, want string, m proto.Message) error {
+	schema, kind, payload, err := store.Decode(value)
+	if err != nil {
+		return err
+	}
+	if kind != want || schema != 1 {
+		return fmt.Errorf("record is %s version %d, want %s version 1: %w", kind, schema, want, store.ErrCorrupt)
+	}
+	return proto.Unmarshal(payload, m)
+}
+
+func memberOp(m worker.Member) store.Op {
+	return store.Op{Key: memberPrefix + string(m.Proc), Value: encode(kindMember, &registrypb.Member{
+		Proc: string(m.Proc), Cell: string(m.Cell), Folder: m.Folder, Started: m.Started, Boot: m.Boot,
+		Promise: wire.FromDuration(m.Promise), Displaced: m.Displaced,
+	})}
+}
+
+// opsOf are the writes of one output; restored tells that the head's mark goes too.
+func opsOf(rows []worker.Row) (ops []store.Op, restored bool) {
+	for _, r := range rows {
+		switch r := r.(type) {
+		case worker.PutMember:
+			ops = append(ops, memberOp(r.Member))
+		case worker.DeleteMember:
+			ops = append(ops, store.Op{Key: memberPrefix + string(r.Proc)})
+		case worker.PutList:
+			ops = append(ops, store.Op{Key: listKey, Value: encode(kindList, &registrypb.List{Id: wire.FromSet(r.ID)})})
+		case worker.ClearRestored:
+			restored = true
+		}
+	}
+	return ops, restored
+}
+
+// load reads the members and the version of their list. A member row that cannot
+// be read counts as a process that was promised the most: it is waited for, and
+// its list is not trusted.
+func load(rows []store.Row, t worker.Timeouts) (members []worker.Member, list workerset.ID, bad []string) {
+	for _, r := range rows {
+		switch {
+		case r.Key == listKey:
+			m := &registrypb.List{}
+			if err := decode(r.Value, kindList, m); err != nil {
+				bad = append(bad, fmt.Sprintf("%s: %v", r.Key, err))
+				continue
+			}
+			list = wire.ToSet(m.GetId())
+		case strings.HasPrefix(r.Key, memberPrefix):
+			m, err := memberOf(r)
+			if err != nil {
+				bad = append(bad, fmt.Sprintf("%s: %v", r.Key, err))
+				m = worker.Member{Proc: worker.Proc(strings.TrimPrefix(r.Key, memberPrefix)), Promise: t.MaxDiesWithin, Displaced: true}
+			}
+			members = append(members, m)
+		}
+	}
+	return members, list, bad
+}
+
+func memberOf(r store.Row) (worker.Member, error) {
+	m := &registrypb.Member{}
+	if err := decode(r.Value, kindMember, m); err != nil {
+		return worker.Member{}, err
+	}
+	promise, err := wire.ToDuration(m.GetPromise())
+	if err != nil {
+		return worker.Member{}, err
+	}
+	if memberPrefix+m.GetProc() != r.Key {
+		return worker.Member{}, fmt.Errorf("names process %q: %w", m.GetProc(), store.ErrCorrupt)
+	}
+	return worker.Member{Proc: worker.Proc(m.GetProc()), Cell: worker.CellName(m.GetCell()), Folder: m.GetFolder(),
+		Started: m.GetStarted(), Boot: m.GetBoot(), Promise: promise, Displaced: m.GetDisplaced()}, nil
+}

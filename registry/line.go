@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"context"
+
+	"cantina/batch"
+	"cantina/worker"
+)
+
+// runBatch is how many runTasks go in one call at most.
+const runBatch = 500
+
+// lineKey names what may travel in one call: the same process, and the same
+// notify sequence number.
+type lineKey struct {
+	cell worker.CellName
+	proc worker.Proc
+	seq  int64
+}
+
+// line is the runTasks of one key: one call at a time, what comes meanwhile goes
+// together in the next.
+type line struct{ waiting []worker.RunTask }
+
+// queueRun adds one runTask to its line.
+func (r *Registry) queueRun(e worker.SendRun) {
+	key := lineKey{e.Cell, e.Call.Proc, e.Call.Seq}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return
+	}
+	if l := r.lines[key]; l != nil {
+		l.waiting = append(l.waiting, e.Call)
+		return
+	}
+	l := &line{waiting: []worker.RunTask{e.Call}}
+	r.lines[key] = l
+	r.calls.Go(func() { r.runLine(r.ctx, key, l) })
+}
+
+// runLine makes calls until nothing waits.
+func (r *Registry) runLine(ctx context.Context, key lineKey, l *line) {
+	for {
+		r.mu.Lock()
+		n := min(len(l.waiting), runBatch)
+		calls := l.waiting[:n:n]
+		l.waiting = l.waiting[n:]
+		payloads := make([]*batch.Payload, n)
+		for i, c := range calls {
+			payloads[i] = r.payloads[c.Invocation]
+			delete(r.payloads, c.Invocation)
+		}
+		if n == 0 {
+			delete(r.lines, key)
+		}
+		r.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		r.runTasks(ctx, key.cell, calls, payloads)
+	}
+}
+
+func (r *Registry) runTasks(ctx context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) {
+	got, err := r.cfg.Cells.RunTasks(ctx, cell, calls, payloads)
+	result := worker.RunUnknown
+	if err != nil {
+		r.debug("RunTasks", cell, err)
+		if r.cfg.Cells.NeverSent(err) {
+			result = worker.RunNeverSent
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := 0
+	for _, c := range calls {
+		if c.Probe > 0 {
+			continue
+		}
+		a := worker.RunAnswer{Term: c.Term, Proc: c.Proc, Run: c.Run, Result: result}
+		if err != nil {
+			a.Reason = err.Error()
+		} else if next < len(got) {
+			a = got[next]
+		}
+		next++
+		r.stepLocked(worker.RunAnswered{Answer: a})
+	}
+}

@@ -1,0 +1,274 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/internal/run"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// ErrOver reports that the term has ended.
+var ErrOver = errors.New("the term is over")
+
+// Store is what the registry needs of a reign.
+type Store interface {
+	Submit(t store.Transition, done func(revision int64, err error))
+	ClearRestored(done func(revision int64, err error))
+	LeaseHeld() bool
+}
+
+// Cells carries calls to cells. An error of a call is an unknown outcome, unless
+// NeverSent says that the call certainly did not leave.
+type Cells interface {
+	GetRunningTasks(ctx context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error)
+	// RunTasks sends calls of one term, process and sequence number; payloads has the
+	// work of each (nil for a probe). One answer for each batch task, in order.
+	RunTasks(ctx context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error)
+	NotifyIfTasksNotRunning(ctx context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error)
+	KillTask(ctx context.Context, cell worker.CellName, k worker.KillTask) error
+	RequestSuicide(ctx context.Context, cell worker.CellName, s worker.Suicide) error
+	NeverSent(err error) bool
+}
+
+// Listener hears what follows from the sessions, after it is durable, in order,
+// from one goroutine at a time. Its methods may call the registry; they must not wait.
+type Listener interface {
+	SessionChanged(worker.SessionChanged)
+	Availability(worker.Availability)
+	Eligible(worker.Eligible)
+	Dead(worker.Dead)
+	Ended(worker.Ended)
+	StartsChanged()
+	Audit(worker.Audit)
+	// Deposed tells that a higher term was heard: the term has to end.
+	Deposed(higher fence.Term)
+}
+
+// Config is what a registry is made of. Worker's Members, List, Now and Statuses are filled in.
+type Config struct {
+	Worker   worker.Config
+	Store    Store
+	Cells    Cells
+	Listener Listener
+	Statuses worker.Statuses
+	Clock    run.Clock
+	Log      *slog.Logger
+}
+
+// Registry is the worker registry of one term.
+type Registry struct {
+	cfg Config
+	log *slog.Logger
+
+	ctx    context.Context // of all calls to cells; ends with Run or Close
+	cancel context.CancelFunc
+	calls  sync.WaitGroup
+
+	mu       sync.Mutex
+	leader   *worker.Leader
+	payloads map[fence.Invocation]*batch.Payload
+	beats    map[beatKey]chan worker.HeartbeatAnswer
+	statuses map[statusKey][]chan worker.StatusAnswer
+	lines    map[lineKey]*line
+	over     error
+}
+
+type beatKey struct {
+	proc worker.Proc
+	beat int64
+}
+
+type statusKey struct {
+	proc  worker.Proc
+	kind  worker.StatusKind
+	run   worker.Run
+	probe int64
+}
+
+// New loads the members and begins the term. It returns ErrTimeouts for
+// impossible time-outs.
+func New(cfg Config, rows []store.Row) (*Registry, error) {
+	members, list, bad := load(rows, cfg.Worker.Timeouts)
+	for _, text := range bad {
+		cfg.Log.Error("member row cannot be read: waited for as long as any promise", "row", text)
+	}
+	w := cfg.Worker
+	w.Members, w.List, w.Now, w.Statuses = members, list, cfg.Clock.Boot(), cfg.Statuses
+	leader, err := worker.NewLeader(w)
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Registry{cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel, leader: leader, payloads: map[fence.Invocation]*batch.Payload{},
+		beats: map[beatKey]chan worker.HeartbeatAnswer{}, statuses: map[statusKey][]chan worker.StatusAnswer{}, lines: map[lineKey]*line{}}
+	return r, nil
+}
+
+// Run ticks until ctx is done, then waits for every call to a cell.
+func (r *Registry) Run(ctx context.Context) error {
+	defer r.calls.Wait()
+	defer r.cancel()
+	r.mu.Lock()
+	r.submit(r.leader.Start())
+	r.mu.Unlock()
+	tick := time.NewTicker(max(r.cfg.Worker.Timeouts.Check/4, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.end(ErrOver)
+			return ctx.Err()
+		case <-tick.C:
+			r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()})
+		}
+	}
+}
+
+// end lets all that wait for answers go.
+func (r *Registry) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return
+	}
+	r.over = err
+	for k, c := range r.beats {
+		close(c)
+		delete(r.beats, k)
+	}
+	for k, cs := range r.statuses {
+		for _, c := range cs {
+			close(c)
+		}
+		delete(r.statuses, k)
+	}
+}
+
+// step hands one event to the machine and submits what follows.
+func (r *Registry) step(e worker.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stepLocked(e)
+}
+
+func (r *Registry) stepLocked(e worker.Event) {
+	if r.over != nil {
+		return
+	}
+	out, err := r.leader.Step(r.cfg.Clock.Boot(), e)
+	if err != nil {
+		if !errors.Is(err, worker.ErrDeposed) {
+			r.log.Warn("refused", "event", fmt.Sprintf("%T", e), "error", err)
+		}
+		return
+	}
+	r.submit(out)
+}
+
+// submit queues an output behind all earlier ones. It is called with mu held, so
+// that outputs are submitted in the order in which they were made.
+func (r *Registry) submit(out worker.Output) {
+	if out.Seq == 0 {
+		return
+	}
+	ops, restored := opsOf(out.Rows)
+	if restored {
+		r.cfg.Store.ClearRestored(func(_ int64, err error) {
+			if err != nil {
+				r.end(err)
+			}
+		})
+	}
+	r.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
+		if err != nil {
+			r.end(err)
+			return
+		}
+		for _, e := range out.Effects {
+			r.perform(e)
+		}
+		r.step(worker.Committed{Seq: out.Seq})
+	})
+}
+
+// perform does one effect. It never waits.
+func (r *Registry) perform(e worker.Effect) {
+	switch e := e.(type) {
+	case worker.AnswerBeat:
+		r.answerBeat(e.Answer)
+	case worker.AnswerStatus:
+		r.answerStatus(e.Answer)
+	case worker.SendReportRequest:
+		r.call(func(ctx context.Context) { r.report(ctx, e) })
+	case worker.SendRun:
+		r.queueRun(e)
+	case worker.SendNotify:
+		r.call(func(ctx context.Context) { r.notify(ctx, e) })
+	case worker.SendKill:
+		r.call(func(ctx context.Context) {
+			r.debug("KillTask", e.Cell, r.cfg.Cells.KillTask(ctx, e.Cell, e.Call))
+		})
+	case worker.SendSuicide:
+		r.call(func(ctx context.Context) {
+			r.debug("RequestSuicide", e.Cell, r.cfg.Cells.RequestSuicide(ctx, e.Cell, e.Call))
+		})
+	case worker.SessionChanged:
+		r.cfg.Listener.SessionChanged(e)
+	case worker.Availability:
+		r.cfg.Listener.Availability(e)
+	case worker.Eligible:
+		r.cfg.Listener.Eligible(e)
+	case worker.Dead:
+		r.cfg.Listener.Dead(e)
+	case worker.Ended:
+		r.cfg.Listener.Ended(e)
+	case worker.StartsChanged:
+		r.cfg.Listener.StartsChanged()
+	case worker.Audit:
+		r.cfg.Listener.Audit(e)
+	case worker.EndTerm:
+		r.end(ErrOver)
+		r.cfg.Listener.Deposed(e.Higher)
+	}
+}
+
+func (r *Registry) debug(call string, cell worker.CellName, err error) {
+	if err != nil {
+		r.log.Debug("call failed", "call", call, "cell", string(cell), "error", err)
+	}
+}
+
+// call runs f in a goroutine of the registry, unless the term is over.
+func (r *Registry) call(f func(context.Context)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over == nil {
+		r.calls.Go(func() { f(r.ctx) })
+	}
+}
+
+func (r *Registry) report(ctx context.Context, e worker.SendReportRequest) {
+	got, err := r.cfg.Cells.GetRunningTasks(ctx, e.Cell, e.Call)
+	if err != nil {
+		r.debug("GetRunningTasks", e.Cell, err)
+		return
+	}
+	r.step(worker.ReportReceived{Report: got})
+}
+
+func (r *Registry) notify(ctx context.Context, e worker.SendNotify) {
+	got, err := r.cfg.Cells.NotifyIfTasksNotRunning(ctx, e.Cell, e.Call)
+	if err != nil {
+		r.debug("NotifyIfTasksNotRunning", e.Cell, err)
+		got = worker.NotifyAnswer{Term: e.Call.Term, Proc: e.Call.Proc, Seq: e.Call.Seq}
+	}
+	r.step(worker.NotifyAnswered{Answer: got})
+}
