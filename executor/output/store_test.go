@@ -604,3 +604,41 @@ func TestRunExpiresUntilItIsStopped(t *testing.T) {
 		}
 	})
 }
+
+func TestDamageInTheMiddleIsAGapUpToTheNextMark(t *testing.T) {
+	dir := t.TempDir()
+	st := open(t, dir, Config{})
+	w := writer(t, st, "a", Stdout)
+	line := strings.Repeat("x", 99) + "\n"
+	for range 20_000 {
+		write(t, w, line)
+	}
+	finish(t, w)
+	logs, err := filepath.Glob(filepath.Join(dir, "*.o.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatal(logs, err)
+	}
+	b, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(logs[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, backward := range []bool{false, true} {
+		p := ask(t, st, Query{Limit: 30_000, Backward: backward})
+		var gaps []*Gap
+		text := 0
+		for _, l := range p.Lines {
+			if l.Gap != nil {
+				gaps = append(gaps, l.Gap)
+			} else {
+				text++
+			}
+		}
+		if len(gaps) != 1 || gaps[0].Reason != Damaged || !gaps[0].AtMost || text < 17_000 || text == 20_000 {
+			t.Errorf("backward %v: %d lines, %d gaps", backward, text, len(gaps))
+		}
+	}
+}
