@@ -32,6 +32,7 @@ var shellEdges = map[string][]string{
 	"cell":            {"executor", "executor/output", "executor/simulate"},
 	"api":             {"event", "spec", "executor/output"}, // its streams read the hub; it parses specs; it merges output of cells
 	"api/apitest":     {"api", "event"},
+	"bbs":             {"store", "event"}, // it commits records and publishes what is durable: both are values and one call
 }
 
 // forbiddenTime are the names of package time that read a clock or the machine.

@@ -1,0 +1,418 @@
+package bbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/bbs/bbspb"
+	"cantina/lrp"
+	"cantina/store"
+	"cantina/task"
+	"cantina/wire"
+)
+
+// Application is everything that one spec file wants of one domain, but for jobs.
+type Application struct {
+	Domain string
+	// TTL is how long the domain stays fresh; 0 = for ever.
+	TTL time.Duration
+	// Services have no process guid yet: the board mints it.
+	Services []lrp.Desired
+	Tasks    []NamedTask
+	// Prune removes what the domain has and the file has not.
+	Prune bool
+	// Extra, when set, is asked under the board's lock for rows of another owner that
+	// have to become durable in the same commit, and for what is told of its outcome.
+	Extra func() (ops []store.Op, done func(revision int64, err error), err error)
+}
+
+// NamedTask is one entry of a spec file's tasks.
+type NamedTask struct {
+	Name       string
+	Definition task.Definition
+}
+
+// Verb is what an apply does to one thing.
+type Verb string
+
+// The verbs.
+const (
+	VerbKeep    Verb = "keep"
+	VerbCreate  Verb = "create"
+	VerbUpdate  Verb = "update"  // in place
+	VerbReplace Verb = "replace" // a new version, or a new run of a task
+	VerbRemove  Verb = "remove"
+)
+
+// Change is one line of a plan.
+type Change struct {
+	Kind   string // service or task
+	Name   string
+	Verb   Verb
+	Fields []FieldChange // that differ, for update and replace
+	Note   string
+}
+
+// FieldChange is one field that differs; Old or New is empty when it was not set.
+type FieldChange struct{ Path, Old, New string }
+
+// Applied is the answer to Apply and Plan: the revision of the domain (after the
+// commit for Apply, now for Plan), and what was or would be done.
+type Applied struct {
+	Revision int64
+	Changes  []Change
+}
+
+// checked returns the application with every definition as it will come back from
+// the store, or all that is wrong with it.
+func (a Application) checked() (Application, error) {
+	var errs []error
+	if !lrp.ValidName(a.Domain) {
+		errs = append(errs, fmt.Errorf("domain %q: %w", a.Domain, ErrInvalid))
+	}
+	if a.TTL < 0 {
+		errs = append(errs, fmt.Errorf("domain_ttl: must not be negative: %w", ErrInvalid))
+	}
+	seen := map[string]bool{}
+	services := make([]lrp.Desired, len(a.Services))
+	for i, d := range a.Services {
+		d.Service.Domain = a.Domain
+		n, err := normalised(d)
+		if err == nil {
+			err = n.Validate()
+		}
+		if err == nil && seen["s/"+n.Service.Name] {
+			err = fmt.Errorf("named twice: %w", ErrInvalid)
+		}
+		seen["s/"+n.Service.Name] = true
+		if err != nil {
+			errs = append(errs, fmt.Errorf("service %s: %w", d.Service.Name, err))
+		}
+		services[i] = n
+	}
+	tasks := make([]NamedTask, len(a.Tasks))
+	for i, t := range a.Tasks {
+		def, err := definitionOf(definitionRecord(&t.Definition))
+		if err == nil {
+			err = def.Validate()
+		}
+		if err == nil && (!lrp.ValidName(t.Name) || seen["t/"+t.Name]) {
+			err = fmt.Errorf("bad name, or named twice: %w", ErrInvalid)
+		}
+		seen["t/"+t.Name] = true
+		if err != nil {
+			errs = append(errs, fmt.Errorf("task %s: %w", t.Name, err))
+		}
+		tasks[i] = NamedTask{t.Name, def}
+	}
+	a.Services, a.Tasks = services, tasks
+	return a, errors.Join(errs...)
+}
+
+// Plan tells what Apply would do; it writes nothing.
+func (b *BBS) Plan(a Application) (Applied, error) {
+	a, err := a.checked()
+	if err != nil {
+		return Applied{}, err
+	}
+	revision := b.view.domain(a.Domain).revision
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.isOver(); err != nil {
+		return Applied{}, err
+	}
+	changes, _, err := b.diff(a)
+	return Applied{Revision: revision, Changes: changes}, err
+}
+
+// Apply makes the domain as a wants it: in one commit, or, when that is too large,
+// by a manifest that a new leader rolls forward. It makes the domain fresh.
+func (b *BBS) Apply(ctx context.Context, a Application, w Write) (Applied, error) {
+	a, err := a.checked()
+	if err != nil {
+		return Applied{}, err
+	}
+	request := marshal(a.record())
+	replayed, same := true, false
+	out, revision, err := b.write(ctx, w, "apply", request, func(t *tx) (reply, error) {
+		replayed = false
+		if err := b.expect(domainRow(a.Domain), b.view.domain(a.Domain).revision, w.Expect); err != nil {
+			return reply{}, err
+		}
+		changes, step, err := b.diff(a)
+		if err != nil {
+			return reply{}, err
+		}
+		if err := t.applyStep(step); err != nil {
+			return reply{}, err
+		}
+		same = len(t.others) == 0
+		return reply{a.Domain, marshal(changesRecord(changes))}, t.addExtra(a)
+	})
+	if tooLarge(err) {
+		return b.applyLarge(ctx, a)
+	}
+	if err != nil {
+		return Applied{}, err
+	}
+	if same && !replayed {
+		revision = b.view.domain(a.Domain).revision // nothing was written
+	}
+	b.cfg.Log.Info("applied", "domain", a.Domain, "by", w.By, "revision", revision)
+	changes, err := changesOf(out.answer)
+	return Applied{Revision: revision, Changes: changes}, err
+}
+
+// addExtra adds the rows of another owner.
+func (t *tx) addExtra(a Application) error {
+	if a.Extra == nil {
+		return nil
+	}
+	ops, done, err := a.Extra()
+	if err != nil {
+		return err
+	}
+	for _, op := range ops {
+		t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
+	}
+	if done != nil {
+		t.extra = append(t.extra, done)
+	}
+	return nil
+}
+
+// record is the application as bytes, to recognise a repeated request.
+func (a Application) record() *bbspb.ApplyStep {
+	s := &bbspb.ApplyStep{Domain: a.Domain, SetFresh: a.Prune}
+	s.FreshUntil = wire.FromTime(time.Unix(0, int64(a.TTL)))
+	for i := range a.Services {
+		s.Services = append(s.Services, desiredRecord(&a.Services[i]))
+	}
+	for i := range a.Tasks {
+		s.Tasks = append(s.Tasks, &bbspb.NamedTask{Name: a.Tasks[i].Name, Definition: definitionRecord(&a.Tasks[i].Definition)})
+	}
+	return s
+}
+
+// step is what an application changes: only what differs.
+type step struct {
+	domain         string
+	setFresh       bool
+	until          time.Time
+	services       []lrp.Desired
+	tasks          []NamedTask
+	removeServices []string
+	removeTasks    []string
+}
+
+// diff compares the application with the newest rows.
+func (b *BBS) diff(a Application) ([]Change, step, error) {
+	s := step{domain: a.Domain, setFresh: true}
+	if a.TTL > 0 {
+		s.until = b.now().Add(a.TTL)
+	}
+	var changes []Change
+	var errs []error
+	if b.bad[domainRow(a.Domain)] {
+		errs = append(errs, fmt.Errorf("domain %s: %w", a.Domain, ErrQuarantined))
+	}
+	for _, d := range a.Services {
+		c, err := b.diffService(d)
+		errs = append(errs, err)
+		if c.Verb != VerbKeep {
+			s.services = append(s.services, d)
+		}
+		changes = append(changes, c)
+	}
+	for _, t := range a.Tasks {
+		c, err := b.diffTask(a.Domain, t)
+		errs = append(errs, err)
+		if c.Verb != VerbKeep {
+			s.tasks = append(s.tasks, t)
+		}
+		changes = append(changes, c)
+	}
+	if a.Prune {
+		s.removeServices, s.removeTasks = b.surplusOf(a)
+		for _, n := range s.removeServices {
+			changes = append(changes, Change{Kind: "service", Name: n, Verb: VerbRemove})
+		}
+		for _, n := range s.removeTasks {
+			changes = append(changes, Change{Kind: "task", Name: n, Verb: VerbRemove})
+		}
+	}
+	return changes, s, errors.Join(errs...)
+}
+
+func (b *BBS) diffService(d lrp.Desired) (Change, error) {
+	c := Change{Kind: "service", Name: d.Service.Name, Verb: VerbKeep}
+	if b.bad[serviceRow(d.Service)] {
+		return c, fmt.Errorf("service %v: %w", d.Service, ErrQuarantined)
+	}
+	old := b.services.Service(d.Service)
+	next, err := lrp.Apply(old, d, "new", b.now())
+	switch {
+	case err != nil || next == old:
+	case old == nil || old.Removed:
+		c.Verb = VerbCreate
+	default:
+		c.Verb = VerbUpdate
+		if next.Numbers != old.Numbers {
+			c.Verb = VerbReplace
+			if old.Phase == lrp.RollingOut {
+				c.Note = "supersedes a rollout that is under way"
+			}
+		}
+		was := old.Target().Desired
+		was.Process, was.Instances = "", old.Instances
+		c.Fields = differ("", was, d)
+	}
+	return c, err
+}
+
+func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
+	c := Change{Kind: "task", Name: t.Name, Verb: VerbKeep}
+	row := appliedRow(domain, t.Name)
+	if b.bad[row] {
+		return c, fmt.Errorf("task %s/%s: %w", domain, t.Name, ErrQuarantined)
+	}
+	last, known := b.applied[row]
+	switch {
+	case !known:
+		c.Verb = VerbCreate
+	case last.digest != string(digest(&t.Definition)):
+		c.Verb = VerbReplace
+		if old := b.tasks.Get(last.guid); old != nil {
+			c.Fields = differ("", *old.Definition, t.Definition)
+			if !old.Ended() {
+				c.Note = "the run of the earlier definition, " + last.guid + ", goes on"
+			}
+		}
+	}
+	return c, nil
+}
+
+// surplusOf lists what the domain has and the application has not.
+func (b *BBS) surplusOf(a Application) (services, tasks []string) {
+	for _, k := range b.services.Services() {
+		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
+		if k.Domain == a.Domain && !named && !b.services.Service(k).Removed {
+			services = append(services, k.Name)
+		}
+	}
+	for row := range b.applied {
+		name, ok := strings.CutPrefix(row, appliedRow(a.Domain, ""))
+		if ok && !slices.ContainsFunc(a.Tasks, func(t NamedTask) bool { return t.Name == name }) {
+			tasks = append(tasks, name)
+		}
+	}
+	slices.Sort(tasks)
+	return services, tasks
+}
+
+// applyStep does one step of an application.
+func (t *tx) applyStep(s step) error {
+	b := t.b
+	if old, known := b.domains[s.domain]; s.setFresh && (!known || !old.Equal(s.until) || !s.empty()) {
+		t.setDomain(s.domain, s.until)
+	}
+	for _, d := range s.services {
+		old := b.services.Service(d.Service)
+		next, err := lrp.Apply(old, d, b.cfg.NewID(), t.now)
+		if err != nil {
+			return err
+		}
+		if next != old {
+			t.putService(next)
+		}
+	}
+	for _, n := range s.removeServices {
+		if old := b.services.Service(lrp.ServiceKey{Domain: s.domain, Name: n}); old != nil && !old.Removed {
+			t.putService(old.Remove())
+		}
+	}
+	for _, n := range s.tasks {
+		if err := t.runApplied(s.domain, n); err != nil {
+			return err
+		}
+	}
+	for _, n := range s.removeTasks {
+		last := b.applied[appliedRow(s.domain, n)]
+		t.setApplied(s.domain, n, "", nil)
+		if old := b.tasks.Get(last.guid); old != nil && !old.Ended() {
+			if err := t.stepTask(last.guid, task.Cancel{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s step) empty() bool {
+	return len(s.services)+len(s.tasks)+len(s.removeServices)+len(s.removeTasks) == 0
+}
+
+// runApplied desires a new run of a task of a spec file, under the first free guid
+// of DOMAIN.NAME, DOMAIN.NAME.2, ….
+func (t *tx) runApplied(domain string, n NamedTask) error {
+	b := t.b
+	guid := domain + "." + n.Name
+	for i := 2; !b.free(guid); i++ {
+		guid = fmt.Sprintf("%s.%s.%d", domain, n.Name, i)
+	}
+	if err := t.desire(task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: domain, Name: n.Name, Definition: &n.Definition}); err != nil {
+		return err
+	}
+	t.setApplied(domain, n.Name, guid, digest(&n.Definition))
+	return nil
+}
+
+func (b *BBS) free(guid string) bool { return b.tasks.Get(guid) == nil && !b.tasks.Quarantined(guid) }
+
+// desire stores a new task.
+func (t *tx) desire(n task.Task) error {
+	if !t.b.free(n.GUID) {
+		return fmt.Errorf("task %s: %w", n.GUID, task.ErrExists)
+	}
+	row, effects, err := task.Desire(n, t.now)
+	if err != nil {
+		return err
+	}
+	t.taskEffects = append(t.taskEffects, effects...)
+	t.recordTask(n.GUID, nil, row)
+	return nil
+}
+
+func changesRecord(changes []Change) *bbspb.Changes {
+	m := &bbspb.Changes{}
+	for _, c := range changes {
+		r := &bbspb.Change{Kind: c.Kind, Name: valid(c.Name), Verb: string(c.Verb), Note: valid(c.Note)}
+		for _, f := range c.Fields {
+			r.Fields = append(r.Fields, &bbspb.Field{Path: valid(f.Path), Old: []byte(f.Old), New: []byte(f.New)})
+		}
+		m.Changes = append(m.Changes, r)
+	}
+	return m
+}
+
+func changesOf(answer []byte) ([]Change, error) {
+	var m bbspb.Changes
+	if err := proto.Unmarshal(answer, &m); err != nil {
+		return nil, fmt.Errorf("remembered answer: %w", err)
+	}
+	var out []Change
+	for _, r := range m.Changes {
+		c := Change{Kind: r.Kind, Name: r.Name, Verb: Verb(r.Verb), Note: r.Note}
+		for _, f := range r.Fields {
+			c.Fields = append(c.Fields, FieldChange{f.Path, string(f.Old), string(f.New)})
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}

@@ -1,0 +1,247 @@
+package bbs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"cantina/action"
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/wire"
+)
+
+func survives(r action.OnCellRestart) bool { return r == action.RestartKeep }
+
+// LRPEvents gives each event of a cell's harmoniser to its index and returns one
+// answer for each, after the commit: nil, or the error of lrp.Step. The cell and
+// process in the events must be the caller's session; the registry has checked it.
+// The second error means that the outcome of all is unknown.
+func (b *BBS) LRPEvents(ctx context.Context, calls []wire.LRPCall) ([]error, error) {
+	answers := make([]error, len(calls))
+	_, err := b.change(ctx, func(t *tx) error {
+		for i, c := range calls {
+			answers[i] = t.step(c.Key, c.Event)
+		}
+		return nil
+	})
+	return answers, err
+}
+
+// TaskEvents does the same for events of tasks.
+func (b *BBS) TaskEvents(ctx context.Context, calls []wire.TaskCall) ([]error, error) {
+	answers := make([]error, len(calls))
+	_, err := b.change(ctx, func(t *tx) error {
+		for i, c := range calls {
+			answers[i] = t.stepTask(c.GUID, c.Event)
+		}
+		return nil
+	})
+	return answers, err
+}
+
+// Rows is what a cell's harmoniser asks for: committed rows.
+type Rows struct {
+	Revision         int64
+	LRPs             []lrp.Index
+	Tasks            []*task.Task
+	QuarantinedLRPs  []lrp.Key
+	QuarantinedTasks []string
+}
+
+// Rows returns the rows of the given indices and guids and, unless only is set,
+// those that name the cell. What has no row is left out.
+func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows {
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out := Rows{Revision: v.revision}
+	keys, guids := map[lrp.Key]struct{}{}, map[string]struct{}{}
+	for _, k := range lrps {
+		keys[k] = struct{}{}
+	}
+	for _, g := range tasks {
+		guids[g] = struct{}{}
+	}
+	if !only {
+		for k := range v.byCell[cell] {
+			keys[k] = struct{}{}
+		}
+		for g := range v.taskCells[cell] {
+			guids[g] = struct{}{}
+		}
+	}
+	for k := range keys {
+		if v.isBadIndex(k) {
+			out.QuarantinedLRPs = append(out.QuarantinedLRPs, k)
+		} else if x, ok := v.indices[k]; ok {
+			out.LRPs = append(out.LRPs, x.row)
+		}
+	}
+	for g := range guids {
+		if v.badRows[taskRow(g)] {
+			out.QuarantinedTasks = append(out.QuarantinedTasks, g)
+		} else if t, ok := v.tasks[g]; ok {
+			out.Tasks = append(out.Tasks, t.row)
+		}
+	}
+	slices.SortFunc(out.LRPs, func(x, y lrp.Index) int { return x.Key.Compare(y.Key) })
+	slices.SortFunc(out.QuarantinedLRPs, lrp.Key.Compare)
+	slices.SortFunc(out.Tasks, func(x, y *task.Task) int { return compareText(x.GUID, y.GUID) })
+	slices.Sort(out.QuarantinedTasks)
+	return out
+}
+
+func compareText(x, y string) int {
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// isBadIndex reports whether the index, or the service it belongs to, cannot be read.
+func (v *view) isBadIndex(k lrp.Key) bool {
+	if len(v.badRows) == 0 {
+		return false
+	}
+	x, known := v.indices[k]
+	return v.badRows[indexRow(k)] || known && v.badRows[serviceRow(serviceOf(x.row))]
+}
+
+// CellHealthy tells that the session of a process is HEALTHY (again).
+func (b *BBS) CellHealthy(cell, proc string) {
+	b.session(proc, lrp.CellHealthy{Cell: cell, Proc: proc}, nil)
+}
+
+// CellUnhealthy tells that a session that was HEALTHY in this term is UNHEALTHY.
+func (b *BBS) CellUnhealthy(cell, proc string) {
+	b.session(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}, nil)
+}
+
+// CellMustDie tells that the leader has given a session up.
+func (b *BBS) CellMustDie(cell, proc string) {
+	b.session(proc, lrp.CellMustDie{Cell: cell, Proc: proc}, nil)
+}
+
+// ProcDead tells that a process is certainly dead. successor is the process that
+// has taken its folder over, empty when there is none or it is not known: rows of
+// work that survives the restart of a cell go to it, and its harmoniser says
+// whether they are true.
+func (b *BBS) ProcDead(cell, proc, successor string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOver() != nil {
+		return
+	}
+	t := b.begin(b.now())
+	if successor != "" && successor != proc {
+		t.inherit(cell, proc, successor)
+	}
+	t.onProc(proc, lrp.ProcDead{Proc: proc}, task.ProcDead{Proc: proc})
+	b.services.ProcDied(proc)
+	b.tasks.ProcDied(proc)
+	b.submit(t, nil)
+	b.converge(false)
+}
+
+// inherit moves the rows of work that its cell keeps over a restart.
+func (t *tx) inherit(cell, proc, successor string) {
+	b := t.b
+	for _, k := range b.services.OnProc(proc) {
+		if d := b.services.Env(k, t.now).Desired; d != nil && survives(d.Workload.OnCellRestart) {
+			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
+		}
+	}
+	for _, g := range b.tasks.OnProc(proc) {
+		row := b.tasks.Get(g)
+		if survives(row.Definition.Workload.OnCellRestart) {
+			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
+		}
+	}
+}
+
+// session gives one event to every row on a process.
+func (b *BBS) session(proc string, e lrp.Event, te task.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOver() != nil {
+		return
+	}
+	t := b.begin(b.now())
+	t.onProc(proc, e, te)
+	if len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects) > 0 {
+		b.submit(t, nil)
+	}
+	b.converge(false)
+}
+
+func (t *tx) onProc(proc string, e lrp.Event, te task.Event) {
+	for _, k := range t.b.services.OnProc(proc) {
+		t.try(k, e)
+	}
+	if te == nil {
+		return
+	}
+	for _, g := range t.b.tasks.OnProc(proc) {
+		t.tryTask(g, te)
+	}
+}
+
+// try is step for events of the leader, whose failure is only worth a line.
+func (t *tx) try(k lrp.Key, e lrp.Event) {
+	if err := t.step(k, e); err != nil {
+		t.b.cfg.Log.Warn("event refused", "index", k.String(), "event", fmt.Sprintf("%T", e), "error", err)
+	}
+}
+
+func (t *tx) tryTask(guid string, e task.Event) {
+	if err := t.stepTask(guid, e); err != nil {
+		t.b.cfg.Log.Warn("event refused", "task", guid, "event", fmt.Sprintf("%T", e), "error", err)
+	}
+}
+
+// PlacementFailed tells why no cell took an instance.
+func (b *BBS) PlacementFailed(k lrp.Key, reason string) {
+	b.quiet(func(t *tx) error { return t.step(k, lrp.PlacementFailed{Reason: reason}) })
+}
+
+// TaskRejected tells why no cell took a task; never means that none ever could.
+func (b *BBS) TaskRejected(guid, uid, reason string, never bool) {
+	b.quiet(func(t *tx) error { return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Never: never}) })
+}
+
+// CallbackDone tells what came of a run of attempts to deliver the end of a task.
+func (b *BBS) CallbackDone(guid, uid string, delivered bool, problem string) {
+	b.quiet(func(t *tx) error {
+		return t.stepTask(guid, task.CallbackDone{UID: uid, Delivered: delivered, Error: problem})
+	})
+}
+
+// quiet runs a change that nobody waits for; a refusal means that it came too late.
+func (b *BBS) quiet(fn func(t *tx) error) {
+	if err := b.changeLocked(fn, newTicket()); err != nil {
+		b.cfg.Log.Debug("came too late", "error", err)
+	}
+}
+
+// Pending returns everything that waits for a place: what the auctioneer is given
+// when a term starts.
+func (b *BBS) Pending() ([]LRPWant, []TaskWant) {
+	v := b.view
+	var lrps []LRPWant
+	for _, k := range v.instancesInOrder() {
+		if w, ok := v.want(k.key); ok {
+			lrps = append(lrps, w)
+		}
+	}
+	var tasks []TaskWant
+	for _, g := range v.tasksInOrder() {
+		if t := v.task(g); t != nil && t.State == task.Pending {
+			tasks = append(tasks, TaskWant{t.GUID, t.UID, t.Definition})
+		}
+	}
+	return lrps, tasks
+}

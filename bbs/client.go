@@ -1,0 +1,252 @@
+package bbs
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// service returns the newest row of a service that may be changed.
+func (b *BBS) service(k lrp.ServiceKey, w Write) (*lrp.Service, error) {
+	if b.bad[serviceRow(k)] {
+		return nil, fmt.Errorf("service %v: %w", k, ErrQuarantined)
+	}
+	s := b.services.Service(k)
+	if s == nil {
+		return nil, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
+	}
+	return s, b.expect(serviceRow(k), b.view.serviceRevision(k), w.Expect)
+}
+
+// ScaleService sets how many instances are wanted. It acts at once, whatever the
+// freshness of the domain.
+func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w Write) (Service, error) {
+	if instances < 0 {
+		return Service{}, fmt.Errorf("instances %d: %w", instances, ErrInvalid)
+	}
+	request := binary.AppendVarint([]byte(k.String()+"\x00"), int64(instances))
+	_, _, err := b.write(ctx, w, "scale", request, func(t *tx) (reply, error) {
+		s, err := b.service(k, w)
+		switch {
+		case err != nil:
+			return reply{}, err
+		case s.Removed:
+			return reply{}, fmt.Errorf("service %v: being removed: %w", k, ErrServiceNotFound)
+		}
+		if n := s.Scale(instances); n != s {
+			t.putService(n)
+		}
+		return reply{subject: k.String()}, nil
+	})
+	if err != nil {
+		return Service{}, err
+	}
+	return b.GetService(k)
+}
+
+// RemoveService undesires a service. Its row goes once no instance is left.
+func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Service, error) {
+	var was *lrp.Service
+	_, _, err := b.write(ctx, w, "remove", []byte(k.String()), func(t *tx) (reply, error) {
+		s, err := b.service(k, w)
+		if err != nil {
+			return reply{}, err
+		}
+		was = s
+		if !s.Removed {
+			was = s.Remove()
+			t.putService(was)
+		}
+		return reply{subject: k.String()}, nil
+	})
+	if err != nil {
+		return Service{}, err
+	}
+	if s, err := b.GetService(k); err == nil {
+		return s, nil
+	}
+	if was == nil { // a repeated key, and the service is gone by now
+		was = &lrp.Service{Key: k, Removed: true}
+	}
+	return Service{Service: *was}, nil
+}
+
+// RetireInstances has the given indices of a service (nil = all) stopped and
+// started afresh, of whatever version they are. It returns how many there were.
+func (b *BBS) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w Write) (int, error) {
+	request := []byte(fmt.Sprint(k, indices))
+	out, _, err := b.write(ctx, w, "retire", request, func(t *tx) (reply, error) {
+		s, err := b.service(k, w)
+		if err != nil {
+			return reply{}, err
+		}
+		n := 0
+		for _, key := range b.retirable(s, indices) {
+			if err := t.step(key, lrp.Retire{}); err != nil {
+				return reply{}, err
+			}
+			n++
+		}
+		return reply{k.String(), binary.AppendVarint(nil, int64(n))}, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	n, _ := binary.Varint(out.answer)
+	return int(n), nil
+}
+
+// retirable lists the wanted indices that have an ordinary row.
+func (b *BBS) retirable(s *lrp.Service, indices []int) []lrp.Key {
+	chosen := map[int]bool{}
+	for _, i := range indices {
+		chosen[i] = true
+	}
+	var out []lrp.Key
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		for n := v.Low; n < v.High; n++ {
+			key := lrp.Key{Process: v.Process, Index: n}
+			if (indices == nil || chosen[n]) && b.services.Index(key).Ordinary != nil && !b.services.Quarantined(key) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+// SetDomain makes a domain fresh for ttl (0 = for ever) and returns the revision.
+func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w Write) (int64, error) {
+	if !lrp.ValidName(name) || ttl < 0 {
+		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, ErrInvalid)
+	}
+	_, revision, err := b.write(ctx, w, "domain", binary.AppendVarint([]byte(name+"\x00"), int64(ttl)), func(t *tx) (reply, error) {
+		if b.bad[domainRow(name)] {
+			return reply{}, fmt.Errorf("domain %s: %w", name, ErrQuarantined)
+		}
+		var until time.Time
+		if ttl > 0 {
+			until = t.now.Add(ttl)
+		}
+		t.setDomain(name, until)
+		return reply{subject: name}, nil
+	})
+	return revision, err
+}
+
+// NewTask asks for a task. An empty GUID has the board make one.
+type NewTask struct {
+	GUID       string
+	Domain     string
+	Name       string
+	Definition task.Definition
+}
+
+// DesireTask stores a new task and asks for a place.
+func (b *BBS) DesireTask(ctx context.Context, n NewTask, w Write) (Task, error) {
+	def, err := definitionOf(definitionRecord(&n.Definition))
+	if err != nil {
+		return Task{}, err
+	}
+	if !lrp.ValidName(n.Domain) || n.GUID != "" && !lrp.ValidName(n.GUID) {
+		return Task{}, fmt.Errorf("task %q of domain %q: %w", n.GUID, n.Domain, ErrInvalid)
+	}
+	request := append([]byte(n.GUID+"\x00"+n.Domain+"\x00"+n.Name+"\x00"), digest(&def)...)
+	out, revision, err := b.write(ctx, w, "task", request, func(t *tx) (reply, error) {
+		guid := n.GUID
+		if guid == "" {
+			guid = "t-" + b.cfg.NewID()[:16]
+		}
+		row := task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: n.Domain, Name: n.Name, Definition: &def}
+		return reply{subject: guid}, t.desire(row)
+	})
+	if err != nil {
+		return Task{}, err
+	}
+	return b.answerTask(out.subject, n.Domain, revision)
+}
+
+// answerTask returns the committed row of a guid, or what is known of it when it is gone already.
+func (b *BBS) answerTask(guid, domain string, revision int64) (Task, error) {
+	if t, err := b.GetTask(guid); err == nil {
+		return t, nil
+	}
+	return Task{Task: &task.Task{GUID: guid, Domain: domain, State: task.Completed, Definition: &task.Definition{}}, Revision: revision}, nil
+}
+
+// onTask writes one change of one task.
+func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte, w Write, fn func(t *tx, row *task.Task) error) (Task, error) {
+	_, revision, err := b.write(ctx, w, operation, append([]byte(guid+"\x00"), request...), func(t *tx) (reply, error) {
+		row := b.tasks.Get(guid)
+		switch {
+		case b.tasks.Quarantined(guid):
+			return reply{}, fmt.Errorf("task %s: %w", guid, ErrQuarantined)
+		case row == nil:
+			return reply{}, b.gone(guid)
+		}
+		if err := b.expect(taskRow(guid), b.view.taskRevision(guid), w.Expect); err != nil {
+			return reply{}, err
+		}
+		return reply{subject: guid}, fn(t, row)
+	})
+	if err != nil {
+		return Task{}, err
+	}
+	return b.answerTask(guid, "", revision)
+}
+
+// gone is the error for a guid that has no row.
+func (b *BBS) gone(guid string) error {
+	b.view.mu.RLock()
+	defer b.view.mu.RUnlock()
+	if ended, known := b.view.collected[guid]; known {
+		return fmt.Errorf("task %s, ended %s: %w", guid, ended.Format(time.RFC3339), ErrCollected)
+	}
+	return fmt.Errorf("task %s: %w", guid, task.ErrNotFound)
+}
+
+// CancelTask ends a PENDING or RUNNING task.
+func (b *BBS) CancelTask(ctx context.Context, guid string, w Write) (Task, error) {
+	return b.onTask(ctx, guid, "cancel", nil, w, func(t *tx, _ *task.Task) error { return t.stepTask(guid, task.Cancel{}) })
+}
+
+// DeleteTask resolves and deletes a COMPLETED task.
+func (b *BBS) DeleteTask(ctx context.Context, guid string, w Write) error {
+	_, err := b.onTask(ctx, guid, "delete", nil, w, func(t *tx, row *task.Task) error {
+		if row.State != task.Resolving {
+			if err := t.stepTask(guid, task.Resolve{}); err != nil {
+				return err
+			}
+		}
+		return t.stepTask(guid, task.Delete{})
+	})
+	return err
+}
+
+// SettleTask is a person's word on a lost task. A rerun makes a new task, whose
+// guid stands in Successor.
+func (b *BBS) SettleTask(ctx context.Context, guid string, as task.Resolution, w Write) (Task, error) {
+	return b.onTask(ctx, guid, "settle", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
+		settle := task.Settle{As: as}
+		if as == task.ResolvedRerun {
+			settle.Successor = t.successorOf(row)
+		}
+		if err := t.stepTask(guid, settle); err != nil || as != task.ResolvedRerun {
+			return err
+		}
+		return t.desire(task.Task{GUID: settle.Successor, UID: b.cfg.NewID(), Domain: row.Domain, Name: row.Name, Definition: row.Definition})
+	})
+}
+
+// successorOf returns the first free guid for a rerun.
+func (t *tx) successorOf(row *task.Task) string {
+	for i := 2; ; i++ {
+		if guid := fmt.Sprintf("%s.rerun%d", row.GUID, i-1); t.b.free(guid) {
+			return guid
+		}
+	}
+}

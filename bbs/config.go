@@ -1,0 +1,131 @@
+package bbs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"cantina/event"
+	"cantina/internal/run"
+	"cantina/lrp"
+	"cantina/store"
+	"cantina/task"
+)
+
+// Errors of the board.
+var (
+	// ErrOver: the term of this board is over; ask the next leader.
+	ErrOver = errors.New("the leader's term is over")
+	// ErrRevision: the thing has another revision than the caller expects.
+	ErrRevision = errors.New("changed in the meantime")
+	// ErrKeyReused: the idempotency key was used for another request.
+	ErrKeyReused = errors.New("idempotency key was used for another request")
+	// ErrQuarantined: the row cannot be read; it counts as existing and nothing is done for it.
+	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
+	// ErrServiceNotFound: there is no such service.
+	ErrServiceNotFound = errors.New("no such service")
+	// ErrCollected: the task was there, ended, and its retention is over.
+	ErrCollected = errors.New("collected: its retention is over")
+	// ErrInvalid: the request itself cannot be.
+	ErrInvalid = errors.New("invalid request")
+)
+
+// Store is what the board needs of the term that was won: store.Reign.
+type Store interface {
+	Submit(t store.Transition, done func(revision int64, err error))
+	Fits(t store.Transition) error
+	// Wait applies back pressure before a caller's decision.
+	Wait(ctx context.Context) error
+	WriteManifest(m store.Manifest, done func(revision int64, err error))
+	Quarantine(q store.Quarantine)
+	Drop(key string, done func(revision int64, err error))
+	Restore(key string, value []byte, done func(revision int64, err error))
+}
+
+// LRPWant asks for a place for one instance. Avoid names cells that should not
+// get it: that of its suspect or evacuating copy.
+type LRPWant struct {
+	Key     lrp.Key
+	Desired *lrp.Desired
+	Avoid   []string
+}
+
+// TaskWant asks for a place for one task.
+type TaskWant struct {
+	GUID, UID  string
+	Definition *task.Definition
+}
+
+// TaskID names one life of a guid.
+type TaskID struct{ GUID, UID string }
+
+// Auctioneer places work. Its methods must not block and may be called with the
+// same work again.
+type Auctioneer interface {
+	Request(lrps []LRPWant, tasks []TaskWant)
+	Withdraw(lrps []lrp.Key, tasks []TaskID)
+}
+
+// Cells reaches cell processes. Its methods must not block; a lost call is repeated
+// by the cell's own poll.
+type Cells interface {
+	StopInstance(key lrp.Key, who lrp.Identity)
+	CancelTask(holder task.Holder, guid, uid string)
+}
+
+// Sessions says what the worker registry knows. Its methods must not block.
+type Sessions interface {
+	// MayStart reports whether the process may be given work: session HEALTHY,
+	// reported, member row durable.
+	MayStart(cell, proc string) bool
+	// Blind reports whether rows may be older than what cells run (restored store
+	// during the initial wait): then nothing exclusive starts.
+	Blind() bool
+}
+
+// Hub takes the events of each commit, in order.
+type Hub interface {
+	Publish(revision int64, events ...event.Event)
+}
+
+// Callbacks delivers the ends of tasks. Send must not block; the answer comes
+// through BBS.CallbackDone.
+type Callbacks interface {
+	Send(t *task.Task)
+}
+
+// Config is what a board is made of. All but the policies is needed.
+type Config struct {
+	Store      Store
+	Auctioneer Auctioneer
+	Cells      Cells
+	Sessions   Sessions
+	Hub        Hub
+	Callbacks  Callbacks
+	Clock      run.Clock
+	Log        *slog.Logger
+	// NewID returns 16 random bytes in hexadecimal.
+	NewID func() string
+
+	Converge lrp.ConvergePolicy
+	Tasks    task.Policy
+	// FullPass is how often convergence looks at everything; 0 = 30 s.
+	FullPass time.Duration
+	// KeyLife is how long an idempotency key is remembered; 0 = 24 h.
+	KeyLife time.Duration
+}
+
+func (c Config) fullPass() time.Duration {
+	if c.FullPass == 0 {
+		return 30 * time.Second
+	}
+	return c.FullPass
+}
+
+func (c Config) keyLife() time.Duration {
+	if c.KeyLife == 0 {
+		return 24 * time.Hour
+	}
+	return c.KeyLife
+}

@@ -1,0 +1,103 @@
+package bbs
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// differ lists the fields in which two values of one type differ, by their paths
+// in small letters, in order.
+func differ(path string, was, is any) []FieldChange {
+	var out []FieldChange
+	compare(path, reflect.ValueOf(was), reflect.ValueOf(is), &out)
+	return out
+}
+
+func compare(path string, a, b reflect.Value, out *[]FieldChange) {
+	switch {
+	case !a.IsValid() || !b.IsValid():
+		if a.IsValid() || b.IsValid() {
+			*out = append(*out, FieldChange{path, text(a), text(b)})
+		}
+	case a.Kind() == reflect.Pointer:
+		compare(path, a.Elem(), b.Elem(), out)
+	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported():
+		for i := range a.NumField() {
+			compare(join(path, snake(a.Type().Field(i).Name)), a.Field(i), b.Field(i), out)
+		}
+	case a.Kind() == reflect.Map:
+		compareMaps(path, a, b, out)
+	case a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Struct:
+		for i := range max(a.Len(), b.Len()) {
+			compare(fmt.Sprintf("%s[%d]", path, i), at(a, i), at(b, i), out)
+		}
+	case !reflect.DeepEqual(a.Interface(), b.Interface()):
+		*out = append(*out, FieldChange{path, text(a), text(b)})
+	}
+}
+
+func compareMaps(path string, a, b reflect.Value, out *[]FieldChange) {
+	keys := map[string]reflect.Value{}
+	for _, m := range []reflect.Value{a, b} {
+		for _, k := range m.MapKeys() {
+			keys[fmt.Sprint(k.Interface())] = k
+		}
+	}
+	names := make([]string, 0, len(keys))
+	for n := range keys {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		compare(join(path, n), a.MapIndex(keys[n]), b.MapIndex(keys[n]), out)
+	}
+}
+
+func at(v reflect.Value, i int) reflect.Value {
+	if i < v.Len() {
+		return v.Index(i)
+	}
+	return reflect.Value{}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// text prints a value for people; an absent one is empty.
+func text(v reflect.Value) string {
+	if !v.IsValid() || v.IsZero() && v.Kind() != reflect.Bool && v.Kind() != reflect.Int {
+		return ""
+	}
+	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String {
+		parts := make([]string, v.Len())
+		for i := range parts {
+			parts[i] = v.Index(i).String()
+		}
+		return strings.Join(parts, " ")
+	}
+	s := fmt.Sprintf("%v", v.Interface())
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return s
+}
+
+// snake turns a Go name into the words of a spec file: StartTimeout, start_timeout.
+func snake(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		prevLower := i > 0 && unicode.IsLower(rune(name[i-1]))
+		if unicode.IsUpper(c) && prevLower {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}

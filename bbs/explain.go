@@ -1,0 +1,197 @@
+package bbs
+
+import (
+	"fmt"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// Reason is one reason why something is not as wanted. Codes are stable.
+type Reason struct {
+	Code string
+	Text string
+	// Change is the cheapest change that would help, in words; may be empty.
+	Change string
+	// Longest is how long it lasts at most; 0 = no bound known.
+	Longest time.Duration
+}
+
+// Explanation answers "why is it in this state".
+type Explanation struct {
+	State   string // as it is
+	Wanted  string // as it should be
+	Fine    bool   // it is as wanted
+	Reasons []Reason
+}
+
+func (e *Explanation) add(code, text, change string, longest time.Duration) {
+	e.Reasons = append(e.Reasons, Reason{code, text, change, max(longest, 0)})
+}
+
+// ExplainInstance explains one index of the version of a service that is to run,
+// or of an older one when only that has it. ErrServiceNotFound, lrp.ErrNotFound.
+func (b *BBS) ExplainInstance(k lrp.ServiceKey, index int) (Explanation, error) {
+	now := b.now()
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	s, ok := v.services[k]
+	if !ok {
+		return Explanation{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
+	}
+	version := s.row.Target()
+	for i := range s.row.Versions {
+		if s.row.Versions[i].Wants(index) {
+			version = &s.row.Versions[i]
+		}
+	}
+	key := lrp.Key{Process: version.Process, Index: index}
+	x, exists := v.indices[key]
+	e := Explanation{State: "no row", Wanted: "not wanted"}
+	if version.Wants(index) {
+		e.Wanted = "RUNNING"
+	}
+	if v.badRows[indexRow(key)] {
+		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine drop or restore "+indexRow(key), 0)
+		return e, nil
+	}
+	if !exists && !version.Wants(index) {
+		return e, fmt.Errorf("service %v index %d: %w", k, index, lrp.ErrNotFound)
+	}
+	b.explainRows(&e, x.row, version, now)
+	return e, nil
+}
+
+// explainRows fills in what the rows of an index say.
+func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
+	a := x.Resolved()
+	if a == nil {
+		e.add("starting", "its row is about to be made", "", 0)
+		return
+	}
+	e.State = a.State.String()
+	if a.Presence != lrp.Ordinary {
+		e.State += " (" + a.Presence.String() + ")"
+	}
+	e.Fine = a.State == lrp.Running && a.Net.Routable && a.Presence == lrp.Ordinary && e.Wanted == "RUNNING"
+	if s := x.Suspect; s != nil {
+		e.add("suspect", fmt.Sprintf("cell %s has fallen silent; it stays in use until a replacement runs, the cell is back, or it is given up", s.Cell), "", 0)
+	}
+	if c := x.Evacuating; c != nil {
+		e.add("evacuating", fmt.Sprintf("cell %s is being emptied; it stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
+	}
+	if o := x.Ordinary; o != nil {
+		explainOrdinary(e, o, version, now)
+	}
+}
+
+func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
+	switch {
+	case o.State == lrp.Unclaimed && o.PlacementError != "":
+		e.add("placement", o.PlacementError, "", 0)
+	case o.State == lrp.Unclaimed:
+		e.add("placing", "waits for the auction since "+o.Since.Format(time.RFC3339), "", 0)
+	case o.State == lrp.Claimed:
+		e.add("starting", fmt.Sprintf("cell %s is starting it since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
+	case o.State == lrp.Running && !o.Net.Routable:
+		e.add("not_ready", "runs on cell "+o.Cell+", but its readiness check fails", "", 0)
+	case o.State == lrp.Crashed:
+		explainCrash(e, o, version, now)
+	}
+	if o.Retiring {
+		e.add("stopping", "is to be stopped on cell "+o.Cell, "", 0)
+	}
+	if o.CrashCount > 0 && o.State != lrp.Crashed {
+		e.add("crashes", fmt.Sprintf("crashed %d times, last: %s", o.CrashCount, o.CrashReason), "", 0)
+	}
+}
+
+func explainCrash(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
+	at, ever := version.Restart.RestartAt(o)
+	switch {
+	case o.Finished:
+		e.add("finished", "ended with status 0, and restart is on-failure", "cantina restart "+o.Service.Name, 0)
+	case !ever:
+		e.add("given_up", fmt.Sprintf("crashed %d times and is not restarted any more, last: %s", o.CrashCount, o.CrashReason), "cantina restart "+o.Service.Name, 0)
+	default:
+		e.add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason, max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
+	}
+}
+
+// ExplainService explains a service as a whole.
+func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
+	now := b.now()
+	s, err := b.GetService(k)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{
+		State:  fmt.Sprintf("%d of %d running, %s", s.Running, s.Instances, s.Phase),
+		Wanted: fmt.Sprintf("%d running", s.Instances),
+		Fine:   s.Running == s.Instances && s.Routable == s.Instances && s.Phase == lrp.Steady && !s.Removed,
+	}
+	if s.Removed {
+		e.Wanted = "gone"
+		e.add("removing", "its last instances are being stopped", "", 0)
+	}
+	if s.Failure != "" {
+		e.add("rollout_failed", s.Failure, "apply a repaired version", 0)
+	}
+	if t := s.Target(); s.Phase == lrp.RollingOut && t != nil {
+		e.add("rolling_out", fmt.Sprintf("version %d: %d of %d healthy", t.Number, s.Healthy, s.Instances), "", 0)
+	}
+	b.view.mu.RLock()
+	defer b.view.mu.RUnlock()
+	if d, known := b.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
+		e.add("stale_domain", "domain "+k.Domain+" is not fresh: convergence stops nothing in it", "apply it again", 0)
+	}
+	return e, nil
+}
+
+// ExplainTask explains one task.
+func (b *BBS) ExplainTask(guid string) (Explanation, error) {
+	row, err := b.GetTask(guid)
+	if err != nil {
+		return Explanation{}, err
+	}
+	now := b.now()
+	e := Explanation{State: row.State.String(), Wanted: "ended", Fine: row.Ended() && !row.Unresolved()}
+	if row.Outcome != task.Open {
+		e.State += ", " + row.Outcome.String()
+	}
+	switch {
+	case row.State == task.Pending:
+		explainPending(&e, row.Task, now)
+	case row.State == task.Running:
+		e.add("running", fmt.Sprintf("runs on cell %s since %s", row.Holder.Cell, row.Updated.Format(time.RFC3339)), "", 0)
+	case row.Unresolved():
+		text := row.Result.Reason + " on cell " + row.Holder.Cell
+		if row.MayStillRun {
+			text += "; it may still run there"
+		}
+		e.add("lost", text, "cantina task resolve "+guid+" --as done, failed or rerun", 0)
+	case row.Result.Reason != "":
+		e.add("ended", row.Result.Reason, "", 0)
+	}
+	if c := row.Callback; c.Dead {
+		e.add("dead_letter", "its end could not be delivered: "+c.Error, "", 0)
+	} else if c.Runs > 0 && !c.Delivered {
+		e.add("callback", fmt.Sprintf("its end could not be delivered yet (%d runs): %s", c.Runs, c.Error), "", c.Next.Sub(now))
+	}
+	return e, nil
+}
+
+func explainPending(e *Explanation, t *task.Task, now time.Time) {
+	timeout := t.Definition.PendingTimeout
+	if timeout == 0 {
+		timeout = 30 * time.Minute
+	}
+	left := t.Created.Add(timeout).Sub(now)
+	if t.Rejection != "" {
+		e.add("placement", t.Rejection, "", left)
+		return
+	}
+	e.add("placing", "waits for the auction since "+t.Created.Format(time.RFC3339), "", left)
+}

@@ -1,0 +1,141 @@
+package bbs
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"cantina/bbs/bbspb"
+	"cantina/store"
+	"cantina/wire"
+)
+
+// Write is what every writing call of a client carries beside its arguments.
+type Write struct {
+	// Key makes the call happen at most once: a second call with the same key gets
+	// the first one's answer. Empty = none.
+	Key string
+	// Expect is the revision that the thing must have; 0 = any. Else ErrRevision.
+	Expect int64
+	// By names the caller, for the log.
+	By string
+}
+
+// idemEntry is the answer that a key got. revision is 0 until its commit.
+type idemEntry struct {
+	operation string
+	request   string
+	subject   string
+	answer    []byte
+	revision  int64
+}
+
+type idemAge struct {
+	at  time.Time
+	row string
+}
+
+// reply is what a write answers: what it was about, and bytes that its operation
+// understands.
+type reply struct {
+	subject string
+	answer  []byte
+}
+
+// write runs fn once for its key, in one atomic commit together with the key and
+// the answer. It returns after the commit.
+func (b *BBS) write(ctx context.Context, w Write, operation string, request []byte, fn func(t *tx) (reply, error)) (reply, int64, error) {
+	if err := b.cfg.Store.Wait(ctx); err != nil {
+		return reply{}, 0, err
+	}
+	sum := sha256.Sum256(request)
+	ticket := newTicket()
+	out, entry, err := b.writeLocked(w, operation, string(sum[:]), fn, ticket)
+	if err != nil {
+		return reply{}, 0, err
+	}
+	revision, err := ticket.wait(ctx)
+	if entry != nil && err == nil {
+		b.mu.Lock()
+		revision = entry.revision
+		b.mu.Unlock()
+	}
+	return out, revision, err
+}
+
+// writeLocked returns the entry when the key has been used before: then the ticket
+// is a barrier behind the commit of that use.
+func (b *BBS) writeLocked(w Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply, *idemEntry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.isOver(); err != nil {
+		return reply{}, nil, err
+	}
+	row := ""
+	if w.Key != "" {
+		row = idemRow(w.Key)
+		if b.bad[row] {
+			return reply{}, nil, fmt.Errorf("key %q: %w", w.Key, ErrQuarantined)
+		}
+		if e := b.idem[row]; e != nil {
+			if e.operation != operation || e.request != request {
+				return reply{}, nil, fmt.Errorf("key %q: %w", w.Key, ErrKeyReused)
+			}
+			b.barrier(k)
+			return reply{e.subject, e.answer}, e, nil
+		}
+	}
+	t := b.begin(b.now())
+	t.atomic = true
+	out, err := fn(t)
+	if err == nil && row != "" {
+		t.remember(row, &idemEntry{operation: operation, request: request, subject: out.subject, answer: out.answer})
+	}
+	if err == nil {
+		err = t.fits()
+	}
+	if err != nil {
+		t.rollback()
+		return reply{}, nil, err
+	}
+	b.submit(t, k.done)
+	b.converge(false)
+	return out, nil, nil
+}
+
+// remember adds the key with its answer to the change.
+func (t *tx) remember(row string, e *idemEntry) {
+	b := t.b
+	until := t.now.Add(b.cfg.keyLife())
+	b.idem[row] = e
+	b.idemAge = append(b.idemAge, idemAge{until, row})
+	t.undo = append(t.undo, func() {
+		delete(b.idem, row)
+		b.idemAge = b.idemAge[:len(b.idemAge)-1]
+	})
+	value := encode(kindIdem, &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: valid(e.subject), Answer: e.answer, Expires: wire.FromTime(until)})
+	t.others = append(t.others, rowChange{op: store.Op{Key: row, Value: value}, show: func(*view, int64) {}})
+	t.extra = append(t.extra, func(revision int64, err error) {
+		if err == nil {
+			b.mu.Lock()
+			e.revision = revision
+			b.mu.Unlock()
+		}
+	})
+}
+
+// expireKeys forgets keys whose life is over.
+func (b *BBS) expireKeys() {
+	now := b.now()
+	t := b.begin(now)
+	for len(b.idemAge) > 0 && !b.idemAge[0].at.After(now) {
+		row := b.idemAge[0].row
+		b.idemAge = b.idemAge[1:]
+		delete(b.idem, row)
+		t.others = append(t.others, rowChange{op: store.Op{Key: row}, show: func(*view, int64) {}})
+	}
+	if len(t.others) > 0 {
+		b.submit(t, nil)
+	}
+}

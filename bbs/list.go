@@ -1,0 +1,314 @@
+package bbs
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// Range asks for one page of a list in the order of its keys.
+type Range struct {
+	After string // the key before the first wanted one; empty = from the start
+	Limit int
+}
+
+// Page is one page of committed rows. Next is the Range.After of the next one;
+// empty = no more.
+type Page[T any] struct {
+	Items    []T
+	Next     string
+	Revision int64
+}
+
+// Service is a service with what runs of it, by the resolved view.
+type Service struct {
+	lrp.Service
+	Running  int
+	Routable int
+	Crashed  int
+	Revision int64
+}
+
+// Instance is one index: what a reader is shown of it, and all its rows.
+type Instance struct {
+	lrp.Actual
+	Rows        lrp.Index
+	Version     int // number of its version; 0 = an orphan
+	Wanted      bool
+	Quarantined bool
+	Revision    int64
+}
+
+// InstanceFilter selects instances; empty fields select all.
+type InstanceFilter struct {
+	Domain, Service, Cell string
+	States                []lrp.State
+}
+
+// Task is a task and the revision of its newest write.
+type Task struct {
+	*task.Task
+	Revision int64
+}
+
+// TaskFilter selects tasks; empty fields select all.
+type TaskFilter struct {
+	Domain, Name, Cell string
+	States             []task.State
+}
+
+// Domain is an owner's name space.
+type Domain struct {
+	Name     string
+	Fresh    bool
+	Expires  time.Time // zero = never
+	Revision int64
+}
+
+// defaultPage is the size of a page when none is asked for.
+const defaultPage = 100
+
+// page walks sorted keys from after on and collects what pick takes.
+func page[K, T any](keys []K, start, limit int, name func(K) string, pick func(K) (T, bool)) (out []T, next string) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	for i := start; i < len(keys); i++ {
+		item, ok := pick(keys[i])
+		if !ok {
+			continue
+		}
+		if len(out) == limit {
+			return out, name(keys[i-1])
+		}
+		out = append(out, item)
+	}
+	return out, ""
+}
+
+// ListServices lists the services of a domain, or of all.
+func (b *BBS) ListServices(domain string, r Range) (Page[Service], error) {
+	v := b.view
+	keys := v.servicesInOrder()
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	after := lrp.ServiceKey{}
+	after.Domain, after.Name, _ = strings.Cut(r.After, "/")
+	start := sort.Search(len(keys), func(i int) bool { return r.After == "" || keys[i].Compare(after) > 0 })
+	items, next := page(keys, start, r.Limit, lrp.ServiceKey.String, func(k lrp.ServiceKey) (Service, bool) {
+		s, ok := v.services[k]
+		if !ok || domain != "" && k.Domain != domain {
+			return Service{}, false
+		}
+		return v.count(s), true
+	})
+	return Page[Service]{items, next, v.revision}, nil
+}
+
+// GetService returns one service, or ErrServiceNotFound.
+func (b *BBS) GetService(k lrp.ServiceKey) (Service, error) {
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	s, ok := v.services[k]
+	switch {
+	case v.badRows[serviceRow(k)]:
+		return Service{}, fmt.Errorf("service %v: %w", k, ErrQuarantined)
+	case !ok:
+		return Service{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
+	}
+	return v.count(s), nil
+}
+
+// count adds what runs of a service.
+func (v *view) count(s serviceView) Service {
+	out := Service{Service: *s.row, Revision: s.revision}
+	for k := range v.byService[s.row.Key] {
+		switch a := v.indices[k].row.Resolved(); {
+		case a == nil:
+		case a.State == lrp.Running:
+			out.Running++
+			if a.Net.Routable {
+				out.Routable++
+			}
+		case a.State == lrp.Crashed:
+			out.Crashed++
+		}
+	}
+	return out
+}
+
+// ListInstances lists indices by service, version and index.
+func (b *BBS) ListInstances(f InstanceFilter, r Range) (Page[Instance], error) {
+	v := b.view
+	var keys []instanceKey
+	if f.Service != "" && f.Domain != "" {
+		keys = v.instancesOf(lrp.ServiceKey{Domain: f.Domain, Name: f.Service})
+	} else {
+		keys = v.instancesInOrder()
+	}
+	start := 0
+	if r.After != "" {
+		after, ok := parseInstanceKey(r.After)
+		if !ok {
+			return Page[Instance]{}, fmt.Errorf("page after %q: %w", r.After, ErrInvalid)
+		}
+		start, _ = slices.BinarySearchFunc(keys, after, instanceKey.compare)
+		if start < len(keys) && keys[start] == after {
+			start++
+		}
+	}
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	items, next := page(keys, start, r.Limit, instanceKey.String, func(k instanceKey) (Instance, bool) { return v.instance(k, f) })
+	return Page[Instance]{items, next, v.revision}, nil
+}
+
+func (v *view) instance(k instanceKey, f InstanceFilter) (Instance, bool) {
+	x, ok := v.indices[k.key]
+	if !ok {
+		return Instance{}, false
+	}
+	a := x.row.Resolved()
+	onCell := func(row *lrp.Actual) bool { return row.Cell == f.Cell }
+	switch {
+	case f.Domain != "" && k.service.Domain != f.Domain,
+		f.Service != "" && k.service.Name != f.Service,
+		f.Cell != "" && !slices.ContainsFunc(x.row.Rows(), onCell),
+		len(f.States) > 0 && !slices.Contains(f.States, a.State):
+		return Instance{}, false
+	}
+	i := Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key)}
+	if p, ok := v.processes[k.key.Process]; ok {
+		i.Version, i.Wanted = p.version.Number, p.version.Wants(k.key.Index)
+	}
+	return i, true
+}
+
+// ListTasks lists tasks by guid.
+func (b *BBS) ListTasks(f TaskFilter, r Range) (Page[Task], error) {
+	v := b.view
+	keys := v.tasksInOrder()
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	start := sort.Search(len(keys), func(i int) bool { return r.After == "" || keys[i] > r.After })
+	items, next := page(keys, start, r.Limit, func(s string) string { return s }, func(guid string) (Task, bool) {
+		t, ok := v.tasks[guid]
+		if !ok {
+			return Task{}, false
+		}
+		row := t.row
+		match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) && (f.Cell == "" || row.Holder.Cell == f.Cell) &&
+			(len(f.States) == 0 || slices.Contains(f.States, row.State))
+		return Task{row, t.revision}, match
+	})
+	return Page[Task]{items, next, v.revision}, nil
+}
+
+// GetTask returns one task, task.ErrNotFound, or ErrCollected for one that was there.
+func (b *BBS) GetTask(guid string) (Task, error) {
+	b.view.mu.RLock()
+	t, ok := b.view.tasks[guid]
+	bad := b.view.badRows[taskRow(guid)]
+	b.view.mu.RUnlock()
+	switch {
+	case bad:
+		return Task{}, fmt.Errorf("task %s: %w", guid, ErrQuarantined)
+	case !ok:
+		return Task{}, b.gone(guid)
+	}
+	return Task{t.row, t.revision}, nil
+}
+
+// ListDomains lists all domains that were ever made fresh, in order.
+func (b *BBS) ListDomains() []Domain {
+	now := b.now()
+	b.view.mu.RLock()
+	defer b.view.mu.RUnlock()
+	out := make([]Domain, 0, len(b.view.domains))
+	for n, d := range b.view.domains {
+		out = append(out, Domain{n, d.until.IsZero() || now.Before(d.until), d.until, d.revision})
+	}
+	slices.SortFunc(out, func(x, y Domain) int { return compareText(x.Name, y.Name) })
+	return out
+}
+
+// Counts are figures for status and metrics, of committed rows.
+type Counts struct {
+	Services                                    int
+	Unclaimed, Claimed, Running, Crashed        int // ordinary rows
+	Suspect, Evacuating                         int
+	Desired                                     int // instances wanted
+	Pending, TasksRunning, Completed, Resolving int
+	Lost                                        int // unresolved lost tasks
+	DeadLetters                                 int
+	Quarantined                                 int
+	Broken                                      int // events refused because they broke an invariant
+}
+
+// Count walks all committed rows.
+func (b *BBS) Count() Counts {
+	b.mu.Lock()
+	c := Counts{Broken: b.broken}
+	b.mu.Unlock()
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	c.Services, c.Quarantined = len(v.services), len(v.badRows)
+	for _, s := range v.services {
+		c.Desired += s.row.Instances
+	}
+	for _, x := range v.indices {
+		c.addIndex(x.row)
+	}
+	for _, t := range v.tasks {
+		c.addTask(t.row)
+	}
+	return c
+}
+
+func (c *Counts) addIndex(x lrp.Index) {
+	if x.Suspect != nil {
+		c.Suspect++
+	}
+	if x.Evacuating != nil {
+		c.Evacuating++
+	}
+	if x.Ordinary == nil {
+		return
+	}
+	switch x.Ordinary.State {
+	case lrp.Unclaimed:
+		c.Unclaimed++
+	case lrp.Claimed:
+		c.Claimed++
+	case lrp.Running:
+		c.Running++
+	case lrp.Crashed:
+		c.Crashed++
+	}
+}
+
+func (c *Counts) addTask(t *task.Task) {
+	switch t.State {
+	case task.Pending:
+		c.Pending++
+	case task.Running:
+		c.TasksRunning++
+	case task.Completed:
+		c.Completed++
+	case task.Resolving:
+		c.Resolving++
+	}
+	if t.Unresolved() {
+		c.Lost++
+	}
+	if t.Callback.Dead {
+		c.DeadLetters++
+	}
+}

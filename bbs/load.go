@@ -1,0 +1,295 @@
+package bbs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/bbs/bbspb"
+	"cantina/lrp"
+	"cantina/store"
+	"cantina/task"
+	"cantina/wire"
+)
+
+// Owns reports whether the row of a key is the board's; manifests are read by New too.
+func Owns(key string) bool {
+	for _, p := range []string{prefixService, prefixIndex, prefixTask, prefixDomain, prefixApplied, prefixIdem} {
+		if strings.HasPrefix(key, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// New loads a board from the rows of a term's load, of which it takes its own and
+// the manifests. Rows that cannot be read are quarantined. members are the cell
+// processes that may be alive: rows on any other are taken off it. New starts
+// nothing and does nothing outward but submit; Run begins to converge.
+func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &BBS{
+		cfg: cfg, view: newView(revision), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
+		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, idem: map[string]*idemEntry{}, inFlight: map[string]int{}, bad: map[string]bool{},
+		kick: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	b.start.wall, b.start.boot = cfg.Clock.Wall(), cfg.Clock.Boot()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, row := range rows {
+		if Owns(row.Key) {
+			if err := b.load(row); err != nil {
+				b.quarantine(row, err)
+			}
+		}
+	}
+	slices.SortFunc(b.idemAge, func(x, y idemAge) int { return x.at.Compare(y.at) })
+	b.bury(members)
+	b.loadManifests(rows)
+	keys := b.services.Services()
+	t := b.begin(b.now())
+	for _, k := range keys {
+		t.surplus([]serviceChange{{key: k}})
+	}
+	b.submit(t, nil)
+	return b
+}
+
+// bury declares dead every process that rows name and the member list does not.
+func (b *BBS) bury(members []string) {
+	alive := make(map[string]bool, len(members))
+	for _, p := range members {
+		alive[p] = true
+	}
+	for _, p := range b.services.Procs() {
+		if !alive[p] {
+			b.services.ProcDied(p)
+		}
+	}
+	for _, p := range b.tasks.Procs() {
+		if !alive[p] {
+			b.tasks.ProcDied(p)
+		}
+	}
+}
+
+// load decodes one row into the newest rows and the view.
+func (b *BBS) load(row store.Row) error {
+	switch {
+	case strings.HasPrefix(row.Key, prefixService):
+		return b.loadService(row)
+	case strings.HasPrefix(row.Key, prefixIndex):
+		return b.loadIndex(row)
+	case strings.HasPrefix(row.Key, prefixTask):
+		return b.loadTask(row)
+	case strings.HasPrefix(row.Key, prefixDomain):
+		return b.loadDomain(row)
+	case strings.HasPrefix(row.Key, prefixApplied):
+		return b.loadApplied(row)
+	}
+	return b.loadIdem(row)
+}
+
+func (b *BBS) loadService(row store.Row) error {
+	var m bbspb.Service
+	if err := decodeRecord(row.Value, kindService, &m); err != nil {
+		return err
+	}
+	s, err := serviceFrom(&m)
+	if err != nil {
+		return err
+	}
+	if serviceRow(s.Key) != row.Key || len(s.Versions) == 0 {
+		return errRecord
+	}
+	b.services.PutService(s)
+	b.view.putService(s.Key, s, row.Revision)
+	return nil
+}
+
+func (b *BBS) loadIndex(row store.Row) error {
+	var m bbspb.Index
+	if err := decodeRecord(row.Value, kindIndex, &m); err != nil {
+		return err
+	}
+	x, err := indexOf(&m)
+	if err != nil {
+		return err
+	}
+	if indexRow(x.Key) != row.Key || x.Empty() {
+		return errRecord
+	}
+	b.services.LoadIndex(b.notFuture(x))
+	b.view.putIndex(x, row.Revision)
+	return nil
+}
+
+// notFuture brings moments of an earlier leader with a faster clock back to now, so
+// that no wait becomes longer than the policy says.
+func (b *BBS) notFuture(x lrp.Index) lrp.Index {
+	now := b.now()
+	for _, p := range []**lrp.Actual{&x.Ordinary, &x.Evacuating, &x.Suspect} {
+		if a := *p; a != nil && a.Since.After(now) {
+			c := *a
+			c.Since = now
+			*p = &c
+		}
+	}
+	return x
+}
+
+func (b *BBS) loadTask(row store.Row) error {
+	var m bbspb.Task
+	if err := decodeRecord(row.Value, kindTask, &m); err != nil {
+		return err
+	}
+	t, err := taskOf(&m)
+	if err != nil {
+		return err
+	}
+	if taskRow(t.GUID) != row.Key || t.UID == "" {
+		return errRecord
+	}
+	b.tasks.Load(t)
+	b.view.putTask(t.GUID, t, row.Revision)
+	return nil
+}
+
+func (b *BBS) loadDomain(row store.Row) error {
+	var m bbspb.Domain
+	if err := decodeRecord(row.Value, kindDomain, &m); err != nil {
+		return err
+	}
+	until, err := wire.ToTime(m.Expires)
+	if err != nil || domainRow(m.Name) != row.Key {
+		return errors.Join(errRecord, err)
+	}
+	b.domains[m.Name] = until
+	b.services.SetDomain(m.Name, until)
+	b.view.domains[m.Name] = domainView{until, row.Revision}
+	return nil
+}
+
+func (b *BBS) loadApplied(row store.Row) error {
+	var m bbspb.Applied
+	if err := decodeRecord(row.Value, kindApplied, &m); err != nil {
+		return err
+	}
+	if appliedRow(m.Domain, m.Name) != row.Key {
+		return errRecord
+	}
+	b.applied[row.Key] = appliedTask{m.Guid, string(m.Digest)}
+	return nil
+}
+
+func (b *BBS) loadIdem(row store.Row) error {
+	var m bbspb.Idem
+	if err := decodeRecord(row.Value, kindIdem, &m); err != nil {
+		return err
+	}
+	until, err := wire.ToTime(m.Expires)
+	if err != nil {
+		return err
+	}
+	b.idem[row.Key] = &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject, answer: m.Answer, revision: row.Revision}
+	b.idemAge = append(b.idemAge, idemAge{until, row.Key})
+	return nil
+}
+
+// quarantine sets a row aside: it counts as existing for its key.
+func (b *BBS) quarantine(row store.Row, reason error) {
+	b.cfg.Store.Quarantine(store.Quarantine{Key: row.Key, Reason: reason.Error(), Bytes: row.Value})
+	b.cfg.Log.Warn("row quarantined", "key", row.Key, "error", reason)
+	b.markBad(row.Key, true)
+}
+
+// markBad tells the boards and the view that a row cannot be read, or can again.
+func (b *BBS) markBad(key string, bad bool) {
+	if bad {
+		b.bad[key] = true
+	} else {
+		delete(b.bad, key)
+	}
+	switch {
+	case strings.HasPrefix(key, prefixService):
+		if k, ok := serviceOfRow(key); ok {
+			b.services.QuarantineService(k, bad)
+		}
+	case strings.HasPrefix(key, prefixIndex):
+		if k, ok := indexOfRow(key); ok {
+			b.services.QuarantineIndex(k, bad)
+		}
+	case strings.HasPrefix(key, prefixTask):
+		b.tasks.Quarantine(strings.TrimPrefix(key, prefixTask), bad)
+	}
+	b.view.mu.Lock()
+	defer b.view.mu.Unlock()
+	if bad {
+		b.view.badRows[key] = true
+	} else {
+		delete(b.view.badRows, key)
+	}
+}
+
+// Release answers a quarantined row of this board: restore reads value again (nil =
+// the row as it was), otherwise the row is dropped. done is called after the commit;
+// when the value cannot be read nothing is changed.
+func (b *BBS) Release(key string, restore bool, value []byte, done func(revision int64, err error)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.bad[key] {
+		return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
+	}
+	if !restore {
+		b.cfg.Store.Drop(key, func(revision int64, err error) { b.released(key, nil, revision, err, done) })
+		return nil
+	}
+	probe := New(Config{Store: noStore{}, Clock: b.cfg.Clock, Log: slog.New(slog.DiscardHandler), Hub: noHub{}}, nil, 0, nil)
+	if err := probe.load(store.Row{Key: key, Value: value}); err != nil {
+		return fmt.Errorf("restore %s: %w", key, err)
+	}
+	b.cfg.Store.Restore(key, value, func(revision int64, err error) { b.released(key, value, revision, err, done) })
+	return nil
+}
+
+// released takes a row back into service after the commit.
+func (b *BBS) released(key string, value []byte, revision int64, err error, done func(int64, error)) {
+	if err == nil {
+		err = b.takeBack(key, value, revision)
+	}
+	if done != nil {
+		done(revision, err)
+	}
+}
+
+func (b *BBS) takeBack(key string, value []byte, revision int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.markBad(key, false)
+	if value != nil {
+		b.view.mu.Lock()
+		err := b.load(store.Row{Key: key, Value: value, Revision: revision})
+		b.view.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	b.converge(false)
+	return nil
+}
+
+// noStore and noHub let Release read a value without doing anything.
+type noStore struct{ Store }
+
+// Submit does nothing.
+func (noStore) Submit(store.Transition, func(int64, error)) {}
+
+// Quarantine does nothing.
+func (noStore) Quarantine(store.Quarantine) {}
+
+type noHub struct{ Hub }

@@ -1,0 +1,262 @@
+package bbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"cantina/action"
+	"cantina/event"
+	"cantina/internal/run"
+	"cantina/lrp"
+	"cantina/store"
+	"cantina/store/mem"
+	"cantina/task"
+	"cantina/wire"
+	"cantina/worker"
+)
+
+// rig is a board on a memory store with a fake auctioneer and fake cells, inside a
+// synctest bubble. What the board asks for is collected; serve does it.
+type rig struct {
+	t       *testing.T
+	backend *mem.Backend
+	clock   run.Clock
+	cells   []worker.CellName
+
+	reign *store.Reign
+	b     *BBS
+	hub   *event.Hub
+	stop  func()
+
+	mu        sync.Mutex
+	ids       int
+	lrps      []LRPWant
+	tasks     []TaskWant
+	stops     []lrp.StopInstance
+	cancels   []string
+	callbacks []*task.Task
+	withdrawn int
+	dead      map[string]bool
+	blind     bool
+}
+
+// inBubble runs a test on a fresh store.
+func inBubble(t *testing.T, fn func(t *testing.T, r *rig)) {
+	inBubbleOn(t, mem.Config{}, fn)
+}
+
+func inBubbleOn(t *testing.T, cfg mem.Config, fn func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, backend: mem.New(cfg), clock: run.Bubble(), cells: []worker.CellName{"a", "b"}, dead: map[string]bool{}}
+		r.elect(nil)
+		defer r.depose()
+		fn(t, r)
+	})
+}
+
+// elect begins a term: the rows are loaded and the board runs.
+func (r *rig) elect(change func(*Config)) {
+	r.t.Helper()
+	s, err := store.New(r.backend, store.Config{Clock: r.clock, NewCluster: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.reign = reign
+	r.hub = event.New(0, reign.Revision(), r.clock.Wall)
+	cfg := Config{
+		Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: r.hub, Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	r.b = New(cfg, reign.Rows(), reign.Revision(), []string{"a1", "b1"})
+	ended := make(chan error, 1)
+	go func() { ended <- r.b.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, ErrOver) {
+			r.t.Errorf("run: %v", err)
+		}
+		_ = reign.Resign(context.Background())
+	}
+	synctest.Wait()
+}
+
+// depose ends the term.
+func (r *rig) depose() {
+	synctest.Wait()
+	r.stop()
+}
+
+// reelect ends the term and begins the next one on the same store.
+func (r *rig) reelect() {
+	r.depose()
+	r.elect(nil)
+}
+
+func (r *rig) newID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids++
+	return fmt.Sprintf("%032x", r.ids)
+}
+
+// Request collects what needs a place.
+func (r *rig) Request(lrps []LRPWant, tasks []TaskWant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lrps, r.tasks = append(r.lrps, lrps...), append(r.tasks, tasks...)
+}
+
+// Withdraw counts.
+func (r *rig) Withdraw(lrps []lrp.Key, tasks []TaskID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.withdrawn += len(lrps) + len(tasks)
+}
+
+// StopInstance collects what is to be stopped.
+func (r *rig) StopInstance(key lrp.Key, who lrp.Identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stops = append(r.stops, lrp.StopInstance{Key: key, Who: who})
+}
+
+// CancelTask collects.
+func (r *rig) CancelTask(_ task.Holder, guid, _ string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancels = append(r.cancels, guid)
+}
+
+// Send collects callbacks.
+func (r *rig) Send(t *task.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.callbacks = append(r.callbacks, t)
+}
+
+// MayStart is true for processes that are not dead.
+func (r *rig) MayStart(_, proc string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.dead[proc]
+}
+
+// Blind is what the test says.
+func (r *rig) Blind() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.blind
+}
+
+func (r *rig) take() (lrps []LRPWant, tasks []TaskWant, stops []lrp.StopInstance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lrps, tasks, stops = r.lrps, r.tasks, r.stops
+	r.lrps, r.tasks, r.stops = nil, nil, nil
+	return lrps, tasks, stops
+}
+
+// serve does what was asked for until nothing is: instances run, stopped ones are
+// removed, tasks start (and end when they are named so).
+func (r *rig) serve() {
+	r.t.Helper()
+	for range 100 {
+		synctest.Wait()
+		lrps, tasks, stops := r.take()
+		if len(lrps)+len(tasks)+len(stops) == 0 {
+			return
+		}
+		for _, w := range lrps {
+			r.run(w)
+		}
+		for _, w := range tasks {
+			by := task.Holder{Cell: "a", Proc: "a1"}
+			if r.taskEvent(w.GUID, task.Start{UID: w.UID, By: by, Reservation: w.UID}) == nil {
+				_ = r.taskEvent(w.GUID, task.Complete{UID: w.UID, By: by, Result: task.Result{Output: []byte("done")}})
+			}
+		}
+		for _, s := range stops {
+			_ = r.event(s.Key, lrp.Remove{By: s.Who})
+		}
+	}
+	r.t.Fatal("does not come to rest")
+}
+
+// run claims and starts an instance on the first cell that is alive and not avoided.
+func (r *rig) run(w LRPWant) {
+	for _, c := range r.cells {
+		if slices.Contains(w.Avoid, string(c)) || !r.MayStart("", string(c)+"1") {
+			continue
+		}
+		by := lrp.Identity{Instance: r.newID(), Cell: string(c), Proc: string(c) + "1"}
+		if r.event(w.Key, lrp.Claim{By: by}) == nil {
+			_ = r.event(w.Key, lrp.Start{By: by, Net: lrp.Net{Address: "127.0.0.1", Routable: true}, Service: w.Desired.Service})
+		}
+		return
+	}
+}
+
+func (r *rig) event(k lrp.Key, e lrp.Event) error {
+	answers, err := r.b.LRPEvents(r.t.Context(), []wire.LRPCall{{Key: k, Event: e}})
+	if err != nil {
+		return err
+	}
+	return answers[0]
+}
+
+func (r *rig) taskEvent(guid string, e task.Event) error {
+	answers, err := r.b.TaskEvents(r.t.Context(), []wire.TaskCall{{GUID: guid, Event: e}})
+	if err != nil {
+		return err
+	}
+	return answers[0]
+}
+
+func runs(path string, args ...string) action.Workload {
+	return action.Workload{Action: action.Action{Run: &action.Run{Path: path, Args: args}}}
+}
+
+// web is a service of n instances whose definition differs by version.
+func web(n int, version string) lrp.Desired {
+	return lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: n, Workload: runs("/bin/web", version), Rollout: lrp.RolloutPolicy{Batch: 1}}
+}
+
+var webKey = lrp.ServiceKey{Domain: "d", Name: "web"}
+
+func (r *rig) apply(services []lrp.Desired, tasks []NamedTask) Applied {
+	r.t.Helper()
+	out, err := r.b.Apply(r.t.Context(), Application{Domain: "d", Services: services, Tasks: tasks, Prune: true}, Write{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// running returns "cell/index" of what runs of a service, by the resolved view.
+func (r *rig) running(k lrp.ServiceKey) []string {
+	r.t.Helper()
+	page, err := r.b.ListInstances(InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, Range{Limit: 1000})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []string
+	for _, i := range page.Items {
+		out = append(out, fmt.Sprintf("%s/%d", i.Cell, i.Key.Index))
+	}
+	slices.Sort(out)
+	return out
+}
