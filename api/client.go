@@ -54,6 +54,7 @@ type Client struct {
 	mu      sync.Mutex
 	at      int
 	servers []*server // one for each address, and for leaders that were named
+	met     bool      // a server has answered
 }
 
 type server struct {
@@ -184,9 +185,13 @@ func (c *Client) try(ctx context.Context, do func(*server) error) error {
 		}
 		err = do(s)
 		if err == nil {
+			c.meet()
 			return nil
 		}
 		e := toError(err, s.address)
+		if e.Code == "no_connection" && c.alone() {
+			return e // nobody is there, and nobody else is known
+		}
 		named := e.Code == "not_leader" && e.Detail.Leader != ""
 		if !repeatable(e.Code) || ctx.Err() != nil {
 			return e
@@ -206,6 +211,19 @@ func (c *Client) try(ctx context.Context, do func(*server) error) error {
 		case <-timer.C:
 		}
 	}
+}
+
+func (c *Client) meet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.met = true
+}
+
+// alone reports whether only one server is known and it never answered.
+func (c *Client) alone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.met && len(c.servers) == 1
 }
 
 // repeatable reports whether the same request may be sent again: reads always may,

@@ -13,7 +13,7 @@ import (
 // field there, no spaces. Revisions are texts (a browser's numbers end at 2⁵³),
 // times RFC 3339 in UTC, durations seconds with an s.
 func JSON(m proto.Message) []byte {
-	raw, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+	raw, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(m)
 	if err != nil {
 		// Only text that is not UTF-8 can do this; the converters leave none.
 		panic("api: a message without a JSON form: " + err.Error())

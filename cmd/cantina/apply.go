@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/spec"
+	pb "cantina/wire/cantinav1"
+)
+
+// exitChanges is what plan ends with when there is something to do.
+const exitChanges = 10
+
+func (c *cli) applyVerb() *cobra.Command {
+	var files []string
+	var prune bool
+	var check int64
+	cmd := &cobra.Command{
+		Use:   "apply FILE|FOLDER|-|URL ...",
+		Short: "Make services, tasks and jobs as spec files say",
+		Long: "apply reads spec files and changes each domain in one commit. What a file does not mention stays, unless --prune is\n" +
+			"given. A file that changed nothing starts nothing. docs/spec.md describes the files.",
+		Example: "  cantina apply cantina.yaml\n" +
+			"  cantina apply -f services/ --prune --yes\n" +
+			"  generate | cantina apply -",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			specs, err := c.readSpecs(append(files, args...))
+			if err != nil {
+				return err
+			}
+			if prune {
+				if err := c.confirm("remove what the domains have and the files have not"); err != nil {
+					return err
+				}
+			}
+			got, err := call(c, calls.Apply, &pb.ApplyRequest{Files: specs, Prune: prune, Write: &pb.Write{IfMatch: check}})
+			if err != nil {
+				return err
+			}
+			return c.printChanges(got.Domains)
+		},
+	}
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, folder of them, - for standard input, or URL")
+	cmd.Flags().BoolVar(&prune, "prune", false, "remove what the domains have and the files have not")
+	cmd.Flags().Int64Var(&check, "check-revision", 0, "apply only when the domain still has this revision (from plan)")
+	c.needYes(cmd)
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+func (c *cli) planVerb() *cobra.Command {
+	var files []string
+	var prune, schema bool
+	cmd := &cobra.Command{
+		Use:   "plan FILE|FOLDER|-|URL ...",
+		Short: "Show what apply would change",
+		Long:  "plan prints what apply would do and changes nothing. It ends with 0 when there is nothing to do and with 10 when there is.",
+		Example: "  cantina plan cantina.yaml\n" +
+			"  cantina plan cantina.yaml -o json | jq '.[].changes[] | select(.verb != \"keep\")'\n" +
+			"  cantina plan --schema > cantina.schema.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				_, err := c.Out.Write(spec.Schema())
+				return err
+			}
+			specs, err := c.readSpecs(append(files, args...))
+			if err != nil {
+				return err
+			}
+			got, err := call(c, calls.Plan, &pb.PlanRequest{Files: specs, Prune: prune})
+			if err != nil {
+				return err
+			}
+			if err := c.printChanges(got.Domains); err != nil {
+				return err
+			}
+			for _, d := range got.Domains {
+				for _, ch := range d.Changes {
+					if ch.Verb != string(api.VerbKeep) {
+						return code(exitChanges)
+					}
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, folder of them, - for standard input, or URL")
+	cmd.Flags().BoolVar(&prune, "prune", false, "show removals too")
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of spec files and end")
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+// readSpecs reads spec files and checks them here, so that a mistake is found
+// without a server; the server checks them again.
+func (c *cli) readSpecs(sources []string) ([]*pb.SpecFile, error) {
+	if len(sources) == 0 {
+		return nil, failf(api.ExitUsage, "which file? try cantina apply cantina.yaml")
+	}
+	var out []*pb.SpecFile
+	for _, s := range sources {
+		files, err := c.readSource(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, files...)
+	}
+	all := &spec.Problems{}
+	var parsed []*spec.File
+	for _, f := range out {
+		got, err := spec.Parse(f.Name, f.Folder, f.Content)
+		var p *spec.Problems
+		if errors.As(err, &p) {
+			all.List, all.More = append(all.List, p.List...), all.More+p.More
+		} else if err != nil {
+			return nil, err
+		}
+		parsed = append(parsed, got)
+	}
+	if len(all.List) > 0 {
+		return nil, all
+	}
+	_, err := spec.Merge(parsed)
+	return out, err
+}
+
+func (c *cli) readSource(s string) ([]*pb.SpecFile, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, failf(api.ExitFailed, "the working folder: %v", err)
+	}
+	switch {
+	case s == "-":
+		text, err := readLimited(c.In)
+		if err != nil {
+			return nil, failf(api.ExitUsage, "standard input: %v", err)
+		}
+		return []*pb.SpecFile{{Name: "-", Folder: here, Content: text}}, nil
+	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):
+		text, err := c.fetch(s)
+		if err != nil {
+			return nil, failf(api.ExitUsage, "%v", err)
+		}
+		return []*pb.SpecFile{{Name: s, Content: text}}, nil
+	}
+	info, err := os.Stat(s)
+	if err != nil {
+		return nil, failf(api.ExitUsage, "%v", err)
+	}
+	names := []string{s}
+	if info.IsDir() {
+		if names, err = specsIn(s); err != nil {
+			return nil, err
+		}
+	}
+	var out []*pb.SpecFile
+	for _, name := range names {
+		f, err := readFile(name)
+		if err != nil {
+			return nil, failf(api.ExitUsage, "%v", err)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+func specsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, failf(api.ExitUsage, "%v", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(names) == 0 {
+		return nil, failf(api.ExitUsage, "no .yaml file in %s", dir)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func readFile(name string) (*pb.SpecFile, error) {
+	full, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := readLimited(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &pb.SpecFile{Name: name, Folder: filepath.Dir(full), Content: text}, nil
+}
+
+// readLimited reads one byte more than a spec may have, so that spec.Parse can
+// refuse it.
+func readLimited(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, spec.MaxSize+1)) }
+
+// fetchTime bounds the download of a spec file.
+const fetchTime = 30 * time.Second
+
+func (c *cli) fetch(url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, fetchTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", url, res.Status)
+	}
+	return readLimited(res.Body)
+}
+
+// change is one line of a plan with its domain.
+func (c *cli) printChanges(domains []*pb.DomainChange) error {
+	for _, d := range domains {
+		for _, w := range d.Warnings {
+			c.notef("warning: %s\n", w)
+		}
+	}
+	switch {
+	case c.quiet || c.output == "name":
+		for _, d := range domains {
+			for _, ch := range d.Changes {
+				if ch.Verb != string(api.VerbKeep) {
+					if err := line(c.Out, ch.Kind+"/"+ch.Name); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	case c.output != "table" && c.output != "wide" || c.template != "":
+		return list(c, table[*pb.DomainChange]{id: func(d *pb.DomainChange) string { return d.Domain }}, domains)
+	}
+	for _, d := range domains {
+		if err := list(c, changeTable(d.Domain, c.output == "wide"), d.Changes); err != nil {
+			return err
+		}
+		for _, ch := range d.Changes {
+			for _, f := range ch.Fields {
+				if err := line(c.Out, printable(fmt.Sprintf("  %s/%s %s: %s -> %s", ch.Kind, ch.Name, f.Path, orNone(f.Old), orNone(f.New)))); err != nil {
+					return err
+				}
+			}
+		}
+		c.notef("domain %s at revision %d\n", d.Domain, d.Revision)
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "(none)"
+	}
+	return s
+}
+
+func changeTable(domain string, wide bool) table[*pb.Change] {
+	nodes := func(x *pb.Change) string {
+		switch {
+		case x.Kind != "job":
+			return ""
+		case x.Nodes < 0:
+			return "not known yet"
+		}
+		return number(x.Nodes)
+	}
+	t := table[*pb.Change]{
+		id: func(x *pb.Change) string { return x.Kind + "/" + x.Name },
+		columns: []column[*pb.Change]{
+			{name: "CHANGE", text: func(x *pb.Change) string { return x.Verb }},
+			{name: "KIND", text: func(x *pb.Change) string { return x.Kind }},
+			{name: "NAME", text: func(x *pb.Change) string { return x.Name }},
+			{name: "NODES", text: nodes},
+			{name: "NOTE", text: func(x *pb.Change) string { return x.Note }},
+		},
+	}
+	if wide {
+		t.columns = append([]column[*pb.Change]{{name: "DOMAIN", text: func(*pb.Change) string { return domain }}}, t.columns...)
+	}
+	return t
+}

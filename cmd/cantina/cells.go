@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) cellTable() table[*pb.Cell] {
+	return table[*pb.Cell]{
+		id: func(x *pb.Cell) string { return x.Name },
+		columns: []column[*pb.Cell]{
+			{name: "CELL", text: func(x *pb.Cell) string { return x.Name }},
+			{name: "SESSION", text: func(x *pb.Cell) string { return x.Session }},
+			{name: "SINCE", text: func(x *pb.Cell) string { return c.when(x.Since) }},
+			{name: "ZONE", text: func(x *pb.Cell) string { return x.Zone }},
+			{name: "INSTANCES", text: func(x *pb.Cell) string { return number(x.Instances) }},
+			{name: "TASKS", text: func(x *pb.Cell) string { return number(x.Tasks) }},
+			{name: "BATCH", text: func(x *pb.Cell) string { return number(x.Batch) }},
+			{name: "FREE", text: freeOf},
+			{name: "NOTE", text: cellNote},
+			{name: "HOST", wide: true, text: func(x *pb.Cell) string { return x.Host }},
+			{name: "ADDRESS", wide: true, text: func(x *pb.Cell) string { return x.Address }},
+			{name: "PROC", wide: true, text: func(x *pb.Cell) string { return x.Proc }},
+			{name: "ISOLATION", wide: true, text: func(x *pb.Cell) string { return strings.Join(x.Isolation, ", ") }},
+			{name: "BUILD", wide: true, text: func(x *pb.Cell) string { return x.Build }},
+		},
+	}
+}
+
+// freeOf prints "name free/capacity" for each resource.
+func freeOf(x *pb.Cell) string {
+	var names []string
+	for n := range x.Capacity {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	var out []string
+	for _, n := range names {
+		out = append(out, fmt.Sprintf("%s %d/%d", n, x.Free[n], x.Capacity[n]))
+	}
+	return strings.Join(out, ", ")
+}
+
+func cellNote(x *pb.Cell) string {
+	switch {
+	case x.Unavailable != "":
+		return "takes no work: " + x.Unavailable
+	case x.Evacuating:
+		return "being emptied"
+	case x.DeadIn != nil:
+		return fmt.Sprintf("%s; certainly dead in %s", x.Reason, short(x.DeadIn.AsDuration()))
+	case !x.Reported:
+		return "has not said what it runs"
+	}
+	return x.Reason
+}
+
+func (c *cli) cellsVerb() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
+		Example: "  cantina cells\n  cantina cells -o wide\n  cantina cells node7 -o yaml",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				got, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: strings.TrimPrefix(args[0], "cell/")})
+				if err != nil {
+					return err
+				}
+				return one(c, c.cellTable(), got.Cell)
+			}
+			return listing(c, c.cellTable(), watch, "cell", func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
+				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				return l.GetCells(), l.GetListing(), err
+			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })
+		},
+	}
+	watchFlag(cmd, &watch)
+	forget := &cobra.Command{
+		Use: "forget PROC", Short: "Declare a cell process dead, on your word",
+		Long: "forget says that nothing of a cell process is alive any more: what it ran counts as lost and may run again. If it is alive after all, work runs\n" +
+			"twice. Your word is recorded. PROC is the process id that cells -o wide shows.",
+		Example: "  cantina cells forget 9f2c… --yes", Args: exactly(1, "PROC"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := c.confirm("declare process %s dead; if it is alive, its work may run twice", args[0]); err != nil {
+				return err
+			}
+			_, err := call(c, calls.ForgetCell, &pb.ForgetCellRequest{Proc: args[0]})
+			if err == nil {
+				c.notef("process %s is forgotten\n", args[0])
+			}
+			return err
+		},
+	}
+	c.needYes(forget)
+	out := c.reading(cmd)
+	out.AddCommand(forget)
+	return out
+}

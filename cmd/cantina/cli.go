@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"cantina/api"
+	"cantina/spec"
+)
+
+// surroundings is everything that a verb has from outside; tests hand in their own.
+type surroundings struct {
+	In                    io.Reader
+	Out, Err              io.Writer
+	Getenv                func(string) string
+	Now                   func() time.Time
+	InTTY, OutTTY, ErrTTY bool
+	Width                 func() int
+	// Interrupts returns a channel that gets each Ctrl-C, and a function that ends it.
+	Interrupts func() (<-chan os.Signal, func())
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+func terminalWidth() int {
+	w, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 80
+	}
+	return w
+}
+
+func interrupts() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	return c, func() { signal.Stop(c) }
+}
+
+// cli is one invocation.
+type cli struct {
+	surroundings
+	ctx context.Context
+
+	addr              []string
+	tls               api.TLSFiles
+	output            string
+	columns           []string
+	template          string
+	noHeader, noTrunc bool
+	quiet             bool
+	color             string
+	utc               bool
+	tz                string
+	yes               bool
+	timeout           time.Duration
+	clientMade        *api.Client
+	zone              *time.Location
+}
+
+// exit ends a verb with a code of its own and, when it has one, a message.
+type exit struct {
+	code int
+	err  error
+}
+
+// Error is the message.
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the message's error.
+func (e *exit) Unwrap() error { return e.err }
+
+// code ends a verb with a code, without a message.
+func code(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return &exit{code: n}
+}
+
+// failf ends a verb with a code and a message.
+func failf(code int, format string, args ...any) error {
+	return &exit{code: code, err: fmt.Errorf(format, args...)}
+}
+
+// run carries out one invocation and returns its exit code.
+func run(ctx context.Context, args []string, s surroundings) int {
+	c := &cli{surroundings: s, ctx: ctx}
+	root := c.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if c.clientMade != nil {
+		c.clientMade.Close()
+	}
+	return c.finish(err)
+}
+
+// finish prints an error and chooses the exit code.
+func (c *cli) finish(err error) int {
+	if err == nil {
+		return api.ExitOK
+	}
+	var e *exit
+	if errors.As(err, &e) && e.err == nil {
+		return e.code
+	}
+	var remote *api.Error
+	var problems *spec.Problems
+	switch {
+	case errors.As(err, &remote):
+		c.complain(remote)
+		return remote.Exit
+	case errors.As(err, &problems):
+		c.sayf("%s\n", problems)
+		return api.ExitUsage
+	case errors.As(err, &e):
+		c.sayf("cantina: %v\n", e.err)
+		return e.code
+	}
+	// What cobra and the verbs say of wrong arguments.
+	c.sayf("cantina: %v\n", err)
+	return api.ExitUsage
+}
+
+// complain prints an error of the server.
+func (c *cli) complain(e *api.Error) {
+	d := e.Detail
+	if len(d.Problems) > 0 {
+		for _, p := range d.Problems {
+			c.sayf("%s\n", spec.Problem{File: p.File, Line: int(p.Line), Column: int(p.Column), Path: p.Path, Text: p.Text, Hint: p.Hint})
+		}
+		return
+	}
+	c.sayf("cantina: %s", e.Message)
+	if d.Hint != "" {
+		c.sayf("; %s", d.Hint)
+	}
+	if e.Code != "no_connection" && e.Code != "timeout" && d.RequestId != "" {
+		c.sayf(" (%s, request %s)", e.Code, d.RequestId)
+	}
+	c.sayf("\n")
+}
+
+// sayf prints for people, to standard error. A broken terminal is nobody's error.
+func (c *cli) sayf(format string, args ...any) { _, _ = fmt.Fprintf(c.Err, format, args...) }
+
+// notef is sayf unless -q asks for silence.
+func (c *cli) notef(format string, args ...any) {
+	if !c.quiet {
+		c.sayf(format, args...)
+	}
+}
+
+// client returns the client of the servers that flags and environment name.
+func (c *cli) client() (*api.Client, error) {
+	if c.clientMade != nil {
+		return c.clientMade, nil
+	}
+	conf, err := c.tls.Client()
+	if err != nil {
+		return nil, failf(api.ExitUsage, "%v", err)
+	}
+	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, NewKey: newKey, Patience: patience})
+	return c.clientMade, nil
+}
+
+// patience is how long a call is repeated while a new leader is found.
+const patience = 5 * time.Second
+
+func newKey() string { return rand.Text() }
+
+// defaultPort is where a server listens when nothing else is said.
+const defaultAddress = "127.0.0.1:7480"
+
+// addresses names the servers: the flag, CANTINA_ADDR, the socket of a running
+// `cantina dev`, the default.
+func (c *cli) addresses() []string {
+	if len(c.addr) > 0 {
+		return c.addr
+	}
+	if env := c.Getenv("CANTINA_ADDR"); env != "" {
+		return strings.Split(env, ",")
+	}
+	for _, dir := range runtimeFolders(c.Getenv) {
+		// A dev server with its socket elsewhere leaves its address here.
+		if text, err := os.ReadFile(filepath.Join(dir, "dev.addr")); err == nil {
+			if a := strings.TrimSpace(string(text)); a != "" {
+				return []string{a}
+			}
+		}
+		sock := filepath.Join(dir, "dev.sock")
+		if info, err := os.Stat(sock); err == nil && info.Mode()&os.ModeSocket != 0 {
+			return []string{"unix:" + sock}
+		}
+	}
+	return []string{defaultAddress}
+}
+
+// runtimeFolders are where a dev server leaves dev.sock or dev.addr, in the order
+// in which clients look.
+func runtimeFolders(getenv func(string) string) []string {
+	var out []string
+	if d := getenv("XDG_RUNTIME_DIR"); d != "" {
+		out = append(out, filepath.Join(d, "cantina"))
+	}
+	return append(out, "/run/cantina")
+}
+
+// limited returns a context that ends with --timeout.
+func (c *cli) limited() (context.Context, context.CancelFunc) {
+	if c.timeout <= 0 {
+		return context.WithCancel(c.ctx)
+	}
+	return context.WithTimeout(c.ctx, c.timeout)
+}
+
+// confirm asks before something is destroyed. Without a terminal --yes is needed.
+func (c *cli) confirm(format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if c.yes {
+		return nil
+	}
+	if !c.InTTY || !c.ErrTTY {
+		return failf(api.ExitUsage, "%s: give --yes to confirm", what)
+	}
+	c.sayf("%s? [y/N] ", what)
+	var answer string
+	if _, err := fmt.Fscanln(c.In, &answer); err != nil || !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+		return failf(api.ExitFailed, "not confirmed")
+	}
+	return nil
+}
+
+// needYes adds the flag --yes.
+func (c *cli) needYes(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask")
+}

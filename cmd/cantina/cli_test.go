@@ -1,0 +1,673 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
+
+	"cantina/api"
+	"cantina/api/apitest"
+	"cantina/batch"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// safeBuffer is written by a verb while a test looks at it.
+type safeBuffer struct {
+	mu    sync.Mutex
+	b     bytes.Buffer
+	wrote chan struct{}
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wrote != nil {
+		select {
+		case s.wrote <- struct{}{}:
+		default:
+		}
+	}
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// shell is a server over a fake leader behind a real socket, and a place to call
+// verbs from.
+type shell struct {
+	*apitest.Fake
+	t       *testing.T
+	address string
+	env     map[string]string
+	in      string
+	tty     bool
+	signals chan os.Signal
+	out     *safeBuffer
+}
+
+func now() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	s := &shell{Fake: apitest.New(now), t: t, env: map[string]string{}, signals: make(chan os.Signal, 2)}
+	srv := api.New(api.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newKey})
+	srv.Lead(s.Backend())
+	s.address = "unix:" + t.TempDir() + "/s.sock"
+	ln, _, err := (api.Listener{Address: s.address}).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: time.Second}
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(ln) }()
+	s.env["CANTINA_ADDR"] = s.address
+	t.Cleanup(func() {
+		s.Hub.Close()
+		_ = h.Close()
+		<-done
+	})
+	return s
+}
+
+// run calls a verb and returns what it printed and its exit code.
+func (s *shell) run(args ...string) (out, errs string, code int) {
+	s.t.Helper()
+	o, e := &safeBuffer{}, &safeBuffer{}
+	if s.out != nil {
+		o = s.out
+	}
+	code = run(s.t.Context(), args, surroundings{
+		In: strings.NewReader(s.in), Out: o, Err: e, Getenv: func(k string) string { return s.env[k] }, Now: now,
+		InTTY: s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
+		Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
+	})
+	return o.String(), e.String(), code
+}
+
+// ok calls a verb that must end with 0.
+func (s *shell) ok(args ...string) string {
+	s.t.Helper()
+	out, errs, code := s.run(args...)
+	if code != 0 {
+		s.t.Fatalf("cantina %s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errs)
+	}
+	return out
+}
+
+// fails calls a verb that must end with a code and say something.
+func (s *shell) fails(code int, says string, args ...string) {
+	s.t.Helper()
+	out, errs, got := s.run(args...)
+	if got != code || !strings.Contains(errs, says) {
+		s.t.Fatalf("cantina %s: exit code %d, want %d with %q\nout: %s\nerr: %s", strings.Join(args, " "), got, code, says, out, errs)
+	}
+}
+
+const demo = `domain: d
+services:
+  web: {command: [serve], instances: 2, ports: [{name: http}]}
+tasks:
+  once: {command: [run], result_file: r}
+jobs:
+  count: {command: [x, "{}"], levels: [n], nodes: [{manual: [a, b, c]}]}
+`
+
+func (s *shell) apply() {
+	s.t.Helper()
+	s.in = demo
+	s.ok("apply", "-q", "-")
+	web := lrp.ServiceKey{Domain: "d", Name: "web"}
+	s.SetInstance(web, 0, func(a *lrp.Actual) {
+		a.State, a.Identity = lrp.Running, lrp.Identity{Instance: "i0", Cell: "c1", Proc: "p1"}
+		a.Net, a.Since = lrp.Net{Address: "10.0.0.1", Routable: true}, now().Add(-time.Minute)
+	})
+	s.SetInstance(web, 1, func(a *lrp.Actual) {
+		a.State, a.CrashCount, a.CrashReason = lrp.Crashed, 3, "exited with status 1\x1b[2J"
+	})
+	s.SetJob("count", func(j *api.Job) {
+		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobFailed, Total: 3, Done: 2, Failed: 1}
+	},
+		api.Pair{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
+		api.Pair{NodeView: batch.NodeView{Node: "b", Class: batch.ClassDone}, Data: []byte(`{"lines":8}`)},
+		api.Pair{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed, Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(), Capacity: resource.Amounts{"memory_mb": 100}, Free: resource.Amounts{"memory_mb": 40}})
+}
+
+func TestApplyAndPlan(t *testing.T) {
+	s := newShell(t)
+	s.in = demo
+	out, _, code := s.run("plan", "-")
+	if code != exitChanges || !strings.Contains(out, "create  service  web") {
+		t.Fatalf("%d\n%s", code, out)
+	}
+	if out := s.ok("apply", "-", "-q"); out != "service/web\ntask/once\njob/count\n" {
+		t.Fatal(out)
+	}
+	if out := s.ok("plan", "-"); strings.Contains(out, "create") {
+		t.Fatalf("nothing to do, but:\n%s", out)
+	}
+	s.in = strings.Replace(demo, "instances: 2", "instances: 5", 1)
+	if out, _, code := s.run("plan", "-"); code != exitChanges || !strings.Contains(out, "service/web instances: 2 -> 5") {
+		t.Fatalf("%d\n%s", code, out)
+	}
+	s.in = "domain: d\ntasks: {once: {command: [run], result_file: r}}\n"
+	s.fails(api.ExitUsage, "--yes", "apply", "-", "--prune")
+	if out := s.ok("apply", "-", "--prune", "--yes", "-q"); out != "service/web\n" {
+		t.Fatal(out)
+	}
+	s.fails(api.ExitFailed, "revision", "apply", "-", "--check-revision", "3")
+	if out := s.ok("plan", "--schema"); !json.Valid([]byte(out)) {
+		t.Fatal("the schema is not JSON")
+	}
+}
+
+func TestABadSpecIsToldWholeAndSentNowhere(t *testing.T) {
+	s := newShell(t)
+	s.env["CANTINA_ADDR"] = "unix:/nowhere"
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.yaml": "domian: x\n", "b.yml": "tasks: {t: {command: [a], memory: 64}}\n", "c.txt": "ignored"} {
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, errs, code := s.run("apply", dir)
+	want := dir + "/a.yaml:1:1: unknown field \"domian\"; did you mean domain?\n" + dir + "/b.yml:1:35: tasks.t.memory: a size needs a unit, not a bare number; write 64Mi?\n"
+	if code != api.ExitUsage || errs != want {
+		t.Fatalf("%d\n%s", code, errs)
+	}
+	s.fails(api.ExitUsage, "no such file", "apply", dir+"/none.yaml")
+	s.fails(api.ExitUsage, "which file", "apply")
+}
+
+func TestNoServerAndWrongUsage(t *testing.T) {
+	s := newShell(t)
+	s.env["CANTINA_ADDR"] = "unix:/nowhere"
+	s.fails(api.ExitConnection, "no connection to unix:/nowhere", "ps")
+	s.fails(api.ExitUsage, "did you mean plan?", "plaan")
+	s.fails(api.ExitUsage, "did you mean results?", "job", "result", "x")
+	s.fails(api.ExitUsage, "unknown flag", "ps", "--colour")
+	s.fails(api.ExitUsage, "-o must be", "ps", "-o", "xml")
+	s.fails(api.ExitUsage, "must be a duration like 10s", "status", "--timeout", "10")
+	s.fails(api.ExitUsage, "needs SUBJECT", "wait")
+}
+
+func TestFormsOfOutput(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	table := s.ok("ps")
+	if !strings.Contains(table, "web/0    RUNNING  yes       c1") || strings.Contains(table, "\x1b") || strings.Contains(table, "PROCESS") {
+		t.Fatal(table)
+	}
+	if wide := s.ok("ps", "-o", "wide"); !strings.Contains(wide, "PROCESS") {
+		t.Fatal(wide)
+	}
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(s.ok("ps", "-o", "json")), &list); err != nil || len(list) != 2 || list[1]["crash_count"] != 3.0 {
+		t.Fatal(list, err)
+	}
+	if got := strings.Split(strings.TrimSpace(s.ok("ps", "-o", "jsonl")), "\n"); len(got) != 2 || !json.Valid([]byte(got[1])) {
+		t.Fatal(got)
+	}
+	if got := s.ok("ps", "-q"); got != "d/web/0\nd/web/1\n" || got != s.ok("ps", "-o", "name") {
+		t.Fatal(got)
+	}
+	if got := s.ok("ps", "--columns", "service,state", "--no-header"); got != "web/0  RUNNING\nweb/1  CRASHED\n" {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, "did you mean state?", "ps", "--columns", "stat")
+	if got := s.ok("ps", "--template", "{{.service}}={{.state}}"); got != "web=RUNNING\nweb=CRASHED\n" {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, "--template", "ps", "--template", "{{.nonsense}}")
+	var doc map[string]any
+	if err := yaml.Unmarshal([]byte(s.ok("service", "get", "web", "-o", "yaml")), &doc); err != nil || doc["name"] != "web" {
+		t.Fatal(doc, err)
+	}
+	s.tty = true
+	if got := s.ok("ps"); !strings.Contains(got, "\x1b[32mRUNNING\x1b[0m") || !strings.Contains(got, "60s ago") {
+		t.Fatal(got)
+	}
+	s.env["NO_COLOR"] = "1"
+	if got := s.ok("ps"); strings.Contains(got, "\x1b") {
+		t.Fatal(got)
+	}
+}
+
+func TestJobVerbs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	if got := s.ok("job", "ls"); !strings.Contains(got, "count  d       failed  3      2     0        1") {
+		t.Fatal(got)
+	}
+	if got := s.ok("job", "results", "count", "--template", `{{.node}} {{with .data}}{{.lines}}{{end}}`); got != "a 7\nb 8\nc \n" {
+		t.Fatal(got)
+	}
+	var all []map[string]any
+	if err := json.Unmarshal([]byte(s.ok("job", "results", "count", "-o", "json")), &all); err != nil || len(all) != 3 {
+		t.Fatal(all, err)
+	}
+	if got := s.ok("job", "nodes", "count", "--state", "failed", "-q"); got != "c\n" {
+		t.Fatal(got)
+	}
+	if got := s.ok("job", "nodes", "count", "--state", "running", "-o", "json"); got != "[]\n" {
+		t.Fatalf("%q", got)
+	}
+	s.fails(api.ExitFailed, "1 of 3 failed", "wait", "count")
+	s.ok("job", "retry", "count", "--node", "c")
+	s.ok("job", "pause", "job/count")
+	s.ok("job", "resume", "count")
+	s.ok("job", "kill", "count")
+	s.fails(api.ExitNotFound, "not found", "job", "results", "none")
+}
+
+func TestSubjects(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for _, id := range []string{"abc1", "abc2", "web"} {
+		s.ok("run", "-d", "--id", id, "--", "true")
+	}
+	s.fails(api.ExitUsage, "task/web", "logs", "web")
+	s.fails(api.ExitUsage, "task/abc2", "wait", "abc", "--for", "done")
+	s.fails(api.ExitNotFound, "nothing is called", "logs", "none")
+	for arg, want := range map[string]string{
+		"service/web": "service/d/web", "d/web": "service/d/web", "web/1": "service/d/web/1", "d/web/0": "service/d/web/0",
+		"task/abc1": "task/abc1", "abc1": "task/abc1", "count": "job/count", "count[a]": "job/count/a", "count/b": "job/count/b", "c1": "cell/c1", "once": "task/d.once",
+	} {
+		if got := s.ok("explain", arg); !strings.HasPrefix(got, want+" is ") {
+			t.Errorf("%s: %s", arg, got)
+		}
+	}
+	s.fails(api.ExitUsage, "no output of its own", "logs", "c1")
+}
+
+func TestLogs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	labels := func(i int) map[string]string {
+		return map[string]string{"kind": "lrp", "domain": "d", "service": "web", "index": fmt.Sprint(i)}
+	}
+	s.Logs.Write("c1", "i0", labels(0), pb.LogStream_LOG_STREAM_STDOUT, "hello")
+	s.Logs.Write("c2", "i1", labels(1), pb.LogStream_LOG_STREAM_STDERR, "raw \xff")
+	s.Logs.Lose("c2", "i1", labels(1), 99)
+	out, errs, code := s.run("logs", "web")
+	if code != 0 || out != "web/0 | hello\nweb/1 | raw \xff\n" || !strings.Contains(errs, "99 bytes of output are missing") {
+		t.Fatalf("%d %q %q", code, out, errs)
+	}
+	if got := s.ok("logs", "--raw", "web/1"); got != "raw \xff\n" {
+		t.Fatalf("%q", got)
+	}
+	if got := s.ok("logs", "web", "-n", "2", "--no-prefix"); got != "raw \xff\n" {
+		t.Fatalf("%q", got)
+	}
+	s.Logs.Cut("c2", fmt.Errorf("no route"))
+	s.fails(api.ExitConnection, "incomplete: cell c2: no route", "logs", "web")
+	s.fails(api.ExitUsage, "--since must be", "logs", "web", "--since", "yesterday")
+}
+
+func TestRunEndsLikeItsProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*task.Task)
+		args []string
+		code int
+		says string
+	}{
+		"success": {func(x *task.Task) { x.Outcome = task.Succeeded }, nil, 0, ""},
+		"code 3": {func(x *task.Task) {
+			x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3, Reason: "exited with status 3"}
+		}, nil, 3, "exited with status 3"},
+		"signal": {func(x *task.Task) {
+			x.Outcome, x.Result = task.Failed, task.Result{Failed: true, Signal: 9, Reason: "killed"}
+		}, nil, 137, "killed"},
+		"own code": {func(x *task.Task) { x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3} }, []string{"--client-exit-code"}, 1, ""},
+		"lost": {func(x *task.Task) {
+			x.Outcome, x.Result = task.Lost, task.Result{Failed: true, Reason: task.ReasonLost}
+		}, nil, api.ExitLost, "task settle job1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t)
+			s.out = &safeBuffer{wrote: make(chan struct{}, 1)}
+			labels := map[string]string{"kind": "task", "task": "job1"}
+			s.Logs.Write("c1", "x", labels, pb.LogStream_LOG_STREAM_STDOUT, "begin")
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				<-s.out.wrote
+				s.Logs.Write("c1", "x", labels, pb.LogStream_LOG_STREAM_STDOUT, "last line")
+				s.SetTask("job1", func(x *task.Task) {
+					x.State = task.Completed
+					c.end(x)
+				})
+			}()
+			out, errs, code := s.run(slices.Concat([]string{"run", "--id", "job1"}, c.args, []string{"--", "prog", "-x"})...)
+			<-ended
+			if code != c.code || out != "begin\nlast line\n" || !strings.Contains(errs, c.says) {
+				t.Fatalf("code %d, out %q, err %q", code, out, errs)
+			}
+			if _, errs, code := s.run(slices.Concat([]string{"wait", "job1"}, c.args)...); code != c.code {
+				t.Fatalf("wait: %d %s", code, errs)
+			}
+		})
+	}
+}
+
+func TestRunTakesItsFlags(t *testing.T) {
+	s := newShell(t)
+	s.env["HOME"] = "/home/x"
+	id := strings.TrimSpace(s.ok("run", "-d", "--domain", "d", "--name", "n", "-e", "A=b=c $x", "-e", "HOME", "--memory", "64Mi", "--cpu", "0.5",
+		"--result", "r", "--time-limit", "1m", "--on-lost", "keep", "--", "./prog", "--flag", "a b"))
+	got, err := s.GetTask(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := got.Definition.Workload
+	here, _ := os.Getwd()
+	if w.Action.Run.Path != here+"/prog" || strings.Join(w.Action.Run.Args, "|") != "--flag|a b" || w.Env[0].Value != "b=c $x" || w.Env[1].Value != "/home/x" ||
+		w.Resources.String() != "cpu_milli=500 memory_mb=64" || w.TimeLimit != time.Minute || got.Definition.OnLost != task.LostKeep || w.ResultFile != "r" {
+		t.Fatalf("%+v", got.Definition)
+	}
+	s.fails(api.ExitUsage, "which program", "run")
+	s.fails(api.ExitUsage, "must be a size", "run", "--memory", "64", "--", "x")
+	s.fails(api.ExitFailed, "already exists", "run", "-d", "--id", id, "--", "x")
+}
+
+func TestCtrlCDetachesAndASecondStops(t *testing.T) {
+	s := newShell(t)
+	s.signals <- os.Interrupt
+	_, errs, code := s.run("run", "--id", "t1", "--", "sleep", "1000")
+	if code != exitInterrupted || !strings.Contains(errs, "cantina logs -f t1") {
+		t.Fatalf("%d %s", code, errs)
+	}
+	if got, _ := s.GetTask("t1"); got.State != task.Pending {
+		t.Fatalf("the first Ctrl-C only detaches, but the task is %v", got.State)
+	}
+	s.tty = true
+	s.signals <- os.Interrupt
+	s.signals <- os.Interrupt
+	_, errs, code = s.run("run", "--id", "t2", "--", "sleep", "1000")
+	if got, _ := s.GetTask("t2"); code != exitInterrupted || got.Outcome != task.Cancelled {
+		t.Fatalf("%d %s %v", code, errs, got.Outcome)
+	}
+}
+
+func TestWait(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitTimeout, "timed out", "wait", "once", "--timeout", "50ms")
+	s.fails(api.ExitUsage, "does not end", "wait", "c1")
+	s.fails(api.ExitUsage, "does not fit", "wait", "web", "--for", "done")
+	s.SetInstance(lrp.ServiceKey{Domain: "d", Name: "web"}, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
+	s.ok("wait", "web", "--for", "healthy")
+	s.ok("stop", "web")
+	s.ok("wait", "web", "--for", "stopped")
+}
+
+func TestStopRestartRm(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.ok("restart", "web/0")
+	s.ok("service", "scale", "web", "3")
+	if got := s.ok("ps", "-q"); strings.Count(got, "\n") != 3 {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, "restart", "stop", "web/0")
+	s.fails(api.ExitUsage, "--yes", "rm", "web")
+	s.fails(api.ExitFailed, "invalid state transition", "rm", "once", "--yes")
+	s.ok("rm", "once", "--yes", "--force")
+	s.fails(api.ExitNotFound, "kept 24 h", "logs", "task/d.once")
+	s.ok("rm", "web", "job/count", "--yes")
+	s.fails(api.ExitNotFound, "nothing is called", "rm", "web", "--yes")
+	s.tty, s.in = true, "n\n"
+	s.fails(api.ExitFailed, "not confirmed", "cells", "forget", "p1")
+	s.in = "y\n"
+	s.ok("cells", "forget", "p1")
+}
+
+func TestTaskVerbs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitFailed, "no result yet", "task", "result", "once")
+	s.SetTask("d.once", func(x *task.Task) {
+		x.State, x.Outcome, x.Result = task.Completed, task.Succeeded, task.Result{Output: []byte("{\"a\": 1}\x00")}
+	})
+	if got := s.ok("task", "result", "once"); got != "{\"a\": 1}\x00" {
+		t.Fatalf("%q", got)
+	}
+	s.ok("run", "-d", "--id", "gone", "--", "x")
+	s.SetTask("gone", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Lost })
+	s.fails(api.ExitUsage, "done, failed or rerun", "task", "settle", "gone")
+	s.ok("task", "settle", "gone", "--as", "done")
+}
+
+func TestStatusCellsAndQuarantine(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.SetStatus(func(x *api.Status) {
+		x.Waiting, x.For, x.Longest = true, []string{"c3"}, 42*time.Second
+		x.Held = []api.Held{{What: "job count on a", Reason: "initial wait", Cell: "c3", Longest: 42 * time.Second}}
+		x.Warnings = []string{"listening on 0.0.0.0:7480 without protection"}
+	})
+	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
+	got := s.ok("status")
+	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING      listening", "1 rows cannot be read"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got := s.ok("cells"); !strings.Contains(got, "c1    HEALTHY") || !strings.Contains(got, "memory_mb 40/100") {
+		t.Error(got)
+	}
+	s.fails(api.ExitUsage, "a second time", "leader", "end-wait", "--yes")
+	s.ok("leader", "end-wait", "--accept-double-starts", "--yes")
+	if got := s.ok("store", "quarantine", "show"); !strings.Contains(got, "task/x") {
+		t.Error(got)
+	}
+	s.fails(api.ExitFailed, "still not readable", "store", "quarantine", "restore", "task/x")
+	s.ok("store", "quarantine", "drop", "task/x", "--yes")
+	if got := s.ok("store", "quarantine", "show", "-o", "json"); got != "[]\n" {
+		t.Error(got)
+	}
+}
+
+func TestEventsAndWatch(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	got := s.ok("events", "--since", "100", "--kind", "task", "-o", "jsonl")
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"subject":"d.once"`) {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, "--since", "events")
+	s.out = &safeBuffer{wrote: make(chan struct{}, 1)}
+	changed := make(chan struct{})
+	go func() {
+		defer close(changed)
+		<-s.out.wrote
+		s.SetTask("d.once", func(x *task.Task) { x.State = task.Running })
+		<-s.out.wrote
+		s.signals <- os.Interrupt
+	}()
+	if got, _, code := s.run("task", "ls", "-w", "-o", "jsonl"); code != 0 || strings.Count(got, "\n") != 2 || !strings.Contains(got, "RUNNING") {
+		t.Fatal(code, got)
+	}
+	<-changed
+}
+
+func TestCronNext(t *testing.T) {
+	s := newShell(t)
+	out, errs, code := s.run("cron", "next", "* 0 * * *", "--utc", "-n", "2")
+	if code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(errs, "did you mean `0 0 * * *`?") {
+		t.Fatalf("%d\n%s\n%s", code, out, errs)
+	}
+	if _, _, code := s.run("cron", "next", "* 0 * * *", "--utc", "--strict"); code != api.ExitFailed {
+		t.Fatalf("--strict: %d", code)
+	}
+	_, errs, code = s.run("cron", "next", "0 0 */2 * 1", "--utc")
+	if code != 0 || !strings.Contains(errs, "AND") {
+		t.Fatalf("both day fields: %d %s", code, errs)
+	}
+	s.fails(api.ExitUsage, "30", "cron", "next", "0 0 30 2 *", "--utc")
+	s.fails(api.ExitUsage, "Europe/Berlin", "cron", "next", "0 0 * * *", "--tz", "Europe/Berln")
+	out = s.ok("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "run", "--fold", "first", "--from", "2026-03-28T12:00:00Z", "-n", "1", "-o", "jsonl")
+	if !strings.Contains(out, `"utc":"2026-03-29T01:00:00Z"`) {
+		t.Fatal(out)
+	}
+}
+
+func TestAddressesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	c := &cli{surroundings: surroundings{Getenv: func(k string) string {
+		return map[string]string{"XDG_RUNTIME_DIR": dir}[k]
+	}}}
+	if err := os.Mkdir(dir+"/cantina", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ln, _, err := (api.Listener{Address: "unix:" + dir + "/cantina/dev.sock"}).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if got := c.addresses(); got[0] != "unix:"+dir+"/cantina/dev.sock" {
+		t.Fatal(got)
+	}
+	if err := os.WriteFile(dir+"/cantina/dev.addr", []byte("unix:/elsewhere/s.sock\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.addresses(); got[0] != "unix:/elsewhere/s.sock" {
+		t.Fatal(got)
+	}
+	c.addr = []string{"a:1", "b:2"}
+	if got := c.addresses(); len(got) != 2 {
+		t.Fatal(got)
+	}
+}
+
+func TestCompletionKnowsNames(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for _, sh := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := s.ok("completion", sh); !strings.Contains(got, "cantina") {
+			t.Error(sh)
+		}
+	}
+	s.fails(api.ExitUsage, "no completion", "completion", "csh")
+	if got := s.ok("__complete", "logs", "w"); !strings.Contains(got, "web\n") || strings.Contains(got, "count") {
+		t.Fatal(got)
+	}
+	s.env["CANTINA_ADDR"] = "unix:/nowhere"
+	if got := s.ok("__complete", "logs", "w"); strings.Contains(got, "web") {
+		t.Fatal(got)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	s := newShell(t)
+	if got := s.ok("help", "exit-codes"); !strings.Contains(got, "6    lost") {
+		t.Fatal(got)
+	}
+	if got := s.ok("help", "topics"); !strings.Contains(got, "addresses") {
+		t.Fatal(got)
+	}
+	got := s.ok("help", "run")
+	if strings.Index(got, "Examples:") > strings.Index(got, "Flags:") {
+		t.Fatal("examples come first")
+	}
+	s.fails(api.ExitUsage, "no help about", "help", "nonsense")
+}
+
+// TestEveryVerbIsWhole walks all verbs: each has a sentence and an example, and
+// each that reads data has every form of output.
+func TestEveryVerbIsWhole(t *testing.T) {
+	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	root := c.root()
+	readers := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			path := sub.CommandPath()
+			if sub.Short == "" || strings.HasSuffix(sub.Short, ".") {
+				t.Errorf("%s: one sentence without a full stop says what it does, not %q", path, sub.Short)
+			}
+			if sub.Example == "" {
+				t.Errorf("%s has no example", path)
+			}
+			if sub.Annotations[reads] != "" {
+				readers++
+				for _, flag := range []string{"output", "columns", "template", "no-header", "utc", "tz"} {
+					if sub.Flags().Lookup(flag) == nil {
+						t.Errorf("%s reads data and has no --%s", path, flag)
+					}
+				}
+			}
+			walk(sub)
+		}
+	}
+	walk(root)
+	if readers < 15 {
+		t.Errorf("only %d verbs read data: the walk is wrong", readers)
+	}
+}
+
+// TestEveryReaderSpeaksJSON calls each verb that reads with -o json.
+func TestEveryReaderSpeaksJSON(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	arguments := map[string][]string{
+		"apply": {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"}, "task get": {"once"}, "task result": {"once"},
+		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"}, "cron next": {"0 0 * * *", "--utc"},
+	}
+	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			if sub.Annotations[reads] != "" {
+				path := strings.TrimPrefix(sub.CommandPath(), "cantina ")
+				s.in = demo
+				args := slices.Concat(strings.Fields(path), arguments[path], []string{"-o", "json"})
+				out, errs, code := s.run(args...)
+				if code != 0 && code != exitChanges {
+					t.Errorf("%v: %d %s", args, code, errs)
+				}
+				for _, text := range strings.Split(strings.TrimSpace(out), "\n}\n{") {
+					if text != "" && !json.Valid([]byte(out)) && !jsonLines(out) {
+						t.Errorf("%v: not JSON:\n%s", args, out)
+						break
+					}
+				}
+			}
+			walk(sub)
+		}
+	}
+	walk(c.root())
+}
+
+func jsonLines(s string) bool {
+	for _, l := range strings.Split(strings.TrimSpace(s), "\n") {
+		if !json.Valid([]byte(l)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) completionVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish|powershell", Short: "Print the completion script of a shell",
+		Long: "completion prints a script that makes the shell complete verbs, flags and the names of what runs.",
+		Example: "  source <(cantina completion bash)\n" +
+			"  cantina completion fish > ~/.config/fish/completions/cantina.fish",
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"}, Args: exactly(1, "the name of a shell"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(c.Out, true)
+			case "zsh":
+				return root.GenZshCompletion(c.Out)
+			case "fish":
+				return root.GenFishCompletion(c.Out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(c.Out)
+			}
+			return failf(api.ExitUsage, "no completion for %q; there are bash, zsh, fish and powershell", args[0])
+		},
+	}
+}
+
+// completionTime is how long a completion may ask the server.
+const completionTime = 300 * time.Millisecond
+
+// complete offers the names of what there is.
+func (c *cli) complete(kinds ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		client, err := c.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, completionTime)
+		defer cancel()
+		var out []string
+		add := func(name string) {
+			if strings.HasPrefix(name, begin) {
+				out = append(out, name)
+			}
+		}
+		// A server that does not answer in time completes nothing; that is no error
+		// that a person at a prompt wants to see.
+		for _, kind := range kinds {
+			page := &pb.Page{Limit: api.MaxPage}
+			switch kind {
+			case "service":
+				l, _ := api.Call(ctx, client, calls.ListServices, &pb.ListServicesRequest{Page: page})
+				for _, x := range l.GetServices() {
+					add(x.Name)
+				}
+			case "task":
+				l, _ := api.Call(ctx, client, calls.ListTasks, &pb.ListTasksRequest{Page: page})
+				for _, x := range l.GetTasks() {
+					add(x.Id)
+				}
+			case "job":
+				l, _ := api.Call(ctx, client, calls.ListJobs, &pb.ListJobsRequest{Page: page})
+				for _, x := range l.GetJobs() {
+					add(x.Name)
+				}
+			case "cell":
+				l, _ := api.Call(ctx, client, calls.ListCells, &pb.ListCellsRequest{Page: page})
+				for _, x := range l.GetCells() {
+					add(x.Name)
+				}
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completions says which verbs take which names.
+func (c *cli) completions(root *cobra.Command) {
+	for path, kinds := range map[string][]string{
+		"ps": {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task", "job"}, "stop": {"service", "task", "job"},
+		"rm": {"service", "task", "job"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell"}, "cells": {"cell"},
+		"service get": {"service"}, "service scale": {"service"}, "task get": {"task"}, "task result": {"task"}, "task settle": {"task"},
+		"job get": {"job"}, "job nodes": {"job"}, "job results": {"job"}, "job pause": {"job"}, "job resume": {"job"}, "job retry": {"job"}, "job kill": {"job"},
+	} {
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
+			cmd.ValidArgsFunction = c.complete(kinds...)
+		}
+	}
+}

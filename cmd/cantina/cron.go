@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"cantina/api"
+	"cantina/cron"
+	"cantina/zone"
+)
+
+// zones finds time zones by name.
+func zones() (*zone.Loader, error) { return zone.New(zone.Options{}) }
+
+// cronFlags are the flags of cron next.
+type cronFlags struct {
+	n                       int
+	gap, fold, from, id string
+	strict                  bool
+}
+
+func (c *cli) cronVerb() *cobra.Command {
+	f := &cronFlags{}
+	next := &cobra.Command{
+		Use:   "next LINE",
+		Short: "Check a crontab line and print its next firings",
+		Long: "next reads a crontab line (five fields, six with seconds first, @daily, @every 90s; L, # and H work), says it in words, warns of what is probably not meant,\n" +
+			"and prints the coming firings in the zone --tz, with marks where clocks change. A line that can fire in a skipped or repeated hour needs\n" +
+			"--gap and --fold.",
+		Example: "  cantina cron next '0 9 * * 1-5' --tz Europe/Berlin\n" +
+			"  cantina cron next '30 2 * * *' --tz America/New_York --gap run --fold first -n 5\n" +
+			"  cantina cron next '@every 90s' -o jsonl",
+		Args: exactly(1, "LINE"),
+		RunE: func(_ *cobra.Command, args []string) error { return c.cronNext(f, args[0]) },
+	}
+	// --tz of reading verbs is the zone of the output; here it is the zone of the
+	// line too, so the flag is shared.
+	next.Flags().IntVarP(&f.n, "number", "n", 10, "how many firings")
+	next.Flags().StringVar(&f.gap, "gap", "", "run or skip: what a time that does not exist does")
+	next.Flags().StringVar(&f.fold, "fold", "", "first, last or both: when a time that comes twice fires")
+	next.Flags().StringVar(&f.from, "from", "", "from this time on, RFC 3339 (now)")
+	next.Flags().StringVar(&f.id, "name", "", "name that H is spread by")
+	next.Flags().BoolVar(&f.strict, "strict", false, "warnings are errors (exit code 1)")
+	return group("cron", "Check crontab lines", c.reading(next))
+}
+
+func (c *cli) cronNext(f *cronFlags, text string) error {
+	opt := cron.LineOptions{Now: c.Now(), Name: f.id}
+	var err error
+	if f.gap != "" {
+		if opt.Gap, err = cron.ParseGap(f.gap); err != nil {
+			return failf(api.ExitUsage, "--gap: %v", err)
+		}
+	}
+	if f.fold != "" {
+		if opt.Fold, err = cron.ParseFold(f.fold); err != nil {
+			return failf(api.ExitUsage, "--fold: %v", err)
+		}
+	}
+	if f.from != "" {
+		if opt.Now, err = time.Parse(time.RFC3339, f.from); err != nil {
+			return failf(api.ExitUsage, "--from must be a time like 2026-01-02T15:04:05Z, not %q", f.from)
+		}
+	}
+	if f.n < 1 || f.n > 1000 {
+		return failf(api.ExitUsage, "-n must be from 1 to 1000")
+	}
+	if opt.Zone, err = c.cronZone(); err != nil {
+		return err
+	}
+	r := cron.Lint(text, opt, f.n)
+	for _, w := range r.Warnings {
+		c.sayf("warning: %s\n", w)
+	}
+	if r.Err != nil {
+		return failf(api.ExitUsage, "%v", r.Err)
+	}
+	c.notef("%s, in %s\n", r.Words, opt.Zone)
+	if err := list(c, c.firingTable(), firings(r.Next, opt.Zone)); err != nil {
+		return err
+	}
+	if f.strict && len(r.Warnings) > 0 {
+		return code(api.ExitFailed)
+	}
+	return nil
+}
+
+// cronZone is --tz, --utc, or the zone of this machine.
+func (c *cli) cronZone() (*time.Location, error) {
+	if c.tz != "" || c.utc {
+		return c.zone, nil
+	}
+	loader, err := zones()
+	if err != nil {
+		return nil, err
+	}
+	z, err := loader.System(c.Getenv("TZ"))
+	if err != nil {
+		return nil, failf(api.ExitUsage, "the zone of this machine is not known (%v); give --tz", err)
+	}
+	return z.Location, nil
+}
+
+// firings are the occurrences as messages, so that they print like everything else.
+func firings(list []cron.Occurrence, zone *time.Location) []*structpb.Struct {
+	var out []*structpb.Struct
+	for _, o := range list {
+		s := func(v string) *structpb.Value { return structpb.NewStringValue(v) }
+		x := &structpb.Struct{Fields: map[string]*structpb.Value{
+			"at": s(o.At.In(zone).Format(time.RFC3339)), "utc": s(o.At.UTC().Format(time.RFC3339)),
+			"weekday": s(o.At.In(zone).Weekday().String()[:3]), "mark": s(""), "skip": s(""),
+		}}
+		if o.Mark != cron.MarkNone {
+			x.Fields["mark"] = s(fmt.Sprint(o.Mark))
+		}
+		if o.Skip != cron.SkipNone {
+			x.Fields["skip"] = s(fmt.Sprint(o.Skip))
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func (c *cli) firingTable() table[*structpb.Struct] {
+	get := func(name string) func(*structpb.Struct) string {
+		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
+	}
+	return table[*structpb.Struct]{
+		id: get("at"),
+		columns: []column[*structpb.Struct]{
+			{name: "AT", text: get("at")}, {name: "DAY", text: get("weekday")}, {name: "UTC", text: get("utc")},
+			{name: "NOTE", text: func(x *structpb.Struct) string {
+				if skip := get("skip")(x); skip != "" {
+					return "skipped: " + skip
+				}
+				return get("mark")(x)
+			}},
+		},
+	}
+}

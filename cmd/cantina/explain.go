@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) explainVerb() *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use:   "explain SUBJECT",
+		Short: "Say why something is in its state",
+		Long: "explain says first why the subject is as it is: what it needs, what there is, who holds the rest, and the smallest change that would help; then its newest\n" +
+			"events and its last lines of output.\n\n" + subjectHelp,
+		Example: "  cantina explain web/0\n" +
+			"  cantina explain count/net/http -o json | jq '.reasons'",
+		Args: exactly(1, "SUBJECT"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := c.find(args[0], domain)
+			if err != nil {
+				return err
+			}
+			got, err := call(c, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
+			if err != nil {
+				return err
+			}
+			if c.output != "table" && c.output != "wide" || c.template != "" || c.quiet {
+				return one(c, table[*pb.ExplainResponse]{id: func(*pb.ExplainResponse) string { return s.String() }}, got)
+			}
+			return c.explanation(s, got)
+		},
+	}
+	domainFlag(cmd, &domain)
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+// explanation prints it as people read it.
+func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
+	var b strings.Builder
+	if x.Fine {
+		fmt.Fprintf(&b, "%s is %s, as wanted\n", s, printable(x.State))
+	} else {
+		fmt.Fprintf(&b, "%s is %s and should be %s\n", s, printable(x.State), printable(x.Wanted))
+	}
+	for _, r := range x.Reasons {
+		fmt.Fprintf(&b, "  because %s\n", printable(r.Text))
+		if r.Resource != "" {
+			fmt.Fprintf(&b, "    %s: %d needed, %d there%s\n", printable(r.Resource), r.Need, r.Have, at(r))
+		}
+		if r.Longest != nil {
+			fmt.Fprintf(&b, "    for %s at most\n", r.Longest.AsDuration().Round(time.Second))
+		}
+		if r.Change != "" {
+			fmt.Fprintf(&b, "    would help: %s\n", printable(r.Change))
+		}
+	}
+	if len(x.Events) > 0 {
+		b.WriteString("events\n")
+		for _, e := range x.Events {
+			fmt.Fprintf(&b, "  %-25s %s\n", c.when(e.Time), printable(eventText(e)))
+		}
+	}
+	if len(x.Lines) > 0 {
+		b.WriteString("last output\n")
+		for _, l := range x.Lines {
+			switch {
+			case l.Gap != nil:
+				fmt.Fprintf(&b, "  %s\n", gapText(l))
+			case len(l.Raw) > 0:
+				fmt.Fprintf(&b, "  %q\n", l.Raw)
+			default:
+				fmt.Fprintf(&b, "  %s\n", printable(l.Text))
+			}
+		}
+	}
+	_, err := c.Out.Write([]byte(b.String()))
+	return err
+}
+
+func at(r *pb.Reason) string {
+	text := ""
+	if r.Level != "" {
+		text = " on level " + printable(r.Level)
+	}
+	if r.Holder != "" {
+		text += ", held by " + printable(r.Holder)
+	}
+	return text
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) jobTable() table[*pb.Job] {
+	count := func(get func(*pb.Counts) int32) func(*pb.Job) string {
+		return func(x *pb.Job) string { return number(get(x.Counts)) }
+	}
+	return table[*pb.Job]{
+		id: func(x *pb.Job) string { return x.Name },
+		columns: []column[*pb.Job]{
+			{name: "JOB", text: func(x *pb.Job) string { return x.Name }},
+			{name: "DOMAIN", text: func(x *pb.Job) string { return x.Domain }},
+			{name: "STATE", text: func(x *pb.Job) string { return x.State }},
+			{name: "TOTAL", text: count((*pb.Counts).GetTotal)},
+			{name: "DONE", text: count((*pb.Counts).GetDone)},
+			{name: "RUNNING", text: count((*pb.Counts).GetRunning)},
+			{name: "FAILED", text: count((*pb.Counts).GetFailed)},
+			{name: "READY", text: count((*pb.Counts).GetReady)},
+			{name: "BACKOFF", text: count((*pb.Counts).GetBackoff)},
+			{name: "NOTE", text: jobNote},
+			{name: "BLOCKED", wide: true, text: count((*pb.Counts).GetBlocked)},
+			{name: "AVOIDED", wide: true, text: count((*pb.Counts).GetAvoided)},
+			{name: "DISABLED", wide: true, text: count((*pb.Counts).GetDisabled)},
+			{name: "OWNER", wide: true, text: func(x *pb.Job) string { return x.Owner }},
+			{name: "CREATED", wide: true, text: func(x *pb.Job) string { return c.when(x.Created) }},
+			{name: "ENDED", wide: true, text: func(x *pb.Job) string { return c.when(x.Ended) }},
+		},
+	}
+}
+
+func jobNote(x *pb.Job) string {
+	switch {
+	case len(x.Errors) > 0:
+		return strings.Join(x.Errors, "; ")
+	case x.NodesError != "":
+		return "nodes: " + x.NodesError
+	}
+	return x.Reason
+}
+
+func (c *cli) nodeTable() table[*pb.JobNode] {
+	return table[*pb.JobNode]{
+		id: func(x *pb.JobNode) string { return x.Node },
+		columns: []column[*pb.JobNode]{
+			{name: "NODE", text: func(x *pb.JobNode) string { return x.Node }},
+			{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
+			{name: "CELL", text: func(x *pb.JobNode) string { return x.Cell }},
+			{name: "ATTEMPTS", text: func(x *pb.JobNode) string { return number(x.Attempts) }},
+			{name: "CODE", text: nodeCode},
+			{name: "TIME", text: func(x *pb.JobNode) string { return c.when(x.Time) }},
+			{name: "NOTE", text: func(x *pb.JobNode) string { return x.Reason }},
+			{name: "NEXT", wide: true, text: func(x *pb.JobNode) string { return c.when(x.Next) }},
+			{name: "LOSSES", wide: true, text: func(x *pb.JobNode) string { return number(x.Losses) }},
+			{name: "INVOCATION", wide: true, text: func(x *pb.JobNode) string { return x.Invocation }},
+			{name: "PATH", wide: true, text: func(x *pb.JobNode) string { return strings.Join(x.Path, " > ") }},
+		},
+	}
+}
+
+func nodeCode(x *pb.JobNode) string {
+	switch {
+	case x.State == "ready" || x.State == "running":
+		return ""
+	case x.Signal > 0:
+		return fmt.Sprintf("signal %d", x.Signal)
+	}
+	return number(x.ExitCode)
+}
+
+func resultTable(c *cli) table[*pb.JobNode] {
+	t := c.nodeTable()
+	t.columns = []column[*pb.JobNode]{
+		{name: "NODE", text: func(x *pb.JobNode) string { return x.Node }},
+		{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
+		{name: "CODE", text: nodeCode},
+		{name: "DATA", text: dataText},
+		{name: "NOTE", text: func(x *pb.JobNode) string { return x.Reason }},
+		{name: "TIME", wide: true, text: func(x *pb.JobNode) string { return c.when(x.Time) }},
+		{name: "CELL", wide: true, text: func(x *pb.JobNode) string { return x.Cell }},
+	}
+	return t
+}
+
+func dataText(x *pb.JobNode) string {
+	if x.Data == nil {
+		return ""
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, api.JSON(x.Data)) != nil {
+		return ""
+	}
+	return b.String()
+}
+
+func (c *cli) jobVerb() *cobra.Command {
+	var domain string
+	var watch bool
+	ls := &cobra.Command{
+		Use: "ls", Short: "List jobs with their progress", Example: "  cantina job ls -w", Args: atMost(0, "none"),
+		RunE: func(*cobra.Command, []string) error {
+			return listing(c, c.jobTable(), watch, "job", func(cursor string) ([]*pb.Job, *pb.Listing, error) {
+				l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				return l.GetJobs(), l.GetListing(), err
+			}, func(e *pb.Event) (*pb.Job, bool) { return e.Job, e.Job != nil && (domain == "" || e.Domain == domain) })
+		},
+	}
+	domainFlag(ls, &domain)
+	watchFlag(ls, &watch)
+	get := &cobra.Command{
+		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml", Args: exactly(1, "JOB"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: jobName(args[0])})
+			if err != nil {
+				return err
+			}
+			return one(c, c.jobTable(), got.Job)
+		},
+	}
+	return group("job", "Show jobs, their nodes and results, and steer them",
+		c.reading(ls), c.reading(get), c.jobNodesVerb(), c.jobResultsVerb(), c.jobPauseVerb(true), c.jobPauseVerb(false), c.jobRetryVerb(), c.jobKillVerb())
+}
+
+func jobName(arg string) string { return strings.TrimPrefix(arg, "job/") }
+
+func (c *cli) jobNodesVerb() *cobra.Command {
+	q := &pb.ListNodesRequest{}
+	cmd := &cobra.Command{
+		Use: "nodes JOB", Short: "List the nodes of a job with their status", Args: exactly(1, "JOB"),
+		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
+		RunE: func(_ *cobra.Command, args []string) error {
+			q.Job = jobName(args[0])
+			return stream(c, c.nodeTable(), func(cursor string) ([]*pb.JobNode, string, error) {
+				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+				l, err := call(c, calls.ListNodes, q)
+				return l.GetNodes(), l.GetListing().GetNext(), err
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&q.State, "state", nil, "ready, running, done, failed, backoff, blocked, avoided or disabled")
+	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
+	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	return c.reading(cmd)
+}
+
+func (c *cli) jobResultsVerb() *cobra.Command {
+	q := &pb.ListResultsRequest{}
+	cmd := &cobra.Command{
+		Use: "results JOB", Short: "Print what the batch tasks of a job reported", Args: exactly(1, "JOB"),
+		Long: "results prints each batch task that has ended with its state, exit code and the data that it reported. It reads page by page, so that a\n" +
+			"job of a million nodes needs no memory; -o jsonl gives one object a line.",
+		Example: "  cantina job results count -o jsonl | jq .data.lines\n  cantina job results count --state failed",
+		RunE: func(_ *cobra.Command, args []string) error {
+			q.Job = jobName(args[0])
+			return stream(c, resultTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
+				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+				l, err := call(c, calls.ListResults, q)
+				return l.GetResults(), l.GetListing().GetNext(), err
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&q.State, "state", nil, "done or failed")
+	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
+	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	return c.reading(cmd)
+}
+
+func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
+	verb, short := "resume", "Let a paused job go on"
+	if pause {
+		verb, short = "pause", "Start nothing more of a job; what runs goes on"
+	}
+	return &cobra.Command{
+		Use: verb + " JOB", Short: short, Example: "  cantina job " + verb + " count", Args: exactly(1, "JOB"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: jobName(args[0]), Paused: pause})
+			if err == nil {
+				c.notef("job %s: %sd\n", jobName(args[0]), verb)
+			}
+			return err
+		},
+	}
+}
+
+func (c *cli) jobRetryVerb() *cobra.Command {
+	q := &pb.ForgiveJobRequest{}
+	cmd := &cobra.Command{
+		Use: "retry JOB", Short: "Let failed batch tasks of a job run again", Args: exactly(1, "JOB"),
+		Example: "  cantina job retry count\n  cantina job retry count --node net/http",
+		RunE: func(_ *cobra.Command, args []string) error {
+			q.Name = jobName(args[0])
+			got, err := call(c, calls.ForgiveJob, q)
+			if err == nil {
+				c.notef("job %s: %d failed batch tasks may run again\n", q.Name, got.Forgiven)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
+	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	return cmd
+}
+
+func (c *cli) jobKillVerb() *cobra.Command {
+	q := &pb.KillJobRequest{}
+	cmd := &cobra.Command{
+		Use: "kill JOB", Short: "End running batch tasks of a job", Args: exactly(1, "JOB"),
+		Long:    "kill ends what runs of a job now. The job goes on: what was ended counts as incomplete and may run again; pause it first to keep it from that.",
+		Example: "  cantina job kill count --node net/http",
+		RunE: func(_ *cobra.Command, args []string) error {
+			q.Name = jobName(args[0])
+			got, err := call(c, calls.KillJob, q)
+			if err == nil {
+				c.notef("job %s: %d running batch tasks are being ended\n", q.Name, got.Killed)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
+	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	return cmd
+}

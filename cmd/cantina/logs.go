@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+// logFlags are the flags of logs.
+type logFlags struct {
+	domain        string
+	follow, raw   bool
+	tail          int32
+	since, until  string
+	grep, attempt string
+	streams       []string
+	node          string
+	timestamps    bool
+	noPrefix      bool
+}
+
+func (c *cli) logsVerb() *cobra.Command {
+	f := &logFlags{}
+	cmd := &cobra.Command{
+		Use:   "logs SUBJECT",
+		Short: "Print the output of a service, task or job",
+		Long: "logs prints what the processes of a subject wrote, also after they ended, merged over instances and cells in the order of time,\n" +
+			"each line with the instance before it when there can be several. -f follows until the task or job has ended. --raw prints the bytes exactly\n" +
+			"as they were written. Lines of standard error go to standard output too, unless --stream chooses.\n\n" + subjectHelp,
+		Example: "  cantina logs web\n" +
+			"  cantina logs -f -n 20 web/0\n" +
+			"  cantina logs count --since 10m --grep 'error|panic'\n" +
+			"  cantina logs --raw --stream stdout report > report.txt",
+		Args: exactly(1, "SUBJECT"),
+		RunE: func(_ *cobra.Command, args []string) error { return c.logs(f, args[0]) },
+	}
+	fl := cmd.Flags()
+	domainFlag(cmd, &f.domain)
+	fl.BoolVarP(&f.follow, "follow", "f", false, "go on as new lines come")
+	fl.Int32VarP(&f.tail, "tail", "n", 0, "only the last lines (at most 1000)")
+	fl.StringVar(&f.since, "since", "", "lines from this time on: a duration ago like 10m, or RFC 3339")
+	fl.StringVar(&f.until, "until", "", "lines before this time")
+	fl.StringVar(&f.grep, "grep", "", "lines that match this regular expression (RE2)")
+	fl.StringVar(&f.attempt, "attempt", "", "of this attempt only")
+	fl.StringSliceVar(&f.streams, "stream", nil, "stdout, stderr or event (stdout,stderr)")
+	fl.StringVar(&f.node, "node", "", "of this node of a job only")
+	fl.BoolVar(&f.raw, "raw", false, "the bytes exactly as they were written")
+	fl.BoolVar(&f.timestamps, "timestamps", false, "the time before each line")
+	fl.BoolVar(&f.noPrefix, "no-prefix", false, "no instance before each line")
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+func (c *cli) logs(f *logFlags, text string) error {
+	s, err := c.find(text, f.domain)
+	if err != nil {
+		return err
+	}
+	q, err := c.logQuery(f, s)
+	if err != nil {
+		return err
+	}
+	p := &linePrinter{
+		c: c, raw: f.raw, timestamps: f.timestamps, json: c.output == "jsonl" || c.output == "json",
+		prefix: !f.noPrefix && !f.raw && (s.kind == "service" || s.kind == "job"),
+	}
+	if f.follow {
+		return c.detachable("cantina logs -f "+s.String(), nil, func(ctx context.Context) error {
+			return c.follow(ctx, &pb.FollowOutputRequest{Query: q}, p)
+		})
+	}
+	req := &pb.ReadOutputRequest{Query: q, Page: &pb.Page{Limit: api.MaxPage}}
+	missing := map[string]bool{}
+	for {
+		page, err := call(c, calls.ReadOutput, req)
+		if err != nil {
+			return err
+		}
+		for _, m := range page.Missing {
+			if !missing[m] {
+				missing[m] = true
+				c.sayf("incomplete: %s\n", printable(m))
+			}
+		}
+		if err := p.lines(page.Lines); err != nil {
+			return err
+		}
+		if len(page.Lines) == 0 || page.Next == req.Page.Cursor || f.tail > 0 {
+			break
+		}
+		req.Page.Cursor = page.Next
+	}
+	if len(missing) > 0 {
+		return code(api.ExitConnection)
+	}
+	return nil
+}
+
+func (c *cli) logQuery(f *logFlags, s subject) (*pb.OutputQuery, error) {
+	q := &pb.OutputQuery{Grep: f.grep, Attempt: f.attempt, Stream: f.streams, Tail: f.tail, Node: f.node}
+	switch s.kind {
+	case "service":
+		q.Domain, q.Service = s.domain, s.name
+	case "instance":
+		q.Domain, q.Service, q.Index = s.domain, s.name, &s.index
+	case "task":
+		q.Task = s.name
+	case "job":
+		q.Job = s.name
+	case "node":
+		q.Job, q.Node = s.name, s.node
+	default:
+		return nil, failf(api.ExitUsage, "a %s has no output of its own", s.kind)
+	}
+	if f.tail < 0 || f.tail > api.MaxPage {
+		return nil, failf(api.ExitUsage, "-n must be from 1 to %d", api.MaxPage)
+	}
+	var err error
+	if q.Since, err = c.moment("--since", f.since); err != nil {
+		return nil, err
+	}
+	q.Until, err = c.moment("--until", f.until)
+	return q, err
+}
+
+// moment reads a time: a duration ago, or RFC 3339.
+func (c *cli) moment(flag, text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	d := time.Duration(0)
+	if (&durationFlag{&d}).Set(text) == nil {
+		return timestamppb.New(c.Now().Add(-d)), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return nil, failf(api.ExitUsage, "%s must be a duration ago like 10m, or a time like 2026-01-02T15:04:05Z, not %q", flag, text)
+	}
+	return timestamppb.New(t), nil
+}
+
+// follow prints an output stream until it ends.
+func (c *cli) follow(ctx context.Context, q *pb.FollowOutputRequest, p *linePrinter) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	return client.FollowOutput(ctx, q, func(m *pb.FollowOutputResponse) error {
+		for _, x := range m.Missing {
+			c.sayf("incomplete: %s\n", printable(x))
+		}
+		return p.lines(m.Lines)
+	})
+}
+
+// linePrinter prints lines of output.
+type linePrinter struct {
+	c          *cli
+	raw, json  bool
+	prefix     bool
+	timestamps bool
+	split      bool // stderr goes to stderr, as if the program ran here
+
+}
+
+func (p *linePrinter) lines(ls []*pb.OutputLine) error {
+	for _, l := range ls {
+		if err := p.line(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *linePrinter) line(l *pb.OutputLine) error {
+	w := p.c.Out
+	if p.split && l.Stream == "stderr" {
+		w = p.c.Err
+	}
+	if p.json {
+		return line(w, string(api.JSON(l)))
+	}
+	if l.Gap != nil {
+		p.c.sayf("%s\n", gapText(l))
+		return nil
+	}
+	text := l.Raw
+	if len(text) == 0 {
+		text = []byte(l.Text)
+	}
+	before := ""
+	if p.timestamps {
+		before = l.Time.AsTime().In(p.zone()).Format("2006-01-02T15:04:05.000Z07:00") + " "
+	}
+	if p.prefix {
+		before += printable(l.Source) + " | "
+	}
+	if before != "" {
+		if _, err := io.WriteString(w, before); err != nil {
+			return err
+		}
+	}
+	end := ""
+	// A line that goes on in the next piece stays one line; elsewhere a missing
+	// newline would glue it to somebody else's line.
+	if !l.Unterminated || !p.raw && !p.split && !l.Continues {
+		end = "\n"
+	}
+	_, err := w.Write(append(text, end...))
+	return err
+}
+
+func (p *linePrinter) zone() *time.Location {
+	if p.c.zone == nil {
+		return time.Local
+	}
+	return p.c.zone
+}
+
+func gapText(l *pb.OutputLine) string {
+	g := l.Gap
+	text := fmt.Sprintf("[%s: %d bytes of output are missing: %s", printable(l.Source), g.Bytes, strings.ReplaceAll(g.Reason, "_", " "))
+	if g.At != nil {
+		text += " at " + g.At.AsTime().Format(time.RFC3339)
+	}
+	return text + "]"
+}

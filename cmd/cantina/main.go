@@ -1,0 +1,30 @@
+// Command cantina runs services, one-off tasks, data-parallel batch jobs and
+// schedules. `cantina dev` is a whole cluster in one process, `cantina server` and
+// `cantina cell` are its two halves, every other verb is a client of the API.
+//
+// This package has flags, wiring, start order and one file per verb; it decides
+// nothing. Data goes to standard output and everything else to standard error;
+// the exit codes stand in `cantina help exit-codes`.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], process()))
+}
+
+// process is the surroundings of a real invocation.
+func process() surroundings {
+	return surroundings{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
+		InTTY: isTerminal(os.Stdin), OutTTY: isTerminal(os.Stdout), ErrTTY: isTerminal(os.Stderr), Width: terminalWidth,
+		Interrupts: interrupts,
+	}
+}

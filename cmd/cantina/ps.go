@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) instanceTable() table[*pb.Instance] {
+	return table[*pb.Instance]{
+		id: func(x *pb.Instance) string { return fmt.Sprintf("%s/%s/%d", x.Domain, x.Service, x.Index) },
+		columns: []column[*pb.Instance]{
+			{name: "DOMAIN", text: func(x *pb.Instance) string { return x.Domain }},
+			{name: "SERVICE", text: func(x *pb.Instance) string { return fmt.Sprintf("%s/%d", x.Service, x.Index) }},
+			{name: "STATE", text: func(x *pb.Instance) string { return x.State }},
+			{name: "ROUTABLE", text: func(x *pb.Instance) string { return yesNo(x.Routable) }},
+			{name: "CELL", text: func(x *pb.Instance) string { return x.Cell }},
+			{name: "ADDRESS", text: addressOf},
+			{name: "SINCE", text: func(x *pb.Instance) string { return c.when(x.Since) }},
+			{name: "CRASHES", text: func(x *pb.Instance) string { return number(x.CrashCount) }},
+			{name: "NOTE", text: instanceNote},
+			{name: "PRESENCE", wide: true, text: func(x *pb.Instance) string { return x.Presence }},
+			{name: "VERSION", wide: true, text: func(x *pb.Instance) string { return number(x.Version) }},
+			{name: "ZONE", wide: true, text: func(x *pb.Instance) string { return x.Zone }},
+			{name: "INSTANCE", wide: true, text: func(x *pb.Instance) string { return x.Instance }},
+			{name: "PROCESS", wide: true, text: func(x *pb.Instance) string { return x.Process }},
+		},
+	}
+}
+
+func addressOf(x *pb.Instance) string {
+	var out []string
+	for _, p := range x.Ports {
+		out = append(out, fmt.Sprintf("%s:%d", x.Address, p.Port))
+	}
+	if len(out) == 0 {
+		return x.Address
+	}
+	return strings.Join(out, ",")
+}
+
+func instanceNote(x *pb.Instance) string {
+	switch {
+	case x.Quarantined:
+		return "its row cannot be read; see cantina store quarantine show"
+	case x.PlacementError != "":
+		return x.PlacementError
+	case x.State == "CRASHED" || x.CrashReason != "":
+		return x.CrashReason
+	case x.Presence != "ORDINARY":
+		return strings.ToLower(x.Presence)
+	case x.Retiring:
+		return "restarting"
+	}
+	return ""
+}
+
+func (c *cli) psVerb() *cobra.Command {
+	q := &pb.ListInstancesRequest{}
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "ps [SERVICE]",
+		Short: "List instances of services",
+		Long:  "ps lists each index of each service by the one row that counts; --all lists every row. -w goes on with one row per change.",
+		Example: "  cantina ps\n" +
+			"  cantina ps web -o wide\n" +
+			"  cantina ps --state CRASHED -o json | jq -r '.[].crash_reason'",
+		Args: atMost(1, "SERVICE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), q.Domain)
+				if err != nil {
+					return err
+				}
+				q.Domain, q.Service = s.domain, s.name
+			}
+			return listing(c, c.instanceTable(), watch, "instance", func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
+				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+				l, err := call(c, calls.ListInstances, q)
+				return l.GetInstances(), l.GetListing(), err
+			}, func(e *pb.Event) (*pb.Instance, bool) {
+				x := e.Instance
+				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Service == "" || x.Service == q.Service) && (q.Cell == "" || x.Cell == q.Cell)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
+	cmd.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
+	cmd.Flags().StringSliceVar(&q.State, "state", nil, "UNCLAIMED, CLAIMED, RUNNING or CRASHED")
+	cmd.Flags().BoolVar(&q.All, "all", false, "every row, not the one that counts")
+	watchFlag(cmd, &watch)
+	return c.reading(cmd)
+}
+
+func (c *cli) serviceTable() table[*pb.Service] {
+	return table[*pb.Service]{
+		id: func(x *pb.Service) string { return x.Domain + "/" + x.Name },
+		columns: []column[*pb.Service]{
+			{name: "DOMAIN", text: func(x *pb.Service) string { return x.Domain }},
+			{name: "SERVICE", text: func(x *pb.Service) string { return x.Name }},
+			{name: "WANTED", text: func(x *pb.Service) string { return number(x.Instances) }},
+			{name: "RUNNING", text: func(x *pb.Service) string { return number(x.Running) }},
+			{name: "ROUTABLE", text: func(x *pb.Service) string { return number(x.Routable) }},
+			{name: "CRASHED", text: func(x *pb.Service) string { return number(x.Crashed) }},
+			{name: "PHASE", text: servicePhase},
+			{name: "VERSION", text: func(x *pb.Service) string { return number(x.Version) }},
+			{name: "APPLIED", text: func(x *pb.Service) string { return c.when(x.Applied) }},
+			{name: "NOTE", text: func(x *pb.Service) string { return x.Failure }},
+			{name: "EXCLUSIVE", wide: true, text: func(x *pb.Service) string { return yesNo(x.Exclusive) }},
+			{name: "REVISION", wide: true, text: func(x *pb.Service) string { return fmt.Sprint(x.Revision) }},
+		},
+	}
+}
+
+func servicePhase(x *pb.Service) string {
+	if x.Removed {
+		return "removed"
+	}
+	return x.Phase
+}
+
+func (c *cli) serviceVerb() *cobra.Command {
+	var domain string
+	var watch bool
+	ls := &cobra.Command{
+		Use: "ls", Short: "List services", Example: "  cantina service ls", Args: atMost(0, "none"),
+		RunE: func(*cobra.Command, []string) error {
+			return listing(c, c.serviceTable(), watch, "service", func(cursor string) ([]*pb.Service, *pb.Listing, error) {
+				l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				return l.GetServices(), l.GetListing(), err
+			}, func(e *pb.Event) (*pb.Service, bool) {
+				return e.Service, e.Service != nil && (domain == "" || e.Domain == domain)
+			})
+		},
+	}
+	domainFlag(ls, &domain)
+	watchFlag(ls, &watch)
+	get := &cobra.Command{
+		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml", Args: exactly(1, "SERVICE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), domain)
+			if err != nil {
+				return err
+			}
+			got, err := call(c, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
+			if err != nil {
+				return err
+			}
+			return one(c, c.serviceTable(), got.Service)
+		},
+	}
+	domainFlag(get, &domain)
+	return group("service", "List, show and scale services", c.reading(ls), c.reading(get), c.scaleVerb())
+}
+
+func (c *cli) scaleVerb() *cobra.Command {
+	var domain string
+	var check int64
+	cmd := &cobra.Command{
+		Use: "scale SERVICE INSTANCES", Short: "Set how many instances of a service are wanted", Example: "  cantina service scale web 5",
+		Args: exactly(2, "SERVICE and INSTANCES"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var n int32
+			if _, err := fmt.Sscanf(args[1], "%d", &n); err != nil || n < 0 || fmt.Sprint(n) != args[1] {
+				return failf(api.ExitUsage, "INSTANCES must be a whole number, not %q", args[1])
+			}
+			s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), domain)
+			if err != nil {
+				return err
+			}
+			_, err = call(c, calls.ScaleService, &pb.ScaleServiceRequest{Domain: s.domain, Name: s.name, Instances: n, Write: &pb.Write{IfMatch: check}})
+			if err == nil {
+				c.notef("%s: scaled to %d\n", s, n)
+			}
+			return err
+		},
+	}
+	domainFlag(cmd, &domain)
+	cmd.Flags().Int64Var(&check, "check-revision", 0, "only when the service still has this revision")
+	return cmd
+}

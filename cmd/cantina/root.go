@@ -1,0 +1,185 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/spec"
+)
+
+// reads marks verbs that print data: they have -o and an example.
+const reads = "reads"
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cantina",
+		Short: "Run services, tasks and batch jobs on one machine or many",
+		Long: "cantina runs services, one-off tasks and data-parallel batch jobs, on one machine or on many, and never\n" +
+			"starts a second copy of a task, a batch task or an exclusive service that may still be running.",
+		Example: "  cantina dev                        # server and cell in one process\n" +
+			"  cantina apply cantina.yaml         # make it so\n" +
+			"  cantina run -- ./measure.sh        # run once, follow, keep the exit code\n" +
+			"  cantina ps                         # what runs\n" +
+			"  cantina explain web                # why it is not as it should be",
+		SilenceUsage: true, SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return failf(api.ExitUsage, "unknown command %q%s", args[0], hintFor(cmd, args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(c.Out)
+	root.SetErr(c.Err)
+	root.SetIn(c.In)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return failf(api.ExitUsage, "%v; see %s --help", err, cmd.CommandPath())
+	})
+	f := root.PersistentFlags()
+	f.StringSliceVar(&c.addr, "addr", nil, "servers, host:port or unix:PATH (CANTINA_ADDR)")
+	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"), "certificate file for mutual TLS (CANTINA_TLS_CERT)")
+	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"), "key file of the certificate (CANTINA_TLS_KEY)")
+	f.StringVar(&c.tls.CA, "tls-ca", c.Getenv("CANTINA_TLS_CA"), "file with the authority of the servers (CANTINA_TLS_CA)")
+	f.StringVar(&c.color, "color", "auto", "auto, always or never (NO_COLOR)")
+	f.BoolVarP(&c.quiet, "quiet", "q", false, "print ids only, and no notes")
+	root.AddCommand(c.verbs()...)
+	root.SetHelpCommand(c.helpVerb(root))
+	root.SetHelpTemplate(helpText)
+	c.completions(root)
+	return root
+}
+
+// verbs lists every verb; wiring.go adds those that run processes.
+func (c *cli) verbs() []*cobra.Command {
+	return append([]*cobra.Command{
+		c.applyVerb(), c.planVerb(), c.runVerb(), c.psVerb(), c.logsVerb(), c.waitVerb(), c.stopVerb(), c.rmVerb(), c.restartVerb(),
+		c.explainVerb(), c.cellsVerb(), c.statusVerb(), c.serviceVerb(), c.taskVerb(), c.jobVerb(), c.eventsVerb(), c.leaderVerb(),
+		c.storeVerb(), c.cronVerb(), c.versionVerb(), c.completionVerb(),
+	}, c.processVerbs()...)
+}
+
+func hintFor(cmd *cobra.Command, name string) string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	if h := spec.DidYouMean(name, names); h != "" {
+		return "; " + h
+	}
+	return "; see " + cmd.CommandPath() + " --help"
+}
+
+// reading adds the flags of a verb that prints data.
+func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
+	f := cmd.Flags()
+	f.StringVarP(&c.output, "output", "o", "table", "table, wide, json, yaml, name or jsonl")
+	f.StringSliceVar(&c.columns, "columns", nil, "columns of the table, by name")
+	f.StringVar(&c.template, "template", "", "Go template for each item, over its JSON")
+	f.BoolVar(&c.noHeader, "no-header", false, "no line with the names of the columns")
+	f.BoolVar(&c.noTrunc, "no-trunc", false, "do not cut long values on a terminal")
+	f.BoolVar(&c.utc, "utc", false, "times in UTC")
+	f.StringVar(&c.tz, "tz", "", "times in this zone")
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[reads] = "true"
+	inner := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.checkOutput(); err != nil {
+			return err
+		}
+		return inner(cmd, args)
+	}
+	return cmd
+}
+
+func (c *cli) checkOutput() error {
+	choices := []string{"table", "wide", "json", "yaml", "name", "jsonl"}
+	known := false
+	for _, o := range choices {
+		known = known || o == c.output
+	}
+	if !known {
+		hint := spec.DidYouMean(c.output, choices)
+		return failf(api.ExitUsage, "-o must be %s, not %q %s", strings.Join(choices, ", "), c.output, hint)
+	}
+	switch c.color {
+	case "auto", "always", "never":
+	default:
+		return failf(api.ExitUsage, "--color must be auto, always or never, not %q", c.color)
+	}
+	c.zone = time.Local
+	if c.utc {
+		c.zone = time.UTC
+	}
+	if c.tz != "" {
+		loader, err := zones()
+		if err != nil {
+			return err
+		}
+		z, err := loader.Load(c.tz)
+		if err != nil {
+			return failf(api.ExitUsage, "--tz: %v", err)
+		}
+		c.zone = z.Location
+	}
+	return nil
+}
+
+// waiting adds --timeout.
+func (c *cli) waiting(cmd *cobra.Command) {
+	cmd.Flags().Var(&durationFlag{&c.timeout}, "timeout", "give up after this long, like 5m (exit code 4)")
+}
+
+// durationFlag reads durations as spec files do: with a unit, also d and w.
+type durationFlag struct{ d *time.Duration }
+
+// Set implements pflag.Value.
+func (f *durationFlag) Set(s string) error {
+	d, ok := spec.ParseDuration(s)
+	if !ok {
+		return failf(api.ExitUsage, "must be a duration like 10s, not %q", s)
+	}
+	*f.d = d
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *durationFlag) String() string {
+	if f.d == nil || *f.d == 0 {
+		return ""
+	}
+	return f.d.String()
+}
+
+// Type implements pflag.Value.
+func (f *durationFlag) Type() string { return "duration" }
+
+// sizeFlag reads sizes as spec files do.
+type sizeFlag struct{ bytes *int64 }
+
+// Set implements pflag.Value.
+func (f *sizeFlag) Set(s string) error {
+	v, ok := spec.ParseSize(s)
+	if !ok {
+		return failf(api.ExitUsage, "must be a size like 64Mi, not %q", s)
+	}
+	*f.bytes = v
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *sizeFlag) String() string {
+	if f.bytes == nil || *f.bytes == 0 {
+		return ""
+	}
+	return spec.FormatSize(*f.bytes)
+}
+
+// Type implements pflag.Value.
+func (f *sizeFlag) Type() string { return "size" }

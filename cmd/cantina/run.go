@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/resource"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+// Exit codes that programs have.
+const (
+	exitSignal      = 128 // + the signal's number
+	exitInterrupted = 130
+)
+
+// secondInterrupt is how long a second Ctrl-C is waited for.
+const secondInterrupt = 2 * time.Second
+
+// runFlags are the flags of run.
+type runFlags struct {
+	id, domain, name  string
+	detach, ownCode   bool
+	env               []string
+	dir, user, result string
+	memory, disk      int64
+	cpu               float64
+	limit, pending    time.Duration
+	onLost, whenFull  string
+	stack, annotation string
+	labels            map[string]string
+	isolation         string
+	timestamps        bool
+}
+
+func (c *cli) runVerb() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- PROGRAM [ARG...]",
+		Short: "Run a program once as a task and follow it",
+		Long: "run submits a task, follows its output and ends with the program's own exit code, 128+n when a signal ended it, 6 when the task\n" +
+			"was lost. A task is started at most once, ever. With -d only the id is printed, and the task goes on by itself.\n" +
+			"Ctrl-C detaches and says how to come back; a second Ctrl-C stops the task.",
+		Example: "  cantina run -- sh -c 'echo hello; exit 3'\n" +
+			"  id=$(cantina run -d --memory 512Mi -- ./measure.sh)\n" +
+			"  cantina run --result out.json -- ./report && cantina task result report",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return failf(api.ExitUsage, "which program? try cantina run -- echo hello")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return c.runTask(f, args) },
+	}
+	fl := cmd.Flags()
+	fl.SetInterspersed(false)
+	fl.StringVar(&f.id, "id", "", "id of the task; the leader makes one when left out")
+	fl.StringVar(&f.domain, "domain", "default", "domain of the task")
+	fl.StringVar(&f.name, "name", "", "name to find it by")
+	fl.BoolVarP(&f.detach, "detach", "d", false, "print the id and end")
+	fl.BoolVar(&f.ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, NAME=VALUE, or NAME to pass on its value here")
+	fl.StringVar(&f.dir, "dir", "", "folder to run in")
+	fl.StringVar(&f.user, "user", "", "user name, or uid or uid:gid")
+	fl.StringVar(&f.result, "result", "", "file whose content becomes the task's result")
+	fl.Var(&sizeFlag{&f.memory}, "memory", "memory that is set aside, and the limit, like 64Mi")
+	fl.Var(&sizeFlag{&f.disk}, "disk", "disk space, like 1Gi")
+	fl.Float64Var(&f.cpu, "cpu", 0, "processors, like 0.5")
+	fl.Var(&durationFlag{&f.limit}, "time-limit", "for the whole run")
+	fl.Var(&durationFlag{&f.pending}, "pending-timeout", "end it when it was not started in time (30m)")
+	fl.StringVar(&f.onLost, "on-lost", "end", "end or keep: what its cell does with it when it lost the leader")
+	fl.StringVar(&f.whenFull, "when-full", "wait", "wait or fail: when no cell has room")
+	fl.StringVar(&f.stack, "stack", "", "kind of cell that can run it")
+	fl.StringVar(&f.annotation, "annotation", "", "opaque text")
+	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must carry, NAME=VALUE")
+	fl.StringVar(&f.isolation, "isolation", "process", "process, none or namespaces")
+	fl.BoolVar(&f.timestamps, "timestamps", false, "the time before each line")
+	c.waiting(cmd)
+	return cmd
+}
+
+func (c *cli) runTask(f *runFlags, args []string) error {
+	d, err := f.definition(c.Getenv, args)
+	if err != nil {
+		return err
+	}
+	got, err := call(c, calls.RunTask, &pb.RunTaskRequest{Id: f.id, Domain: f.domain, Name: f.name, Definition: api.FromDefinition(d)})
+	if err != nil {
+		return err
+	}
+	id := got.Task.Id
+	if f.detach {
+		return line(c.Out, id)
+	}
+	c.notef("task %s\n", id)
+	stop := func() error {
+		_, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id})
+		return err
+	}
+	var end *pb.Task
+	err = c.detachable("cantina logs -f "+id+", cantina wait "+id, stop, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		told := make(chan struct{})
+		go func() { defer close(told); c.tellWhy(ctx, id) }()
+		defer func() { cancel(); <-told }()
+		p := &linePrinter{c: c, timestamps: f.timestamps, split: true}
+		if err := c.follow(ctx, &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, p); err != nil {
+			return err
+		}
+		end, err = c.waitTask(ctx, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.taskCode(end, f.ownCode)
+}
+
+// definition makes the task of the flags.
+func (f *runFlags) definition(getenv func(string) string, args []string) (task.Definition, error) {
+	d := task.Definition{Stack: f.stack, Annotation: f.annotation, Labels: f.labels, PendingTimeout: f.pending}
+	path, err := program(args[0])
+	if err != nil {
+		return d, err
+	}
+	d.Workload = action.Workload{
+		Action: action.Action{Run: &action.Run{Path: path, Args: args[1:], Dir: f.dir}},
+		User:   f.user, ResultFile: f.result, TimeLimit: f.limit, Resources: f.resources(),
+	}
+	for _, e := range f.env {
+		name, value, ok := strings.Cut(e, "=")
+		if !ok {
+			value = getenv(name)
+		}
+		if name == "" {
+			return d, failf(api.ExitUsage, "--env %q: the name must not be empty", e)
+		}
+		d.Workload.Env = append(d.Workload.Env, action.Variable{Name: name, Value: value})
+	}
+	if d.Workload.Isolation, err = isolationOf(f.isolation); err != nil {
+		return d, err
+	}
+	switch f.onLost {
+	case "end":
+	case "keep":
+		d.OnLost = task.LostKeep
+	default:
+		return d, failf(api.ExitUsage, "--on-lost must be end or keep, not %q", f.onLost)
+	}
+	switch f.whenFull {
+	case "wait":
+	case "fail":
+		d.WhenFull = task.WhenFullFail
+	default:
+		return d, failf(api.ExitUsage, "--when-full must be wait or fail, not %q", f.whenFull)
+	}
+	return d, nil
+}
+
+func isolationOf(name string) (action.Isolation, error) {
+	switch name {
+	case "process":
+		return action.IsolationProcess, nil
+	case "none":
+		return action.IsolationNone, nil
+	case "namespaces":
+		return action.IsolationNamespaces, nil
+	}
+	return 0, failf(api.ExitUsage, "--isolation must be process, none or namespaces, not %q", name)
+}
+
+// program makes a program that is given relative to here absolute; one without a
+// slash is looked up where it runs.
+func program(name string) (string, error) {
+	if name == "" {
+		return "", failf(api.ExitUsage, "the program's name is empty")
+	}
+	if !strings.Contains(name, "/") || filepath.IsAbs(name) {
+		return name, nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", failf(api.ExitFailed, "the working folder: %v", err)
+	}
+	return filepath.Join(here, name), nil
+}
+
+func (f *runFlags) resources() resource.Amounts {
+	out := resource.Amounts{}
+	if f.memory > 0 {
+		out[resource.MemoryMB] = int((f.memory + 1<<20 - 1) >> 20)
+	}
+	if f.disk > 0 {
+		out[resource.DiskMB] = int((f.disk + 1<<20 - 1) >> 20)
+	}
+	if f.cpu > 0 {
+		out[resource.CPUMilli] = int(f.cpu*1000 + 0.999999)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// whyAfter is how long a task may be PENDING before the reason is printed.
+const whyAfter = 2 * time.Second
+
+// tellWhy prints why a task waits, each reason once, until it runs.
+func (c *cli) tellWhy(ctx context.Context, id string) {
+	client, err := c.client()
+	if err != nil {
+		return
+	}
+	tick := time.NewTicker(whyAfter)
+	defer tick.Stop()
+	start := c.Now()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		got, err := api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id})
+		if err != nil {
+			continue // the follower tells what is wrong with the connection
+		}
+		if got.Task.State != task.Pending.String() {
+			return
+		}
+		x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: &pb.Subject{Kind: "task", Name: id}})
+		if err != nil || len(x.Reasons) == 0 {
+			continue
+		}
+		if text := reasonText(x.Reasons[0]); text != last {
+			last = text
+			c.notef("waiting since %s: %s\n", short(c.Now().Sub(start)), text)
+		}
+	}
+}
+
+func reasonText(r *pb.Reason) string {
+	text := r.Text
+	if r.Longest != nil {
+		text += ", at most " + r.Longest.AsDuration().Round(time.Second).String()
+	}
+	if r.Change != "" {
+		text += "; " + r.Change
+	}
+	return printable(text)
+}
+
+// taskCode is the exit code for a task that has ended.
+func (c *cli) taskCode(t *pb.Task, own bool) error {
+	failed := func(n int) error {
+		if own {
+			return code(api.ExitFailed)
+		}
+		return code(n)
+	}
+	switch t.Outcome {
+	case task.Succeeded.String():
+		return nil
+	case task.Lost.String():
+		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task settle %s\n", t.Id, printable(t.Reason), t.Id)
+		return code(api.ExitLost)
+	}
+	if t.Reason != "" {
+		c.notef("task %s %s: %s\n", t.Id, t.Outcome, printable(t.Reason))
+	}
+	switch {
+	case t.Signal > 0:
+		return failed(exitSignal + int(t.Signal))
+	case t.ExitCode != 0:
+		return failed(int(t.ExitCode))
+	}
+	return failed(api.ExitFailed)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) statusVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the state of the whole", Args: atMost(0, "none"),
+		Long:    "status shows who leads, how much there is of everything, what may not start yet, why and for how long at most, and what an operator must know.",
+		Example: "  cantina status\n  cantina status -o json | jq .held",
+		RunE: func(*cobra.Command, []string) error {
+			got, err := call(c, calls.GetStatus, &pb.GetStatusRequest{})
+			if err != nil {
+				return err
+			}
+			if c.output != "table" && c.output != "wide" || c.template != "" || c.quiet {
+				return one(c, table[*pb.Status]{id: func(s *pb.Status) string { return s.Cluster }}, got.Status)
+			}
+			return c.statusText(got.Status)
+		},
+	}
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+func (c *cli) statusText(s *pb.Status) error {
+	var b strings.Builder
+	row := func(name, value string) { fmt.Fprintf(&b, "%-12s %s\n", name, printable(value)) }
+	row("cluster", s.Cluster)
+	row("leader", fmt.Sprintf("%s, term %s, since %s", s.Leader, s.Term, c.when(s.Since)))
+	row("build", s.Build)
+	row("revision", fmt.Sprint(s.Revision))
+	var names []string
+	for n := range s.Counts {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		row(n, number(s.Counts[n]))
+	}
+	for _, d := range s.Domains {
+		switch {
+		case !d.Fresh:
+			row("domain", d.Name+", expired: nothing of it is destroyed")
+		case d.Expires != nil:
+			row("domain", d.Name+", fresh until "+c.when(d.Expires))
+		}
+	}
+	if s.Waiting {
+		text := "for " + strings.Join(s.WaitingFor, ", ")
+		if s.Longest != nil {
+			text += ", at most " + s.Longest.AsDuration().Round(time.Second).String()
+		}
+		row("waiting", text+": nothing that may already run is started")
+	}
+	for _, h := range s.Held {
+		row("held", heldText(h))
+	}
+	if s.HeldMore > 0 {
+		row("held", fmt.Sprintf("and %d more", s.HeldMore))
+	}
+	if s.Quarantined > 0 {
+		row("quarantine", fmt.Sprintf("%d rows cannot be read; see cantina store quarantine show", s.Quarantined))
+	}
+	for _, w := range s.Warnings {
+		row("WARNING", w)
+	}
+	_, err := c.Out.Write([]byte(b.String()))
+	return err
+}
+
+func heldText(h *pb.Held) string {
+	text := h.What + ": " + h.Reason
+	if h.Cell != "" {
+		text += ", cell " + h.Cell
+	}
+	if h.Longest != nil {
+		text += ", at most " + h.Longest.AsDuration().Round(time.Second).String()
+	}
+	return text
+}
+
+func (c *cli) leaderVerb() *cobra.Command {
+	var accept bool
+	end := &cobra.Command{
+		Use: "end-wait --accept-double-starts", Short: "End the initial wait now", Args: atMost(0, "none"),
+		Long: "After a leader change nothing that may still run is started before every cell that may run it has reported or is certainly dead. end-wait ends that wait. What\n" +
+			"still runs on a silent cell may then run twice. It is recorded, and status shows it.",
+		Example: "  cantina leader end-wait --accept-double-starts --yes",
+		RunE: func(*cobra.Command, []string) error {
+			if err := c.confirm("end the initial wait; work that still runs on a silent cell may run twice"); err != nil {
+				return err
+			}
+			_, err := call(c, calls.EndWait, &pb.EndWaitRequest{AcceptDoubleStarts: accept})
+			if err == nil {
+				c.notef("the initial wait has ended\n")
+			}
+			return err
+		},
+	}
+	end.Flags().BoolVar(&accept, "accept-double-starts", false, "say that you accept that work may run twice")
+	c.needYes(end)
+	return group("leader", "What operators ask of the leader", end)
+}

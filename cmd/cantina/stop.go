@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) stopVerb() *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use:   "stop SUBJECT ...",
+		Short: "Stop services, tasks and jobs, and keep their definitions",
+		Long:  "stop scales a service to 0 instances, cancels a task, and pauses a job and ends what runs of it.\n\n" + subjectHelp,
+		Example: "  cantina stop web\n" +
+			"  cantina stop task/4f1c job/count",
+		Args: atLeast(1, "SUBJECT"),
+		RunE: func(_ *cobra.Command, args []string) error { return c.each(args, domain, c.stopOne) },
+	}
+	domainFlag(cmd, &domain)
+	c.waiting(cmd)
+	return cmd
+}
+
+// each finds all subjects before it does anything to the first; the answers of all
+// are joined.
+func (c *cli) each(args []string, domain string, do func(subject) (string, error)) error {
+	var all []subject
+	for _, a := range args {
+		s, err := c.find(a, domain)
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
+	var errs []error
+	for _, s := range all {
+		said, err := do(s)
+		if err != nil {
+			errs = append(errs, err)
+			if len(all) > 1 {
+				c.sayf("%s: %v\n", s, err)
+			}
+			continue
+		}
+		c.notef("%s: %s\n", s, said)
+	}
+	if len(errs) > 1 {
+		return code(exitOf(errs[0]))
+	}
+	return errors.Join(errs...)
+}
+
+func exitOf(err error) int {
+	var remote *api.Error
+	var e *exit
+	switch {
+	case errors.As(err, &remote):
+		return remote.Exit
+	case errors.As(err, &e):
+		return e.code
+	}
+	return api.ExitFailed
+}
+
+func (c *cli) stopOne(s subject) (string, error) {
+	switch s.kind {
+	case "service":
+		_, err := call(c, calls.ScaleService, &pb.ScaleServiceRequest{Domain: s.domain, Name: s.name})
+		return "scaled to 0", err
+	case "task":
+		_, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: s.name})
+		return "cancelled", err
+	case "job":
+		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: s.name, Paused: true}); err != nil {
+			return "", err
+		}
+		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name})
+		return fmt.Sprintf("paused, %d running batch tasks are being ended", got.GetKilled()), err
+	case "node":
+		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
+		return fmt.Sprintf("%d running batch tasks are being ended", got.GetKilled()), err
+	case "instance":
+		return "", failf(api.ExitUsage, "an instance would be started again; cantina restart %s, or scale the service", s)
+	}
+	return "", failf(api.ExitUsage, "a %s cannot be stopped", s.kind)
+}
+
+func (c *cli) rmVerb() *cobra.Command {
+	var domain string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rm SUBJECT ...",
+		Short: "Remove services, tasks and jobs",
+		Long: "rm undesires a service, removes a task that has ended, and deletes a job; what runs of them is stopped. A task that has not ended is\n" +
+			"removed only with --force, which cancels it first and does not guarantee that it did nothing.\n\n" + subjectHelp,
+		Example: "  cantina rm web --yes\n" +
+			"  cantina rm task/4f1c --yes",
+		Args: atLeast(1, "SUBJECT"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := c.confirm("remove %v", args); err != nil {
+				return err
+			}
+			return c.each(args, domain, func(s subject) (string, error) { return c.rmOne(s, force) })
+		},
+	}
+	domainFlag(cmd, &domain)
+	cmd.Flags().BoolVar(&force, "force", false, "cancel a task that has not ended")
+	c.needYes(cmd)
+	c.waiting(cmd)
+	return cmd
+}
+
+func (c *cli) rmOne(s subject, force bool) (string, error) {
+	switch s.kind {
+	case "service":
+		_, err := call(c, calls.RemoveService, &pb.RemoveServiceRequest{Domain: s.domain, Name: s.name})
+		return "removed", err
+	case "job":
+		_, err := call(c, calls.RemoveJob, &pb.RemoveJobRequest{Name: s.name})
+		return "removed", err
+	case "task":
+		_, err := call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})
+		if isCode(err, "conflict") && force {
+			if _, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: s.name}); err != nil {
+				return "", err
+			}
+			ctx, cancel := c.limited()
+			defer cancel()
+			if _, err := c.waitTask(ctx, s.name); err != nil {
+				return "", err
+			}
+			_, err = call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})
+		}
+		return "removed", err
+	}
+	return "", failf(api.ExitUsage, "a %s cannot be removed", s.kind)
+}
+
+func (c *cli) restartVerb() *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use:   "restart SERVICE[/INDEX] ...",
+		Short: "Have instances of services stopped and started afresh",
+		Example: "  cantina restart web\n" +
+			"  cantina restart web/0",
+		Args: atLeast(1, "SERVICE[/INDEX]"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return c.each(args, domain, func(s subject) (string, error) {
+				q := &pb.RestartServiceRequest{Domain: s.domain, Name: s.name}
+				switch s.kind {
+				case "service":
+				case "instance":
+					q.Index = []int32{s.index}
+				default:
+					return "", failf(api.ExitUsage, "only services are restarted, not a %s", s.kind)
+				}
+				got, err := call(c, calls.RestartService, q)
+				return fmt.Sprintf("%d instances restart", got.GetRestarted()), err
+			})
+		},
+	}
+	domainFlag(cmd, &domain)
+	c.waiting(cmd)
+	return cmd
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) storeVerb() *cobra.Command {
+	return group("store", "Look after the store", append([]*cobra.Command{c.quarantineVerb()}, c.offlineStoreVerbs()...)...)
+}
+
+func (c *cli) quarantineVerb() *cobra.Command {
+	t := table[*pb.Quarantined]{
+		id: func(x *pb.Quarantined) string { return x.Key },
+		columns: []column[*pb.Quarantined]{
+			{name: "KEY", text: func(x *pb.Quarantined) string { return x.Key }},
+			{name: "BYTES", text: func(x *pb.Quarantined) string { return fmt.Sprint(len(x.Content)) }},
+			{name: "REASON", text: func(x *pb.Quarantined) string { return x.Reason }},
+		},
+	}
+	show := &cobra.Command{
+		Use: "show", Short: "List rows that cannot be read", Args: atMost(0, "none"),
+		Long:    "A row that cannot be read counts as existing for its key: nothing is started, deleted or changed for it until it is dropped or can be read again.",
+		Example: "  cantina store quarantine show -o json",
+		RunE: func(*cobra.Command, []string) error {
+			return stream(c, t, func(cursor string) ([]*pb.Quarantined, string, error) {
+				l, err := call(c, calls.ListQuarantine, &pb.ListQuarantineRequest{Page: &pb.Page{Cursor: cursor, Limit: api.DefaultPage}})
+				return l.GetRows(), l.GetListing().GetNext(), err
+			})
+		},
+	}
+	drop := &cobra.Command{
+		Use: "drop KEY", Short: "Delete a row that cannot be read", Args: exactly(1, "KEY"),
+		Example: "  cantina store quarantine drop task/4f1c --yes",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := c.confirm("delete the row %s for good", args[0]); err != nil {
+				return err
+			}
+			_, err := call(c, calls.ReleaseQuarantined, &pb.ReleaseQuarantinedRequest{Key: args[0]})
+			if err == nil {
+				c.notef("%s: dropped\n", args[0])
+			}
+			return err
+		},
+	}
+	c.needYes(drop)
+	restore := &cobra.Command{
+		Use: "restore KEY", Short: "Read a row again, after its bytes or the program were mended", Args: exactly(1, "KEY"),
+		Example: "  cantina store quarantine restore task/4f1c",
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, err := call(c, calls.ReleaseQuarantined, &pb.ReleaseQuarantinedRequest{Key: args[0], Restore: true})
+			if err == nil {
+				c.notef("%s: restored\n", args[0])
+			}
+			return err
+		},
+	}
+	return group("quarantine", "Rows of the store that cannot be read", c.reading(show), drop, restore)
+}

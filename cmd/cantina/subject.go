@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
+)
+
+// calls are the methods of the API, for api.Call.
+type calls = cantinav1connect.CantinaServiceClient
+
+// call makes one call with --timeout in force.
+func call[Q, A any](c *cli, method api.Method[Q, A], q *Q) (*A, error) {
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.limited()
+	defer cancel()
+	return api.Call(ctx, client, method, q)
+}
+
+// pages calls next for page after page until it returns an empty cursor.
+func pages(next func(cursor string) (string, error)) error {
+	for cursor := ""; ; {
+		n, err := next(cursor)
+		if err != nil || n == "" {
+			return err
+		}
+		cursor = n
+	}
+}
+
+// subject is what an argument names.
+type subject struct {
+	kind   string // service, instance, task, job, node or cell
+	domain string
+	name   string // of the service, job or cell; id of the task
+	index  int32  // of the instance
+	node   string // of the batch task
+}
+
+// String prints it so that it can be given as an argument again.
+func (s subject) String() string {
+	switch s.kind {
+	case "service":
+		return "service/" + s.domain + "/" + s.name
+	case "instance":
+		return fmt.Sprintf("service/%s/%s/%d", s.domain, s.name, s.index)
+	case "node":
+		return "job/" + s.name + "/" + s.node
+	}
+	return s.kind + "/" + s.name
+}
+
+// wire is the subject as Explain wants it.
+func (s subject) wire() *pb.Subject {
+	kind := s.kind
+	if kind == "node" {
+		kind = "pair"
+	}
+	return &pb.Subject{Kind: kind, Domain: s.domain, Name: s.name, Index: s.index, Node: s.node}
+}
+
+const subjectHelp = "A SUBJECT is a service (web), one of its instances (web/0), a task by its id or the beginning of it, a job (count), one of its\n" +
+	"nodes (count[NODE] or count/NODE), or a cell. service/, task/, job/ or cell/ before it says which is meant; a service of\n" +
+	"another domain is DOMAIN/web."
+
+// domainFlag adds --domain.
+func domainFlag(cmd *cobra.Command, domain *string) {
+	cmd.Flags().StringVar(domain, "domain", "", "look in this domain only")
+}
+
+// find looks up what an argument names. Nothing is exit code 3; more than one thing
+// is listed, exit code 2.
+func (c *cli) find(text, domain string) (subject, error) {
+	kind, rest, explicit := strings.Cut(text, "/")
+	switch {
+	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell"):
+	default:
+		kind, rest = "", text
+	}
+	var found []subject
+	for _, look := range []struct {
+		kind string
+		find func(text, domain string) ([]subject, error)
+	}{{"service", c.findService}, {"job", c.findJob}, {"task", c.findTask}, {"cell", c.findCell}} {
+		if kind != "" && look.kind != kind {
+			continue
+		}
+		got, err := look.find(rest, domain)
+		if err != nil {
+			return subject{}, err
+		}
+		found = append(found, got...)
+	}
+	switch len(found) {
+	case 0:
+		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cells", text)
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, s := range found {
+		names = append(names, "  "+s.String())
+	}
+	return subject{}, failf(api.ExitUsage, "%q can mean more than one thing:\n%s", text, strings.Join(names, "\n"))
+}
+
+// isCode reports whether an error of the server has that code.
+func isCode(err error, codes ...string) bool {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, code := range codes {
+		if e.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *cli) findService(text, domain string) ([]subject, error) {
+	s := subject{kind: "service", domain: domain}
+	parts := strings.Split(text, "/")
+	if n := len(parts); n > 1 {
+		if i, err := strconv.ParseInt(parts[n-1], 10, 32); err == nil && i >= 0 {
+			s.kind, s.index = "instance", int32(i)
+			parts = parts[:n-1]
+		}
+	}
+	switch len(parts) {
+	case 1:
+		s.name = parts[0]
+	case 2:
+		if domain != "" && domain != parts[0] {
+			return nil, nil
+		}
+		s.domain, s.name = parts[0], parts[1]
+	default:
+		return nil, nil
+	}
+	if s.domain != "" {
+		_, err := call(c, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
+		if isCode(err, "not_found", "collected") {
+			return nil, nil
+		}
+		return []subject{s}, err
+	}
+	var found []subject
+	err := pages(func(cursor string) (string, error) {
+		l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+		if err != nil {
+			return "", err
+		}
+		for _, x := range l.Services {
+			if x.Name == s.name {
+				one := s
+				one.domain = x.Domain
+				found = append(found, one)
+			}
+		}
+		return l.Listing.Next, nil
+	})
+	return found, err
+}
+
+func (c *cli) findJob(text, domain string) ([]subject, error) {
+	s := subject{kind: "job", name: text}
+	if name, node, ok := strings.Cut(text, "["); ok && strings.HasSuffix(node, "]") {
+		s = subject{kind: "node", name: name, node: strings.TrimSuffix(node, "]")}
+	} else if name, node, ok := strings.Cut(text, "/"); ok {
+		s = subject{kind: "node", name: name, node: node}
+	}
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
+	if isCode(err, "not_found", "collected") {
+		return nil, nil
+	}
+	if err != nil || domain != "" && got.Job.Domain != domain {
+		return nil, err
+	}
+	s.domain = got.Job.Domain
+	if s.kind == "node" {
+		l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: s.name, Node: s.node, Page: &pb.Page{Limit: 1}})
+		if isCode(err, "not_found") || err == nil && len(l.Nodes) == 0 {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []subject{s}, nil
+}
+
+// maxShown is how many tasks are shown for an ambiguous beginning of an id.
+const maxShown = 20
+
+func (c *cli) findTask(text, domain string) ([]subject, error) {
+	if strings.ContainsAny(text, "/[") || text == "" {
+		return nil, nil
+	}
+	got, err := call(c, calls.GetTask, &pb.GetTaskRequest{Id: text})
+	if err == nil && (domain == "" || got.Task.Domain == domain) {
+		return []subject{{kind: "task", name: text, domain: got.Task.Domain}}, nil
+	}
+	if isCode(err, "collected") {
+		return nil, err // it was there: say when it went
+	}
+	if err != nil && !isCode(err, "not_found") {
+		return nil, err
+	}
+	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Page: &pb.Page{Cursor: text, Limit: maxShown}})
+	if err != nil {
+		return nil, err
+	}
+	var found []subject
+	for _, t := range l.Tasks {
+		if strings.HasPrefix(t.Id, text) {
+			found = append(found, subject{kind: "task", name: t.Id, domain: t.Domain})
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return c.findTaskByName(text, domain)
+}
+
+// findTaskByName finds tasks by the name they have in a spec file.
+func (c *cli) findTaskByName(name, domain string) ([]subject, error) {
+	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Name: name, Page: &pb.Page{Limit: maxShown}})
+	if err != nil {
+		return nil, err
+	}
+	var found []subject
+	for _, t := range l.Tasks {
+		found = append(found, subject{kind: "task", name: t.Id, domain: t.Domain})
+	}
+	return found, nil
+}
+
+func (c *cli) findCell(text, _ string) ([]subject, error) {
+	if strings.ContainsAny(text, "/[") || text == "" {
+		return nil, nil
+	}
+	_, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: text})
+	if isCode(err, "not_found", "collected") {
+		return nil, nil
+	}
+	return []subject{{kind: "cell", name: text}}, err
+}
+
+// detachable runs f until it ends or Ctrl-C is pressed. The first Ctrl-C prints how
+// to come back and ends the verb with 130; a second one soon after calls stop,
+// which may be nil.
+func (c *cli) detachable(back string, stop func() error, f func(context.Context) error) error {
+	ctx, cancel := c.limited()
+	defer cancel()
+	signals, done := c.Interrupts()
+	defer done()
+	result := make(chan error, 1)
+	go func() { result <- f(ctx) }()
+	select {
+	case err := <-result:
+		return err
+	case <-signals:
+	case <-c.ctx.Done():
+	}
+	cancel()
+	<-result
+	c.sayf("\ndetached; it goes on without you: %s\n", back)
+	if stop != nil && c.InTTY {
+		c.sayf("press Ctrl-C again to stop it\n")
+		again, end := context.WithTimeout(c.ctx, secondInterrupt)
+		defer end()
+		select {
+		case <-signals:
+			c.sayf("\nstopping\n")
+			if err := stop(); err != nil {
+				return err
+			}
+		case <-again.Done():
+		}
+	}
+	return code(exitInterrupted)
+}

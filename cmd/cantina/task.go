@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) taskTable() table[*pb.Task] {
+	return table[*pb.Task]{
+		id: func(x *pb.Task) string { return x.Id },
+		columns: []column[*pb.Task]{
+			{name: "ID", text: func(x *pb.Task) string { return x.Id }},
+			{name: "DOMAIN", text: func(x *pb.Task) string { return x.Domain }},
+			{name: "NAME", text: func(x *pb.Task) string { return x.Name }},
+			{name: "STATE", text: func(x *pb.Task) string { return x.State }},
+			{name: "OUTCOME", text: func(x *pb.Task) string { return x.Outcome }},
+			{name: "CODE", text: taskCodeText},
+			{name: "CELL", text: func(x *pb.Task) string { return x.Cell }},
+			{name: "CREATED", text: func(x *pb.Task) string { return c.when(x.Created) }},
+			{name: "ENDED", text: func(x *pb.Task) string { return c.when(x.Ended) }},
+			{name: "NOTE", text: taskNote},
+			{name: "REJECTIONS", wide: true, text: func(x *pb.Task) string { return number(x.Rejections) }},
+			{name: "UID", wide: true, text: func(x *pb.Task) string { return x.Uid }},
+			{name: "REVISION", wide: true, text: func(x *pb.Task) string { return fmt.Sprint(x.Revision) }},
+		},
+	}
+}
+
+func taskCodeText(x *pb.Task) string {
+	switch {
+	case x.Outcome == "" || x.Outcome == task.Lost.String():
+		return ""
+	case x.Signal > 0:
+		return fmt.Sprintf("signal %d", x.Signal)
+	}
+	return number(x.ExitCode)
+}
+
+func taskNote(x *pb.Task) string {
+	switch {
+	case x.MayStillRun:
+		return "may still run; " + x.Reason
+	case x.Reason != "":
+		return x.Reason
+	}
+	return x.Rejection
+}
+
+func (c *cli) taskVerb() *cobra.Command {
+	q := &pb.ListTasksRequest{}
+	var watch bool
+	ls := &cobra.Command{
+		Use: "ls", Short: "List tasks", Args: atMost(0, "none"),
+		Example: "  cantina task ls --state RUNNING\n  cantina task ls -q --domain demo",
+		RunE: func(*cobra.Command, []string) error {
+			return listing(c, c.taskTable(), watch, "task", func(cursor string) ([]*pb.Task, *pb.Listing, error) {
+				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+				l, err := call(c, calls.ListTasks, q)
+				return l.GetTasks(), l.GetListing(), err
+			}, func(e *pb.Event) (*pb.Task, bool) {
+				x := e.Task
+				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Name == "" || x.Name == q.Name)
+			})
+		},
+	}
+	ls.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
+	ls.Flags().StringVar(&q.Name, "name", "", "with this name only")
+	ls.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
+	ls.Flags().StringSliceVar(&q.State, "state", nil, "PENDING, RUNNING, COMPLETED or RESOLVING")
+	watchFlag(ls, &watch)
+	return group("task", "List, show and settle tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskSettleVerb())
+}
+
+// findTaskArgument finds a task and returns it whole.
+func (c *cli) findTaskArgument(text, domain string) (*pb.Task, error) {
+	s, err := c.find("task/"+strings.TrimPrefix(text, "task/"), domain)
+	if err != nil {
+		return nil, err
+	}
+	got, err := call(c, calls.GetTask, &pb.GetTaskRequest{Id: s.name})
+	return got.GetTask(), err
+}
+
+func (c *cli) taskGetVerb() *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use: "get TASK", Short: "Show a task with its definition and result", Example: "  cantina task get 4f1c -o yaml", Args: exactly(1, "TASK"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			t, err := c.findTaskArgument(args[0], domain)
+			if err != nil {
+				return err
+			}
+			return one(c, c.taskTable(), t)
+		},
+	}
+	domainFlag(cmd, &domain)
+	return c.reading(cmd)
+}
+
+func (c *cli) taskResultVerb() *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use: "result TASK", Short: "Print the result of a task, byte by byte",
+		Long:    "result prints the content of the task's result file exactly as it was. A task that has not ended, or left none, is exit code 1.",
+		Example: "  cantina task result report > report.json", Args: exactly(1, "TASK"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			t, err := c.findTaskArgument(args[0], domain)
+			if err != nil {
+				return err
+			}
+			if c.output != "table" || c.template != "" {
+				return one(c, c.taskTable(), t)
+			}
+			if t.Outcome == "" {
+				return failf(api.ExitFailed, "task %s is %s: it has no result yet; cantina wait %s", t.Id, t.State, t.Id)
+			}
+			if len(t.Result) == 0 {
+				return failf(api.ExitFailed, "task %s %s and left no result", t.Id, t.Outcome)
+			}
+			_, err = c.Out.Write(t.Result)
+			return err
+		},
+	}
+	domainFlag(cmd, &domain)
+	return c.reading(cmd)
+}
+
+func (c *cli) taskSettleVerb() *cobra.Command {
+	var domain, as string
+	cmd := &cobra.Command{
+		Use: "settle TASK --as done|failed|rerun", Short: "Say what became of a lost task",
+		Long: "A task whose cell was lost is kept until somebody knows what it did. settle says that it did its work (done), that it did not (failed),\n" +
+			"or that it may run once more as a new task (rerun).",
+		Example: "  cantina task settle 4f1c --as rerun", Args: exactly(1, "TASK"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := c.find("task/"+strings.TrimPrefix(args[0], "task/"), domain)
+			if err != nil {
+				return err
+			}
+			got, err := call(c, calls.SettleTask, &pb.SettleTaskRequest{Id: s.name, As: as})
+			if err != nil {
+				return err
+			}
+			c.notef("task %s settled as %s\n", s.name, as)
+			if got.Task.Successor != "" {
+				return line(c.Out, got.Task.Successor)
+			}
+			return nil
+		},
+	}
+	domainFlag(cmd, &domain)
+	cmd.Flags().StringVar(&as, "as", "", "done, failed or rerun")
+	return cmd
+}

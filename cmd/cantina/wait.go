@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) waitVerb() *cobra.Command {
+	var domain, until string
+	var ownCode bool
+	cmd := &cobra.Command{
+		Use:   "wait SUBJECT ...",
+		Short: "Wait until a task or job has ended, or a service is healthy",
+		Long: "wait ends when each subject is in the state that --for names, also when it was before; any end of a task or job counts as done. For one task\n" +
+			"the exit code is the program's own, for a job 1 when some of it failed; 6 for a lost task, 4 after --timeout.\n\n" + subjectHelp,
+		Example: "  cantina wait count --timeout 10m\n" +
+			"  cantina wait web --for healthy\n" +
+			"  id=$(cantina run -d -- ./long.sh); cantina wait $id; echo $?",
+		Args: atLeast(1, "SUBJECT"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var worst error
+			for _, a := range args {
+				s, err := c.find(a, domain)
+				if err != nil {
+					return err
+				}
+				err = c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error { return c.waitFor(ctx, s, until, ownCode) })
+				var e *exit
+				if err != nil && (!errors.As(err, &e) || e.err != nil || e.code == exitInterrupted) {
+					return err
+				}
+				if worst == nil {
+					worst = err
+				}
+			}
+			return worst
+		},
+	}
+	domainFlag(cmd, &domain)
+	cmd.Flags().StringVar(&until, "for", "", "done, healthy or stopped (done for tasks and jobs, healthy for services)")
+	cmd.Flags().BoolVar(&ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
+	c.waiting(cmd)
+	return cmd
+}
+
+// waitFor waits for one subject.
+func (c *cli) waitFor(ctx context.Context, s subject, until string, ownCode bool) error {
+	switch {
+	case s.kind == "task" && (until == "" || until == "done" || until == "stopped"):
+		t, err := c.waitTask(ctx, s.name)
+		if err != nil {
+			return err
+		}
+		return c.taskCode(t, ownCode)
+	case s.kind == "job" && (until == "" || until == "done" || until == "stopped"):
+		return c.waitJob(ctx, s.name)
+	case (s.kind == "service" || s.kind == "instance") && (until == "" || until == "healthy" || until == "stopped"):
+		return c.waitService(ctx, s, until == "stopped")
+	}
+	if until == "" {
+		return failf(api.ExitUsage, "a %s does not end", s.kind)
+	}
+	return failf(api.ExitUsage, "--for %q does not fit a %s; tasks and jobs can be done or stopped, services healthy or stopped", until, s.kind)
+}
+
+// until calls look until it is satisfied: at once, and after each event that
+// wanted accepts. look returns the position at which it looked. Nothing is missed,
+// because the stream begins at that position.
+func (c *cli) until(ctx context.Context, q *pb.StreamEventsRequest, look func(context.Context) (done bool, position string, err error)) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	done, position, err := look(ctx)
+	if err != nil || done {
+		return err
+	}
+	q.Since = position
+	return client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
+		if m.Event == nil && m.Gap == nil {
+			return nil
+		}
+		done, _, err := look(ctx)
+		if done && err == nil {
+			return api.Stop()
+		}
+		return err
+	})
+}
+
+// waitTask returns a task that has ended.
+func (c *cli) waitTask(ctx context.Context, id string) (*pb.Task, error) {
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	var end *pb.Task
+	err = c.until(ctx, &pb.StreamEventsRequest{Kind: []string{"task"}, Subject: id}, func(ctx context.Context) (bool, string, error) {
+		got, err := api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id})
+		if err != nil {
+			return false, "", err
+		}
+		end = got.Task
+		return end.State == task.Completed.String() || end.State == task.Resolving.String(), got.Position, nil
+	})
+	return end, err
+}
+
+func (c *cli) waitJob(ctx context.Context, name string) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	var end *pb.Job
+	err = c.until(ctx, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
+		got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: name})
+		if err != nil {
+			return false, "", err
+		}
+		end = got.Job
+		return jobEnded(end.State), got.Position, nil
+	})
+	if err != nil {
+		return err
+	}
+	if end.State == "failed" || end.State == "invalid" {
+		c.notef("job %s %s: %d of %d failed%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, whyInvalid(end))
+		return code(api.ExitFailed)
+	}
+	return nil
+}
+
+func whyInvalid(j *pb.Job) string {
+	if j.State == "invalid" && j.Reason != "" {
+		return ": " + printable(j.Reason)
+	}
+	return ""
+}
+
+func jobEnded(state string) bool {
+	switch state {
+	case "done", "failed", "empty", "invalid", "removed":
+		return true
+	}
+	return false
+}
+
+// waitService waits until a service, or one instance of it, is healthy or stopped.
+func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance"}, Domain: s.domain}
+	return c.until(ctx, q, func(ctx context.Context) (bool, string, error) {
+		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, Page: &pb.Page{Limit: api.MaxPage}})
+		if err != nil {
+			return false, "", err
+		}
+		up := 0
+		for _, x := range l.Instances {
+			if x.State == "RUNNING" && x.Routable && (s.kind == "service" || x.Index == s.index) {
+				up++
+			}
+		}
+		if stopped {
+			return len(l.Instances) == 0 || up == 0 && s.kind == "instance", l.Listing.Position, nil
+		}
+		if s.kind == "instance" {
+			return up > 0, l.Listing.Position, nil
+		}
+		got, err := api.Call(ctx, client, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
+		if err != nil {
+			return false, "", err
+		}
+		x := got.Service
+		return x.Routable == x.Instances && x.Phase == "steady", l.Listing.Position, nil
+	})
+}
+
+// exactly and atLeast are argument checks that say what is missing.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return failf(api.ExitUsage, "%s takes %d argument(s), %s, not %d; see %s --help", cmd.CommandPath(), n, what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+func atLeast(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return failf(api.ExitUsage, "%s needs %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return failf(api.ExitUsage, "%s takes at most %d argument(s), %s; see %s --help", cmd.CommandPath(), n, what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// group is a noun whose verbs are its commands.
+func group(use, short string, subs ...*cobra.Command) *cobra.Command {
+	var examples string
+	for i, s := range subs {
+		if s.Example != "" && i < 3 {
+			if examples != "" {
+				examples += "\n"
+			}
+			examples += s.Example
+		}
+	}
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: examples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return failf(api.ExitUsage, "unknown command %q of %s%s", args[0], cmd.Name(), hintFor(cmd, args[0]))
+			}
+			return failf(api.ExitUsage, "%s needs a verb; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"cantina/api"
+	"cantina/event"
+	pb "cantina/wire/cantinav1"
+)
+
+func watchFlag(cmd *cobra.Command, watch *bool) {
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, "go on with one row per change, until Ctrl-C")
+}
+
+// listing prints a whole list, page by page, and with watch one row per change
+// afterwards. It misses nothing: the stream begins where the list was read.
+func listing[T proto.Message](c *cli, t table[T], watch bool, kind string, read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
+	var all []T
+	position := ""
+	err := pages(func(cursor string) (string, error) {
+		items, where, err := read(cursor)
+		if err != nil {
+			return "", err
+		}
+		if position == "" {
+			position = where.Position
+		}
+		all = append(all, items...)
+		return where.Next, nil
+	})
+	if err != nil {
+		return err
+	}
+	if watch && (c.output == "json" || c.output == "yaml") {
+		c.output = "jsonl" // a stream is no list
+	}
+	if err := list(c, t, all); err != nil || !watch {
+		return err
+	}
+	c.noHeader = true
+	err = c.detachable("run the same command", nil, func(ctx context.Context) error {
+		client, err := c.client()
+		if err != nil {
+			return err
+		}
+		return client.Events(ctx, &pb.StreamEventsRequest{Since: position, Kind: []string{kind}}, func(m *pb.StreamEventsResponse) error {
+			if m.Gap != nil {
+				c.sayf("[changes between %s and %s are missing; list again]\n", m.Gap.After, m.Gap.Before)
+			}
+			if m.Event == nil {
+				return nil
+			}
+			x, ok := pick(m.Event)
+			if !ok {
+				return nil
+			}
+			if m.Event.Gone {
+				c.notef("%s is gone\n", t.id(x))
+				return nil
+			}
+			return list(c, t, []T{x})
+		})
+	})
+	if e, ok := err.(*exit); ok && e.code == exitInterrupted {
+		return nil // the way to end a watch
+	}
+	return err
+}
+
+func (c *cli) eventsVerb() *cobra.Command {
+	q := &pb.StreamEventsRequest{}
+	var follow bool
+	t := table[*pb.Event]{
+		id: func(x *pb.Event) string { return x.Position },
+		columns: []column[*pb.Event]{
+			{name: "POSITION", text: func(x *pb.Event) string { return x.Position }},
+			{name: "TIME", text: func(x *pb.Event) string { return c.when(x.Time) }},
+			{name: "KIND", text: func(x *pb.Event) string { return x.Kind }},
+			{name: "DOMAIN", text: func(x *pb.Event) string { return x.Domain }},
+			{name: "SUBJECT", text: func(x *pb.Event) string { return x.Subject }},
+			{name: "WHAT", text: eventText},
+		},
+	}
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print committed changes in order",
+		Long: "events prints what was committed since a revision or position and ends; -f goes on with what comes. What is missing stands as a gap. Without --since\n" +
+			"and with -f only what is new comes.",
+		Example: "  cantina events -f\n" +
+			"  cantina events --since 1042 --kind task -o jsonl",
+		Args: atMost(0, "none"),
+		RunE: func(*cobra.Command, []string) error {
+			if !follow && q.Since == "" {
+				return failf(api.ExitUsage, "from when? give --since REVISION, or -f for what comes")
+			}
+			if c.output == "json" || c.output == "yaml" {
+				c.output = "jsonl"
+			}
+			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error { return c.events(ctx, t, q, follow) })
+			if e, ok := err.(*exit); ok && e.code == exitInterrupted {
+				return nil
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&q.Since, "since", "", "strictly after this revision or position")
+	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
+	cmd.Flags().StringSliceVar(&q.Kind, "kind", nil, "service, instance, task, job, pair, cell or note")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+func (c *cli) events(ctx context.Context, t table[*pb.Event], q *pb.StreamEventsRequest, follow bool) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	end := ""
+	if !follow {
+		// Where the stream stands now: read until there.
+		l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: 1}})
+		if err != nil {
+			return err
+		}
+		end = l.Listing.Position
+	}
+	first := true
+	return client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
+		if m.Gap != nil {
+			c.sayf("[events between %s and %s are missing]\n", m.Gap.After, m.Gap.Before)
+		}
+		if m.Event != nil {
+			if err := list(c, t, []*pb.Event{m.Event}); err != nil {
+				return err
+			}
+			if first {
+				first, c.noHeader = false, true
+			}
+		}
+		if !follow && reached(m, end) {
+			return api.Stop()
+		}
+		return nil
+	})
+}
+
+// reached reports whether a stream has come to a position.
+func reached(m *pb.StreamEventsResponse, end string) bool {
+	at, err := event.ParsePosition(m.Position)
+	until, err2 := event.ParsePosition(end)
+	return err != nil || err2 != nil || at.Compare(until) >= 0
+}
+
+func eventText(x *pb.Event) string {
+	if x.Gone {
+		return "gone"
+	}
+	if x.Text != "" {
+		return x.Text
+	}
+	switch {
+	case x.Instance != nil:
+		return x.Instance.Service + "/" + number(x.Instance.Index) + " " + x.Instance.State
+	case x.Task != nil:
+		return x.Task.State + " " + x.Task.Outcome
+	case x.Job != nil:
+		return x.Job.State
+	case x.Node != nil:
+		return x.Node.State
+	case x.Cell != nil:
+		return x.Cell.Session
+	case x.Service != nil:
+		return x.Service.Phase
+	}
+	return ""
+}
