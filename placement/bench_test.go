@@ -154,3 +154,14 @@ func BenchmarkWaiting(b *testing.B) {
 		last = r.Placed[0].Item.Hold
 	}
 }
+
+// BenchmarkExplain is the refusal of one shape over 10,000 cells.
+func BenchmarkExplain(b *testing.B) {
+	a := fleet(10_000, 3, 1000)
+	it := taskItem("huge", 5000)
+	for b.Loop() {
+		if a.Explain(it) == nil {
+			b.Fatal("it fits")
+		}
+	}
+}

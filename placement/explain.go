@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,99 +18,130 @@ func (l *Ledger) Explain(it Item) *Refusal {
 	return l.explain(s)
 }
 
-// explain counts the cells by what keeps the shape away.
+// reason is what keeps a cell from a shape, apart from resources.
+type reason struct {
+	cause  Cause
+	detail string
+	ok     bool // nothing does
+}
+
+// shortfall sums up the cells that are short of the same resources.
+type shortfall struct {
+	cells     int
+	free, all []int64 // largest, by dimension
+}
+
+// explain counts the cells by what keeps the shape away. What a class of cells has
+// in common is looked at once.
 func (l *Ledger) explain(s *shape) *Refusal {
-	type key struct {
-		cause  Cause
-		detail string
-	}
-	counts := make(map[key]*Class)
-	r := &Refusal{Code: NoCompatibleCells}
+	counts := make(map[reason]int)
+	short := make(map[uint64]*shortfall)
+	classes := make([]*reason, len(l.classes))
 	known, could := 0, 0
 	for _, c := range l.cells {
-		if c == nil || !c.known && len(c.holds) > 0 && c.process == "" {
+		if c == nil || !c.known && !c.session {
 			continue
 		}
-		cause, detail, short := l.cause(s, c)
+		why := l.personal(s, c)
 		if c.known {
+			if classes[c.class] == nil {
+				classes[c.class] = compatibility(&l.classes[c.class].attrs, s)
+			}
 			known++
-			if l.allowed(s, c) && l.couldHold(s, c) {
+			if classes[c.class].ok && l.listed(s, c) && l.couldHold(s, c) {
 				could++
 			}
+			if why.ok {
+				why = *classes[c.class]
+			}
 		}
-		if cause == CauseResources {
-			r.Code = InsufficientResources
+		if !why.ok {
+			counts[why]++
+			continue
 		}
-		k := key{cause, detail}
-		cl := counts[k]
-		if cl == nil {
-			cl = &Class{Cause: cause, Detail: detail}
-			counts[k] = cl
-		}
-		cl.Cells++
-		cl.Short = widen(cl.Short, short)
+		l.fallShort(s, c, short)
 	}
-	r.Never = known > 0 && could == 0
-	for _, cl := range counts {
-		if cl.Cause == CauseResources {
-			cl.Detail = ""
-		}
-		r.Classes = append(r.Classes, *cl)
+	r := &Refusal{Code: NoCompatibleCells, Never: known > 0 && could == 0}
+	for why, n := range counts {
+		r.Classes = append(r.Classes, Class{Cause: why.cause, Cells: n, Detail: why.detail})
+	}
+	for mask, f := range short {
+		r.Code = InsufficientResources
+		r.Classes = append(r.Classes, l.classOf(s, mask, f))
 	}
 	slices.SortFunc(r.Classes, func(a, b Class) int {
-		if a.Cause != b.Cause {
-			return int(a.Cause) - int(b.Cause)
-		}
-		if a.Cells != b.Cells {
-			return b.Cells - a.Cells
-		}
-		return strings.Compare(a.String(), b.String())
+		return cmp.Or(cmp.Compare(a.Cause, b.Cause), cmp.Compare(b.Cells, a.Cells), strings.Compare(a.String(), b.String()))
 	})
 	return r
 }
 
-// cause is the first reason why a cell does not get the shape; for resources the
-// detail is the list of what is short, so that cells short of the same are one
-// class.
-func (l *Ledger) cause(s *shape, c *cell) (Cause, string, []Shortage) {
-	switch {
-	case !c.admitted:
-		return CauseNotAdmitted, c.blocked, nil
-	case !c.known:
-		return CauseNotAdmitted, c.reason(), nil
-	case c.state.Evacuating:
-		return CauseEvacuating, "", nil
-	case c.state.Unavailable != "":
-		return CauseUnavailable, c.state.Unavailable, nil
-	case !slices.Contains(s.among, c.name) && len(s.among) > 0 || slices.Contains(s.avoid, c.name):
-		return CauseAvoided, "", nil
-	}
-	if cause, detail, ok := compatible(&c.state, &s.constraint); !ok {
-		return cause, detail, nil
-	}
-	short := l.short(s, c)
-	names := make([]string, len(short))
-	for i := range short {
-		names[i] = short[i].Name
-	}
-	if len(short) == 0 && c.resting {
-		return CauseUnavailable, c.reason(), nil
-	}
-	return CauseResources, strings.Join(names, ","), short
+// compatibility is what all cells of a class say to a shape.
+func compatibility(attrs *State, s *shape) *reason {
+	free := s.constraint
+	free.Host = "" // not part of a class
+	cause, detail, ok := compatible(attrs, &free)
+	return &reason{cause, detail, ok}
 }
 
-func (l *Ledger) short(s *shape, c *cell) []Shortage {
-	var out []Shortage
+// personal is what keeps one cell from a shape, whatever its class.
+func (l *Ledger) personal(s *shape, c *cell) reason {
+	switch {
+	case !c.admitted:
+		return reason{cause: CauseNotAdmitted, detail: c.blocked}
+	case !c.known:
+		return reason{cause: CauseNotAdmitted, detail: c.reason()}
+	case c.state.Evacuating:
+		return reason{cause: CauseEvacuating}
+	case c.state.Unavailable != "":
+		return reason{cause: CauseUnavailable, detail: c.state.Unavailable}
+	case s.constraint.Host != "" && c.state.Host != s.constraint.Host:
+		return reason{cause: CauseHost}
+	case !l.listed(s, c):
+		return reason{cause: CauseAvoided}
+	case c.resting:
+		return reason{cause: CauseUnavailable, detail: c.reason()}
+	}
+	return reason{ok: true}
+}
+
+// listed reports whether the request allows this cell by name and host.
+func (l *Ledger) listed(s *shape, c *cell) bool {
+	return !slices.Contains(s.avoid, c.name) && (len(s.among) == 0 || slices.Contains(s.among, c.name)) &&
+		(s.constraint.Host == "" || c.state.Host == s.constraint.Host)
+}
+
+// fallShort adds a compatible cell to those that are short of the same resources.
+func (l *Ledger) fallShort(s *shape, c *cell, short map[uint64]*shortfall) {
+	var mask uint64
 	for _, d := range s.where {
-		if left := l.left(c, s.kind, d); left < s.need[d] {
-			out = append(out, Shortage{Name: l.dims.names[d], Need: int(s.need[d]), LargestFree: int(max(left, 0)), LargestAll: int(c.capacity.at(d))})
+		if l.left(c, s.kind, d) < s.need[d] {
+			mask |= 1 << d
+		}
+	}
+	f := short[mask]
+	if f == nil {
+		f = &shortfall{free: make([]int64, len(s.need)), all: make([]int64, len(s.need))}
+		short[mask] = f
+	}
+	f.cells++
+	for _, d := range s.where {
+		f.free[d] = max(f.free[d], l.left(c, s.kind, d))
+		f.all[d] = max(f.all[d], c.capacity.at(d))
+	}
+}
+
+func (l *Ledger) classOf(s *shape, mask uint64, f *shortfall) Class {
+	cl := Class{Cause: CauseResources, Cells: f.cells}
+	for _, d := range s.where {
+		if mask&(1<<d) != 0 {
+			cl.Short = append(cl.Short, Shortage{Name: l.dims.names[d], Need: int(s.need[d]), LargestFree: int(f.free[d]), LargestAll: int(f.all[d])})
 		}
 	}
 	for _, m := range s.unknown {
-		out = append(out, Shortage{Name: m.Name, Need: m.Need})
+		cl.Short = append(cl.Short, Shortage{Name: m.Name, Need: m.Need})
 	}
-	slices.SortFunc(out, func(a, b Shortage) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	slices.SortFunc(cl.Short, func(a, b Shortage) int { return strings.Compare(a.Name, b.Name) })
+	return cl
 }
 
 // couldHold reports whether an empty cell would have room, leaving to batch what
@@ -128,18 +160,6 @@ func (l *Ledger) couldHold(s *shape, c *cell) bool {
 		}
 	}
 	return true
-}
-
-// widen keeps the largest free amounts of two lists with the same names.
-func widen(a, b []Shortage) []Shortage {
-	if a == nil {
-		return b
-	}
-	for i := range b {
-		a[i].LargestFree = max(a[i].LargestFree, b[i].LargestFree)
-		a[i].LargestAll = max(a[i].LargestAll, b[i].LargestAll)
-	}
-	return a
 }
 
 // String says "insufficient resources: 312 cells: other stack; 40 cells: memory_mb

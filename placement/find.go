@@ -251,7 +251,7 @@ func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
 }
 
 func (l *Ledger) allowed(s *shape, c *cell) bool {
-	if slices.Contains(s.avoid, c.name) || len(s.among) > 0 && !slices.Contains(s.among, c.name) {
+	if !l.listed(s, c) {
 		return false
 	}
 	_, _, ok := compatible(&c.state, &s.constraint)
