@@ -220,7 +220,7 @@ func (st *Store) Expire() {
 	if g := st.takeShared(func(g *segment) bool { return g.first != 0 && now.Sub(time.Unix(0, g.minTime)) > age/4 }); g != nil {
 		st.seal(g)
 	}
-	gone := st.goneSegments()
+	gone := st.goneSegments(now.Add(-time.Minute))
 	kept := int64(0)
 	for i := len(gone) - 1; i >= 0; i-- { // newest first
 		if kept += gone[i].size; kept > st.cfg.RetainBytes || now.Sub(gone[i].since) > age {
@@ -237,8 +237,9 @@ type goneSegment struct {
 	size  int64
 }
 
-// goneSegments lists them, the longest gone first.
-func (st *Store) goneSegments() []goneSegment {
+// goneSegments lists them, the longest gone first. What is known of sources that
+// ended before lately, and that no segment needs, is forgotten.
+func (st *Store) goneSegments(lately time.Time) []goneSegment {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	var gone []goneSegment
@@ -263,9 +264,10 @@ func (st *Store) goneSegments() []goneSegment {
 			gone = append(gone, s)
 		}
 	}
-	for k := range st.ends {
-		if !needed[k] && st.live[k] == nil {
+	for k, at := range st.ends {
+		if !needed[k] && st.live[k] == nil && at.Before(lately) {
 			delete(st.ends, k)
+			delete(st.openAt, k)
 		}
 	}
 	slices.SortStableFunc(gone, func(a, b goneSegment) int { return a.since.Compare(b.since) })

@@ -35,5 +35,5 @@
 //
 // The executor opens one Writer per container and stream; the API reads with
 // Query and Follow and joins several cells with Merge. All methods are safe for
-// concurrent use, but one Writer belongs to one goroutine at a time.
+// concurrent use; lines that several goroutines write in pieces to one Writer mix.
 package output

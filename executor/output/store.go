@@ -29,7 +29,7 @@ type Store struct {
 	own      map[key][]*segment
 	live     map[key]*source
 	ends     map[key]time.Time // when sources that several segments hold had ended
-	openAt   map[key]*segment  // newest shared segment in which a dead process left a source open
+	openAt   map[key]*segment  // where a source goes on: its newest shared segment, if a dead process left it open or it ended lately
 	nextID   uint64
 	closed   bool
 
@@ -45,7 +45,8 @@ const maxShares = 3
 
 // Writer opens one stream of a source. The first Writer of a source makes it
 // live; it ends when the last one is closed. A source that a dead process of the
-// cell left open goes on where it stopped. ErrClosed after Close.
+// cell left open, or that ended within the last minute, goes on where it stopped;
+// one that ended earlier may count its lines from 1 again. ErrClosed after Close.
 func (st *Store) Writer(info Source, stream Stream) (*Writer, error) {
 	if stream >= streams {
 		return nil, fmt.Errorf("output writer of %s: no stream %d", info.ID, stream)
@@ -244,6 +245,9 @@ func (st *Store) leave(s *source) bool {
 	delete(st.live, s.info.key())
 	if s.shares > 0 || s.owned > 0 {
 		st.ends[s.info.key()] = st.cfg.Clock.Wall()
+	}
+	if s.seg != nil && !s.seg.own {
+		st.openAt[s.info.key()] = s.seg
 	}
 	return true
 }

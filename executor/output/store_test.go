@@ -605,6 +605,26 @@ func TestRunExpiresUntilItIsStopped(t *testing.T) {
 	})
 }
 
+func TestLateWordsGoOnWithTheNumbers(t *testing.T) {
+	st := open(t, t.TempDir(), Config{Shared: 4 * kib})
+	w := writer(t, st, "a", Stdout)
+	write(t, w, "one\ntwo\n")
+	finish(t, w)
+	for i := range 200 { // the segment is sealed meanwhile
+		o := writer(t, st, fmt.Sprint("o", i), Stdout)
+		write(t, o, "other\n")
+		finish(t, o)
+	}
+	st.Expire()
+	ev := writer(t, st, "a", Event)
+	write(t, ev, "removed\n")
+	finish(t, ev)
+	lines := all(t, st, Query{IDs: []string{"a"}})
+	if len(lines) != 3 || lines[2].Seq != 3 || lines[2].Stream != Event {
+		t.Errorf("%q, the last is number %d", texts(lines), lines[len(lines)-1].Seq)
+	}
+}
+
 func TestDamageInTheMiddleIsAGapUpToTheNextMark(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir, Config{})
