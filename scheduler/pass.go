@@ -223,7 +223,7 @@ func (s *Scheduler) running(p *pick) {
 func (s *Scheduler) start(p *pick) bool {
 	data := s.previousData(p)
 	var broken error
-	inv, hold, ok := s.cfg.Registry.Run(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
+	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
 		e, err := batch.Expand(p.spec, &p.Start, inv, batch.Where{Cell: p.grant.Cell, Host: p.grant.Host}, p.prev, data)
 		broken = err
 		return e.Payload(p.spec, p.Key, inv)

@@ -176,7 +176,7 @@ func (r *fakeRegistry) MayRun(q worker.Request) (worker.Hold, bool) {
 	return r.hold, r.hold.Reason == worker.HoldNone
 }
 
-func (r *fakeRegistry) Run(q worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
+func (r *fakeRegistry) StartBatch(q worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
 	if h, ok := r.MayRun(q); !ok {
 		return fence.Invocation{}, h, false
 	}

@@ -1,9 +1,9 @@
 // Package scheduler is the leader's batch loop: it owns the jobs, the forests of
 // nodes and the statuses of batch tasks of one term, around package batch.
 //
-//	registry ──Ended, StartsChanged──▶ ┌───────────┐ ──MayRun, Run, Kill──▶ registry
-//	api ──Apply, Remove, Pause,        │ scheduler │ ──StatusCommitted────▶ registry
-//	      Forgive, Kill──────────────▶ └───────────┘ ──Reserve, Release───▶ auctioneer
+//	registry ──Ended, StartsChanged──▶ ┌───────────┐ ──MayRun, StartBatch──▶ registry
+//	api ──Apply, Remove, Pause,        │ scheduler │ ──StatusCommitted, Kill─▶ registry
+//	      Forgive, Kill──────────────▶ └───────────┘ ──Reserve, Release────▶ auctioneer
 //	                                      │  ▲ commits, in order
 //	                                      ▼  │
 //	                                     store
@@ -61,9 +61,9 @@ type Store interface {
 type Registry interface {
 	// MayRun says whether the work may run anywhere, and if not why.
 	MayRun(r worker.Request) (worker.Hold, bool)
-	// Run starts the work on r.Cell if it may: the invocation enters the model, and
-	// the cell is sent what payload returns for it.
-	Run(r worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool)
+	// StartBatch starts the work on r.Cell if it may: the invocation enters the model,
+	// and the cell is sent what payload returns for it.
+	StartBatch(r worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool)
 	// Kill ends an invocation; repeated until it ended, by the stored intent.
 	Kill(r worker.Run)
 	// StatusCommitted acknowledges an end that Scheduler.Ended was told of.
