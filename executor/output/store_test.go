@@ -530,7 +530,7 @@ func TestTailHoldsTheLastLines(t *testing.T) {
 	}
 }
 
-func TestOneGigabyteNeedsLittleMemory(t *testing.T) {
+func TestMuchOutputNeedsLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 300 MB")
 	}
