@@ -122,3 +122,23 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkStatefulPoll polls a nightly item once a minute.
+func BenchmarkStatefulPoll(b *testing.B) {
+	it, loc := benchItem(b, "0 2 * * *", "Europe/Berlin", cron.LineOptions{})
+	wall, boot := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Duration(0)
+	clocks := cron.Clocks{System: func() time.Time { return wall }, Monotonic: func() time.Duration { return boot }}
+	s, err := cron.NewStateful(it, clocks, cron.StatefulOptions{Zone: loc, MaxShift: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		wall, boot = wall.Add(time.Minute), boot+time.Minute
+		if _, err := s.Poll(); err != nil {
+			b.Fatal(err)
+		}
+		for range s.Due() {
+		}
+	}
+}

@@ -64,7 +64,9 @@ func nthField() Field {
 // ErrImpossible, and name the place.
 func ParseJSON(data []byte) (*Item, error) { return parseJSON(nil, data) }
 
-// ParseValue is ParseJSON for an object that is already decoded, from YAML say.
+// ParseValue is ParseJSON for an object that is already decoded, from YAML say:
+// maps, lists, strings and whole numbers (integers or json.Number; a float64 is
+// refused even if it has no fraction).
 func ParseValue(value any) (*Item, error) { return parseValue(nil, value) }
 
 // Calendar replaces the Gregorian date selectors of an item by others; time of

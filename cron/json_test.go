@@ -192,3 +192,12 @@ func TestFirstMatchRoundsUp(t *testing.T) {
 		t.Errorf("without a zone: %v", err)
 	}
 }
+
+func TestAMonthBeginsAtItsFirstDay(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"month":9,"dst_fixes":["skip","repeat_use_both"]}`))
+	must(t, err)
+	got, err := it.FirstMatch(at(t, "2026-08-31T00:00:00Z"), time.UTC)
+	if err != nil || !got.Equal(at(t, "2026-09-01T00:00:00Z")) {
+		t.Errorf("FirstMatch = %v, %v", got, err)
+	}
+}

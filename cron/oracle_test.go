@@ -3,9 +3,11 @@ package cron_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -123,7 +125,12 @@ func wallAt(loc *time.Location, t int64) time.Time {
 	return time.Unix(t+int64(off), 0).UTC()
 }
 
-func observe(loc *time.Location, from, to int64) *walk {
+// observe watches from three days before to three days after the window. With
+// patterns only minutes that one of them matches are written down.
+func observe(loc *time.Location, from, to int64, only ...pattern) *walk {
+	keep := func(l label) bool {
+		return len(only) == 0 || slices.ContainsFunc(only, func(p pattern) bool { return p.matches(l) })
+	}
 	w := &walk{from: from, to: to, shown: map[int64][]int64{}}
 	start := (from - margin) / 60 * 60
 	step := int64(60)
@@ -141,6 +148,9 @@ func observe(loc *time.Location, from, to int64) *walk {
 			continue
 		}
 		l := labelOf(wall)
+		if !keep(l) {
+			continue
+		}
 		if len(w.shown[l.key]) == 0 {
 			w.labels = append(w.labels, l)
 		}
@@ -149,7 +159,7 @@ func observe(loc *time.Location, from, to int64) *walk {
 	for i := range w.missing {
 		gone := &w.missing[i]
 		gone.labels = slices.DeleteFunc(gone.labels, func(l label) bool {
-			if len(w.shown[l.key]) > 0 {
+			if len(w.shown[l.key]) > 0 || !keep(l) {
 				return true
 			}
 			for _, earlier := range w.missing[:i] {
@@ -312,8 +322,8 @@ func transitions(loc *time.Location, from, to time.Time) []int64 {
 func soak() bool { return os.Getenv("CANTINA_SOAK") == "1" }
 
 // TestEveryTransition compares twenty fixed items with the observer in a window
-// of two days around each transition from 1970 to 2037. The short form takes
-// one transition in forty.
+// of two days around each transition from 1970 to 2037. The usual form takes
+// one transition in forty, -short one in two hundred.
 func TestEveryTransition(t *testing.T) {
 	zones := loader(t)
 	patterns := fixedPatterns()
@@ -321,6 +331,8 @@ func TestEveryTransition(t *testing.T) {
 	step := 40
 	if soak() {
 		step = 1
+	} else if testing.Short() {
+		step = 200
 	}
 	n, seen := 0, map[string]bool{}
 	for _, name := range zones.Names() {
@@ -378,9 +390,26 @@ func drawPattern(t *rapid.T) pattern {
 	return p
 }
 
+// setChecks tells rapid how many runs to make in this test, in the usual and in
+// the long form. Rapid makes a fifth of them with -short, which is made up for.
+func setChecks(t *testing.T, usual, long int) {
+	t.Helper()
+	n := usual
+	if soak() {
+		n = long
+	}
+	if testing.Short() {
+		n *= 5
+	}
+	was := flag.Lookup("rapid.checks").Value.String()
+	must(t, flag.Set("rapid.checks", strconv.Itoa(n)))
+	t.Cleanup(func() { must(t, flag.Set("rapid.checks", was)) })
+}
+
 // TestAgainstTheObserver draws items, zones and times up to 2100, half of them
-// near a transition.
+// near a transition: 400 windows with four items each, 20,000 in the long form.
 func TestAgainstTheObserver(t *testing.T) {
+	setChecks(t, 400, 20000)
 	zones := loader(t)
 	names := zones.Names()
 	var mu sync.Mutex

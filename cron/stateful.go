@@ -225,6 +225,13 @@ func (s *Stateful) Poll() (Finding, error) {
 	for _, m := range []*Reached{&st.Seen, &st.High, &st.Furthest} {
 		*m = s.translate(*m)
 	}
+	// Marks in the two passes of a fold may change places in another zone.
+	if st.High.At < st.Seen.At {
+		st.High = st.Seen
+	}
+	if st.Furthest.At < st.High.At {
+		st.Furthest = st.High
+	}
 	if s.target < st.Seen.At {
 		st.Seen = s.mark(s.target)
 		s.backHigh, s.backFar = st.High.At-s.target, st.Furthest.At-s.target

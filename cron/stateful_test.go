@@ -412,3 +412,29 @@ func TestDaylightSavingIsNoZoneChange(t *testing.T) {
 		t.Errorf("%d quarters in four hours, one of them repeated", fired)
 	}
 }
+
+// TestZoneChangesInsideAFold: what the repeated hour has decided when the zone
+// changes in the middle of it depends on the pass that counts.
+func TestZoneChangesInsideAFold(t *testing.T) {
+	const item = `{"minute":30,"hour":1,"max_shift_seconds_for_unskip_and_do_not_repeat":86400,"dst_fixes":["skip","repeat_use_only_%s"]}`
+	for _, c := range []struct{ fold, start, want string }{
+		{"late", "2022-11-06T05:45:00Z", "01:30"}, // first pass, 01:30 is still to come
+		{"late", "2022-11-06T06:45:00Z", ""},      // second pass, it has fired
+		{"early", "2022-11-06T05:15:00Z", "01:30"},
+		{"early", "2022-11-06T06:15:00Z", ""}, // it has fired before the clock went back
+	} {
+		sc := newScene(t, fmt.Sprintf(item, c.fold), "America/New_York", c.start)
+		sc.zone = load(t, loader(t), "Europe/Berlin")
+		sc.want(c.want)
+	}
+	// A step back into the first pass, seen before the zone changes.
+	sc := newScene(t, `{"minute":[0,30],"max_shift_seconds_for_unskip_and_do_not_repeat":1800,"dst_fixes":["skip","repeat_use_both"]}`,
+		"America/New_York", "2022-11-06T06:00:00Z")
+	sc.step(-2 * time.Second)
+	sc.want("")
+	sc.zone = load(t, loader(t), "Europe/Berlin")
+	sc.want("06:30")
+	if sc.last.TooOld != 9 { // 02:00 to 06:00
+		t.Errorf("%d too old", sc.last.TooOld)
+	}
+}
