@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -184,17 +186,26 @@ type life struct {
 
 func runChild(t *testing.T, env ...string) life {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	return runChildUntil(t, t.Context(), env...)
+}
+
+// runChildUntil kills the child when ctx is done.
+func runChildUntil(t *testing.T, ctx context.Context, env ...string) life {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := life{effect: -1}
 	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			return l
+		}
 		t.Fatal(err)
 	}
-	l := life{effect: -1}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
@@ -205,8 +216,8 @@ func runChild(t *testing.T, env ...string) life {
 				t.Fatal(err)
 			}
 		case "effect":
-			if l.effect, err = strconv.Atoi(rest); err != nil {
-				t.Fatal(err)
+			if n, err := strconv.Atoi(rest); err == nil { // the last line may be torn
+				l.effect = max(l.effect, n)
 			}
 		case "error":
 			l.err = rest
@@ -292,4 +303,42 @@ func TestStandByTakesOverFromTheDead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A child is killed at a seeded moment of its life on a new folder, its very first
+// start included: the folder can always be started again, and holds every effect.
+func TestKilledAtAnyMomentOfTheFirstStart(t *testing.T) {
+	seed := time.Now().UnixNano()
+	rng := rand.New(rand.NewSource(seed))
+	early := 0
+	for range 4 * times() {
+		dir := filepath.Join(t.TempDir(), "data")
+		moment := time.Duration(20+rng.Intn(200)) * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), moment)
+		l := runChildUntil(t, ctx, childEnv+"=count", "CHILD_DIR="+dir, "CHILD_TTL=60s")
+		cancel()
+		if !l.led {
+			early++
+		}
+		f, err := folder.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, cancel := context.WithTimeout(t.Context(), time.Minute)
+		m, err := etcd.Start(start, f, etcd.MemberConfig{})
+		cancel()
+		if err != nil {
+			t.Fatalf("killed after %s (seed %d): %v", moment, seed, err)
+		}
+		r := campaign(t, newStore(t, m.Backend(), store.Config{Memory: f}))
+		got, err := counted(r.Rows())
+		if err != nil || got < l.effect || got > max(0, l.effect)+1 {
+			t.Fatalf("killed after %s (seed %d): found %d, %v; the dead one: %+v", moment, seed, got, err, l)
+		}
+		if err := r.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stopMember(t, m, f)
+	}
+	t.Logf("%d kills, %d before the first term", 4*times(), early)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,8 +85,8 @@ func Start(ctx context.Context, f *folder.Folder, c MemberConfig) (*Member, erro
 	m := &Member{cfg: c, dir: f.Path("etcd"), fuse: newFuse()}
 	m.life, m.end = context.WithCancelCause(context.Background())
 	m.idle = sync.NewCond(&m.mu)
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start etcd: %w", err)
+	if err := conceive(m.dir); err != nil {
+		return nil, fmt.Errorf("start etcd in %s: %w", m.dir, err)
 	}
 	started := make(chan error, 1)
 	go func() { started <- m.start(ctx) }() // ends with start, or hangs with a broken member until the process ends
@@ -118,12 +117,15 @@ func (m *Member) start(ctx context.Context) error {
 	limits := store.Limits{Ops: m.cfg.Limits.Ops, Bytes: m.cfg.Limits.Bytes}
 	m.backend = &Backend{client: m.client, limits: limits, member: m}
 	m.checkSpace()
-	if err := m.disarm(ctx); err != nil {
+	err = m.disarm(ctx)
+	if err == nil {
+		err = born(m.dir)
+	}
+	if err != nil {
 		m.client.Close()
 		m.server.Close()
-		return err
 	}
-	return nil
+	return err
 }
 
 func (m *Member) config() *embed.Config {

@@ -1,0 +1,60 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The first start of etcd does not survive every kill: between the making of its
+// log and the first entry in it, it leaves a member that never elects itself. So a
+// file beside the member's folder says that the member has never served; nothing
+// can have been acknowledged then, and what is there is begun anew. A folder
+// without that file is never deleted.
+
+// unborn is the path of that file.
+func unborn(dir string) string { return dir + ".unborn" }
+
+// conceive readies the folder for a first start, unless there is a member in it
+// that has served.
+func conceive(dir string) error {
+	_, err := os.Stat(unborn(dir))
+	switch {
+	case err == nil:
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("begin anew: %w", err)
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if _, err := os.Stat(dir); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(unborn(dir), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Close(), syncFolder(filepath.Dir(dir))); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o700)
+}
+
+// born says that the member serves, durably.
+func born(dir string) error {
+	err := os.Remove(unborn(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, syncFolder(filepath.Dir(dir)))
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
