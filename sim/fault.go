@@ -23,6 +23,7 @@ const (
 	PauseMachine
 	Reboot
 	CutLink
+	CutCalls
 	RoughNetwork
 	Twin
 	RestoreStore
@@ -35,7 +36,7 @@ const (
 )
 
 var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
-	"pause machine", "reboot", "cut link", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
+	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
 	"other flags", "farewell"}
 
 // String returns the fault's name.
@@ -167,7 +168,10 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 			s.pause(2 * short)
 		}
 	case CutStore:
-		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + short
+		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
+		if w.chance(500) { // one cell hears only the server that lost the store
+			w.cutOthers(s, m, long)
+		}
 	case KillAgent:
 		if m.alive {
 			m.crash()
@@ -188,7 +192,19 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		}
 		return long
 	case CutLink:
-		w.cutLink(s, m, long)
+		if w.chance(500) {
+			w.cutLink(s, m, long)
+			return long
+		}
+		m.lag = w.now + 1500*time.Millisecond // stragglers arrive during the cut
+		w.after(1500*time.Millisecond, func() {
+			if !w.calm {
+				w.cutLink(s, m, long)
+			}
+		})
+		return long
+	case CutCalls:
+		m.deaf = w.now + long
 		return long
 	case RoughNetwork:
 		w.rough = w.now + long/2
@@ -219,7 +235,12 @@ func (w *world) inflictMore(f Fault, m *machine) {
 		if m.alive {
 			m.on(func() { m.step(worker.FarewellAsked{}) })
 		}
-	case UnknownCommit, OtherFlags, DeleteJob:
+	case UnknownCommit:
+		w.loseJob = true
+		if w.chance(500) {
+			w.cutOthers(nil, m, w.between(time.Second, 20*time.Second))
+		}
+	case OtherFlags, DeleteJob:
 	}
 	if len(w.store.older) < 5 {
 		w.store.older = append(w.store.older, w.store.copy())
@@ -239,6 +260,16 @@ func (w *world) cutLink(s *server, m *machine, d time.Duration) {
 		}
 		if which != 1 {
 			w.cuts[[2]int{b, a}] = w.now + d
+		}
+	}
+}
+
+// cutOthers cuts a machine from every server but one.
+func (w *world) cutOthers(s *server, m *machine, d time.Duration) {
+	for _, o := range w.servers {
+		if o != s {
+			a, b := w.serverNode(o.id), w.machineNode(m.id)
+			w.cuts[[2]int{a, b}], w.cuts[[2]int{b, a}] = w.now+d, w.now+d
 		}
 	}
 }
@@ -264,7 +295,7 @@ func (w *world) calmDown() {
 	w.trace("CALM")
 	w.calm = true
 	clear(w.cuts)
-	w.rough = 0
+	w.rough, w.loseJob = 0, false
 	for _, s := range w.servers {
 		if !s.alive {
 			s.start()
@@ -276,7 +307,7 @@ func (w *world) calmDown() {
 		t.crash()
 	}
 	for _, m := range w.machines[:w.cfg.Cells] {
-		m.broken = 0
+		m.broken, m.deaf, m.lag = 0, 0, 0
 		m.off = false
 	}
 }

@@ -30,6 +30,8 @@ type machine struct {
 	server   int
 	answered int64
 	broken   time.Duration // probes fail until then
+	deaf     time.Duration // no server can call it until then; its own calls and their answers pass
+	lag      time.Duration // what is sent to it until then arrives late
 	off      bool          // a twin that should not run
 }
 

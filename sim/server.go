@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"cantina/fence"
@@ -188,7 +189,7 @@ func (r *reign) keepAlive() {
 				return
 			}
 			r.held = max(r.held, sent+leaseTTL-leaseDrift)
-		} else if s.local() > r.held+leaseTTL {
+		} else if s.local() > r.held+3*leaseTTL {
 			r.end("no proof of the lease")
 			return
 		}
@@ -278,15 +279,20 @@ func (r *reign) transact(all []op, done func()) {
 		half = 1 + w.rng.IntN(half-1)
 	}
 	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
-		lost := s.storeCut() && w.chance(500)
-		unknown := s.storeCut() || !w.calm && w.chance(10)
+		unknown := s.storeCut() || w.allowed(UnknownCommit) && w.chance(10)
+		lost := unknown && w.chance(500)
+		if w.loseJob && hasJob(all) {
+			w.loseJob, unknown, lost = false, true, true
+		}
 		ok := !lost && w.store.commit(s.id, r.id, r.term, all[:half])
 		if ok && half < len(all) {
 			r.transact(all[half:], done)
 			return
 		}
-		w.active[UnknownCommit] = max(w.active[UnknownCommit], w.now+time.Second)
-		if unknown && w.chance(500) {
+		if unknown {
+			w.active[UnknownCommit] = max(w.active[UnknownCommit], w.now+time.Second)
+		}
+		if unknown && (lost || w.chance(500)) {
 			s.later(w.between(0, 2*time.Second), func() { r.end("outcome of a commit unknown") })
 			return
 		}
@@ -298,6 +304,10 @@ func (r *reign) transact(all []op, done func()) {
 			done()
 		})
 	})
+}
+
+func hasJob(all []op) bool {
+	return slices.ContainsFunc(all, func(o op) bool { _, ok := o.key.(jobKey); return ok })
 }
 
 func (r *reign) done(batch []item) {
@@ -371,6 +381,11 @@ func (r *reign) effect(e worker.Effect) {
 func (r *reign) toCell(op Op, p worker.Proc, e worker.CellEvent) {
 	w := r.s.w
 	m := w.byProc[p]
+	if m.deaf > w.now && op != OpBeatAnswer && op != OpStatusAnswer {
+		w.res.Coverage.add(op, w)
+		w.trace("  net: %v to %s: no connection", op, m.name)
+		return
+	}
 	w.send(op, w.serverNode(r.s.id), w.machineNode(m.id), func() { m.on(func() { m.step(e) }) })
 }
 
@@ -387,7 +402,7 @@ func (r *reign) sendRun(c worker.RunTask) {
 	key := callKey{inv: c.Invocation}
 	r.calls[key] = true
 	answer := worker.RunAnswer{Term: r.term, Proc: c.Proc, Run: c.Run}
-	if w.cut(w.serverNode(r.s.id), w.machineNode(m.id)) && w.chance(500) || !m.alive {
+	if w.cut(w.serverNode(r.s.id), w.machineNode(m.id)) && w.chance(500) || !m.alive || m.deaf > w.now && w.chance(500) {
 		answer.Result = worker.RunNeverSent
 		delete(r.calls, key)
 		r.s.later(time.Millisecond, func() { r.step(worker.RunAnswered{Answer: answer}) })

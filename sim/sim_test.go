@@ -1,30 +1,88 @@
 package sim
 
 import (
+	"bytes"
+	"flag"
 	"os"
-	"strconv"
 	"testing"
+
+	"cantina/worker"
 )
 
-func TestQuick(t *testing.T) {
-	if os.Getenv("SIM_TRACE") != "" {
-		_, err := Run(Config{Seed: 1, Trace: os.Stderr})
-		t.Log(err)
-		return
+var (
+	seedFlag  = flag.Uint64("seed", 1, "first seed")
+	stepsFlag = flag.Int("steps", 0, "run seeds until that many steps are done; 0 = the test's own number")
+)
+
+// steps is the length of the clean run: short in go test, long on request.
+func steps() int {
+	switch {
+	case *stepsFlag > 0:
+		return *stepsFlag
+	case os.Getenv("CANTINA_SOAK") != "":
+		return 50_000_000
 	}
-	steps, launches := 0, 0
-	for seed := range uint64(seeds()) {
-		r, err := Run(Config{Seed: seed})
-		steps += r.Steps
-		launches += r.Launches
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	t.Log(steps, launches)
+	return 1_500_000
 }
 
-func seeds() int {
-	n, _ := strconv.Atoi(os.Getenv("SIM_SEEDS"))
-	return max(n, 100)
+// TestClean runs clusters of three cells until the steps are done: no invariant
+// breaks, and everything gets done once the faults stop.
+func TestClean(t *testing.T) {
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Launches == 0 || sum.Ended == 0 || sum.Lost == 0 || sum.Terms == 0 {
+		t.Fatalf("nothing happened: %+v", sum)
+	}
+	for _, m := range sum.Coverage.Missing() {
+		t.Errorf("never happened: %s", m)
+	}
+	t.Logf("%d steps, %d seeds, %d terms, %d launches", sum.Steps, sum.Seeds, sum.Terms, sum.Launches)
+}
+
+// TestConsensusWitness runs with the cells' hashes as the only witness, without
+// the fault that its own note names as unsafe (a displaced process whose suicide
+// request is lost: the twin).
+func TestOtherShapes(t *testing.T) {
+	for _, c := range []Config{
+		{Cells: 1, Servers: 1, Jobs: 1, Nodes: 1}, {Cells: 2, Jobs: 1, Nodes: 1}, {Cells: 8, Servers: 3, Jobs: 3, Nodes: 4},
+	} {
+		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 10, Config: c}); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestSeedDecides: the same seed gives the same run, to the letter.
+func TestSeedDecides(t *testing.T) {
+	var a, b bytes.Buffer
+	ra, _ := Run(Config{Seed: 42, Trace: &a})
+	rb, _ := Run(Config{Seed: 42, Trace: &b})
+	if !bytes.Equal(a.Bytes(), b.Bytes()) || ra != rb {
+		t.Fatal("two runs of one seed differ")
+	}
+	if a.Len() == 0 {
+		t.Fatal("no trace")
+	}
+}
+
+// TestCalmClusterHoldsNothing: without faults nothing is lost and one term is enough.
+func TestCalmClusterHoldsNothing(t *testing.T) {
+	r, err := Run(Config{Seed: 7, Only: []Fault{}})
+	if err != nil || r.Terms != 1 || r.Launches == 0 {
+		t.Fatalf("%v %+v", err, r)
+	}
+}
+
+func BenchmarkSteps(b *testing.B) {
+	n := 0
+	for seed := uint64(0); n < b.N; seed++ {
+		r, err := Run(Config{Seed: seed, Cells: 3, Jobs: 2, Nodes: 2, Witness: worker.WitnessList})
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += r.Steps
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "steps/s")
 }

@@ -105,6 +105,7 @@ type world struct {
 	byProc   map[worker.Proc]*machine
 	procs    int
 	calm     bool
+	loseJob  bool          // the next commit of a job row is lost, and the term with it
 	rough    time.Duration // network is bad until then
 	cuts     map[[2]int]time.Duration
 	active   [faultCount]time.Duration // until when each fault may show
@@ -211,6 +212,10 @@ func (w *world) send(op Op, from, to int, deliver func()) {
 	}
 	if w.chance(bad) {
 		w.trace("  net: %v %d→%d dropped", op, from, to)
+		return
+	}
+	if to >= len(w.servers) && to < w.storeNode() && w.machines[to-len(w.servers)].lag > w.now {
+		w.after(w.between(time.Second, 20*time.Second), deliver)
 		return
 	}
 	w.after(w.delay(bad), deliver)

@@ -161,13 +161,15 @@ func NewLeader(c Config) (*Leader, error) {
 		l.set = workerset.NewTracker(c.Term, c.TurnoverLimit)
 	}
 	sum := workerset.Hash{}
-	for _, m := range sortedMembers(c.Members) {
-		l.restore(m)
+	for _, m := range c.Members {
 		sum = sum.Add(string(m.Proc))
 	}
 	if sum != l.list.Hash {
 		l.blind, l.list.Hash = true, sum
 		l.audit(AuditBlind, nil, Run{}, "the member rows do not add up to the hash of the list")
+	}
+	for _, m := range sortedMembers(c.Members) {
+		l.restore(m)
 	}
 	if c.InitialWait > 0 {
 		l.audit(AuditWaitForced, nil, Run{}, fmt.Sprintf("initial wait set to %v by a flag; below %v work may run twice", c.InitialWait, l.t.LongestWait()))
@@ -181,8 +183,12 @@ func (l *Leader) Start() Output { return l.flush() }
 // restore takes a member row over from an earlier term. It holds its cell's name
 // until it is lost; the time-out counts from the beginning of the term by the promise in its row.
 func (l *Leader) restore(m Member) {
+	written := m.Promise
+	if l.blind {
+		m.Promise = l.untrusted(m.Promise)
+	}
 	p := l.newProcess(m, l.cfg.Now)
-	p.member, p.durable, p.promised, p.since = true, true, m.Promise, l.cfg.Now
+	p.member, p.durable, p.promised, p.since = true, true, written, l.cfg.Now
 	p.displaced = m.Displaced
 	p.health.BecameUnhealthy = l.cfg.Now + max(0, l.t.Stretch(m.Promise)-l.t.Lost)
 	if l.set != nil {
@@ -195,6 +201,15 @@ func (l *Leader) restore(m Member) {
 		}
 		l.holders[m.Cell] = p
 	}
+}
+
+// untrusted is the promise that a row of a store that went back may stand for:
+// it may have been raised after the copy was made.
+func (l *Leader) untrusted(promise time.Duration) time.Duration {
+	if promise == 0 {
+		return 0
+	}
+	return max(promise, l.t.MaxDiesWithin)
 }
 
 func (l *Leader) newProcess(m Member, now time.Duration) *process {

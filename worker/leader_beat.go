@@ -78,6 +78,11 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 		return
 	}
 	l.blind = true
+	for _, p := range l.order {
+		if p.member && !p.connected {
+			p.row.Promise = l.untrusted(p.row.Promise)
+		}
+	}
 	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version, l.list.Version)
 	l.list.Version = max(l.list.Version, id.Version)
 	if !l.wait {
@@ -146,6 +151,7 @@ func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
 	p.row.Boot = h.Boot
 	if !p.member && h.HasWork && l.blind && l.wait {
 		l.silent[p.row.Proc] = p
+		p.row.Promise = h.Promise
 		l.enlist(p, now)
 	}
 	if l.set != nil {
@@ -226,9 +232,11 @@ func (l *Leader) enlist(p *process, now time.Duration) {
 func (l *Leader) lower(p *process, h Heartbeat) {
 	own := l.ownPromise()
 	switch {
-	case !p.member || p.dead:
-	case p.row.Promise < own:
-		p.row.Promise = own
+	case p.dead:
+	case !p.member:
+		p.row.Promise = max(p.row.Promise, h.Promise)
+	case p.row.Promise < max(own, h.Promise):
+		p.row.Promise = max(own, h.Promise)
 		l.putMember(p)
 	case p.row.Promise > own && h.Term == l.cfg.Term && h.Promise == own && p.credited:
 		p.row.Promise = own
