@@ -99,8 +99,8 @@ func failf(code int, format string, args ...any) error {
 	return &exit{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// run carries out one invocation and returns its exit code.
-func run(ctx context.Context, args []string, s surroundings) int {
+// invoke carries out one invocation and returns its exit code.
+func invoke(ctx context.Context, args []string, s surroundings) int {
 	c := &cli{surroundings: s, ctx: ctx}
 	root := c.root()
 	root.SetArgs(args)

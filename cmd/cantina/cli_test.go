@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -23,6 +24,8 @@ import (
 	"cantina/batch"
 	"cantina/lrp"
 	"cantina/resource"
+	"cantina/store"
+	"cantina/store/folder"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -99,7 +102,7 @@ func (s *shell) run(args ...string) (out, errs string, code int) {
 	if s.out != nil {
 		o = s.out
 	}
-	code = run(s.t.Context(), args, surroundings{
+	code = invoke(s.t.Context(), args, surroundings{
 		In: strings.NewReader(s.in), Out: o, Err: e, Getenv: func(k string) string { return s.env[k] }, Now: now,
 		InTTY: s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
 		Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
@@ -488,6 +491,67 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 	s.ok("store", "quarantine", "drop", "task/x", "--yes")
 	if got := s.ok("store", "quarantine", "show", "-o", "json"); got != "[]\n" {
 		t.Error(got)
+	}
+}
+
+func TestBackupAndRestore(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	s.fails(api.ExitUsage, "--data or --etcd-endpoints", "store", "backup", dir+"/b")
+	s.fails(api.ExitFailed, "", "store", "backup", dir+"/b", "--data", dir+"/empty")
+	if _, err := os.Stat(dir + "/b"); err == nil {
+		t.Fatal("a failed backup left a file")
+	}
+	if err := os.WriteFile(dir+"/bad", []byte("not a backup"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.fails(api.ExitFailed, "bad backup", "store", "restore", dir+"/bad", "--data", dir+"/new")
+	held, err := folder.Open(dir + "/held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	s.fails(api.ExitFailed, "in use", "store", "mark-restored", "--data", dir+"/held")
+}
+
+// TestABackupComesBack writes a store as a leader does, backs it up and restores it.
+func TestABackupComesBack(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	write := func(ctx context.Context, st *store.Store) error {
+		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		if err != nil {
+			return err
+		}
+		done := make(chan error, 1)
+		reign.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}}, func(_ int64, err error) { done <- err })
+		return errors.Join(<-done, reign.Resign(ctx))
+	}
+	if err := (&place{data: dir + "/old"}).open(t.Context(), write); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := s.run("store", "backup", dir+"/b", "--data", dir+"/old")
+	if code != 0 || !strings.Contains(errs, "1 rows") {
+		t.Fatal(code, errs)
+	}
+	s.ok("store", "restore", dir+"/b", "--data", dir+"/new")
+	s.fails(api.ExitFailed, "not empty", "store", "restore", dir+"/b", "--data", dir+"/new")
+	s.ok("store", "mark-restored", "--data", dir+"/old")
+	var rows []store.Row
+	restored := false
+	read := func(ctx context.Context, st *store.Store) error {
+		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		if err != nil {
+			return err
+		}
+		rows, restored = reign.Rows(), reign.Restored()
+		return reign.Resign(ctx)
+	}
+	if err := (&place{data: dir + "/new"}).open(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 1 || rows[0].Key != "task/x" || string(rows[0].Value) != "row" || !restored {
+		t.Fatalf("rows %v, restored %v", rows, restored)
 	}
 }
 

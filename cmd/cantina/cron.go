@@ -17,9 +17,9 @@ func zones() (*zone.Loader, error) { return zone.New(zone.Options{}) }
 
 // cronFlags are the flags of cron next.
 type cronFlags struct {
-	n                       int
+	n                   int
 	gap, fold, from, id string
-	strict                  bool
+	strict              bool
 }
 
 func (c *cli) cronVerb() *cobra.Command {

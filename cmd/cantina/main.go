@@ -17,7 +17,7 @@ import (
 var version = "dev"
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], process()))
+	os.Exit(invoke(context.Background(), os.Args[1:], process()))
 }
 
 // process is the surroundings of a real invocation.

@@ -7,6 +7,3 @@ import "github.com/spf13/cobra"
 func (c *cli) processVerbs() []*cobra.Command {
 	return nil
 }
-
-// offlineStoreVerbs work on a data folder of a server that does not run.
-func (c *cli) offlineStoreVerbs() []*cobra.Command { return nil }
