@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -62,17 +63,24 @@ type container struct {
 	// set before the driver starts, read by it
 	spec Spec
 	// owned by the driver
-	timedOut bool
-	folder   string
-	group    *cgroup.Group // set to nil under mu
-	writers  [2]*output.Writer
-	status   statusSink
-	view     *isolate.View // nil below IsolationNamespaces
-	lower    []string      // folders of the image, the topmost first
-	release  func()        // lets go of the image
-	rootDir  string        // where ResultFile is looked for; "" = folder
+	timedOut  bool
+	folder    string
+	group     *cgroup.Group // set to nil under mu
+	writers   [2]*output.Writer
+	status    statusSink
+	view      *isolate.View // nil below IsolationNamespaces
+	lower     []string      // folders of the image, the topmost first
+	release   func()        // lets go of the image
+	imageEnv  []string      // what the image says
+	imageUser string
+	rootDir   string // where ResultFile is looked for; "" = folder
+
+	followers sync.WaitGroup // that take the output of a kept program
+	given     [2]int64       // bytes of each stream that the writer has been handed; of the follower
+	heir      *keepsake      // what the predecessor wrote down; nil unless adopted
 
 	mu        sync.Mutex
+	keepsake  *kept              // the program that a shim owns
 	processes []*process.Process // that may still hold output
 }
 
@@ -187,6 +195,9 @@ func (c *container) complete(r RunResult) {
 // forget removes what is left of a completed container.
 func (c *container) forget() {
 	c.removeFolder()
+	if c.keptProgram() != nil || c.heir != nil {
+		os.RemoveAll(c.e.keepFolder(c.id))
+	}
 	c.e.mu.Lock()
 	if c.e.containers[c.id] != c {
 		c.e.mu.Unlock()

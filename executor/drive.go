@@ -29,6 +29,7 @@ func (c *container) drive() {
 // run does the work. It returns false when the cell ends while something of the
 // container is left, wanted or not.
 func (c *container) run() (RunResult, bool) {
+	defer c.letGo()
 	if err := c.prepare(); err != nil {
 		r := RunResult{Failed: true, Retryable: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		return r, c.finish(0)
@@ -42,10 +43,20 @@ func (c *container) run() (RunResult, bool) {
 	return c.runSteps()
 }
 
+// letGo gives back what a container holds while it runs.
+func (c *container) letGo() {
+	if c.view != nil {
+		c.view.Close()
+	}
+	if c.release != nil {
+		c.release()
+	}
+}
+
 // single reports whether the workload is one program and nothing else.
 func (c *container) single() bool {
 	w := &c.spec.Workload
-	return w.Action.Run != nil && w.Setup == nil && w.Monitor == nil &&
+	return !c.keep() && w.Action.Run != nil && w.Setup == nil && w.Monitor == nil &&
 		len(w.Sidecars) == 0 && len(w.Checks) == 0 && len(w.ReadinessChecks) == 0
 }
 
@@ -53,6 +64,9 @@ func (c *container) single() bool {
 func (c *container) prepare() error {
 	if a, _ := c.asked(); a != askNothing {
 		return errors.New("ended before it ran")
+	}
+	if err := c.checkKeep(); err != nil {
+		return err
 	}
 	c.folder = c.folderPath()
 	if err := os.Mkdir(c.folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -74,22 +88,33 @@ func (c *container) makeGroup() error {
 	if c.e.tree == nil {
 		return nil
 	}
-	w := &c.spec.Workload
-	g, err := c.e.tree.Create(c.class(), c.id, cgroup.Limits{
-		MemoryBytes: int64(w.Resources[resource.MemoryMB]) << 20,
-		CPUMilli:    w.Resources[resource.CPUMilli],
-		Pids:        w.MaxPids,
-	})
+	g, err := c.e.tree.Create(c.class(), c.id, c.limits())
 	if err != nil {
 		return err
 	}
 	c.group = g
-	t := &w.Termination
+	t := &c.spec.Workload.Termination
 	if t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0 {
 		return g.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
 	}
 	return nil
 }
+
+func (c *container) limits() cgroup.Limits {
+	w := &c.spec.Workload
+	l := cgroup.Limits{
+		MemoryBytes: int64(w.Resources[resource.MemoryMB]) << 20,
+		CPUMilli:    w.Resources[resource.CPUMilli],
+		Pids:        w.MaxPids,
+	}
+	if c.keep() && l.Pids > 0 {
+		l.Pids += shimThreads
+	}
+	return l
+}
+
+// shimThreads is how many threads a shim may have; they count as pids.
+const shimThreads = 8
 
 func (c *container) openOutput() error {
 	if c.hidden {
@@ -183,19 +208,38 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 	}
 	for i, tail := range [...]*[]string{&r.LastOut, &r.LastErr} {
 		if w := c.writers[i]; w != nil {
-			w.Close()
 			*tail = w.Tail(tailLines)
 		}
 	}
-	if c.view != nil {
-		c.view.Close()
+	if r.Status == nil {
+		r.Status = c.status.last()
 	}
-	if c.release != nil {
-		c.release()
-	}
-	r.Status = c.status.last()
 	c.judge(&r)
+	c.saveAndClose(&r)
 	return r, true
+}
+
+// saveAndClose closes the streams. The result of a kept container is written down
+// first, so that a successor does not take the output twice; but last when closing
+// still stores an unfinished line.
+func (c *container) saveAndClose(r *RunResult) {
+	kept, unfinished := c.keptProgram() != nil, false
+	for i, w := range c.writers {
+		if w != nil && c.given[i] != w.Written() {
+			unfinished = true
+		}
+	}
+	if kept && !unfinished {
+		c.saveResult(r)
+	}
+	for _, w := range c.writers {
+		if w != nil {
+			w.Close()
+		}
+	}
+	if kept && unfinished {
+		c.saveResult(r)
+	}
 }
 
 // judge turns what happened into what is reported.
@@ -208,7 +252,7 @@ func (c *container) judge(r *RunResult) {
 		r.Failed, r.TimedOut, r.Reason = true, c.timedOut, reason
 	case r.Failed && r.OOM != nil:
 		r.Reason += " (out of memory)"
-	case r.Failed && c.bound && r.Signal != 0 && c.e.pastDeadline():
+	case r.Failed && c.bound && (r.Signal != 0 || r.Lost) && c.e.pastDeadline():
 		r.Reason = "the cell's deadline passed"
 	}
 }
@@ -223,13 +267,15 @@ func (c *container) resultOf(p *process.Process) RunResult {
 	} else if pr.ExitCode != 0 {
 		r.Failed, r.Reason = true, fmt.Sprintf("exit status %d", pr.ExitCode)
 	}
+	c.addAccount(&r)
+	return r
+}
+
+// addAccount adds what the group's counters told.
+func (c *container) addAccount(r *RunResult) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	r.Usage.MemoryPeak = c.peak
-	if c.oom != nil {
-		r.OOM = c.oom
-	}
-	return r
+	r.Usage.MemoryPeak, r.OOM = c.peak, c.oom
 }
 
 func (c *container) setPid(pid int) {
@@ -259,10 +305,14 @@ func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink) (*pro
 		return nil, err
 	}
 	c.e.keeper.started(c, p)
+	c.addProcess(p)
+	return p, nil
+}
+
+func (c *container) addProcess(p *process.Process) {
 	c.mu.Lock()
 	c.processes = append(slices.DeleteFunc(c.processes, (*process.Process).Closed), p)
 	c.mu.Unlock()
-	return p, nil
 }
 
 func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
@@ -298,7 +348,10 @@ func (c *container) user(r *action.Run) string {
 	if r.User != "" {
 		return r.User
 	}
-	return c.spec.Workload.User
+	if c.spec.Workload.User != "" {
+		return c.spec.Workload.User
+	}
+	return c.imageUser
 }
 
 // parentDeath is choice a of "Bistro task termination".

@@ -130,7 +130,7 @@ func (c *container) finish(wait time.Duration) bool {
 			}
 		case <-e.kill:
 			e.killAll()
-			k.Reset(time.Second)
+			k.Reset(e.again())
 		case <-c.e.abort:
 			if e.killed.IsZero() {
 				e.killAll()
@@ -144,6 +144,14 @@ func (c *container) finish(wait time.Duration) bool {
 	}
 	c.unstick()
 	return true
+}
+
+// again is how soon KILL is repeated: a kept container is killed one by one.
+func (e *ending) again() time.Duration {
+	if e.c.keptProgram() != nil {
+		return 20 * time.Millisecond
+	}
+	return min(time.Second, e.c.e.cfg.StuckAfter)
 }
 
 // lookAgain is when a container is first looked at again without an event; v1
@@ -171,7 +179,7 @@ func (e *ending) over() bool {
 
 // leftovers tells what outlived the main process to end, once.
 func (e *ending) leftovers(kill *time.Timer) {
-	if e.left || e.c.group == nil || e.c.alive() != nil {
+	if e.left || e.c.group == nil || !e.c.mainEnded() {
 		return
 	}
 	e.left = true
@@ -191,7 +199,7 @@ func (e *ending) killAll() {
 		e.killed = time.Now()
 	}
 	if c.group != nil {
-		c.group.Kill()
+		c.killButShim(time.Since(e.killed))
 	} else {
 		c.killProcesses()
 	}
@@ -211,6 +219,20 @@ func (c *container) killProcesses() {
 			p.SignalGroup(syscall.SIGKILL)
 		}
 	}
+}
+
+// mainEnded reports whether the programs that the container is for have ended; a
+// shim may still wait for who holds their output.
+func (c *container) mainEnded() bool {
+	if k := c.keptProgram(); k != nil {
+		select {
+		case <-k.done:
+			return true
+		default:
+			return false
+		}
+	}
+	return c.alive() == nil
 }
 
 // alive is a started process that has not been waited for; nil = none.

@@ -35,9 +35,10 @@ func (c *container) environment(r *action.Run) []string {
 	if w.Isolation == action.IsolationNone {
 		env = os.Environ()
 	}
-	n := 4 + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
+	n := 4 + len(c.imageEnv) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
 	env = append(make([]string, 0, len(env)+n), env...)
-	env = append(env, basePath, "CANTINA_CONTAINER="+c.id)
+	env = append(append(env, basePath), c.imageEnv...)
+	env = append(env, "CANTINA_CONTAINER="+c.id)
 	if w.Isolation != action.IsolationRootfs {
 		env = append(env, "CANTINA_FOLDER="+c.folder)
 	}

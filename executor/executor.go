@@ -36,6 +36,7 @@ import (
 
 	"cantina/executor/cache"
 	"cantina/executor/cgroup"
+	"cantina/executor/image"
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
@@ -71,6 +72,7 @@ type Config struct {
 	FirstPort, LastPort int
 	Output              output.Config
 	Cache               cache.Config // of downloads
+	Image               image.Config // of unpacked images
 	Clock               run.Clock
 	Log                 *slog.Logger
 }
@@ -112,6 +114,7 @@ type Executor struct {
 	launcher     *process.Launcher
 	keeper       *keeper
 	steps        *step.Engine
+	images       *image.Store
 	cache        *cache.Cache
 	spaces       *isolate.Host // nil where there are no name spaces
 	out          *output.Store
@@ -119,13 +122,14 @@ type Executor struct {
 	null         *os.File
 	keepBound    string // class of this generation's kept deadline-bound containers
 	deadlineFile *os.File
+	adopted      []adoptedClass
 	deadline     atomic.Int64  // boot time in ns; 0 = none
 	expired      atomic.Bool   // the reaper says that the deadline passed
 	abort        chan struct{} // closed by Abort: kill without grace
 	aborting     sync.Once
 	drivers      sync.WaitGroup
 	ports        ports
-	left         []*container // of a predecessor, stuck
+	left         []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -171,6 +175,9 @@ func (e *Executor) open() error {
 	if err := e.makeClasses(); err != nil {
 		return err
 	}
+	if err := e.adopt(); err != nil {
+		return err
+	}
 	if e.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return err
 	}
@@ -178,6 +185,9 @@ func (e *Executor) open() error {
 		return err
 	}
 	if e.cache, err = cache.Open(e.path("cache"), e.cfg.Cache); err != nil {
+		return err
+	}
+	if e.images, err = image.Open(e.path("image"), e.cfg.Image); err != nil {
 		return err
 	}
 	e.steps = step.New(step.Config{Cache: e.cache})
@@ -241,7 +251,11 @@ var ErrUnclean = errors.New("containers are left that do not die")
 func (e *Executor) serve(ctx context.Context) error {
 	e.mu.Lock()
 	for _, c := range e.left {
-		e.drivers.Go(c.driveLeft)
+		if c.heir != nil {
+			e.drivers.Go(c.driveAdopted)
+		} else {
+			e.drivers.Go(c.driveLeft)
+		}
 	}
 	e.mu.Unlock()
 	<-ctx.Done()
@@ -276,6 +290,19 @@ func (e *Executor) emptyNow() bool {
 		}
 	}
 	return true
+}
+
+// keepsBound reports whether a container goes on that the reaper has to end at its
+// deadline.
+func (e *Executor) keepsBound() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.containers {
+		if c.bound && c.keep() && c.state != Completed {
+			return true
+		}
+	}
+	return false
 }
 
 // Output is the store of what containers wrote.

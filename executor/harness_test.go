@@ -440,3 +440,18 @@ func awaitOutput(t testing.TB, e *Executor, q output.Query, ok func(string) bool
 		t.Fatalf("the line of %v does not come: %v", q.IDs, err)
 	}
 }
+
+// startStranger starts a process that has nothing to do with the executor.
+func startStranger(t testing.TB) procid.Identity {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	id, err := procid.Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

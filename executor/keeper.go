@@ -51,7 +51,7 @@ type keeper struct {
 }
 
 func newKeeper(e *Executor) (*keeper, error) {
-	k := &keeper{e: e, path: e.cfg.Reaper, keepBound: e.keepBound, ready: make(chan struct{}), drained: true,
+	k := &keeper{e: e, path: e.cfg.Reaper, keepBound: e.keepBound, adopted: e.adopted, ready: make(chan struct{}), drained: true,
 		kills: map[string]int64{}, records: map[int]string{}}
 	if k.path != "" {
 		return k, nil
@@ -123,20 +123,28 @@ func (k *keeper) serve(ctx context.Context) error {
 		return err
 	}
 	defer sock.Close()
-	read := make(chan struct{})
+	read, leave := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
 		k.read(sock, p)
 	}()
 	stop := context.AfterFunc(ctx, func() {
-		if k.e.emptyNow() {
+		bye := k.e.emptyNow() && !k.e.keepsBound()
+		if bye {
 			k.send("bye")
 		}
 		sock.Close()
+		if !bye { // it goes on without us
+			close(leave)
+		}
 	})
 	defer stop()
-	if ctx.Err() == nil || k.e.emptyNow() {
-		<-p.Done()
+	select {
+	case <-p.Done():
+	case <-leave:
+		<-read
+		k.down()
+		return ctx.Err()
 	}
 	sock.Close()
 	<-read
@@ -155,6 +163,7 @@ func (k *keeper) start() (*process.Process, *os.File, error) {
 		for _, c := range []string{classStopBound, classStopFree} {
 			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), c))
 		}
+		args = append(args, "keep="+filepath.Join(k.e.tree.Root(), k.keepBound))
 	}
 	p, err := k.e.launcher.Start(&process.Spec{Path: k.path, Args: args, Session: true, Gain: true, Env: []string{"GOMAXPROCS=2"},
 		Files: []uintptr{uintptr(fds[1]), k.e.null.Fd(), os.Stderr.Fd()}})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"cantina/executor/cgroup"
 	"cantina/executor/procid"
+	"cantina/executor/shim"
 )
 
 // legacy is the file "legacy" of the data folder: where a successor has to look
@@ -69,7 +71,8 @@ func (e *Executor) openGroups() error {
 	if err != nil {
 		return err
 	}
-	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1})
+	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1,
+		Generation: strconv.FormatInt(int64(e.clock.Boot()), 36)})
 	if errors.Is(err, cgroup.ErrUnusable) {
 		e.log.Warn("containers run without control groups", "error", err)
 		err = nil
@@ -133,7 +136,7 @@ func (e *Executor) clearPredecessor() error {
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
 	}
 	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
-		return errors.Join(err, e.clearFolders(nil))
+		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))
 	}
 	e.dismiss(l.Reaper)
 	e.clearProcesses()
@@ -213,7 +216,11 @@ func (e *Executor) clearGroups(l legacy) map[string]bool {
 	classes, _ := os.ReadDir(l.Tracker)
 	for _, d := range classes {
 		dir := filepath.Join(l.Tracker, d.Name())
-		if !d.IsDir() || d.Name() == classKeepFree || strings.HasPrefix(d.Name(), prefixKeep) {
+		if !d.IsDir() {
+			continue
+		}
+		if d.Name() == classKeepFree || strings.HasPrefix(d.Name(), prefixKeep) {
+			e.clearKept(dir, stays)
 			continue
 		}
 		class := cgroup.At(dir, 0)
@@ -226,6 +233,34 @@ func (e *Executor) clearGroups(l legacy) map[string]bool {
 		cgroup.RemoveEmpty(d)
 	}
 	return stays
+}
+
+// clearKept leaves the containers of a class alone that have been written down,
+// and ends the others. A class that holds deadline-bound ones keeps its deadline.
+func (e *Executor) clearKept(class string, stays map[string]bool) {
+	entries, _ := os.ReadDir(class)
+	held := false
+	for _, d := range entries {
+		if !d.IsDir() {
+			continue
+		}
+		dir := filepath.Join(class, d.Name())
+		var s keepsake
+		if err := shim.Get(filepath.Join(e.path("keep"), d.Name()), keepsakeFile, &s); err == nil && s.Group == dir {
+			stays[d.Name()], held = true, true
+			continue
+		}
+		e.killAndWait(cgroup.At(dir, 0))
+		cgroup.RemoveEmpty(dir)
+	}
+	generation := filepath.Base(class)
+	if held && generation != classKeepFree {
+		e.adopted = append(e.adopted, adoptedClass{class, e.savedDeadline(generation)})
+	}
+	if !held {
+		cgroup.RemoveEmpty(class)
+		os.Remove(e.deadlinePath(generation))
+	}
 }
 
 // killAndWait kills a group until it is empty or has had its time.

@@ -24,11 +24,12 @@ import (
 	"cantina/executor/step"
 )
 
-// runSteps runs a workload that is more than one program.
-func (c *container) runSteps() (RunResult, bool) {
+// runSteps runs a workload that is more than one program, or is kept.
+func (c *container) runSteps() (RunResult, bool) { return c.interpret(&c.spec.Workload) }
+
+func (c *container) interpret(w *action.Workload) (RunResult, bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	detached := false
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -36,32 +37,43 @@ func (c *container) runSteps() (RunResult, bool) {
 		case <-c.stopC:
 			cancel()
 		case <-c.detached():
-			detached = true
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	h := &stepHost{c: c}
-	res := c.e.steps.Run(ctx, &c.spec.Workload, h, h)
+	res := c.e.steps.Run(ctx, w, h, h)
 	cancel()
 	<-watched
-	if detached {
+	if k := c.keptProgram(); k != nil && k.isDetached() {
+		c.followers.Wait()
 		return RunResult{}, false
 	}
 	if !c.finish(leftoverGrace(&c.spec.Workload.Termination)) {
 		return RunResult{}, false
 	}
+	c.followers.Wait()
 	return c.conclude(c.stepResult(res))
 }
 
 func (c *container) stepResult(res step.Result) RunResult {
 	r := RunResult{ExitCode: -1, Ended: c.e.clock.Wall()}
-	if p, ok := res.Process.(*stepProcess); ok && p.p.Ended() {
-		r = c.resultOf(p.p)
+	switch p := res.Process.(type) {
+	case *stepProcess:
+		if p.p.Ended() {
+			r = c.resultOf(p.p)
+		}
+	case *kept:
+		r = p.result()
+		c.addAccount(&r)
 	}
 	c.timedOut = errors.Is(res.Err, step.ErrTimeLimit)
 	r.Failed, r.TimedOut, r.Reason = res.Err != nil, c.timedOut, step.Reason(res.Err)
 	r.Retryable = errors.Is(res.Err, ErrDeadline) || errors.Is(res.Err, ErrClosed)
+	if r.Lost {
+		r.Failed, r.Reason = true, "lost: the shim ended before it could tell how the program ended"
+		return r
+	}
 	if res.Err == nil && r.ExitCode < 0 && r.Signal == 0 {
 		r.ExitCode = 0 // the tree had no program, or its failure was forgiven
 	}
@@ -103,6 +115,9 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 		return nil, err
 	}
 	c := h.c
+	if !l.Check && c.keep() && l.Run == c.spec.Workload.Action.Run {
+		return h.startOrResume(l.Run)
+	}
 	out, errs := sink(&lineSink{w: c.writers[0]}), sink(&lineSink{w: c.writers[1]})
 	if l.Out != nil {
 		shared := &sharedSink{w: l.Out, users: 2}
@@ -125,6 +140,22 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 		c.setPid(p.Pid)
 	}
 	return &stepProcess{h: h, p: p, check: l.Check}, nil
+}
+
+// startOrResume is the start of a kept program, once in its life.
+func (h *stepHost) startOrResume(r *action.Run) (step.Process, error) {
+	start := func() (*kept, error) { return h.startKept(r) }
+	if h.c.heir != nil {
+		start = h.resume
+	}
+	k, err := start()
+	if err != nil {
+		return nil, err
+	}
+	h.c.mu.Lock()
+	h.c.keepsake = k
+	h.c.mu.Unlock()
+	return k, nil
 }
 
 // startCheck starts a program that looks at the container from inside.

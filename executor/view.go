@@ -1,10 +1,12 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"cantina/action"
@@ -28,23 +30,17 @@ func (c *container) makeView() error {
 		c.view = isolate.Namespaces(c.e.spaces, c.folder, w.OwnNet, shared)
 		return nil
 	}
-	lower, release, err := c.e.image(w.Rootfs)
-	if err != nil {
-		return fmt.Errorf("rootfs %s: %w", w.Rootfs, err)
+	if err := c.openImage(); err != nil {
+		return err
 	}
-	c.lower, c.release = lower, release
-	r := isolate.Root{Lower: lower, Upper: c.below("upper"), Work: c.below("work"), Merged: c.below("merged"),
-		Folder: c.below("folder"), Inside: rootFolder, OwnNet: w.OwnNet}
-	if !w.OwnNet {
-		r.Hostnet = []string{"/etc/resolv.conf", "/etc/hosts"}
-	}
+	r := c.isolateRoot()
 	for _, d := range []string{r.Upper, r.Work, r.Merged, r.Folder} {
 		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
 	c.rootDir = r.Folder
-	c.view = isolate.Rootfs(c.e.spaces, r, shared)
+	c.view = isolate.Rootfs(c.e.spaces, *r, shared)
 	return nil
 }
 
@@ -72,10 +68,28 @@ func (c *container) credential(user string) (*syscall.Credential, error) {
 	return credential(c.folder, user)
 }
 
-// image finds the folders of a root file system, the topmost first.
-func (e *Executor) image(ref string) ([]string, func(), error) {
-	if st, err := os.Stat(ref); err == nil && st.IsDir() && filepath.IsAbs(ref) {
-		return []string{ref}, func() {}, nil
+// openImage makes the container's image available; a stop gives up waiting for it.
+func (c *container) openImage() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-c.stopC:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	img, err := c.e.images.Get(ctx, c.spec.Workload.Rootfs)
+	cancel()
+	<-watched
+	if err != nil {
+		return fmt.Errorf("rootfs: %w", err)
 	}
-	return nil, nil, errors.New("not a folder")
+	c.release, c.imageEnv, c.imageUser = img.Close, img.Settings.Env, img.Settings.User
+	for _, l := range slices.Backward(img.Layers) { // the kernel wants the topmost first
+		c.lower = append(c.lower, l)
+	}
+	return nil
 }

@@ -5,13 +5,15 @@
 // worker is gone, kills itself last, and does TERM, wait, KILL on a SIGTERM.)
 //
 //	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR]...
+//	cantina-reaper shim DIR
 //
 // It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
 // of a socket pair, whose end of file is the death of the cell. The messages are
-// packets of text; see watcher.command.
+// packets of text; see watcher.command. "shim" owns one
+// container that outlives its cell; see runShim.
 //
-// It stays small and depends on nothing but executor/cgroup, because it has to
-// go on when everything else does not.
+// It stays small and depends only on a few leaf packages of the executor, because
+// it has to go on when everything else does not.
 package main
 
 import (
@@ -25,6 +27,8 @@ func main() {
 		switch os.Args[1] {
 		case "watch":
 			os.Exit(watch(os.Args[2:]))
+		case "shim":
+			os.Exit(runShim(os.Args[2]))
 		}
 	}
 	os.Stderr.WriteString("cantina-reaper is started by cantina itself\n")

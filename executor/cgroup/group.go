@@ -158,14 +158,15 @@ func (g *Group) Signal(sig unix.Signal) error {
 	}
 	var first error
 	for _, pid := range pids {
-		if err := g.signalOne(pid, sig); err != nil && first == nil {
+		if err := g.SignalOne(pid, sig); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-func (g *Group) signalOne(pid int, sig unix.Signal) error {
+// SignalOne sends sig to one process if it is in the group.
+func (g *Group) SignalOne(pid int, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil // gone, or a thread that is ending

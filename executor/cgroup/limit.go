@@ -25,10 +25,19 @@ type Usage struct {
 
 // slot is one set of v1 limit groups, used by one container after the other.
 type slot struct {
-	dirs   map[string]string // controller → folder
-	tasks  []string
-	limits Limits
-	killed int64 // oom_kill when the present container began
+	dirs    map[string]string // controller → folder
+	tasks   []string
+	limits  Limits
+	killed  int64 // oom_kill when the present container began
+	adopted bool  // of a predecessor: never pooled
+}
+
+// SlotDirs are the v1 folders that limit the container, by controller.
+func (g *Group) SlotDirs() map[string]string {
+	if g.slot == nil {
+		return nil
+	}
+	return g.slot.dirs
 }
 
 func (g *Group) limit(l Limits) error {
@@ -78,7 +87,7 @@ func (t *Tree) acquire() (*slot, error) {
 		return s, nil
 	}
 	t.slots++
-	name := "slot-" + strconv.Itoa(t.slots)
+	name := "slot-" + t.generation + "-" + strconv.Itoa(t.slots)
 	t.mu.Unlock()
 	s := &slot{dirs: map[string]string{}}
 	for c, root := range t.v1 {
@@ -95,7 +104,7 @@ func (t *Tree) acquire() (*slot, error) {
 
 func (t *Tree) release(s *slot) {
 	t.mu.Lock()
-	full := t.base == nil || len(t.pool) >= maxPool
+	full := t.base == nil || len(t.pool) >= maxPool || s.adopted
 	if !full {
 		t.pool = append(t.pool, s)
 	}

@@ -24,8 +24,11 @@ func (l Limits) IsZero() bool { return l == Limits{} }
 
 // Options choose what a tree uses; the zero value uses the best there is.
 type Options struct {
-	ForceV1  bool // track with the v1 freezer although v2 is mounted
-	NoLimits bool // never use controllers
+	// Generation tells the pooled slots of this process from a predecessor's that
+	// adopted containers are still in.
+	Generation string
+	ForceV1    bool // track with the v1 freezer although v2 is mounted
+	NoLimits   bool // never use controllers
 }
 
 // limitControllers are the v1 controllers that limits need.
@@ -34,11 +37,12 @@ var limitControllers = [...]string{"memory", "pids", "cpu"}
 // Tree is the part of the hierarchies that belongs to one cell folder. Its
 // methods may be called from any goroutine.
 type Tree struct {
-	root  string // tracker folder cantina/<id>
-	v2    bool
-	v2ctl bool              // limits through v2 controllers
-	v1    map[string]string // controller → folder cantina/<id>
-	base  map[string]int    // controller → descriptor of "tasks" of the own group
+	root       string // tracker folder cantina/<id>
+	v2         bool
+	v2ctl      bool // limits through v2 controllers
+	generation string
+	v1         map[string]string // controller → folder cantina/<id>
+	base       map[string]int    // controller → descriptor of "tasks" of the own group
 
 	mu    sync.Mutex
 	pool  []*slot
@@ -48,7 +52,7 @@ type Tree struct {
 // Open makes the folders of one cell in the hierarchies that host offers. It
 // returns ErrUnusable when nothing can track processes here. Close it.
 func Open(host Host, id string, o Options) (*Tree, error) {
-	t := &Tree{v1: map[string]string{}, base: map[string]int{}}
+	t := &Tree{v1: map[string]string{}, base: map[string]int{}, generation: o.Generation}
 	err := t.openTracker(host, id, o)
 	if err != nil {
 		return nil, err
@@ -221,6 +225,18 @@ func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 		return nil, fmt.Errorf("limit %s: %w", name, err)
 	}
 	return g, nil
+}
+
+// Adopt is the group of a container that a predecessor made, with the slot that
+// SlotDirs told then.
+func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
+	g := &Group{tree: t, dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))}
+	if len(slotDirs) > 0 {
+		g.slot = &slot{dirs: slotDirs, limits: l, adopted: true}
+	} else {
+		g.v2l = g.v2 && exists(filepath.Join(dir, "memory.max"))
+	}
+	return g
 }
 
 // LeaveThread brings the calling thread back into the cell's own groups.

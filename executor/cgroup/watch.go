@@ -70,9 +70,14 @@ func (w *Watcher) Watch(g *Group) (<-chan struct{}, func()) {
 	if path == "" {
 		return nil, func() {}
 	}
+	return w.WatchPath(path, unix.IN_MODIFY)
+}
+
+// WatchPath is Watch for any file or folder and the given inotify events.
+func (w *Watcher) WatchPath(path string, events uint32) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wd, err := unix.InotifyAddWatch(w.fd, path, unix.IN_MODIFY)
+	wd, err := unix.InotifyAddWatch(w.fd, path, events)
 	if err != nil {
 		return nil, func() {}
 	}

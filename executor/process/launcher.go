@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/executor/cgroup"
+	"cantina/executor/procid"
 )
 
 // ErrClosed reports that the launcher has ended.
@@ -147,6 +148,26 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	return p, nil
 }
 
+// Watch returns a process that is not a child: Done is closed when it has ended,
+// but its result is not known (ExitCode -1). It returns ErrGone when id lives no
+// more.
+func (l *Launcher) Watch(id procid.Identity) (*Process, error) {
+	fd, err := unix.PidfdOpen(id.Pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("watch process %d: %w", id.Pid, ErrGone)
+	}
+	p := &Process{Pid: id.Pid, pidfd: fd, loop: l.loops[int(l.turn.Add(1))%len(l.loops)], done: make(chan struct{}), started: time.Now()}
+	if !id.Alive() { // looked at after it was pinned
+		unix.Close(fd)
+		return nil, fmt.Errorf("watch process %d: %w", id.Pid, ErrGone)
+	}
+	if err := p.watch(); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("watch process %d: %w", id.Pid, err)
+	}
+	return p, nil
+}
+
 // openFiles makes the pipes and returns the descriptors to close after the fork.
 func (p *Process) openFiles(l *Launcher, s *Spec, r *request) ([]int, error) {
 	r.files = append(make([]uintptr, 0, 4), s.Files...)
@@ -208,6 +229,15 @@ func (p *Process) discard() {
 		unix.Close(p.pidfd)
 		p.pidfd = -1
 	}
+}
+
+// Fork starts a process on the calling thread, which the caller has locked, with
+// files as its first descriptors. The caller waits for it. Spec.Group, and what
+// concerns output, are not used. It is for the shim, which has no launcher.
+func Fork(s *Spec, files []uintptr) (pid, pidfd int, err error) {
+	r := &request{spec: s, files: files}
+	(&Launcher{}).fork(r)
+	return r.pid, r.pidfd, r.err
 }
 
 // fork runs on a locked thread.

@@ -100,6 +100,13 @@ type Process struct {
 	result Result
 }
 
+// Gone is a process that had ended before anybody watched it.
+func Gone(pid int) *Process {
+	p := &Process{Pid: pid, pidfd: -1, done: make(chan struct{}), result: Result{ExitCode: -1}}
+	close(p.done)
+	return p
+}
+
 // Done is closed when the process has ended and has been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

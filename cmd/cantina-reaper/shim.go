@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/isolate"
+	"cantina/executor/process"
+	"cantina/executor/procid"
+	"cantina/executor/shim"
+)
+
+// runShim owns one container that outlives its cell: it starts the program, keeps
+// its output and how it ends in files, and ends after it. No signal but KILL ends
+// it: the signals that a container gets are for the program.
+func runShim(dir string) int {
+	debug.SetGCPercent(10)
+	// Caught, not ignored: what is ignored would stay ignored in the program.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
+	runtime.LockOSThread() // the thread of the parent-death signal
+	s := &shimmed{dir: dir}
+	if err := s.start(); err != nil {
+		note := shim.Started{Error: err.Error(), Found: !errors.Is(err, unix.ENOENT), At: time.Now()}
+		if err := shim.Put(dir, shim.StartedFile, note, false); err != nil {
+			say(err.Error())
+		}
+		return 1
+	}
+	if err := s.serve(); err != nil {
+		say(err.Error())
+		return 1
+	}
+	return 0
+}
+
+// shimmed is the shim's container.
+type shimmed struct {
+	dir        string
+	pid, pidfd int
+	streams    [3]stream // stdout, stderr, status
+	status     []byte
+	part       []byte // of the status line
+}
+
+// stream is one pipe and the file that it goes into.
+type stream struct {
+	pipe  int // -1 = closed
+	n     int // 1 or 2; 0 = the status
+	file  int // -1 = none yet
+	at    int64
+	begin int64 // of file
+}
+
+func (s *shimmed) start() error {
+	var spec shim.Spec
+	if err := shim.Get(s.dir, shim.SpecFile, &spec); err != nil {
+		return err
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	files := []uintptr{uintptr(null), uintptr(null), uintptr(null)}
+	if spec.Status {
+		files = append(files, uintptr(null))
+	}
+	for i := range s.streams {
+		st := &s.streams[i]
+		*st = stream{pipe: -1, file: -1, n: i + 1}
+		if i < 2 && spec.Quiet || i == 2 && !spec.Status {
+			continue
+		}
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		st.pipe, files[i+1] = p[0], uintptr(p[1])
+		defer unix.Close(p[1])
+	}
+	s.streams[2].n = 0
+	ps, err := processSpec(&spec)
+	if err != nil {
+		return err
+	}
+	if s.pid, s.pidfd, err = process.Fork(ps, files); err != nil {
+		if s.pid > 0 {
+			unix.Kill(s.pid, unix.SIGKILL)
+		}
+		return err
+	}
+	id, err := procid.Of(s.pid)
+	if err != nil { // a zombie already; the time still tells it apart
+		id = procid.Identity{Pid: s.pid}
+	}
+	return shim.Put(s.dir, shim.StartedFile, shim.Started{Pid: s.pid, Start: id.Start, At: time.Now(), Found: true}, false)
+}
+
+func processSpec(s *shim.Spec) (*process.Spec, error) {
+	ps := &process.Spec{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Session: s.Session, OpenFiles: s.OpenFiles, ParentDeath: unix.SIGKILL}
+	if s.User != nil {
+		ps.Credential = &syscall.Credential{Uid: s.User.Uid, Gid: s.User.Gid}
+	}
+	if s.View == nil {
+		return ps, nil
+	}
+	host, err := isolate.OpenHost()
+	if err != nil {
+		return nil, err
+	}
+	v := isolate.Namespaces(host, s.View.Folder, s.View.OwnNet, false)
+	if s.View.Root != nil {
+		v = isolate.Rootfs(host, *s.View.Root, false)
+	}
+	h := v.Hooks()
+	ps.CloneFlags, ps.Enter, ps.Stopped = h.CloneFlags, h.Enter, h.Stopped
+	return ps, nil
+}
+
+// serve copies output until the process has ended and nobody holds its pipes.
+func (s *shimmed) serve() error {
+	buf := make([]byte, 64<<10)
+	for {
+		var fds [4]unix.PollFd
+		n := 0
+		for i := range s.streams {
+			if p := s.streams[i].pipe; p >= 0 {
+				fds[n] = unix.PollFd{Fd: int32(p), Events: unix.POLLIN}
+				n++
+			}
+		}
+		if s.pidfd >= 0 {
+			fds[n] = unix.PollFd{Fd: int32(s.pidfd), Events: unix.POLLIN}
+			n++
+		}
+		if n == 0 {
+			return nil
+		}
+		if _, err := unix.Poll(fds[:n], -1); err != nil && err != unix.EINTR {
+			return err
+		}
+		for _, f := range fds[:n] {
+			if f.Revents == 0 {
+				continue
+			}
+			if err := s.ready(int(f.Fd), buf); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *shimmed) ready(fd int, buf []byte) error {
+	if fd == s.pidfd {
+		return s.ended(buf)
+	}
+	for i := range s.streams {
+		if st := &s.streams[i]; st.pipe == fd {
+			_, err := s.copy(st, buf)
+			return err
+		}
+	}
+	return nil
+}
+
+// copy moves one buffer from a pipe; false when there was none.
+func (s *shimmed) copy(st *stream, buf []byte) (bool, error) {
+	n, err := unix.Read(st.pipe, buf)
+	switch {
+	case err == unix.EINTR:
+		return true, nil
+	case err == unix.EAGAIN:
+		return false, nil
+	case n <= 0:
+		unix.Close(st.pipe)
+		if st.file >= 0 {
+			unix.Close(st.file)
+		}
+		st.pipe, st.file = -1, -1
+		return false, nil
+	}
+	if st.n == 0 {
+		s.takeStatus(buf[:n])
+		return true, nil
+	}
+	return true, s.store(st, buf[:n])
+}
+
+// store appends to the stream's file. When no cell takes what is there, it waits,
+// and so does the program.
+func (s *shimmed) store(st *stream, p []byte) error {
+	for len(p) > 0 {
+		if st.file >= 0 && st.at-st.begin >= shim.SegmentSize {
+			unix.Close(st.file)
+			st.file = -1
+		}
+		if st.file < 0 {
+			s.awaitRoom(st.n)
+			fd, err := unix.Open(shim.SegmentPath(s.dir, st.n, st.at), unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)
+			if err != nil {
+				return err
+			}
+			st.file, st.begin = fd, st.at
+		}
+		n, err := unix.Write(st.file, p)
+		if err == unix.EINTR {
+			continue
+		}
+		if err == unix.ENOSPC || err == unix.EDQUOT {
+			time.Sleep(time.Second) // a full disk holds the program, not more
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		st.at += int64(n)
+		p = p[n:]
+	}
+	return nil
+}
+
+func (s *shimmed) awaitRoom(n int) {
+	for {
+		segments, err := shim.Segments(s.dir, n)
+		if err != nil || len(segments) < shim.MaxSegments {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (s *shimmed) takeStatus(p []byte) {
+	s.part = append(s.part, p...)
+	if i := bytes.LastIndexByte(s.part, '\n'); i >= 0 {
+		whole := s.part[:i]
+		s.status = bytes.Clone(whole[bytes.LastIndexByte(whole, '\n')+1:])
+		s.part = append(s.part[:0], s.part[i+1:]...)
+	}
+	const most = 64 << 10
+	s.part = s.part[:min(len(s.part), most)]
+}
+
+// ended takes what is in the pipes, and writes down how the process ended.
+func (s *shimmed) ended(buf []byte) error {
+	for i := range s.streams {
+		st := &s.streams[i]
+		if st.pipe >= 0 {
+			unix.SetNonblock(st.pipe, true)
+		}
+		const most = 1 << 20
+		for got := 0; st.pipe >= 0 && got < most; got += len(buf) {
+			if more, err := s.copy(st, buf); err != nil {
+				return err
+			} else if !more {
+				break
+			}
+		}
+	}
+	var ws unix.WaitStatus
+	var ru unix.Rusage
+	if _, err := unix.Wait4(s.pid, &ws, 0, &ru); err != nil {
+		return err
+	}
+	unix.Close(s.pidfd)
+	s.pidfd = -1
+	e := shim.Ended{ExitCode: ws.ExitStatus(), User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
+		MaxRSS: ru.Maxrss << 10, At: time.Now(), Status: s.status}
+	if ws.Signaled() {
+		e.Signal = int(ws.Signal())
+	}
+	if len(s.part) > 0 {
+		e.Status = s.part
+	}
+	return shim.Put(s.dir, shim.EndedFile, e, true)
+}

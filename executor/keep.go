@@ -1,0 +1,530 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/executor/cgroup"
+	"cantina/executor/isolate"
+	"cantina/executor/process"
+	"cantina/executor/procid"
+	"cantina/executor/shim"
+	"cantina/executor/step"
+	"cantina/resource"
+)
+
+// errKeep says what on_cell_restart: keep needs.
+var errKeep = errors.New("on_cell_restart: keep needs control groups, an action that is one program, no sidecars, and a session of its own")
+
+// keepsake is the file "container" in the folder of a kept container: what a
+// successor has to know of it.
+type keepsake struct {
+	ID        string
+	Labels    Labels
+	Resources resource.Amounts
+	Bound     bool
+	Created   time.Time
+	Spec      Spec
+	Ports     []action.Mapping
+	Group     string            // tracker folder
+	Slot      map[string]string // v1 folders that limit it
+	Limits    cgroup.Limits
+	Shim      procid.Identity
+}
+
+const (
+	keepsakeFile = "container"
+	resultFile   = "result" // a RunResult, when all output is stored
+)
+
+// kept is a program that a shim owns. It is a step.Process.
+type kept struct {
+	h    *stepHost
+	c    *container
+	dir  string
+	shim *process.Process // ends after the program
+	done chan struct{}
+
+	mu       sync.Mutex
+	main     *process.Process // watched only, to signal it
+	ended    *shim.Ended      // nil: not ended, or lost
+	lost     bool
+	detached bool
+}
+
+func (e *Executor) keepFolder(id string) string {
+	return filepath.Join(e.cfg.Folder, "keep", cgroup.Escape(id))
+}
+
+// checkKeep refuses what cannot be kept.
+func (c *container) checkKeep() error {
+	w := &c.spec.Workload
+	if c.keep() && (c.e.tree == nil || w.Action.Run == nil || len(w.Sidecars) > 0 || w.Termination.NoSession) {
+		return errKeep
+	}
+	return nil
+}
+
+// startKept starts a program with a shim of its own.
+func (h *stepHost) startKept(r *action.Run) (*kept, error) {
+	c := h.c
+	if err := c.e.keeper.wait(c.bound); err != nil {
+		return nil, err
+	}
+	dir := c.e.keepFolder(c.id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	spec, err := c.shimSpec(r)
+	if err == nil {
+		err = shim.Put(dir, shim.SpecFile, spec, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
+	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
+	k.shim, err = c.e.launcher.Start(&process.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
+		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
+	if err != nil {
+		unwatch()
+		return nil, err
+	}
+	c.addProcess(k.shim)
+	if err = k.writeKeepsake(); err == nil {
+		err = k.awaitStart(events)
+	}
+	if err != nil {
+		unwatch()
+		return nil, err
+	}
+	k.follow(events, unwatch)
+	return k, nil
+}
+
+func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
+	ps, err := c.processSpec(r)
+	if err != nil {
+		return nil, err
+	}
+	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles, Session: true,
+		Status: c.spec.StatusPipe, Quiet: r.SuppressOutput}
+	if ps.Credential != nil {
+		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid}
+	}
+	if c.view != nil {
+		s.View = &shim.View{Folder: c.folder, OwnNet: c.spec.Workload.OwnNet}
+		if c.spec.Workload.Isolation == action.IsolationRootfs {
+			s.View.Root = c.isolateRoot()
+		}
+	}
+	return s, nil
+}
+
+func (k *kept) writeKeepsake() error {
+	c := k.c
+	id, err := procid.Of(k.shim.Pid)
+	if err != nil {
+		return nil // it has ended already; what it says is in its files
+	}
+	c.e.mu.Lock()
+	s := keepsake{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
+		Ports: c.ports, Group: c.group.Dir(), Slot: c.group.SlotDirs(), Limits: c.limits(), Shim: id}
+	c.e.mu.Unlock()
+	return shim.Put(k.dir, keepsakeFile, s, false)
+}
+
+// awaitStart waits until the shim has said what came of the start.
+func (k *kept) awaitStart(events <-chan struct{}) error {
+	for {
+		over := k.shim.Ended() // before the look, so that nothing is missed
+		var s shim.Started
+		err := shim.Get(k.dir, shim.StartedFile, &s)
+		switch {
+		case err == nil && s.Error != "" && !s.Found:
+			return fmt.Errorf("%s: %w", s.Error, os.ErrNotExist)
+		case err == nil && s.Error != "":
+			return errors.New(s.Error)
+		case err == nil:
+			k.watchMain(procid.Identity{Pid: s.Pid, Start: s.Start})
+			return nil
+		case over:
+			return errors.New("the shim ended before it started anything")
+		}
+		select {
+		case <-events:
+		case <-k.shim.Done():
+		}
+	}
+}
+
+// watchMain pins the program, to signal it; it may have ended.
+func (k *kept) watchMain(id procid.Identity) {
+	if p, err := k.c.e.launcher.Watch(id); err == nil {
+		k.mu.Lock()
+		k.main = p
+		k.mu.Unlock()
+	}
+	k.c.setPid(id.Pid)
+}
+
+// follow takes output and the end from the shim's files until the shim is gone.
+func (k *kept) follow(events <-chan struct{}, unwatch func()) {
+	k.c.followers.Go(func() {
+		defer unwatch()
+		for {
+			over := k.shim.Ended()
+			k.takeOutput()
+			k.look(over)
+			if over {
+				return
+			}
+			select {
+			case <-events:
+			case <-k.shim.Done():
+			case <-k.c.leaveC:
+				k.detach()
+				return
+			}
+		}
+	})
+}
+
+// look sees whether the program has ended.
+func (k *kept) look(shimGone bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended != nil || k.lost || k.detached {
+		return
+	}
+	var e shim.Ended
+	switch err := shim.Get(k.dir, shim.EndedFile, &e); {
+	case err == nil:
+		k.ended = &e
+	case shimGone:
+		k.lost = true
+	default:
+		return
+	}
+	close(k.done)
+}
+
+// detach lets the container go on without this cell process.
+func (k *kept) detach() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended == nil && !k.lost && !k.detached {
+		k.detached = true
+		close(k.done)
+	}
+}
+
+func (k *kept) isDetached() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.detached
+}
+
+// takeOutput stores what the shim has written, from where the store stopped, and
+// removes whole files that are stored.
+func (k *kept) takeOutput() {
+	buf := make([]byte, 256<<10)
+	for i, w := range k.c.writers {
+		if err := k.takeStream(i+1, w, buf); err != nil {
+			k.c.e.log.Warn("output of a kept container", "container", k.c.id, "error", err)
+		}
+	}
+}
+
+// The store holds back the beginning of an unfinished line, so Written may be
+// behind what was handed over; k.given is how far that is.
+func (k *kept) takeStream(n int, w writer, buf []byte) error {
+	given := &k.c.given[n-1]
+	if *given == 0 {
+		*given = w.Written()
+	}
+	segments, err := shim.Segments(k.dir, n)
+	if err != nil {
+		return err
+	}
+	for i, s := range segments {
+		last := i == len(segments)-1
+		if !last && segments[i+1].From <= *given {
+			if segments[i+1].From <= w.Written() {
+				os.Remove(s.Path)
+			}
+			continue
+		}
+		if err := copyFrom(s, given, w, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writer is what output goes to.
+type writer interface {
+	io.Writer
+	Written() int64
+}
+
+func copyFrom(s shim.Segment, given *int64, w io.Writer, buf []byte) error {
+	f, err := os.Open(s.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		n, err := f.ReadAt(buf, *given-s.From)
+		if n > 0 {
+			w.Write(buf[:n])
+			*given += int64(n)
+		}
+		if err == io.EOF || n == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Done is closed when the program has ended, is lost, or is let go.
+func (k *kept) Done() <-chan struct{} { return k.done }
+
+// Exit is how the program ended; a lost one has failed.
+func (k *kept) Exit() step.Exit {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.ended != nil:
+		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal}
+		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.usageNow().OOMKills > 0
+		return e
+	case k.lost:
+		return step.Exit{Code: lostCode}
+	}
+	return step.Exit{}
+}
+
+// lostCode stands for a code that nobody saw. It is never 0.
+const lostCode = 255
+
+// Stop sends the stop signal, but not when the cell lets the container go.
+func (k *kept) Stop() {
+	if k.letGo() {
+		return
+	}
+	t := &k.c.spec.Workload.Termination
+	sig := stopSignal(t)
+	whole, _ := k.c.asked()
+	k.mu.Lock()
+	main := k.main
+	k.mu.Unlock()
+	switch {
+	case whole != askNothing && t.Target == action.TargetCgroup:
+		k.h.once.Do(func() { k.c.group.Signal(unix.Signal(sig)) })
+	case main == nil:
+	case t.Target == action.TargetChild:
+		main.Signal(sig)
+	default:
+		main.SignalGroup(sig)
+	}
+	if main != nil && k.c.view != nil && !handles(main.Pid, sig) {
+		time.AfterFunc(min(leftoverGrace(t), grace(t)), k.Kill)
+	}
+}
+
+// letGo reports whether the cell ends while the container goes on.
+func (k *kept) letGo() bool {
+	select {
+	case <-k.c.leaveC:
+		if a, _ := k.c.asked(); a == askNothing {
+			k.detach()
+			return true
+		}
+	default:
+	}
+	return k.isDetached()
+}
+
+// Kill kills the program and its process group; the shim sees how it ended.
+func (k *kept) Kill() {
+	k.mu.Lock()
+	main := k.main
+	k.mu.Unlock()
+	if main != nil && !k.letGo() {
+		main.SignalGroup(syscall.SIGKILL)
+		main.Signal(syscall.SIGKILL)
+	}
+}
+
+// result is how the program ended.
+func (k *kept) result() RunResult {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := RunResult{ExitCode: -1, Ended: k.c.e.clock.Wall()}
+	var s shim.Started
+	if shim.Get(k.dir, shim.StartedFile, &s) == nil {
+		r.Started = s.At.UTC()
+	}
+	if k.ended == nil {
+		r.Lost = true
+		return r
+	}
+	e := k.ended
+	r.Ended, r.Signal, r.Status = e.At.UTC(), e.Signal, e.Status
+	r.Usage = Usage{User: e.User, System: e.System, MaxRSS: e.MaxRSS}
+	if e.Signal == 0 {
+		r.ExitCode = e.ExitCode
+	}
+	return r
+}
+
+// killButShim kills the processes of a kept container one by one, so that the shim
+// can tell how the main one ended. The shim itself goes when that takes too long.
+func (c *container) killButShim(since time.Duration) {
+	k := c.keptProgram()
+	if k == nil || since >= time.Second {
+		c.group.Kill()
+		return
+	}
+	pids, err := c.group.Procs()
+	if err != nil {
+		return
+	}
+	for _, pid := range pids {
+		if pid != k.shim.Pid {
+			c.group.SignalOne(pid, unix.SIGKILL)
+		}
+	}
+}
+
+func (c *container) keptProgram() *kept {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keepsake
+}
+
+// isolateRoot is the root of a container with a root file system.
+func (c *container) isolateRoot() *isolate.Root {
+	w := &c.spec.Workload
+	r := &isolate.Root{Lower: c.lower, Upper: c.below("upper"), Work: c.below("work"), Merged: c.below("merged"),
+		Folder: c.below("folder"), Inside: rootFolder, OwnNet: w.OwnNet}
+	if !w.OwnNet {
+		r.Hostnet = []string{"/etc/resolv.conf", "/etc/hosts"}
+	}
+	return r
+}
+
+// adopt takes over the kept containers of predecessors, whose groups still stand.
+// Each keeps the deadline of its class.
+func (e *Executor) adopt() error {
+	entries, err := os.ReadDir(e.path("keep"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, d := range entries {
+		dir := filepath.Join(e.path("keep"), d.Name())
+		var s keepsake
+		if gerr := shim.Get(dir, keepsakeFile, &s); gerr != nil {
+			// It was about to be started. Its group, if any, is ended with the strangers.
+			err = errors.Join(err, os.RemoveAll(dir))
+			continue
+		}
+		e.adoptOne(s)
+	}
+	return err
+}
+
+// saveResult writes down how a kept container ended.
+func (c *container) saveResult(r *RunResult) {
+	if err := shim.Put(c.e.keepFolder(c.id), resultFile, r, false); err != nil {
+		c.e.log.Warn("result is not written down", "container", c.id, "error", err)
+	}
+}
+
+func (e *Executor) adoptOne(s keepsake) {
+	c := newContainer(e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
+	c.spec, c.created, c.adopted, c.state, c.ports = s.Spec, s.Created, true, Running, s.Ports
+	c.folder = c.folderPath()
+	c.group = e.tree.Adopt(s.Group, s.Slot, s.Limits)
+	c.heir = &s
+	var st shim.Started
+	if shim.Get(e.keepFolder(s.ID), shim.StartedFile, &st) == nil {
+		c.pid = st.Pid
+	}
+	for _, p := range s.Ports {
+		e.ports.hold(p.Port)
+	}
+	e.take(s.Resources, 1)
+	e.containers[s.ID] = c
+	var r RunResult
+	if err := shim.Get(e.keepFolder(s.ID), resultFile, &r); err == nil && c.group.Remove() == nil {
+		c.state, c.result, c.group = Completed, r, nil
+		close(c.doneC)
+		return
+	}
+	e.left = append(e.left, c)
+}
+
+// resume attaches to the shim of an adopted container.
+func (h *stepHost) resume() (*kept, error) {
+	c := h.c
+	k := &kept{h: h, c: c, dir: c.e.keepFolder(c.id), done: make(chan struct{})}
+	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
+	var err error
+	if k.shim, err = c.e.launcher.Watch(c.heir.Shim); err != nil {
+		k.shim = process.Gone(c.heir.Shim.Pid)
+	}
+	c.addProcess(k.shim)
+	if err := k.awaitStart(events); err != nil {
+		unwatch()
+		return nil, err
+	}
+	k.follow(events, unwatch)
+	return k, nil
+}
+
+// driveAdopted takes an adopted container to its end.
+func (c *container) driveAdopted() {
+	r, gone := c.resumeAdopted()
+	if gone {
+		c.complete(r)
+	}
+}
+
+func (c *container) resumeAdopted() (RunResult, bool) {
+	defer c.letGo()
+	if err := c.makeView(); err != nil {
+		c.e.log.Warn("view of an adopted container", "container", c.id, "error", err)
+	}
+	if err := c.openOutput(); err != nil {
+		c.e.log.Warn("output of an adopted container", "container", c.id, "error", err)
+	}
+	w := c.spec.Workload
+	w.Setup = nil
+	if w.TimeLimit > 0 {
+		w.TimeLimit = max(w.TimeLimit-c.e.clock.Wall().Sub(c.created), 1)
+	}
+	return c.interpret(&w)
+}
+
+// AdoptionRecorded says that the leader has recorded the adopted containers: from
+// now on they share the deadline of this cell process. Until then they have their
+// predecessor's. (Never twice, Calls.)
+func (e *Executor) AdoptionRecorded() {
+	e.keeper.mu.Lock()
+	e.keeper.own = true
+	e.keeper.mu.Unlock()
+	e.keeper.tellDeadline()
+}

@@ -1,0 +1,297 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/executor/output"
+	"cantina/executor/shim"
+)
+
+func keep(s Spec) Spec {
+	s.Workload.OnCellRestart = action.RestartKeep
+	return s
+}
+
+func TestKeptContainerIsOrdinaryOtherwise(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	s := keep(sh("echo out; echo err >&2; echo state > $CANTINA_STATUS; exit 5"))
+	s.StatusPipe = true
+	for i := range 5 {
+		id := fmt.Sprint("k", i)
+		c := launch(t, e, id, s)
+		if r := c.Result; r.ExitCode != 5 || !r.Failed || string(r.Status) != "state" || r.Lost {
+			t.Fatalf("%+v", r)
+		}
+		if out := lines(t, e, id, output.Stdout); len(out) != 1 || out[0] != "out" {
+			t.Fatalf("%q", out)
+		}
+		e.Delete(id)
+		await(t, e, id, gone)
+	}
+	if c := launch(t, e, "none", keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such"}}}})); !strings.Contains(c.Result.Reason, "no such file") {
+		t.Errorf("%+v", c.Result)
+	}
+	if c := launch(t, e, "killed", keep(sh("kill -7 $$"))); c.Result.Signal != 7 {
+		t.Errorf("%+v", c.Result)
+	}
+	// Stopped whole, with a process in a session of its own that does not heed TERM.
+	if err := e.Launch(Reservation{ID: "stop"}, keep(sh("setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' & wait"))); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "stop", "up")
+	e.Stop("stop")
+	if c := await(t, e, "stop", completed); !c.Result.Stopped || c.Result.Lost {
+		t.Errorf("%+v", c.Result)
+	}
+	left, _ := filepath.Glob(filepath.Join(e.cfg.Folder, "keep", "k[0-9]*"))
+	if len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestKilledShimIsLost(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	if err := e.Launch(Reservation{ID: "x"}, keep(sh("trap '' HUP; echo up; while :; do sleep 1; done"))); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "up")
+	var s keepsake
+	if err := shim.Get(e.keepFolder("x"), keepsakeFile, &s); err != nil {
+		t.Fatal(err)
+	}
+	unix.Kill(s.Shim.Pid, unix.SIGKILL)
+	c := await(t, e, "x", completed)
+	if r := c.Result; !r.Lost || !r.Failed || r.ExitCode == 0 || !strings.Contains(r.Reason, "lost") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// writer prints numbered lines at full speed and ends with its own code.
+const writerScript = `i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i of this writer"; done; while [ ! -e %s ]; do sleep 0.01; done; i=$((i+1)); echo "line $i of this writer"; exit %d`
+
+// numbered checks that lines 1 to n came once each and in order.
+func numbered(lines []string, n int) error {
+	for i, l := range lines {
+		if want := fmt.Sprintf("line %d of this writer", i+1); l != want {
+			return fmt.Errorf("line %d is %q", i+1, l)
+		}
+	}
+	if len(lines) != n {
+		return fmt.Errorf("%d lines, want %d", len(lines), n)
+	}
+	return nil
+}
+
+func TestReadoption(t *testing.T) {
+	writers, kills, count := 10, 6, 20000
+	if os.Getenv("CANTINA_SOAK") != "" {
+		writers, kills, count = 50, 20, 200000
+	}
+	folder := t.TempDir()
+	dir := t.TempDir()
+	flag := filepath.Join(dir, "end")
+	s := script{Folder: folder}
+	for i := range writers {
+		s.Jobs = append(s.Jobs, job{ID: fmt.Sprint("w", i), Spec: keep(sh(fmt.Sprintf("echo $$ > %s/w%d; ", dir, i) + fmt.Sprintf(writerScript, count, flag, i)))})
+	}
+	c := startCell(t, s)
+	pids := map[string]int{}
+	for i := range writers {
+		name := fmt.Sprint("w", i)
+		awaitFile(t, filepath.Join(dir, name))
+		b, _ := os.ReadFile(filepath.Join(dir, name))
+		pids[name], _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	c.kill(t)
+	for k := range kills {
+		s.Jobs = nil
+		c := startCell(t, s)
+		if k == kills/2 {
+			os.WriteFile(flag, []byte("x"), 0o644) // the writers end around the next deaths of the cell
+		}
+		pause, stop := timer(time.Duration(rand.IntN(200)+1) * time.Millisecond)
+		<-pause
+		stop()
+		c.kill(t)
+	}
+	e, stop := runExecutor(t, testConfig(folder))
+	for i := range writers {
+		id := fmt.Sprint("w", i)
+		got := await(t, e, id, completed)
+		if r := got.Result; r.ExitCode != i || r.Lost || !got.Adopted {
+			t.Errorf("%s: %+v", id, r)
+		}
+		if got.Pid != pids[id] {
+			t.Errorf("%s: pid %d, was %d", id, got.Pid, pids[id])
+		}
+		if err := numbered(allLines(t, e, id), count+1); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		e.Delete(id)
+		await(t, e, id, gone)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// allLines reads a container's standard output through all pages.
+func allLines(t testing.TB, e *Executor, id string) (out []string) {
+	t.Helper()
+	q := output.Query{IDs: []string{id}, Streams: []output.Stream{output.Stdout}, Limit: 50000}
+	for {
+		p, err := e.Output().Query(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range p.Lines {
+			if l.Gap != nil {
+				t.Fatalf("gap %+v", l.Gap)
+			}
+			out = append(out, string(l.Data))
+		}
+		if !p.More {
+			return out
+		}
+		q.Cursor = p.Next
+	}
+}
+
+func TestGracefulEndLetsKeptGoOn(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	e, stop := runExecutor(t, cfg)
+	needGroups(t, e)
+	if err := e.Launch(Reservation{ID: "x"}, keep(sh("echo up; while :; do sleep 0.1; done"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Launch(Reservation{ID: "ends"}, sh("sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "up")
+	pid := await(t, e, "x", runningState).Pid
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "is left") {
+		t.Errorf("stop: %v, want the group of the kept container left", err)
+	}
+	e, stop = runExecutor(t, cfg)
+	if len(e.List()) != 1 {
+		t.Errorf("%+v", e.List())
+	}
+	c := await(t, e, "x", func(c Container, _ bool) bool { return c.Pid != 0 })
+	if c.Pid != pid || !c.Adopted || c.State != Running || c.Labels != nil && len(c.Labels) > 0 {
+		t.Errorf("%+v, pid was %d", c, pid)
+	}
+	e.Delete("x")
+	await(t, e, "x", gone)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAdoptedKeepsItsDeadline(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	s := script{Folder: folder, Deadline: 3 * time.Second, Jobs: []job{
+		{ID: "early", Bound: true, Spec: keep(writesPid(dir, "early", ""))},
+		{ID: "free", Spec: keep(writesPid(dir, "free", ""))},
+	}}
+	c := startCell(t, s)
+	early, free := pidsOf(t, dir, "early"), pidsOf(t, dir, "free")
+	c.kill(t)
+	// Nobody comes: the reaper holds the deadline of what is kept.
+	for _, id := range early {
+		awaitDeath(t, id, 6*time.Second)
+	}
+	for _, id := range free {
+		if !id.Alive() {
+			t.Errorf("free process %d is gone", id.Pid)
+		}
+	}
+	e, stop := runExecutor(t, testConfig(folder))
+	if c := await(t, e, "early", completed); !c.Result.Failed || c.Result.ExitCode == 0 {
+		t.Errorf("%+v", c.Result)
+	}
+	for _, id := range []string{"early", "free"} {
+		e.Delete(id)
+		await(t, e, id, gone)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
+	for _, recorded := range []bool{false, true} {
+		t.Run(fmt.Sprint("recorded ", recorded), func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Deadline: 3 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			ids := pidsOf(t, dir, "x")
+			c.kill(t)
+			e, stop := runExecutor(t, testConfig(folder))
+			if recorded {
+				e.AdoptionRecorded()
+			}
+			e.SetDeadline(e.clock.Boot() + time.Hour)
+			if !recorded {
+				for _, id := range ids {
+					awaitDeath(t, id, 6*time.Second)
+				}
+				await(t, e, "x", completed)
+			} else {
+				over, halt := timer(4 * time.Second)
+				<-over
+				halt()
+				for _, id := range ids {
+					if !id.Alive() {
+						t.Errorf("process %d is gone, although its adoption was recorded", id.Pid)
+					}
+				}
+			}
+			e.Delete("x")
+			await(t, e, "x", gone)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestReusedPidIsNotKilled(t *testing.T) {
+	// A record with the pid of a stranger and another start time.
+	cfg := testConfig(t.TempDir())
+	cfg.Cgroups = CgroupNone
+	e, stop := runExecutor(t, cfg)
+	launch(t, e, "x", sh("true"))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	stranger := startStranger(t)
+	folder := filepath.Join(cfg.Folder, "run", "y")
+	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, ".pid"), fmt.Appendf(nil, "%d %d", stranger.Pid, stranger.Start-7), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	e, stop = runExecutor(t, cfg)
+	if !stranger.Alive() {
+		t.Error("a stranger was killed")
+	}
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("the stale folder is left")
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	syscall.Kill(stranger.Pid, syscall.SIGKILL)
+}

@@ -1,0 +1,151 @@
+// Package shim is what a cell and the shim of a kept container tell each other:
+// files in one folder, so that either may die at any moment.
+//
+//	spec      cell → shim   what to run
+//	started   shim → cell   the process, or why there is none
+//	1.N, 2.N  shim → cell   stdout and stderr, raw, from byte N on; the cell removes
+//	                        what it has stored
+//	ended     shim → cell   how the process ended; on disk before the shim ends
+//
+// A shim that is gone without "ended" has lost the result: it is never read as
+// success. Files but the output's appear whole, by renaming.
+//
+// The executor and cantina-reaper use this package.
+package shim
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cantina/executor/isolate"
+)
+
+// Names of the files.
+const (
+	SpecFile    = "spec"
+	StartedFile = "started"
+	EndedFile   = "ended"
+)
+
+// The bounds of the output that waits for a cell; beyond them the process waits.
+const (
+	SegmentSize = 4 << 20 // bytes
+	MaxSegments = 64      // of each stream
+)
+
+// Spec is what a shim runs.
+type Spec struct {
+	Path      string
+	Args      []string
+	Dir       string
+	Env       []string
+	OpenFiles uint64
+	User      *User // nil = the cell's own
+	Session   bool
+	Status    bool // descriptor 3
+	Quiet     bool // output is dropped
+	View      *View
+}
+
+// User is who runs the program.
+type User struct{ Uid, Gid uint32 }
+
+// View is what the program sees; Root nil = the machine, read-only.
+type View struct {
+	Folder string
+	OwnNet bool
+	Root   *isolate.Root
+}
+
+// Started is what came of the start.
+type Started struct {
+	Pid   int
+	Start uint64 // clock ticks since boot, as in procid.Identity
+	At    time.Time
+	Error string // empty when it runs
+	Found bool   // false: there is no such program
+}
+
+// Ended is how the process ended.
+type Ended struct {
+	ExitCode     int // meaningless when Signal is not 0
+	Signal       int
+	User, System time.Duration
+	MaxRSS       int64 // bytes
+	At           time.Time
+	Status       []byte // last line of descriptor 3; nil = none
+}
+
+// Put writes a file whole, and to disk when sync is set.
+func Put(dir, name string, v any, sync bool) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name+".new"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err = f.Write(b)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// Get reads a file that Put wrote. The error is os.ErrNotExist when it is not there.
+func Get(dir, name string, v any) error {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
+
+// Segment is one file of a stream.
+type Segment struct {
+	Path string
+	From int64 // of its first byte in the stream
+}
+
+// Segments lists the files of a stream (1 or 2) in order.
+func Segments(dir string, stream int) ([]Segment, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []Segment
+	prefix := strconv.Itoa(stream) + "."
+	for _, e := range entries {
+		if text, ok := strings.CutPrefix(e.Name(), prefix); ok {
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				out = append(out, Segment{filepath.Join(dir, e.Name()), n})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Segment) int { return int(min(max(a.From-b.From, -1), 1)) })
+	return out, nil
+}
+
+// SegmentPath is the file of a stream that begins at byte from.
+func SegmentPath(dir string, stream int, from int64) string {
+	return filepath.Join(dir, strconv.Itoa(stream)+"."+strconv.FormatInt(from, 10))
+}

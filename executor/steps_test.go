@@ -1,0 +1,192 @@
+package executor
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/output"
+	"cantina/executor/procid"
+)
+
+func do(script string) action.Action {
+	return action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", script}}}
+}
+
+func TestSetupActionSidecarAndChecks(t *testing.T) {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces} {
+		t.Run(name, func(t *testing.T) {
+			if level != action.IsolationProcess {
+				needRoot(t)
+			}
+			e := testExecutor(t, nil)
+			setup := do("echo setup; echo made > made")
+			w := action.Workload{
+				Setup: &setup, Action: do("cat made; echo serving; touch up; sleep 1000"), Sidecars: []action.Action{do("echo sidecar; sleep 1000")},
+				Checks:          []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e up"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}},
+				ReadinessChecks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e ready"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}},
+				Isolation:       level,
+			}
+			if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
+				t.Fatal(err)
+			}
+			c := await(t, e, "x", runningState)
+			if c.State != Running || c.Routable {
+				t.Fatalf("%+v", c)
+			}
+			write := func(name string) {
+				if err := os.WriteFile(filepath.Join(c.Folder, name), []byte("x"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("ready")
+			await(t, e, "x", func(c Container, _ bool) bool { return c.Routable })
+			os.Remove(filepath.Join(c.Folder, "ready"))
+			await(t, e, "x", func(c Container, _ bool) bool { return !c.Routable })
+			os.Remove(filepath.Join(c.Folder, "up"))
+			c = await(t, e, "x", completed)
+			if !c.Result.Failed || c.Result.Stopped || !strings.Contains(c.Result.Reason, "unhealthy") {
+				t.Errorf("%+v", c.Result)
+			}
+			out := lines(t, e, "x", output.Stdout)
+			for _, want := range []string{"setup", "made", "serving", "sidecar"} {
+				if !slices.Contains(out, want) && !slices.Contains(out, strings.TrimSpace(want)) {
+					t.Errorf("%q is missing in %q", want, out)
+				}
+			}
+		})
+	}
+}
+
+// zombies are the children of a process that nobody waited for.
+func zombies(t *testing.T, parent int) (out []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range stats {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		s := string(b)
+		rest := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+		if len(rest) > 1 && rest[0] == "Z" && rest[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func TestExecChecksLeaveNoZombies(t *testing.T) {
+	e := testExecutor(t, nil)
+	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count"}}, StartupInterval: time.Millisecond, Interval: time.Millisecond}}}
+	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", runningState)
+	for n := 0; n < 50; {
+		b, _ := os.ReadFile(filepath.Join(c.Folder, "count"))
+		n = strings.Count(string(b), "\n")
+	}
+	e.Stop("x")
+	await(t, e, "x", completed)
+	if z := zombies(t, os.Getpid()); len(z) > 0 {
+		t.Errorf("zombies %v", z)
+	}
+}
+
+func TestTreeIsStoppedWhole(t *testing.T) {
+	e := testExecutor(t, nil)
+	dir := t.TempDir()
+	pid := func(n string) string {
+		return fmt.Sprintf("setsid sh -c 'echo $$ > %s/%s; exec sleep 1000' & wait", dir, n)
+	}
+	w := action.Workload{Action: action.Action{Parallel: []action.Action{do(pid("a")), {Serial: []action.Action{do("true"), do(pid("b"))}}}}}
+	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
+		t.Fatal(err)
+	}
+	var ids []procid.Identity
+	for _, n := range []string{"a", "b"} {
+		awaitFile(t, filepath.Join(dir, n))
+		ids = append(ids, readPid(t, filepath.Join(dir, n)))
+	}
+	e.Stop("x")
+	c := await(t, e, "x", completed)
+	if !c.Result.Stopped || c.Result.Failed {
+		t.Errorf("%+v", c.Result)
+	}
+	for _, id := range ids {
+		if id.Alive() {
+			t.Errorf("process %d is alive", id.Pid)
+		}
+	}
+}
+
+func TestCodeOfATree(t *testing.T) {
+	e := testExecutor(t, nil)
+	for _, tc := range []struct {
+		a      action.Action
+		failed bool
+		code   int
+		reason string
+	}{
+		{action.Action{Serial: []action.Action{do("true"), do("exit 4"), do("echo never")}}, true, 4, "exit status 4"},
+		{action.Action{Serial: []action.Action{{Try: &[]action.Action{do("exit 4")}[0]}, do("true")}}, false, 0, ""},
+		{action.Action{Timeout: &action.Timeout{Action: do("sleep 1000"), After: 50 * time.Millisecond}}, true, -1, "timeout"},
+		{action.Action{Codependent: []action.Action{do("sleep 1000"), do("true")}}, true, -1, "ended"},
+	} {
+		id := fmt.Sprint("t", tc.reason, tc.failed)
+		c := launch(t, e, id, Spec{Workload: action.Workload{Action: tc.a}})
+		if r := c.Result; r.Failed != tc.failed || tc.code >= 0 && r.ExitCode != tc.code || !strings.Contains(r.Reason, tc.reason) {
+			t.Errorf("%+v, want %+v", r, tc)
+		}
+	}
+}
+
+func TestDownloadIntoTheContainer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "content") })}
+	go srv.Serve(l)
+	defer srv.Close()
+	e := testExecutor(t, nil)
+	get := action.Action{Download: &action.Download{From: "http://" + l.Addr().String() + "/file", To: "got", AllowUnpinned: true}}
+	w := action.Workload{Setup: &get, Action: do("cat got*/* got 2>/dev/null; true")}
+	c := launch(t, e, "x", Spec{Workload: w})
+	if out := lines(t, e, "x", output.Stdout); c.Result.Failed || !slices.Contains(out, "content") {
+		t.Errorf("%+v %q", c.Result, out)
+	}
+}
+
+func TestTCPCheckInsideAnOwnNetwork(t *testing.T) {
+	needRoot(t)
+	perl := "/usr/bin/perl"
+	if _, err := os.Stat(perl); err != nil {
+		t.Skip("skipped: no perl to listen with")
+	}
+	e := testExecutor(t, nil)
+	listen := `use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, Listen => 5, ReuseAddr => 1) or die "$!"; while (my $c = $s->accept) { close $c }`
+	w := action.Workload{Action: action.Action{Run: &action.Run{Path: perl, Args: []string{"-e", listen}}},
+		Checks:    []action.Check{{TCP: &action.TCPCheck{Port: "http"}, StartupInterval: 20 * time.Millisecond}},
+		Ports:     []action.Port{{Name: "http"}},
+		Isolation: action.IsolationNamespaces, OwnNet: true, StartTimeout: 10 * time.Second}
+	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
+		t.Fatal(err)
+	}
+	if c := await(t, e, "x", runningState); c.State != Running {
+		t.Errorf("%+v", c.Result)
+	}
+}
