@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -83,7 +84,12 @@ func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, Write)
 	if err != nil {
 		return err
 	}
-	return do(b, w)
+	err = do(b, w)
+	if err = s.translate(err); errors.Is(err, ErrTermOver) {
+		// The commit may have landed before the term ended.
+		return &translated{err, ErrUnknownOutcome}
+	}
+	return err
 }
 
 // answer wraps a message, or passes the error on.

@@ -230,7 +230,7 @@ func (c *Client) alone() bool {
 // and writes carry an idempotency key.
 func repeatable(code string) bool {
 	switch code {
-	case "not_leader", "no_connection", "unknown_outcome", "busy", "stream_ended":
+	case "not_leader", "no_connection", "unknown_outcome", "term_over", "busy", "stream_ended":
 		return true
 	}
 	return false

@@ -89,7 +89,7 @@ func caller(ctx context.Context) string {
 
 // detail is the body of an error.
 func (s *Server) detail(err error, id string) (Class, *pb.ErrorDetail) {
-	class := classify(err)
+	class := s.classify(err)
 	d := &pb.ErrorDetail{Code: class.Code, Hint: class.Hint, RequestId: id}
 	var field *FieldError
 	if errors.As(err, &field) {

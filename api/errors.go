@@ -16,6 +16,7 @@ import (
 	"cantina/spec"
 	"cantina/task"
 	"cantina/wire"
+	"cantina/worker"
 )
 
 // Errors that a Backend returns beside those of lrp and task. What they wrap is
@@ -38,7 +39,12 @@ var (
 	// ErrUnknownOutcome: the term ended during the commit; nobody knows whether the
 	// write landed. The same request with the same idempotency key is safe.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	ErrNotAllowed     = errors.New("not allowed")
+	// ErrTermOver: the leader's term ended, or cannot be proven any more; the next
+	// leader answers.
+	ErrTermOver = errors.New("the leader's term is over")
+	// ErrFull: the store takes no more.
+	ErrFull       = errors.New("the store is full")
+	ErrNotAllowed = errors.New("not allowed")
 	// ErrUnreachable: a cell did not answer.
 	ErrUnreachable = errors.New("cell unreachable")
 	// ErrNotYet: the part that would do it has not landed.
@@ -57,6 +63,13 @@ func (e *NotLeader) Error() string {
 		return "this server does not lead, and no leader is known"
 	}
 	return "this server does not lead; the leader is " + e.Leader
+}
+
+// Alias says that one error means another: how the wiring tells what the errors of
+// the leader's loops are, which this package does not know.
+type Alias struct {
+	// Err is the loop's error, As what it means: an error of this package.
+	Err, As error
 }
 
 // FieldError adds the field of the request and a hint to an error.
@@ -122,10 +135,12 @@ func Classes() []Class {
 		{"not_leader", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "ask the leader", as[*NotLeader]},
 		{"invalid_spec", http.StatusUnprocessableEntity, connect.CodeInvalidArgument, ExitUsage, "", as[*spec.Problems]},
 		{"unknown_outcome", http.StatusServiceUnavailable, connect.CodeAborted, ExitLost, repeat, among(ErrUnknownOutcome)},
+		{"term_over", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "the next leader answers; " + repeat, among(ErrTermOver)},
+		{"store_full", http.StatusInsufficientStorage, connect.CodeResourceExhausted, ExitFailed, "free space, or raise the quota of the store", among(ErrFull)},
 		{"key_reused", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "use a new key for a new request", among(ErrKeyReused)},
 		{"revision_mismatch", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "read it again and decide anew", among(ErrRevision)},
 		{"collected", http.StatusGone, connect.CodeNotFound, ExitNotFound, "", among(ErrCollected)},
-		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode)},
+		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode, worker.ErrUnknownProcess)},
 		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(ErrExists, task.ErrExists)},
 		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "settle it: done, failed or rerun", among(task.ErrLostUnresolved)},
 		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID)},
@@ -144,7 +159,8 @@ func Classes() []Class {
 }
 
 // classify finds the row of an error.
-func classify(err error) Class {
+func (s *Server) classify(err error) Class {
+	err = s.translate(err)
 	for _, c := range Classes() {
 		if c.is(err) {
 			return c
@@ -152,3 +168,19 @@ func classify(err error) Class {
 	}
 	panic("api: the last class fits everything")
 }
+
+// translate adds what the aliases say that an error means.
+func (s *Server) translate(err error) error {
+	for _, a := range s.cfg.Aliases {
+		if errors.Is(err, a.Err) && !errors.Is(err, a.As) {
+			err = &translated{err, a.As}
+		}
+	}
+	return err
+}
+
+// translated is an error with its meaning; it prints like the error alone.
+type translated struct{ err, as error }
+
+func (t *translated) Error() string   { return t.err.Error() }
+func (t *translated) Unwrap() []error { return []error{t.err, t.as} }

@@ -35,6 +35,8 @@ type Config struct {
 	// Hosts are names that requests may be addressed to beside addresses and
 	// localhost; empty with AnyHost.
 	Hosts []string
+	// Aliases say what the errors of the leader's loops mean.
+	Aliases []Alias
 	// Warnings are shown in every status: insecure listeners.
 	Warnings []string
 }

@@ -392,6 +392,52 @@ func TestFieldsAndFilter(t *testing.T) {
 	}
 }
 
+// failing is a backend whose calls fail.
+type failing struct {
+	api.Services
+	api.Tasks
+	err error
+}
+
+func (f failing) ListServices(string, api.Range) (api.Listed[api.Service], error) {
+	return api.Listed[api.Service]{}, f.err
+}
+
+func (f failing) CancelTask(context.Context, string, api.Write) (api.Task, error) {
+	return api.Task{}, f.err
+}
+
+func TestErrorsOfTheLoopsAreToldByTheirMeaning(t *testing.T) {
+	over, gone := errors.New("board: over"), errors.New("board: no such thing")
+	w := newWorld(t)
+	s := api.New(api.Config{
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), NewID: newID,
+		Aliases: []api.Alias{{Err: over, As: api.ErrTermOver}, {Err: gone, As: api.ErrNotFound}},
+	})
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	w.http.URL = srv.URL
+	for _, c := range []struct {
+		err          error
+		method, path string
+		status       int
+		code         string
+	}{
+		{over, "GET", "/v1/services", 503, "term_over"},
+		{over, "POST", "/v1/tasks/x/cancel", 503, "unknown_outcome"},
+		{gone, "GET", "/v1/services", 404, "not_found"},
+		{gone, "POST", "/v1/tasks/x/cancel", 404, "not_found"},
+	} {
+		b := *w.Backend()
+		f := failing{b.Services, b.Tasks, fmt.Errorf("list: %w", c.err)}
+		b.Services, b.Tasks = f, f
+		s.Lead(&b)
+		if res, body := w.get(t, c.method, c.path, "", ""); res.StatusCode != c.status || !strings.Contains(body, c.code) || !strings.Contains(body, "list: board") {
+			t.Errorf("%v: %d %s", c, res.StatusCode, body)
+		}
+	}
+}
+
 func TestAPanicIsAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	b := *w.Backend()
