@@ -162,30 +162,67 @@ func (l *lossy) Range(ctx context.Context, q store.Query) (store.Page, error) {
 }
 
 // lostAnswers: with half of all requests lost one way or another, every transition
-// lands exactly once and in order. Each appends its number to what the row says, so
-// a second application or a missing one would show.
+// lands exactly once and in order.
 func lostAnswers(t *testing.T, f Fixture) {
 	l := newLossy(f.Open(t), 1, 0.5)
-	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond, SettleTimeout: time.Minute}), "a")
-	l.enable(true)
 	const n = 120
-	for i := range n {
-		revision := commit(t, r, set("last", fmt.Sprint(i), fmt.Sprintf("once/%03d", i), "x"))
-		row, ok, err := raw(t, l.Backend, "last")
-		if err != nil || !ok || string(row.Value) != fmt.Sprint(i) || row.Modified != revision {
-			t.Fatalf("commit %d at %d acknowledged, store has %q at %d, %v", i, revision, row.Value, row.Modified, err)
-		}
+	if err := commitUnderLoss(t, f, l, n); err != nil {
+		t.Fatal(err)
 	}
-	l.enable(false)
 	for _, kind := range []string{"request", "answer", "late", "read", "landed late"} {
 		if l.hits[kind] == 0 {
 			t.Fatalf("%s was never hit: %v", kind, l.hits)
 		}
 	}
-	must(t, r.Resign(ctx(t)))
 	if got := len(campaign(t, f.store(t, store.Config{}), "b").Rows()); got != n+1 {
 		t.Fatalf("%d rows, want %d", got, n+1)
 	}
+}
+
+// commitUnderLoss commits n transitions over a lossy backend and holds each
+// acknowledgement against what the store has.
+func commitUnderLoss(t testing.TB, f Fixture, l *lossy, n int) error {
+	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond, SettleTimeout: time.Minute}), "a")
+	l.enable(true)
+	for i := range n {
+		revision, err := submit(t, r, set("last", fmt.Sprint(i), fmt.Sprintf("once/%03d", i), "x"))
+		if err != nil {
+			return err
+		}
+		row, ok, err := raw(t, l.Backend, "last")
+		if err != nil || !ok || string(row.Value) != fmt.Sprint(i) || row.Modified != revision {
+			return fmt.Errorf("commit %d at %d acknowledged, store has %q at %d, %w", i, revision, row.Value, row.Modified, err)
+		}
+	}
+	l.enable(false)
+	return r.Resign(ctx(t))
+}
+
+// unfenced plants a mistake: it skips the sequence check.
+type unfenced struct{ store.Backend }
+
+func (u unfenced) Txn(ctx context.Context, t store.Txn) (store.TxnAnswer, error) {
+	var rest []store.Condition
+	for _, c := range t.If {
+		if c.Check != store.ValueIs {
+			rest = append(rest, c)
+		}
+	}
+	t.If = rest
+	return u.Backend.Txn(ctx, t)
+}
+
+// plantedSkip: without the sequence check, late requests land over newer ones, and
+// commitUnderLoss says so.
+func plantedSkip(t *testing.T, f Fixture) {
+	for seed := range int64(10) {
+		l := newLossy(unfenced{f.Open(t)}, seed, 0.5)
+		if err := commitUnderLoss(t, f, l, 120); err != nil {
+			t.Logf("seed %d: %v", seed, err)
+			return
+		}
+	}
+	t.Fatal("a skipped sequence check was not found")
 }
 
 func raw(t testing.TB, b store.Backend, row string) (store.Entry, bool, error) {

@@ -60,6 +60,7 @@ func Run(t *testing.T, start func(testing.TB) Fixture) {
 		{"Store/MarkRestored", markRestored},
 		{"Store/Memory", memory},
 		{"Store/LostAnswers", lostAnswers},
+		{"Store/Planted/SkippedSequence", plantedSkip},
 		{"Store/Unsettled", unsettled},
 		{"Linearizable", linearizable},
 	} {
