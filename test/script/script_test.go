@@ -1,0 +1,187 @@
+// Package script runs the command line as people do: the real binary, a real
+// `cantina dev` for each script, real processes. The scripts are testdata/*.txtar;
+// `make test` builds the binary first.
+//
+// Commands beside those of testscript:
+//
+//	dev [FLAG...]        start `cantina dev` on $WORK/data and wait until it is ready
+//	undev                end it with SIGTERM and demand that it ends well
+//	code N CMD [ARG...]  run a command that must end with this exit code
+package script
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// patience bounds the start and the end of a dev server.
+const patience = 60 * time.Second
+
+func TestScripts(t *testing.T) {
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "cantina")); err != nil {
+		t.Skip("bin/cantina is not built: run make build")
+	}
+	servers := &servers{bin: filepath.Join(bin, "cantina"), running: map[*testscript.TestScript]*dev{}}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			// Short: a socket's path has at most 107 bytes.
+			run, err := os.MkdirTemp("", "ct")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { _ = os.RemoveAll(run) })
+			e.Setenv("XDG_RUNTIME_DIR", run)
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"dev": servers.start, "undev": servers.stop, "code": exitCode,
+		},
+	})
+}
+
+// exitCode runs a command and compares its exit code.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N CMD [ARG...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// servers are the dev servers of the scripts that run.
+type servers struct {
+	bin string
+
+	mu      sync.Mutex
+	running map[*testscript.TestScript]*dev
+}
+
+// dev is one dev server.
+type dev struct {
+	cmd   *exec.Cmd
+	log   *os.File
+	ended chan error
+}
+
+// start starts `cantina dev` and waits until it says that it is ready.
+func (s *servers) start(ts *testscript.TestScript, neg bool, args []string) {
+	work := ts.Getenv("WORK")
+	cmd := exec.Command(s.bin, append([]string{"dev", "--data", filepath.Join(work, "data")}, args...)...)
+	cmd.Dir = work
+	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + work, "XDG_RUNTIME_DIR=" + ts.Getenv("XDG_RUNTIME_DIR")}
+	// Its own group: what the script's terminal sends must not reach it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stderr, err := cmd.StderrPipe()
+	ts.Check(err)
+	log, err := os.Create(filepath.Join(work, "dev.log"))
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	d := &dev{cmd: cmd, log: log, ended: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() {
+		d.copy(stderr, ready)
+		d.ended <- errors.Join(cmd.Wait(), log.Close())
+	}()
+	s.mu.Lock()
+	s.running[ts] = d
+	s.mu.Unlock()
+	ts.Defer(func() { s.end(ts) })
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-ready:
+		if neg {
+			ts.Fatalf("dev started, and should not")
+		}
+	case err := <-d.ended:
+		d.ended <- err
+		text, rerr := os.ReadFile(log.Name())
+		ts.Check(rerr)
+		ts.Logf("%s", text)
+		if !neg {
+			ts.Fatalf("dev ended: %v", err)
+		}
+	case <-timer.C:
+		ts.Fatalf("dev was not ready after %v", patience)
+	}
+}
+
+// copy keeps what the server says and tells when it is ready.
+func (d *dev) copy(r io.Reader, ready chan<- struct{}) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	told := false
+	for lines.Scan() {
+		fmt.Fprintln(d.log, lines.Text())
+		if !told && strings.Contains(lines.Text(), "ready") {
+			told = true
+			close(ready)
+		}
+	}
+}
+
+// stop ends the server of a script and demands that it ends well.
+func (s *servers) stop(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: undev")
+	}
+	if err := s.end(ts); err != nil {
+		ts.Fatalf("dev ended with %v", err)
+	}
+}
+
+// end ends the server of a script, if it runs.
+func (s *servers) end(ts *testscript.TestScript) error {
+	s.mu.Lock()
+	d := s.running[ts]
+	delete(s.running, ts)
+	s.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case err := <-d.ended:
+		return err
+	case <-ctx.Done():
+		// It hangs: the group is ours alone.
+		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL)
+		return fmt.Errorf("it did not end within %v: %w", patience, <-d.ended)
+	}
+}
