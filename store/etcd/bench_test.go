@@ -9,6 +9,7 @@ import (
 
 	"cantina/internal/run"
 	"cantina/store"
+	"cantina/store/etcd"
 	"cantina/store/etcdtest"
 )
 
@@ -17,16 +18,14 @@ func BenchmarkCommit(b *testing.B) {
 	value := make([]byte, 700)
 	backends := map[string]func(b *testing.B) store.Backend{
 		"embedded": func(b *testing.B) store.Backend {
-			m, f := startMember(b, b.TempDir())
-			ctx, cancel := context.WithCancel(context.Background())
-			ended := make(chan error, 1)
-			go func() { ended <- m.Run(ctx) }()
-			b.Cleanup(func() { cancel(); <-ended; m.Close(); f.Close() })
-			return m.Backend()
+			return benchMember(b, etcd.MemberConfig{})
+		},
+		"embedded-128": func(b *testing.B) store.Backend {
+			return benchMember(b, etcd.MemberConfig{Limits: store.Limits{Ops: 128, Bytes: 3 << 19}})
 		},
 		"plain": func(b *testing.B) store.Backend { return etcdtest.Start(b).Dial(b) },
 	}
-	for _, name := range []string{"embedded", "plain"} {
+	for _, name := range []string{"embedded", "embedded-128", "plain"} {
 		b.Run(name+"/batched", func(b *testing.B) {
 			r := reign(b, backends[name](b))
 			b.ResetTimer()
@@ -53,6 +52,47 @@ func BenchmarkCommit(b *testing.B) {
 			b.ReportMetric(float64(took[b.N/2].Microseconds()), "p50-µs")
 			b.ReportMetric(float64(took[b.N*99/100].Microseconds()), "p99-µs")
 		})
+	}
+}
+
+func benchMember(b *testing.B, c etcd.MemberConfig) store.Backend {
+	m, f := startMemberWith(b, b.TempDir(), c)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		<-ended
+		stopMember(b, m, f)
+	})
+	return m.Backend()
+}
+
+// BenchmarkLoad begins a term on a store of 100,000 rows of 700 bytes.
+func BenchmarkLoad(b *testing.B) {
+	backend := benchMember(b, etcd.MemberConfig{})
+	s := newStore(b, backend, store.Config{})
+	r, err := s.Campaign(context.Background(), store.Candidate{ID: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const rows = 100_000
+	for i := range rows {
+		r.Submit(store.Transition{Ops: []store.Op{{Key: fmt.Sprint("lrp/actual/", i), Value: make([]byte, 700)}}}, nil)
+	}
+	for b.Loop() {
+		if err := r.Resign(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		if r, err = s.Campaign(context.Background(), store.Candidate{ID: "bench"}); err != nil {
+			b.Fatal(err)
+		}
+		if got := len(r.Rows()); got != rows {
+			b.Fatalf("%d rows", got)
+		}
+	}
+	if err := r.Resign(context.Background()); err != nil {
+		b.Fatal(err)
 	}
 }
 
