@@ -300,6 +300,8 @@ func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink) (*pro
 	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}
+	c.e.starts.RLock()
+	defer c.e.starts.RUnlock()
 	p, err := c.e.launcher.Start(s)
 	if err != nil {
 		return nil, err

@@ -301,7 +301,12 @@ func (c *container) setStuck() {
 		s.Since = c.stuck.Since
 	}
 	c.stuck = s
+	c.e.stuck[c] = true
+	must := c.left || c.e.uncleanLocked()
 	c.e.mu.Unlock()
+	if must {
+		c.e.reboot(c)
+	}
 	if first {
 		c.e.log.Warn("container does not die", "container", c.id, "where", s.String())
 		c.note("%s", s)
@@ -309,10 +314,26 @@ func (c *container) setStuck() {
 	}
 }
 
+// reboot runs the operator's command, once, because something does not die that
+// must be dead.
+func (e *Executor) reboot(c *container) {
+	if len(e.cfg.RebootCommand) == 0 {
+		return
+	}
+	e.rebooting.Do(func() {
+		e.log.Error("rebooting: a container does not die", "container", c.id)
+		cmd := e.cfg.RebootCommand
+		if _, err := e.launcher.Start(&process.Spec{Path: cmd[0], Args: cmd[1:], Env: os.Environ(), Session: true, Gain: true}); err != nil {
+			e.log.Error("reboot command", "error", err)
+		}
+	})
+}
+
 func (c *container) unstick() {
 	c.e.mu.Lock()
 	was := c.stuck
 	c.stuck = nil
+	delete(c.e.stuck, c)
 	c.e.mu.Unlock()
 	if was != nil {
 		c.e.emit(EventStuck, c)

@@ -124,6 +124,8 @@ func (c *container) startBeside(s *process.Spec) (*process.Process, error) {
 	if s.Group = c.group; s.Group == nil && c.e.tree != nil {
 		return nil, ErrState
 	}
+	c.e.starts.RLock()
+	defer c.e.starts.RUnlock()
 	return c.e.launcher.Start(s)
 }
 

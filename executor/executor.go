@@ -67,6 +67,9 @@ type Config struct {
 	KillWait time.Duration
 	// StuckAfter is how long after KILL a container that is not empty is STUCK; 0 = 5 s.
 	StuckAfter time.Duration
+	// RebootCommand is run, once, when a container is STUCK that must be dead: its
+	// deadline has passed, or the cell ends. Empty = the cell stays, unclean.
+	RebootCommand []string
 	// Ports are given to containers from FirstPort up to and including LastPort,
 	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
 	FirstPort, LastPort int
@@ -127,14 +130,18 @@ type Executor struct {
 	expired      atomic.Bool   // the reaper says that the deadline passed
 	abort        chan struct{} // closed by Abort: kill without grace
 	aborting     sync.Once
+	rebooting    sync.Once
 	drivers      sync.WaitGroup
+	starts       sync.RWMutex // held for writing while all is frozen
 	ports        ports
 	left         []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
 	containers map[string]*container
 	used       resource.Amounts
+	stuck      map[*container]bool
 	closed     bool
+	frozen     bool
 	probes     int                 // so far
 	probing    map[*container]bool // one that hangs stays
 }
@@ -145,7 +152,7 @@ type Executor struct {
 func Open(cfg Config) (*Executor, error) {
 	cfg = cfg.withDefaults()
 	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, containers: map[string]*container{},
-		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}}
+		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
 	if err := e.open(); err != nil {
 		e.release()
@@ -280,16 +287,28 @@ func (e *Executor) serve(ctx context.Context) error {
 // the second Ctrl-C.
 func (e *Executor) Abort() { e.aborting.Do(func() { close(e.abort) }) }
 
+// Unclean reports whether deadline-bound work is left that should be dead but does
+// not die: the cell takes no work then, and is not "certainly dead".
+func (e *Executor) Unclean() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.uncleanLocked()
+}
+
+func (e *Executor) uncleanLocked() bool {
+	for c := range e.stuck {
+		if c.bound && (c.adopted || e.pastDeadline()) {
+			return true
+		}
+	}
+	return false
+}
+
 // emptyNow reports whether every container that has to be gone is gone.
 func (e *Executor) emptyNow() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, c := range e.containers {
-		if c.stuck != nil {
-			return false
-		}
-	}
-	return true
+	return len(e.stuck) == 0
 }
 
 // keepsBound reports whether a container goes on that the reaper has to end at its
@@ -373,6 +392,8 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 		return nil, ErrExists
 	case r.DeadlineBound && e.pastDeadline():
 		return nil, ErrDeadline
+	case e.uncleanLocked():
+		return nil, ErrUnclean
 	}
 	need := r.Resources
 	if need[resource.Containers] == 0 {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"cantina/executor/cgroup"
 	"cantina/executor/output"
 	"cantina/executor/procid"
+	"cantina/executor/terminal"
 	"cantina/resource"
 )
 
@@ -175,6 +177,7 @@ type script struct {
 	Mode     CgroupMode
 	Jobs     []job
 	Deadline time.Duration // from the start; 0 = none
+	Terminal bool          // serve the signals of a terminal instead of the input
 }
 
 type job struct {
@@ -226,6 +229,9 @@ func beCell(text string) int {
 		}
 	}
 	sub.Close()
+	if s.Terminal {
+		return inTerminal(e, cancel, ended)
+	}
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	cancel()
@@ -235,6 +241,31 @@ func beCell(text string) int {
 	}
 	return 0
 }
+
+// inTerminal is how a command runs a cell in a terminal.
+func inTerminal(e *Executor, stop func(), ended <-chan error) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- terminal.Serve(ctx, e, stop, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}()
+	// Serve has to have begun, or the first signal would be the default's.
+	for !terminalServes() {
+		runtime.Gosched()
+	}
+	fmt.Println("ready")
+	err := <-ended
+	cancel()
+	<-served
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// terminalServes reports whether SIGTSTP is caught by now.
+func terminalServes() bool { return handles(os.Getpid(), syscall.SIGTSTP) }
 
 // cell is a test cell in a process of its own.
 type cell struct {

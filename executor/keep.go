@@ -93,6 +93,8 @@ func (h *stepHost) startKept(r *action.Run) (*kept, error) {
 	}
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
+	c.e.starts.RLock()
+	defer c.e.starts.RUnlock()
 	k.shim, err = c.e.launcher.Start(&process.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
 	if err != nil {

@@ -288,6 +288,7 @@ func (e *Executor) noteStuck(class string, stays map[string]bool) {
 		c := newContainer(e, Reservation{ID: d.Name(), DeadlineBound: filepath.Base(class) == classStopBound}, nil)
 		c.group, c.state, c.adopted = g, Running, true
 		c.stuck = &Stuck{Since: e.clock.Wall()}
+		e.stuck[c] = true
 		e.containers[c.id] = c
 		e.left = append(e.left, c)
 	}

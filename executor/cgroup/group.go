@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -245,6 +246,24 @@ func (g *Group) setFrozen(on bool) error {
 		return nil
 	}
 	return err
+}
+
+// AwaitFrozen waits until Freeze has reached every process, at most for limit. It
+// reports whether it has.
+func (g *Group) AwaitFrozen(limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil) {
+		frozen := false
+		if g.v2 {
+			n, err := readField(g.Events(), "frozen")
+			frozen = n != 0 || err != nil
+		} else {
+			s, err := read(filepath.Join(g.dir, "freezer.state"))
+			frozen = strings.TrimSpace(s) == "FROZEN" || err != nil
+		}
+		if frozen || time.Now().After(end) {
+			return frozen
+		}
+	}
 }
 
 // Remove gives the group back. It returns ErrBusy while a process is left.

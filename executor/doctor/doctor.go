@@ -1,0 +1,267 @@
+// Package doctor finds out what a machine can isolate and limit, by trying it with
+// real containers, and says what may leak where it cannot. The verb that prints it
+// and the state of a cell use it.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/executor"
+	"cantina/executor/cgroup"
+	"cantina/executor/reaperbin"
+	"cantina/resource"
+)
+
+// Level says how good or bad a finding is.
+type Level int
+
+// The levels. Only a Failure keeps a cell from running containers.
+const (
+	Good    Level = iota
+	Note          // something is not there, and need not be
+	Warning       // something may leak, or is not enforced
+	Failure
+)
+
+// String gives the word that is printed.
+func (l Level) String() string { return [...]string{"ok", "note", "warning", "failure"}[l] }
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name   string
+	Level  Level
+	Detail string // what is there, or what is missing and what follows from it
+}
+
+// String says "memory limits: ok: through v1".
+func (f Finding) String() string { return f.Name + ": " + f.Level.String() + ": " + f.Detail }
+
+// Report is all findings, in the order in which they were looked at.
+type Report struct{ Findings []Finding }
+
+// Worst is the worst level of the report.
+func (r *Report) Worst() Level {
+	worst := Good
+	for _, f := range r.Findings {
+		worst = max(worst, f.Level)
+	}
+	return worst
+}
+
+func (r *Report) add(name string, l Level, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{name, l, fmt.Sprintf(format, args...)})
+}
+
+// Examine looks at the machine. It works in a new folder below dir (empty = the
+// system's temporary folder), which it removes. Reaper is the path of
+// cantina-reaper; empty = the embedded one. It takes a second or two, and ends
+// early with ctx.
+func Examine(ctx context.Context, dir, reaper string) (*Report, error) {
+	r := &Report{}
+	folder, err := os.MkdirTemp(dir, "cantina-doctor-")
+	if err != nil {
+		return nil, fmt.Errorf("doctor: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	if err := os.Chmod(folder, 0o711); err != nil {
+		return nil, fmt.Errorf("doctor: %w", err)
+	}
+	r.kernel()
+	r.user()
+	r.reaper(reaper)
+	mode := r.groups()
+	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode,
+		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
+	r.programs()
+	return r, ctx.Err()
+}
+
+func (r *Report) kernel() {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		r.add("kernel", Warning, "unknown: %v", err)
+		return
+	}
+	release := unix.ByteSliceToString(u.Release[:])
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		r.add("kernel", Failure, "%s has no pidfd (needs 5.4): processes cannot be told from later ones with their number", release)
+		return
+	}
+	unix.Close(fd)
+	r.add("kernel", Good, "%s", release)
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Max < 65536 && os.Getuid() != 0 {
+		r.add("open files", Warning, "at most %d: enough for about %d containers", lim.Max, lim.Max/4)
+	}
+}
+
+func (r *Report) user() {
+	if os.Getuid() == 0 {
+		r.add("user", Good, "root: other users, name spaces and roots are possible; a workload that runs as root at level none or process can move itself out of its control group, so give it another user or name spaces")
+		return
+	}
+	r.add("user", Note, "uid %d: containers run as this user; no name spaces, no roots", os.Getuid())
+}
+
+func (r *Report) reaper(path string) {
+	if path != "" {
+		if err := unix.Access(path, unix.X_OK); err != nil {
+			r.add("reaper", Failure, "%s cannot be run: %v", path, err)
+			return
+		}
+		r.add("reaper", Good, "%s", path)
+		return
+	}
+	f, err := reaperbin.Open()
+	if err != nil {
+		r.add("reaper", Failure, "%v", err)
+		return
+	}
+	f.Close()
+	r.add("reaper", Good, "embedded")
+}
+
+// groups looks for a tracker and for limits.
+func (r *Report) groups() executor.CgroupMode {
+	host, err := cgroup.Detect()
+	if err != nil {
+		r.add("control groups", Warning, "%v: %s", err, leak)
+		return executor.CgroupNone
+	}
+	tree, err := cgroup.Open(host, fmt.Sprintf("doctor-%d", os.Getpid()), cgroup.Options{})
+	if errors.Is(err, cgroup.ErrUnusable) {
+		r.add("control groups", Warning, "%v: %s", err, leak)
+		return executor.CgroupNone
+	}
+	if err != nil {
+		r.add("control groups", Failure, "%v", err)
+		return executor.CgroupNone
+	}
+	defer tree.Close()
+	if tree.V2() {
+		r.add("control groups", Good, "v2 tracks and kills")
+	} else {
+		r.add("control groups", Note, "the v1 freezer tracks; killing a container takes a loop instead of one call, and a container started in the moment of its deadline may run for some milliseconds")
+	}
+	have, through := tree.Offers()
+	for _, c := range []string{"memory", "pids", "cpu"} {
+		if slices.Contains(have, c) {
+			r.add(c+" limit", Good, "through %s", through)
+		} else {
+			r.add(c+" limit", Warning, "not enforced: no controller to be had in v2 or v1")
+		}
+	}
+	return executor.CgroupAuto
+}
+
+// leak is what is lost without control groups. (Bistro task termination, choices
+// without CGroups.)
+const leak = "only process groups and parent-death signals are left. A process that makes a session of its own outlives its container and its cell, limits are not enforced, and on_cell_restart: keep is refused"
+
+// containers tries each level of isolation.
+func (r *Report) containers(ctx context.Context, cfg executor.Config) {
+	e, err := executor.Open(cfg)
+	if err != nil {
+		r.add("container", Failure, "%v", err)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.add("clean end", Failure, "%v", err)
+		}
+	}()
+	began := time.Now()
+	if err := e.Probe(ctx); err != nil {
+		r.add("container", Failure, "%v", err)
+		return
+	}
+	r.add("container", Good, "made, run and removed in %v", time.Since(began).Round(time.Millisecond))
+	t := action.Action{Run: &action.Run{Path: "/bin/true"}}
+	r.try(ctx, e, "name spaces", "pid, mount, ipc, uts", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces})
+	r.try(ctx, e, "own network", "loopback only", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
+	r.rootfs(ctx, e, cfg)
+	if os.Getuid() == 0 {
+		r.try(ctx, e, "other users", "by name or number", 0, action.Workload{Action: t, User: "65534:65534"})
+	}
+}
+
+// rootfs tries a root of its own with the one program that is certainly static:
+// the reaper, which says with status 2 that it was called wrongly.
+func (r *Report) rootfs(ctx context.Context, e *executor.Executor, cfg executor.Config) {
+	path := cfg.Reaper
+	if path == "" {
+		f, err := reaperbin.Open()
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	}
+	program, err := os.ReadFile(path)
+	root := filepath.Join(cfg.Folder, "root")
+	if err == nil {
+		err = errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(root, "program"), program, 0o755))
+	}
+	if err != nil {
+		r.add("root file system", Warning, "not tried: %v", err)
+		return
+	}
+	w := action.Workload{Action: action.Action{Run: &action.Run{Path: "/program"}}, Isolation: action.IsolationRootfs, Rootfs: root}
+	r.try(ctx, e, "root file system", "overlayfs", 2, w)
+}
+
+// try runs one container and expects an exit status.
+func (r *Report) try(ctx context.Context, e *executor.Executor, name, what string, want int, w action.Workload) {
+	id := "doctor " + name
+	sub, err := e.Subscribe()
+	if err == nil {
+		defer sub.Close()
+		err = e.Launch(executor.Reservation{ID: id}, executor.Spec{Workload: w})
+	}
+	if err != nil {
+		r.add(name, Warning, "not tried: %v", err)
+		return
+	}
+	limit := time.NewTimer(10 * time.Second)
+	defer limit.Stop()
+	for {
+		if c, ok := e.Get(id); ok && c.State == executor.Completed {
+			if c.Result.ExitCode == want && c.Result.Signal == 0 {
+				r.add(name, Good, "%s", what)
+			} else {
+				r.add(name, Warning, "not possible: %s%s", c.Result.Reason, strings.Join(c.Result.LastErr, "; "))
+			}
+			return
+		}
+		select {
+		case <-sub.C:
+		case <-limit.C:
+			r.add(name, Warning, "takes too long")
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *Report) programs() {
+	if p, err := exec.LookPath("runc"); err == nil {
+		r.add("runc", Note, "%s is there and not needed: roots are made by the cell itself", p)
+	}
+}

@@ -1,0 +1,46 @@
+package doctor
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestExamine(t *testing.T) {
+	dir := t.TempDir()
+	reaper := filepath.Join(dir, "cantina-reaper")
+	build := exec.Command("go", "build", "-o", reaper, "cantina/cmd/cantina-reaper")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r, err := Examine(t.Context(), dir, reaper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]Level{}
+	for _, f := range r.Findings {
+		t.Log(f)
+		if _, twice := seen[f.Name]; twice || f.Detail == "" {
+			t.Errorf("finding %+v", f)
+		}
+		seen[f.Name] = f.Level
+	}
+	for _, name := range []string{"kernel", "user", "reaper", "control groups", "container"} {
+		if l, there := seen[name]; !there || l == Failure {
+			t.Errorf("%s: %v, %v", name, there, l)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "cantina-doctor-*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestMissingReaperIsAFailure(t *testing.T) {
+	r := &Report{}
+	r.reaper(filepath.Join(t.TempDir(), "none"))
+	if r.Worst() != Failure {
+		t.Errorf("%+v", r.Findings)
+	}
+}

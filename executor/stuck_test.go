@@ -1,0 +1,136 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/cgroup"
+	"cantina/resource"
+)
+
+// hang puts a process into a frozen group of the v1 freezer, where not even KILL
+// reaches it: the stand-in for one that hangs in the kernel. It returns what lets
+// it go.
+func hang(t *testing.T, pid int) func() {
+	t.Helper()
+	host, err := cgroup.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := host.V1["freezer"]
+	if m == nil || host.Unified == nil || m.SelfDir() == "" {
+		t.Skip("skipped: needs the v1 freezer beside v2 to make a process hang")
+	}
+	dir := filepath.Join(m.SelfDir(), fmt.Sprintf("cantina-test-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	write := func(file, value string) {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	write("cgroup.procs", fmt.Sprint(pid))
+	write("freezer.state", "FROZEN")
+	thawed := false
+	thaw := func() {
+		if !thawed {
+			thawed = true
+			write("freezer.state", "THAWED")
+		}
+	}
+	t.Cleanup(func() {
+		thaw()
+		for range 1000 {
+			if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
+				return
+			}
+		}
+		t.Error("group of the test is left")
+	})
+	return thaw
+}
+
+func TestStuckContainer(t *testing.T) {
+	rebooted := filepath.Join(t.TempDir(), "rebooted")
+	e := testExecutor(t, func(c *Config) {
+		c.StuckAfter = 200 * time.Millisecond
+		c.Capacity = resource.Amounts{resource.Containers: 2}
+		c.RebootCommand = []string{"/bin/sh", "-c", "echo now > " + rebooted}
+	})
+	needGroups(t, e)
+	s := sh("exec sleep 1000")
+	s.Workload.Termination.Mode = action.KillNow
+	e.SetDeadline(e.clock.Boot() + time.Hour)
+	if err := e.Launch(Reservation{ID: "x", DeadlineBound: true}, s); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", runningState)
+	thaw := hang(t, c.Pid)
+	if err := e.Delete("x"); err != nil {
+		t.Fatal(err)
+	}
+	c = await(t, e, "x", func(c Container, _ bool) bool { return c.Stuck != nil })
+	if c.State == Completed || len(c.Stuck.Processes) != 1 || c.Stuck.Processes[0].Pid != c.Pid || c.Stuck.Processes[0].Command != "sleep" {
+		t.Errorf("%v %+v", c.State, c.Stuck)
+	}
+	if !strings.HasPrefix(c.Stuck.String(), "STUCK_KILLING: pid ") {
+		t.Error(c.Stuck)
+	}
+	// It blocks nothing else, and holds what it has.
+	if d := launch(t, e, "other", sh("true")); d.Result.Failed {
+		t.Errorf("%+v", d.Result)
+	}
+	if err := e.Reserve(Reservation{ID: "full", Resources: resource.Amounts{resource.Containers: 1}}); !errors.Is(err, ErrInsufficient) {
+		t.Errorf("reserve beside a stuck container: %v", err)
+	}
+	e.Delete("other")
+	await(t, e, "other", gone)
+	if e.Unclean() {
+		t.Error("unclean before the deadline")
+	}
+	// When it must be dead and is not, the cell takes no work.
+	e.SetDeadline(e.clock.Boot() + time.Millisecond)
+	for !e.Unclean() {
+	}
+	if err := e.Reserve(Reservation{ID: "free"}); !errors.Is(err, ErrUnclean) {
+		t.Errorf("reserve on an unclean cell: %v", err)
+	}
+	awaitFile(t, rebooted)
+	thaw()
+	await(t, e, "x", gone)
+	if e.Unclean() {
+		t.Error("unclean after all is gone")
+	}
+}
+
+func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	awaitFile(t, filepath.Join(dir, "x"))
+	id := readPid(t, filepath.Join(dir, "x"))
+	thaw := hang(t, id.Pid)
+	c.kill(t)
+	cfg := testConfig(folder)
+	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
+	e, stop := runExecutor(t, cfg)
+	got, there := e.Get("x")
+	if !there || got.Stuck == nil || got.State == Completed || !got.Adopted || !e.Unclean() {
+		t.Errorf("%v %+v, unclean %v", there, got, e.Unclean())
+	}
+	thaw()
+	if got = await(t, e, "x", completed); !got.Result.Lost || !got.Result.Failed {
+		t.Errorf("%+v", got.Result)
+	}
+	e.Delete("x")
+	await(t, e, "x", gone)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,73 @@
+// Package terminal makes a cell that runs in a terminal behave as a program there
+// should, although its containers are in sessions of their own:
+//
+//	Ctrl-C, TERM, QUIT, HUP   end everything; the second one kills
+//	Ctrl-Z                    freezes every container, then the cell itself
+//	fg                        thaws
+//
+// (Bistro task termination, Design for least surprise.) The commands that run a
+// cell call it.
+package terminal
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Host is the executor.
+type Host interface {
+	Freeze() error
+	Thaw() error
+	Abort()
+}
+
+// Serve handles the signals until ctx is done. It calls stop at the first one that
+// ends the program, and Host.Abort at the second; it goes on in between, so ctx has
+// to outlive what stop ends.
+func Serve(ctx context.Context, h Host, stop func(), log *slog.Logger) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP)
+	defer signal.Stop(signals)
+	ending := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-signals:
+			switch {
+			case s == syscall.SIGTSTP:
+				suspend(h, log)
+			case ending:
+				log.Warn("second signal: killing all containers", "signal", s.String())
+				h.Abort()
+			default:
+				log.Info("ending all containers", "signal", s.String())
+				ending = true
+				stop()
+			}
+		}
+	}
+}
+
+// suspend returns when the program is continued.
+func suspend(h Host, log *slog.Logger) {
+	if err := h.Freeze(); err != nil {
+		log.Warn("containers are not frozen", "error", err)
+	}
+	// STOP, not TSTP: that would need its default action back, and does nothing
+	// to a process group without a shell.
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		log.Warn("not stopped", "error", err)
+	} else {
+		<-continued // this thread may run on for a moment
+	}
+	if err := h.Thaw(); err != nil {
+		log.Warn("containers are not thawed", "error", err)
+	}
+}
