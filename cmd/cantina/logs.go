@@ -14,8 +14,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// logFlags are the flags of logs.
-type logFlags struct {
+// outputFlags are the flags of logs.
+type outputFlags struct {
 	domain        string
 	follow, raw   bool
 	tail          int32
@@ -28,7 +28,7 @@ type logFlags struct {
 }
 
 func (c *cli) logsVerb() *cobra.Command {
-	f := &logFlags{}
+	f := &outputFlags{}
 	cmd := &cobra.Command{
 		Use:   "logs SUBJECT",
 		Short: "Print the output of a service, task or job",
@@ -59,7 +59,7 @@ func (c *cli) logsVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) logs(f *logFlags, text string) error {
+func (c *cli) logs(f *outputFlags, text string) error {
 	s, err := c.find(text, f.domain)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *cli) logs(f *logFlags, text string) error {
 	return nil
 }
 
-func (c *cli) logQuery(f *logFlags, s subject) (*pb.OutputQuery, error) {
+func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {
 	q := &pb.OutputQuery{Grep: f.grep, Attempt: f.attempt, Stream: f.streams, Tail: f.tail, Node: f.node}
 	switch s.kind {
 	case "service":

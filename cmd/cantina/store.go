@@ -10,7 +10,7 @@ import (
 )
 
 func (c *cli) storeVerb() *cobra.Command {
-	return group("store", "Look after the store", append([]*cobra.Command{c.quarantineVerb()}, c.offlineStoreVerbs()...)...)
+	return group("store", "Look after the store", append([]*cobra.Command{c.quarantineVerb()}, c.offlineVerbs()...)...)
 }
 
 func (c *cli) quarantineVerb() *cobra.Command {

@@ -53,7 +53,11 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 }
 
 func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.Store) error) error {
-	dir, err := folder.Open(p.data)
+	path := p.data
+	if info, err := os.Stat(filepath.Join(path, "server", "etcd")); err == nil && info.IsDir() {
+		path = filepath.Join(path, "server") // the folder of a dev: the store is the server's half
+	}
+	dir, err := folder.Open(path)
 	if err != nil {
 		return failf(api.ExitFailed, "%v", err)
 	}
@@ -83,7 +87,7 @@ func use(ctx context.Context, b *etcd.Backend, f func(context.Context, *store.St
 	return nil
 }
 
-func (c *cli) offlineStoreVerbs() []*cobra.Command {
+func (c *cli) offlineVerbs() []*cobra.Command {
 	return []*cobra.Command{c.backupVerb(), c.restoreVerb(), c.markVerb()}
 }
 

@@ -10,7 +10,6 @@
 package script
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -91,29 +89,35 @@ type servers struct {
 // dev is one dev server.
 type dev struct {
 	cmd   *exec.Cmd
-	log   *os.File
 	ended chan error
 }
 
 // start starts `cantina dev` and waits until it says that it is ready.
 func (s *servers) start(ts *testscript.TestScript, neg bool, args []string) {
 	work := ts.Getenv("WORK")
-	cmd := exec.Command(s.bin, append([]string{"dev", "--data", filepath.Join(work, "data")}, args...)...)
+	own := []string{"dev", "--data", filepath.Join(work, "data"), "--listen", "127.0.0.1:0", "--ready-fd", "3"}
+	cmd := exec.Command(s.bin, append(own, args...)...)
 	cmd.Dir = work
 	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + work, "XDG_RUNTIME_DIR=" + ts.Getenv("XDG_RUNTIME_DIR")}
 	// Its own group: what the script's terminal sends must not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	stderr, err := cmd.StderrPipe()
-	ts.Check(err)
 	log, err := os.Create(filepath.Join(work, "dev.log"))
 	ts.Check(err)
+	read, write, err := os.Pipe()
+	ts.Check(err)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
 	ts.Check(cmd.Start())
-	d := &dev{cmd: cmd, log: log, ended: make(chan error, 1)}
+	ts.Check(write.Close())
+	d := &dev{cmd: cmd, ended: make(chan error, 1)}
 	ready := make(chan struct{})
 	go func() {
-		d.copy(stderr, ready)
-		d.ended <- errors.Join(cmd.Wait(), log.Close())
+		// The server writes its addresses and closes; a dead one only closes.
+		if text, err := io.ReadAll(read); err == nil && len(text) > 0 {
+			close(ready)
+		}
+		_ = read.Close()
 	}()
+	go func() { d.ended <- errors.Join(cmd.Wait(), log.Close()) }()
 	s.mu.Lock()
 	s.running[ts] = d
 	s.mu.Unlock()
@@ -135,20 +139,6 @@ func (s *servers) start(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case <-timer.C:
 		ts.Fatalf("dev was not ready after %v", patience)
-	}
-}
-
-// copy keeps what the server says and tells when it is ready.
-func (d *dev) copy(r io.Reader, ready chan<- struct{}) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	told := false
-	for lines.Scan() {
-		fmt.Fprintln(d.log, lines.Text())
-		if !told && strings.Contains(lines.Text(), "ready") {
-			told = true
-			close(ready)
-		}
 	}
 }
 
