@@ -88,3 +88,53 @@ func launchSerially(b *testing.B, e *Executor, s Spec) {
 	})
 	b.StopTimer()
 }
+
+func BenchmarkNamespaces(b *testing.B) {
+	needRoot(b)
+	benchmark(b, Spec{Workload: action.Workload{Action: trueProgram, Isolation: action.IsolationNamespaces}})
+}
+
+func BenchmarkNamespacesNet(b *testing.B) {
+	needRoot(b)
+	benchmark(b, Spec{Workload: action.Workload{Action: trueProgram, Isolation: action.IsolationNamespaces, OwnNet: true}})
+}
+
+func BenchmarkRootfs(b *testing.B) {
+	needRoot(b)
+	root := smallRoot(b)
+	copyProgram(b, root, "/bin/true")
+	benchmark(b, Spec{Workload: action.Workload{Action: trueProgram, Isolation: action.IsolationRootfs, Rootfs: root}})
+}
+
+func BenchmarkKeep(b *testing.B) {
+	benchmark(b, keep(Spec{Workload: action.Workload{Action: trueProgram}}))
+}
+
+func BenchmarkProbe(b *testing.B) {
+	e := testExecutor(b, nil)
+	for b.Loop() {
+		if err := e.Probe(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkBeside launches beside containers that just sit there.
+func BenchmarkBeside(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			e := testExecutor(b, nil)
+			s := Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "sleep", Args: []string{"10000"}}}}}
+			s.Workload.Termination.Mode = action.KillNow
+			for i := range n {
+				if err := e.Launch(Reservation{ID: fmt.Sprint("idle", i)}, s); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range n {
+				await(b, e, fmt.Sprint("idle", i), runningState)
+			}
+			launchSerially(b, e, Spec{Workload: action.Workload{Action: trueProgram}})
+		})
+	}
+}

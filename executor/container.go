@@ -42,6 +42,7 @@ type container struct {
 	stopC   chan struct{} // closed at the first ask
 	leaveC  chan struct{} // closed when the cell ends
 	doneC   chan struct{} // closed at Completed
+	deleteC chan struct{} // closed when it is to be deleted
 	hidden  bool          // a probe: in no list, its output is not kept
 	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
 
@@ -87,7 +88,7 @@ type container struct {
 func newContainer(e *Executor, r Reservation, need resource.Amounts) *container {
 	return &container{e: e, id: r.ID, labels: r.Labels, need: need, bound: r.DeadlineBound,
 		created: e.clock.Wall(), expires: e.clock.Boot() + r.Expires,
-		stopC: make(chan struct{}), leaveC: make(chan struct{}), doneC: make(chan struct{})}
+		stopC: make(chan struct{}), leaveC: make(chan struct{}), doneC: make(chan struct{}), deleteC: make(chan struct{})}
 }
 
 // snapshot copies what others may see. The executor is locked.
@@ -116,7 +117,10 @@ func (c *container) keep() bool { return c.spec.Workload.OnCellRestart == action
 func (c *container) request(a ask, reason string) func() {
 	first := c.ask == askNothing
 	if a == askDelete {
-		c.delete = true
+		if !c.delete {
+			c.delete = true
+			close(c.deleteC)
+		}
 		if first {
 			c.ask = askStop
 		}
@@ -219,10 +223,4 @@ func (c *container) asked() (ask, string) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	return c.ask, c.reason
-}
-
-func (c *container) isDeleted() bool {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	return c.delete
 }

@@ -57,6 +57,9 @@ func (c *container) askToEnd(p *process.Process, t *action.Termination) time.Dur
 	}
 	if c.view != nil && !handles(p.Pid, sig) {
 		// Process 1 of a name space does not even notice; the others have had theirs.
+		if pids, err := c.group.Procs(); err == nil && len(pids) == 1 {
+			return 0
+		}
 		return c.graceWithin(min(grace(t), leftoverGrace(t)))
 	}
 	return c.graceWithin(grace(t))
@@ -114,9 +117,9 @@ func (c *container) finish(wait time.Duration) bool {
 	k := time.NewTimer(wait)
 	defer k.Stop()
 	if e.kill = k.C; c.leavesKill() {
-		e.kill = nil
-		c.delegateKill(wait)
+		e.kill = nil // see delegateKill
 	}
+	deleted := c.deleteC
 	look := time.NewTimer(lookAgain)
 	defer look.Stop()
 	for pause := lookAgain; !e.over(); {
@@ -134,6 +137,11 @@ func (c *container) finish(wait time.Duration) bool {
 		case <-c.e.abort:
 			if e.killed.IsZero() {
 				e.killAll()
+			}
+		case <-deleted:
+			deleted = nil
+			if c.leavesKill() {
+				c.delegateKill(wait)
 			}
 		case <-look.C:
 			pause = min(2*pause, time.Second)
@@ -263,7 +271,7 @@ func (c *container) leavesKill() bool { return c.spec.Workload.Termination.Mode 
 // delegateKill has the reaper kill the container in a while, when it is to be
 // deleted; a mere stop in this mode sends its signal and waits.
 func (c *container) delegateKill(wait time.Duration) {
-	if c.group != nil && c.isDeleted() {
+	if c.group != nil {
 		c.e.keeper.kill(c.group.Dir(), wait)
 	}
 }

@@ -27,6 +27,7 @@ func (e *Executor) Probe(ctx context.Context) error {
 	c := newContainer(e, Reservation{ID: fmt.Sprint("#probe-", e.probes)}, nil)
 	c.hidden = true
 	c.delete = true
+	close(c.deleteC)
 	e.probing[c] = true
 	e.startLocked(c, Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}})
 	e.mu.Unlock()
