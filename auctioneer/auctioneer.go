@@ -167,6 +167,19 @@ func (a *Auctioneer) Release(holds ...string) {
 	}
 }
 
+// Decline gives grants back that were not used. Unlike Release it is no news for
+// the scheduler: else a cell that is admitted here and refused elsewhere would keep
+// it busy for ever.
+func (a *Auctioneer) Decline(holds ...string) {
+	a.locked(func(time.Duration) { a.auction.Release(holds...) })
+}
+
+// Rest keeps a cell that refused granted batch work out of the auction for a
+// while; a token of Room follows.
+func (a *Auctioneer) Rest(cell string) {
+	a.locked(func(now time.Duration) { a.auction.Rest(now, cell) })
+}
+
 // Push takes a cell's newest state.
 func (a *Auctioneer) Push(s placement.State) {
 	changed := false

@@ -59,6 +59,9 @@ func (a *Auctioneer) round(now time.Duration) (more bool) {
 	a.stats.Refused += len(r.Refused)
 	a.stats.Unanswered += len(r.Expired)
 	a.stats.LastRound = a.cfg.Clock.Boot() - now
+	if r.Woken {
+		ring(a.room)
+	}
 	if len(r.Placed)+len(r.Refused)+len(r.Expired) > 0 {
 		a.outbox = append(a.outbox, r)
 	}

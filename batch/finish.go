@@ -38,6 +38,9 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	case r != nil && (r.job == nil || r.uid != "" && r.uid != j.UID):
 		return u
 	}
+	if rep.Bits&(Overwriteable|UsesBackoff) == Overwriteable {
+		return u // it never ran: everything is as before
+	}
 	prev := b.unpack(b.pair(j, b.f.node(j.level, k.Node)))
 	if !Replaces(prev, inv, rep) {
 		return u

@@ -163,8 +163,8 @@ func judge(e Ended, text []byte, ignoreExit bool) Report {
 	return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("exit code %d", e.ExitCode))}
 }
 
-// NeverStarted is the report of an invocation that certainly did not start: it may
-// run again at once.
+// NeverStarted is the report of an invocation that certainly did not start: nothing
+// is stored for it, and it may run again at once.
 func NeverStarted(reason string) Report {
 	return Report{Bits: Error | Overwriteable, Reason: reason}
 }

@@ -58,6 +58,8 @@ type Result struct {
 	// Expired holds what was in flight too long without an answer: its room is free
 	// again, and convergence decides what becomes of it.
 	Expired []Item
+	// Woken is set when the rest of a cell ended: batch work may find room.
+	Woken bool
 	// More is set when the round ended at its bound.
 	More bool
 }
@@ -160,12 +162,22 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool) {
 	}
 }
 
+// Rest keeps a cell out of the auction for a while: it refused batch work that was
+// granted.
+func (a *Auction) Rest(now time.Duration, name string) {
+	if c := a.byName[name]; c != nil {
+		a.rest(c, now+a.cfg.Rest)
+	}
+}
+
 // Round runs one auction: everything that came since the last one and everything
 // that waits and might fit now, in the order of work.
 func (a *Auction) Round(now time.Duration) Result {
 	var r Result
 	a.last = now
+	resting := len(a.resting)
 	a.wake(now)
+	r.Woken = len(a.resting) < resting
 	a.expire(now, &r)
 	a.rouse()
 	fresh := a.admitFresh(now)

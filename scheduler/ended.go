@@ -269,10 +269,17 @@ func (s *Scheduler) release(ends []*end) {
 		return
 	}
 	var holds []string
+	refused := make(map[string]bool)
 	for _, x := range ends {
 		if x.held {
 			holds = append(holds, holdID(x.key))
 		}
+		if !x.update.Store && x.kinds[0] == worker.NeverStarted {
+			refused[x.cell] = true
+		}
+	}
+	for _, cell := range sortedKeys(refused) {
+		s.cfg.Auctioneer.Rest(cell)
 	}
 	if len(holds) > 0 {
 		s.cfg.Auctioneer.Release(holds...)

@@ -155,7 +155,7 @@ func (s *Scheduler) place(picks []*pick) bool {
 	}
 	grants := s.cfg.Auctioneer.Reserve(wants)
 	all := len(asked) == len(picks)
-	var confirmed, released []string
+	var confirmed, declined []string
 	for i, p := range asked {
 		p.grant = grants[i]
 		switch {
@@ -165,15 +165,15 @@ func (s *Scheduler) place(picks []*pick) bool {
 		case s.start(p):
 			confirmed = append(confirmed, p.grant.Hold)
 		default:
-			released = append(released, p.grant.Hold)
+			declined = append(declined, p.grant.Hold)
 			all = false
 		}
 	}
 	if len(confirmed) > 0 {
 		s.cfg.Auctioneer.Confirm(confirmed...)
 	}
-	if len(released) > 0 {
-		s.cfg.Auctioneer.Release(released...)
+	if len(declined) > 0 {
+		s.cfg.Auctioneer.Decline(declined...)
 	}
 	return all
 }

@@ -157,12 +157,14 @@ type fakeRegistry struct {
 	counter int64
 	model   map[worker.Work]worker.RunView
 	hold    worker.Hold // while its reason is not HoldNone
-	payload map[worker.Work]batch.Payload
-	started []worker.Work
-	kills   []worker.Run
-	acks    []string
-	double  []worker.Work // started though in the model
-	notIdle bool
+	// cellHold is what StartBatch alone says.
+	cellHold worker.Hold
+	payload  map[worker.Work]batch.Payload
+	started  []worker.Work
+	kills    []worker.Run
+	acks     []string
+	double   []worker.Work // started though in the model
+	notIdle  bool
 	// instant, when set, ends each run before Run returns.
 	instant func(worker.Run) *worker.Ended
 }
@@ -181,6 +183,10 @@ func (r *fakeRegistry) StartBatch(q worker.Request, payload func(fence.Invocatio
 		return fence.Invocation{}, h, false
 	}
 	r.mu.Lock()
+	if r.cellHold.Reason != worker.HoldNone {
+		defer r.mu.Unlock()
+		return fence.Invocation{}, r.cellHold, false
+	}
 	r.counter++
 	run := worker.Run{Work: q.Work, Invocation: fence.Invocation{Term: r.term, Counter: r.counter}}
 	if _, ok := r.model[q.Work]; ok {

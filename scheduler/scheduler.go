@@ -83,6 +83,10 @@ type Auctioneer interface {
 	Reserve(wants []placement.Want) []placement.Grant
 	Confirm(holds ...string)
 	Release(holds ...string)
+	// Decline gives grants back that were not used; no token of Room follows from it.
+	Decline(holds ...string)
+	// Rest keeps a cell that refused granted work out for a while.
+	Rest(cell string)
 	Hold(h placement.Holding) error
 	// Room has a token whenever a refused want might find room.
 	Room() <-chan struct{}
@@ -100,8 +104,8 @@ type Scripts interface {
 	Output(ctx context.Context, argv []string, timeout time.Duration) ([]byte, error)
 }
 
-// Config of a Scheduler. Term, Store, Registry, Auctioneer, Hub, Scripts, Clock and NewID
-// are needed.
+// Config of a Scheduler. Term, Store, Registry (here or by Attach), Auctioneer, Hub,
+// Scripts, Clock and NewID are needed.
 type Config struct {
 	// Term is the term that was won.
 	Term       fence.Term
@@ -223,6 +227,11 @@ func (s *Scheduler) failLocked(err error) {
 		close(s.failed)
 	}
 }
+
+// Attach sets the registry, where Config left it out: the registry of a term is made
+// with the names that this scheduler has loaded. It is called once, before Run and
+// before the registry runs.
+func (s *Scheduler) Attach(r Registry) { s.cfg.Registry = r }
 
 // StartsChanged tells that what may start may have changed: a session, the initial
 // wait, a death.
