@@ -258,3 +258,9 @@ func describe(ct executor.Container) string {
 	}
 	return what + " (" + ct.State.String() + ")"
 }
+
+// LinkBroken tells that a connection to the leader broke: the cell beats at once.
+// It may be called from anywhere and does not wait.
+func (c *Cell) LinkBroken() {
+	c.queue.Push("link", func(context.Context) { c.session.step(worker.LinkBroken{}) })
+}

@@ -73,6 +73,7 @@ type Simulated struct{ *simulate.Executor }
 func (s Simulated) Watch() (Events, error) { return s.Executor.Watch(), nil }
 
 var (
+	_ Executor = Real{}
 	_ Executor = Simulated{}
 )
 

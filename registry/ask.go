@@ -148,3 +148,14 @@ func (r *Registry) operator(e worker.Event) error {
 	r.submit(out)
 	return nil
 }
+
+// Members returns the ids of the processes that may be alive.
+func (r *Registry) Members() []string {
+	var out []string
+	for _, s := range r.Sessions() {
+		if !s.Dead {
+			out = append(out, string(s.Proc))
+		}
+	}
+	return out
+}

@@ -175,7 +175,7 @@ func (c *Cell) follow(now time.Duration, s State) {
 	}
 	c.health.State = s
 	if s == Healthy {
-		c.health.HasBeenHealthy = true
+		c.health.HasBeenHealthy, c.health.BecameHealthy = true, now
 		c.hurry = firstHurry
 		c.nextBeat = now + c.t.Heartbeat
 	}

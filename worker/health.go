@@ -10,6 +10,7 @@ const never = time.Duration(-1 << 62)
 type Health struct {
 	State           State
 	BecameUnhealthy time.Duration // when it left HEALTHY, or began
+	BecameHealthy   time.Duration // when it last became HEALTHY
 	LastProbe       time.Duration // when the newest answered probe was sent
 	LastBeat        time.Duration // when the newest heartbeat counted
 	HasBeenHealthy  bool          // in this session
@@ -50,11 +51,16 @@ func (h Health) Next(now time.Duration, g Gaps, allowed bool) (next State, block
 	return next, blocked
 }
 
-// Advance moves h to its state at now and reports what Next said.
+// Advance moves h to its state at now and reports what Next said. The time in
+// UNHEALTHY counts from when the limit passed, not from when that was noticed, so
+// that the cell, which checks each second, gives up before the leader does.
 func (h *Health) Advance(now time.Duration, g Gaps, allowed bool) (blocked bool) {
 	next, blocked := h.Next(now, g, allowed)
 	if h.State == Healthy && next != Healthy {
-		h.BecameUnhealthy = now
+		h.BecameUnhealthy = max(h.BecameHealthy, min(now, h.LastProbe+g.Probe, h.LastBeat+g.Beat))
+	}
+	if next == Healthy && h.State != Healthy {
+		h.BecameHealthy = now
 	}
 	if next == Healthy {
 		h.HasBeenHealthy = true

@@ -367,7 +367,7 @@ func (l *Leader) wantKill(e *entry) {
 	if p == nil {
 		return
 	}
-	p.kills = true
+	p.kills, e.killAt = true, never
 	if p.reported {
 		l.sendKill(e, p)
 	}

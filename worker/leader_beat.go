@@ -118,6 +118,7 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 	if p == nil {
 		p = l.newProcess(Member{Proc: h.Proc, Cell: h.Cell, Folder: h.Folder, Started: h.Started, Boot: h.Boot}, now)
 	}
+	p.beat = max(p.beat, h.Beat) // before the first probe, which is dated by it
 	first := !p.connected
 	if first {
 		l.connect(now, p, h)
@@ -126,7 +127,6 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 		l.verdict(h, Die, "lost, or told to die")
 		return
 	}
-	p.beat = max(p.beat, h.Beat)
 	p.period = max(h.Period, time.Second)
 	p.health.LastBeat = l.policy(now)
 	if !first {

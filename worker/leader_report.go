@@ -98,6 +98,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 	} else if p.durable {
 		l.do(Eligible{p.row.Cell, p.row.Proc})
 	}
+	l.resendKills(p, now)
 	l.succeed(now, p, r.PredecessorsGone)
 	l.evaluate(p, now)
 	l.do(StartsChanged{})
@@ -162,6 +163,7 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 	}
 	l.mustDie(p, now, proof.String(), false)
 	p.dead = true
+	l.leaveSet(p)
 	delete(l.silent, p.row.Proc)
 	for _, e := range sortedEntries(p.work) {
 		if !e.ending {

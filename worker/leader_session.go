@@ -96,12 +96,20 @@ func (l *Leader) mustDie(p *process, now time.Duration, why string, displaced bo
 	from := p.health.State
 	p.health.State = MustDie
 	p.unsure = unsureList{}
-	if l.set != nil && p.connected {
-		l.set.Leave(string(p.row.Cell))
+	if displaced || !p.member {
+		l.leaveSet(p)
 	}
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, displaced, why})
 	if l.m.DeleteAtMustDie && p.member {
 		l.die(p, now, ProofExpiry)
+	}
+}
+
+// leaveSet takes p out of the worker set: when another takes its name, or when it
+// is certainly dead. A lost process that may still run work stays in it.
+func (l *Leader) leaveSet(p *process) {
+	if l.set != nil && p.connected && p.holds(l) {
+		l.set.Leave(string(p.row.Cell))
 	}
 }
 

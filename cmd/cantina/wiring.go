@@ -1,9 +1,164 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/internal/node"
+	"cantina/internal/run"
+	"cantina/worker"
+)
 
 // processVerbs are the verbs that run processes on this machine instead of calling
 // a server, and those that look at the machine itself.
 func (c *cli) processVerbs() []*cobra.Command {
-	return nil
+	return []*cobra.Command{c.devVerb(), c.serverVerb(), c.cellVerb(), c.simVerb()}
+}
+
+// processLog are those of every process.
+type processLog struct {
+	level  string
+	format string
+}
+
+func (l *processLog) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&l.format, "log-format", "text", "text or json")
+}
+
+func (l *processLog) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.level)); err != nil {
+		return nil, failf(api.ExitUsage, "--log-level must be debug, info, warn or error, not %q", l.level)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch l.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, failf(api.ExitUsage, "--log-format must be text or json, not %q", l.format)
+}
+
+// timeoutFlags are the time-outs of the worker session.
+func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
+	*t = worker.DefaultTimeouts()
+	f := cmd.Flags()
+	f.DurationVar(&t.Heartbeat, "heartbeat", t.Heartbeat, "how often a cell beats")
+	f.DurationVar(&t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace, "silence beyond a heartbeat before a cell is UNHEALTHY")
+	f.DurationVar(&t.Healthcheck, "healthcheck", t.Healthcheck, "how often a cell is probed with a real container")
+	f.DurationVar(&t.HealthcheckGrace, "healthcheck-grace", t.HealthcheckGrace, "how long a probe may take")
+	f.DurationVar(&t.Check, "check-interval", t.Check, "how often deadlines are looked at")
+	f.DurationVar(&t.Lost, "lost", t.Lost, "how long a cell stays UNHEALTHY before it is lost")
+	f.DurationVar(&t.KillWait, "kill-wait", t.KillWait, "TERM to KILL of work whose time is over")
+	f.DurationVar(&t.Margin, "margin", t.Margin, "longest time for which all clocks of a machine may stand still")
+	f.IntVar(&t.DriftPerMille, "clock-drift", t.DriftPerMille, "how far clock rates of two machines differ at most, in 1/1000")
+	f.DurationVar(&t.MaxDiesWithin, "max-dies-within", t.MaxDiesWithin, "longest promise that any leader may make to a cell")
+	f.DurationVar(&t.Lease, "lease", t.Lease, "life of the election lease")
+	f.DurationVar(&t.KeepAlive, "keep-alive", t.KeepAlive, "how often the lease is renewed")
+	f.DurationVar(&t.LeaseDrift, "lease-drift", t.LeaseDrift, "taken off the lease by its holder")
+}
+
+// untilSignal returns a context that ends with the first TERM, INT, QUIT or HUP;
+// again is called for every further one.
+func untilSignal(ctx context.Context, again func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+	ended := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for first := true; ; first = false {
+			select {
+			case <-c:
+				if !first {
+					again()
+				}
+				cancel()
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(c)
+		close(ended)
+		<-done
+		cancel()
+	}
+}
+
+// ready tells that a process serves: it writes the addresses, one a line, to the
+// descriptor that was named, and closes it.
+func ready(fd int, addresses []string) error {
+	if fd <= 0 {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), "ready")
+	_, err := fmt.Fprintln(f, strings.Join(addresses, "\n"))
+	return errors.Join(err, f.Close())
+}
+
+// containerEnv is what every container gets of this process's environment, and how
+// it reaches the API.
+func (c *cli) containerEnv(address string) []action.Variable {
+	var env []action.Variable
+	for _, name := range []string{"PATH", "LANG", "TZ"} {
+		if v := c.Getenv(name); v != "" {
+			env = append(env, action.Variable{Name: name, Value: v})
+		}
+	}
+	if address != "" {
+		env = append(env, action.Variable{Name: "CANTINA_API", Value: "http://" + address})
+	}
+	return env
+}
+
+// tcpOf returns the first address that is not a socket.
+func tcpOf(addresses []string) string {
+	for _, a := range addresses {
+		if !strings.HasPrefix(a, "unix:") {
+			return a
+		}
+	}
+	return ""
+}
+
+func hostName() string {
+	h, err := os.Hostname()
+	if err != nil || h == "" {
+		return "localhost"
+	}
+	return strings.ToLower(strings.SplitN(h, ".", 2)[0])
+}
+
+// dataFolder is where a process keeps its data when nothing else is said.
+func (c *cli) dataFolder(name string) string {
+	if d := c.Getenv("XDG_DATA_HOME"); d != "" {
+		return filepath.Join(d, "cantina", name)
+	}
+	if os.Geteuid() == 0 {
+		return filepath.Join("/var/lib/cantina", name)
+	}
+	return filepath.Join(c.Getenv("HOME"), ".local/share/cantina", name)
+}
+
+// serverConfig is what dev and server have in common.
+func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) node.ServerConfig {
+	return node.ServerConfig{Name: hostName(), Cluster: "cantina", Dir: dir, TLS: c.tls, Timeouts: t, Build: version,
+		ScriptEnv: os.Environ(), Clock: run.Kernel(), Log: log}
 }

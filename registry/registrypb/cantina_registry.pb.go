@@ -4,7 +4,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: record.proto
+// source: cantina_registry.proto
 
 package registrypb
 
@@ -41,7 +41,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_cantina_registry_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +53,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_cantina_registry_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +66,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{0}
+	return file_cantina_registry_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Member) GetProc() string {
@@ -128,7 +128,7 @@ type List struct {
 
 func (x *List) Reset() {
 	*x = List{}
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_cantina_registry_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -140,7 +140,7 @@ func (x *List) String() string {
 func (*List) ProtoMessage() {}
 
 func (x *List) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_cantina_registry_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,7 +153,7 @@ func (x *List) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use List.ProtoReflect.Descriptor instead.
 func (*List) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{1}
+	return file_cantina_registry_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *List) GetId() *cantinav1.SetID {
@@ -163,11 +163,11 @@ func (x *List) GetId() *cantinav1.SetID {
 	return nil
 }
 
-var File_record_proto protoreflect.FileDescriptor
+var File_cantina_registry_proto protoreflect.FileDescriptor
 
-const file_record_proto_rawDesc = "" +
+const file_cantina_registry_proto_rawDesc = "" +
 	"\n" +
-	"\frecord.proto\x12\x10cantina.registry\x1a\x15cantina/v1/cell.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc9\x01\n" +
+	"\x16cantina_registry.proto\x12\x10cantina.registry\x1a\x15cantina/v1/cell.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc9\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04proc\x18\x01 \x01(\tR\x04proc\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x16\n" +
@@ -180,25 +180,25 @@ const file_record_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\v2\x11.cantina.v1.SetIDR\x02idB\x1dZ\x1bcantina/registry/registrypbb\x06proto3"
 
 var (
-	file_record_proto_rawDescOnce sync.Once
-	file_record_proto_rawDescData []byte
+	file_cantina_registry_proto_rawDescOnce sync.Once
+	file_cantina_registry_proto_rawDescData []byte
 )
 
-func file_record_proto_rawDescGZIP() []byte {
-	file_record_proto_rawDescOnce.Do(func() {
-		file_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)))
+func file_cantina_registry_proto_rawDescGZIP() []byte {
+	file_cantina_registry_proto_rawDescOnce.Do(func() {
+		file_cantina_registry_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_cantina_registry_proto_rawDesc), len(file_cantina_registry_proto_rawDesc)))
 	})
-	return file_record_proto_rawDescData
+	return file_cantina_registry_proto_rawDescData
 }
 
-var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
-var file_record_proto_goTypes = []any{
+var file_cantina_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_cantina_registry_proto_goTypes = []any{
 	(*Member)(nil),              // 0: cantina.registry.Member
 	(*List)(nil),                // 1: cantina.registry.List
 	(*durationpb.Duration)(nil), // 2: google.protobuf.Duration
 	(*cantinav1.SetID)(nil),     // 3: cantina.v1.SetID
 }
-var file_record_proto_depIdxs = []int32{
+var file_cantina_registry_proto_depIdxs = []int32{
 	2, // 0: cantina.registry.Member.promise:type_name -> google.protobuf.Duration
 	3, // 1: cantina.registry.List.id:type_name -> cantina.v1.SetID
 	2, // [2:2] is the sub-list for method output_type
@@ -208,26 +208,26 @@ var file_record_proto_depIdxs = []int32{
 	0, // [0:2] is the sub-list for field type_name
 }
 
-func init() { file_record_proto_init() }
-func file_record_proto_init() {
-	if File_record_proto != nil {
+func init() { file_cantina_registry_proto_init() }
+func file_cantina_registry_proto_init() {
+	if File_cantina_registry_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_registry_proto_rawDesc), len(file_cantina_registry_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_record_proto_goTypes,
-		DependencyIndexes: file_record_proto_depIdxs,
-		MessageInfos:      file_record_proto_msgTypes,
+		GoTypes:           file_cantina_registry_proto_goTypes,
+		DependencyIndexes: file_cantina_registry_proto_depIdxs,
+		MessageInfos:      file_cantina_registry_proto_msgTypes,
 	}.Build()
-	File_record_proto = out.File
-	file_record_proto_goTypes = nil
-	file_record_proto_depIdxs = nil
+	File_cantina_registry_proto = out.File
+	file_cantina_registry_proto_goTypes = nil
+	file_cantina_registry_proto_depIdxs = nil
 }

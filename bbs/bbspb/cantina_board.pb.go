@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: record.proto
+// source: cantina_board.proto
 
 // The records of the bulletin board in the store, each the payload of a
 // store.Record. Numbers are never used again.
@@ -47,7 +47,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_cantina_board_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -59,7 +59,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_cantina_board_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -72,7 +72,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{0}
+	return file_cantina_board_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Service) GetKey() *cantinav1.ServiceKey {
@@ -165,7 +165,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_cantina_board_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -177,7 +177,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_cantina_board_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -190,7 +190,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{1}
+	return file_cantina_board_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Version) GetDesired() *Desired {
@@ -251,7 +251,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_record_proto_msgTypes[2]
+	mi := &file_cantina_board_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +263,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[2]
+	mi := &file_cantina_board_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +276,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{2}
+	return file_cantina_board_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Desired) GetProcess() string {
@@ -398,7 +398,7 @@ type Restart struct {
 
 func (x *Restart) Reset() {
 	*x = Restart{}
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_cantina_board_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +410,7 @@ func (x *Restart) String() string {
 func (*Restart) ProtoMessage() {}
 
 func (x *Restart) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_cantina_board_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +423,7 @@ func (x *Restart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restart.ProtoReflect.Descriptor instead.
 func (*Restart) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{3}
+	return file_cantina_board_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Restart) GetMode() int32 {
@@ -480,7 +480,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_cantina_board_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +492,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_cantina_board_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +505,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{4}
+	return file_cantina_board_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Rollout) GetBatch() int64 {
@@ -547,7 +547,7 @@ type Index struct {
 
 func (x *Index) Reset() {
 	*x = Index{}
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_cantina_board_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +559,7 @@ func (x *Index) String() string {
 func (*Index) ProtoMessage() {}
 
 func (x *Index) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_cantina_board_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +572,7 @@ func (x *Index) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Index.ProtoReflect.Descriptor instead.
 func (*Index) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{5}
+	return file_cantina_board_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Index) GetKey() *cantinav1.LRPKey {
@@ -599,7 +599,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_cantina_board_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +611,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_cantina_board_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +624,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{6}
+	return file_cantina_board_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Row) GetActual() *cantinav1.ActualLRP {
@@ -670,7 +670,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_record_proto_msgTypes[7]
+	mi := &file_cantina_board_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +682,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[7]
+	mi := &file_cantina_board_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +695,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{7}
+	return file_cantina_board_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Task) GetGuid() string {
@@ -856,7 +856,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_record_proto_msgTypes[8]
+	mi := &file_cantina_board_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +868,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[8]
+	mi := &file_cantina_board_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +881,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{8}
+	return file_cantina_board_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Definition) GetWorkload() *cantinav1.Workload {
@@ -967,7 +967,7 @@ type Callback struct {
 
 func (x *Callback) Reset() {
 	*x = Callback{}
-	mi := &file_record_proto_msgTypes[9]
+	mi := &file_cantina_board_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +979,7 @@ func (x *Callback) String() string {
 func (*Callback) ProtoMessage() {}
 
 func (x *Callback) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[9]
+	mi := &file_cantina_board_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +992,7 @@ func (x *Callback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Callback.ProtoReflect.Descriptor instead.
 func (*Callback) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{9}
+	return file_cantina_board_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Callback) GetRuns() int64 {
@@ -1042,7 +1042,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_record_proto_msgTypes[10]
+	mi := &file_cantina_board_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1054,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[10]
+	mi := &file_cantina_board_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1067,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{10}
+	return file_cantina_board_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Domain) GetName() string {
@@ -1098,7 +1098,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_record_proto_msgTypes[11]
+	mi := &file_cantina_board_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1110,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[11]
+	mi := &file_cantina_board_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1123,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{11}
+	return file_cantina_board_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Applied) GetDomain() string {
@@ -1170,7 +1170,7 @@ type Idem struct {
 
 func (x *Idem) Reset() {
 	*x = Idem{}
-	mi := &file_record_proto_msgTypes[12]
+	mi := &file_cantina_board_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1182,7 @@ func (x *Idem) String() string {
 func (*Idem) ProtoMessage() {}
 
 func (x *Idem) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[12]
+	mi := &file_cantina_board_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1195,7 @@ func (x *Idem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idem.ProtoReflect.Descriptor instead.
 func (*Idem) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{12}
+	return file_cantina_board_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Idem) GetOperation() string {
@@ -1249,7 +1249,7 @@ type ApplyStep struct {
 
 func (x *ApplyStep) Reset() {
 	*x = ApplyStep{}
-	mi := &file_record_proto_msgTypes[13]
+	mi := &file_cantina_board_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1261,7 @@ func (x *ApplyStep) String() string {
 func (*ApplyStep) ProtoMessage() {}
 
 func (x *ApplyStep) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[13]
+	mi := &file_cantina_board_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1274,7 @@ func (x *ApplyStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyStep.ProtoReflect.Descriptor instead.
 func (*ApplyStep) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{13}
+	return file_cantina_board_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApplyStep) GetDomain() string {
@@ -1336,7 +1336,7 @@ type NamedTask struct {
 
 func (x *NamedTask) Reset() {
 	*x = NamedTask{}
-	mi := &file_record_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1348,7 @@ func (x *NamedTask) String() string {
 func (*NamedTask) ProtoMessage() {}
 
 func (x *NamedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1361,7 @@ func (x *NamedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedTask.ProtoReflect.Descriptor instead.
 func (*NamedTask) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{14}
+	return file_cantina_board_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NamedTask) GetName() string {
@@ -1388,7 +1388,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_record_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1400,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1413,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{15}
+	return file_cantina_board_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Changes) GetChanges() []*Change {
@@ -1436,7 +1436,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_record_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1448,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1461,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{16}
+	return file_cantina_board_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Change) GetKind() string {
@@ -1510,7 +1510,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_record_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1522,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1535,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{17}
+	return file_cantina_board_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Field) GetPath() string {
@@ -1559,11 +1559,11 @@ func (x *Field) GetNew() []byte {
 	return nil
 }
 
-var File_record_proto protoreflect.FileDescriptor
+var File_cantina_board_proto protoreflect.FileDescriptor
 
-const file_record_proto_rawDesc = "" +
+const file_cantina_board_proto_rawDesc = "" +
 	"\n" +
-	"\frecord.proto\x12\x0ecantina.bbs.v1\x1a\x14cantina/v1/row.proto\x1a\x19cantina/v1/workload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x03\n" +
+	"\x13cantina_board.proto\x12\x0ecantina.bbs.v1\x1a\x14cantina/v1/row.proto\x1a\x19cantina/v1/workload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x03\n" +
 	"\aService\x12(\n" +
 	"\x03key\x18\x01 \x01(\v2\x16.cantina.v1.ServiceKeyR\x03key\x123\n" +
 	"\bversions\x18\x02 \x03(\v2\x17.cantina.bbs.v1.VersionR\bversions\x12\x1c\n" +
@@ -1722,19 +1722,19 @@ const file_record_proto_rawDesc = "" +
 	"\x03new\x18\x03 \x01(\fR\x03newB\x13Z\x11cantina/bbs/bbspbb\x06proto3"
 
 var (
-	file_record_proto_rawDescOnce sync.Once
-	file_record_proto_rawDescData []byte
+	file_cantina_board_proto_rawDescOnce sync.Once
+	file_cantina_board_proto_rawDescData []byte
 )
 
-func file_record_proto_rawDescGZIP() []byte {
-	file_record_proto_rawDescOnce.Do(func() {
-		file_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)))
+func file_cantina_board_proto_rawDescGZIP() []byte {
+	file_cantina_board_proto_rawDescOnce.Do(func() {
+		file_cantina_board_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_cantina_board_proto_rawDesc), len(file_cantina_board_proto_rawDesc)))
 	})
-	return file_record_proto_rawDescData
+	return file_cantina_board_proto_rawDescData
 }
 
-var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
-var file_record_proto_goTypes = []any{
+var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_cantina_board_proto_goTypes = []any{
 	(*Service)(nil),               // 0: cantina.bbs.v1.Service
 	(*Version)(nil),               // 1: cantina.bbs.v1.Version
 	(*Desired)(nil),               // 2: cantina.bbs.v1.Desired
@@ -1764,7 +1764,7 @@ var file_record_proto_goTypes = []any{
 	(*cantinav1.ActualLRP)(nil),   // 26: cantina.v1.ActualLRP
 	(*cantinav1.TaskResult)(nil),  // 27: cantina.v1.TaskResult
 }
-var file_record_proto_depIdxs = []int32{
+var file_cantina_board_proto_depIdxs = []int32{
 	21, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
 	1,  // 1: cantina.bbs.v1.Service.versions:type_name -> cantina.bbs.v1.Version
 	22, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
@@ -1809,26 +1809,26 @@ var file_record_proto_depIdxs = []int32{
 	0,  // [0:37] is the sub-list for field type_name
 }
 
-func init() { file_record_proto_init() }
-func file_record_proto_init() {
-	if File_record_proto != nil {
+func init() { file_cantina_board_proto_init() }
+func file_cantina_board_proto_init() {
+	if File_cantina_board_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_board_proto_rawDesc), len(file_cantina_board_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_record_proto_goTypes,
-		DependencyIndexes: file_record_proto_depIdxs,
-		MessageInfos:      file_record_proto_msgTypes,
+		GoTypes:           file_cantina_board_proto_goTypes,
+		DependencyIndexes: file_cantina_board_proto_depIdxs,
+		MessageInfos:      file_cantina_board_proto_msgTypes,
 	}.Build()
-	File_record_proto = out.File
-	file_record_proto_goTypes = nil
-	file_record_proto_depIdxs = nil
+	File_cantina_board_proto = out.File
+	file_cantina_board_proto_goTypes = nil
+	file_cantina_board_proto_depIdxs = nil
 }

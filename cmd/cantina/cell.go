@@ -1,0 +1,97 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/internal/node"
+	"cantina/internal/run"
+	"cantina/placement"
+	"cantina/worker"
+)
+
+type cellFlags struct {
+	log       processLog
+	data      string
+	name      string
+	servers   []string
+	listen    string
+	advertise string
+	host      string
+	insecure  bool
+	readyFD   int
+	offer     placement.State
+	capacity  map[string]string
+	timeouts  worker.Timeouts
+	evacuate  time.Duration
+}
+
+func (c *cli) cellVerb() *cobra.Command {
+	var f cellFlags
+	cmd := &cobra.Command{
+		Use:   "cell",
+		Short: "Run the agent of a machine that runs work",
+		Example: "  cantina cell --servers 127.0.0.1:7480\n" +
+			"  cantina cell --servers s1:7480,s2:7480 --name db7 --zone z1 --capacity gpu=2 --listen 10.0.0.7:7481 --tls-cert c.pem --tls-key c.key --tls-ca ca.pem",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return c.cell(f) },
+	}
+	f.log.add(cmd)
+	timeoutFlags(cmd, &f.timeouts)
+	p := cmd.Flags()
+	p.StringVar(&f.data, "data", c.dataFolder("cell"), "data folder")
+	p.StringVar(&f.name, "name", hostName(), "name of the cell: at most one process holds it")
+	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "servers, host:port or unix:PATH")
+	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address at which the leader calls, host:port or unix:PATH")
+	p.StringVar(&f.advertise, "advertise", "", "address at which the leader reaches the cell (default: that of --listen)")
+	p.StringVar(&f.host, "instance-host", "", "address at which instances are reached (default 127.0.0.1)")
+	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
+	p.StringVar(&f.offer.Zone, "zone", "", "availability zone")
+	p.StringSliceVar(&f.offer.Stacks, "stack", nil, "stacks that the cell can run")
+	p.StringSliceVar(&f.offer.RequiredTags, "required-tag", nil, "placement tags that work must carry")
+	p.StringSliceVar(&f.offer.OptionalTags, "optional-tag", nil, "placement tags that work may carry")
+	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels, name=value")
+	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints that keep work away that does not tolerate them")
+	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of named resources that replace or join what the machine has, name=number")
+	p.DurationVar(&f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
+	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the address, once the cell listens")
+	return cmd
+}
+
+func (c *cli) cell(f cellFlags) error {
+	log, err := f.log.logger(c.Err)
+	if err != nil {
+		return err
+	}
+	if err := f.timeouts.Validate(); err != nil {
+		return err
+	}
+	f.offer.Host = hostName()
+	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
+		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
+		EvacuationTimeout: f.evacuate, Build: version, Clock: run.Kernel(), Log: log}
+	if len(f.capacity) > 0 {
+		machine, err := node.MachineCapacity(filepath.Dir(f.data))
+		if err != nil {
+			return err
+		}
+		cfg.Capacity = maps.Clone(machine)
+		for name, text := range f.capacity {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 {
+				return failf(api.ExitUsage, "--capacity %s=%s: must be a whole number that is not negative", name, text)
+			}
+			cfg.Capacity[name] = n
+		}
+	}
+	cell, err := node.OpenCell(c.ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return c.runProcess(cell.Abort, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) })
+}

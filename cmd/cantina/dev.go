@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/internal/node"
+	"cantina/internal/run"
+	"cantina/worker"
+)
+
+type devFlags struct {
+	log     processLog
+	data    string
+	listen  string
+	socket  string
+	name    string
+	readyFD int
+}
+
+func (c *cli) devVerb() *cobra.Command {
+	var f devFlags
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a server and one cell in one process, on an embedded store",
+		Long: "dev is the default for one machine: server and cell in one process, an embedded store in the data folder.\n" +
+			"Ctrl-C stops everything that runs and leaves nothing behind; a second one kills now.",
+		Example: "  cantina dev                       # data in the default folder\n" +
+			"  cantina dev --data /tmp/try       # elsewhere",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return c.dev(f) },
+	}
+	f.log.add(cmd)
+	cmd.Flags().StringVar(&f.data, "data", c.dataFolder("dev"), "folder for everything that is kept")
+	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
+	cmd.Flags().StringVar(&f.socket, "socket", "", "Unix socket of the API; none = without (default: dev.sock where clients look first)")
+	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
+	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
+	return cmd
+}
+
+// socketOf is where dev listens for clients of this machine.
+func (c *cli) socketOf(asked string) (string, error) {
+	if asked == "none" {
+		return "", nil
+	}
+	if asked != "" {
+		return asked, nil
+	}
+	dir := runtimeFolders(c.Getenv)[0]
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("folder of the socket: %w", err)
+	}
+	return filepath.Join(dir, "dev.sock"), nil
+}
+
+func (c *cli) dev(f devFlags) error {
+	log, err := f.log.logger(c.Err)
+	if err != nil {
+		return err
+	}
+	socket, err := c.socketOf(f.socket)
+	if err != nil {
+		return err
+	}
+	cfg := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
+	// One folder, one process, one machine: no cell of an older store can be alive.
+	cfg.NewCluster, cfg.NoDeadline = true, true
+	cfg.Listen = []string{f.listen}
+	if socket != "" {
+		cfg.Listen = append(cfg.Listen, "unix:"+socket)
+	}
+	server, err := node.OpenServer(c.ctx, cfg)
+	if f.socket == "" && errors.Is(err, api.ErrAddressInUse) && len(cfg.Listen) > 1 {
+		// Another dev has the socket: this one is reached by its address only.
+		cfg.Listen = cfg.Listen[:1]
+		server, err = node.OpenServer(c.ctx, cfg)
+	}
+	if err != nil {
+		return err
+	}
+	cell, err := node.OpenCell(c.ctx, node.CellConfig{Name: worker.CellName(f.name), Dir: filepath.Join(f.data, "cell"), Leader: server.Leader,
+		Env: c.containerEnv(tcpOf(server.Addresses())), Timeouts: cfg.Timeouts, Build: version, Clock: cfg.Clock, Log: log})
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())
+	return c.runProcess(cell.Abort, f.readyFD, server.Addresses(), func(g *run.Group) {
+		g.Add("server", server.Run)
+		g.Add("cell", cell.Run)
+	})
+}
+
+// runProcess runs the parts of a process until a signal; the first stops it in
+// good order, a further one calls abort.
+func (c *cli) runProcess(abort func(), readyFD int, addresses []string, parts func(*run.Group)) error {
+	var once sync.Once
+	ctx, stop := untilSignal(c.ctx, func() { once.Do(abort) })
+	defer stop()
+	var g run.Group
+	parts(&g)
+	g.Add("ready", func(ctx context.Context) error {
+		if len(addresses) > 0 {
+			for _, a := range addresses {
+				c.sayf("listening on %s\n", a)
+			}
+		}
+		if err := ready(readyFD, addresses); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return g.Run(ctx)
+}

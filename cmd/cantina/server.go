@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/internal/node"
+	"cantina/internal/run"
+	"cantina/worker"
+)
+
+type serverFlags struct {
+	log         processLog
+	data        string
+	witness     string
+	print       bool
+	readyFD     int
+	insecure    bool
+	cfg         node.ServerConfig
+	timeouts    worker.Timeouts
+	etcdCert    api.TLSFiles
+	initialWait string
+}
+
+func (c *cli) serverVerb() *cobra.Command {
+	var f serverFlags
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run a control-plane process: one of several leads, the others stand by",
+		Example: "  cantina server --data /var/lib/cantina/server\n" +
+			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem\n" +
+			"  cantina server --print-timeouts",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return c.server(f) },
+	}
+	f.log.add(cmd)
+	timeoutFlags(cmd, &f.timeouts)
+	p := cmd.Flags()
+	p.StringVar(&f.data, "data", c.dataFolder("server"), "data folder")
+	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
+	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses of API and cells, host:port or unix:PATH")
+	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "addresses at which others reach this server (default: those of --listen)")
+	p.StringSliceVar(&f.cfg.Hosts, "host", nil, "further names under which clients may address the API")
+	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on addresses that others reach, without TLS: whoever reaches them controls the cluster")
+	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil, "members of an etcd cluster of your own (default: an embedded member)")
+	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "certificate file for etcd")
+	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "key file for etcd")
+	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "file with the authority of etcd")
+	p.StringVar(&f.witness, "witness", "list", "what ends the initial wait: list (the stored members, vetoed by the cells' hash) or consensus (the hash alone)")
+	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false, "no cell of an earlier store is alive: a new store waits for nobody")
+	p.DurationVar(&f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this time whoever is missing: work may run twice")
+	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false, "let a new process take the name of a cell that is not HEALTHY")
+	p.IntVar(&f.cfg.TurnoverLimit, "turnover-limit", 0, "newcomers without consensus after which further ones queue (witness consensus); 0 = never queue")
+	p.IntVar(&f.cfg.BatchReserve, "batch-reserve", 0, "share of every cell in percent that services and tasks leave to batch tasks")
+	p.BoolVar(&f.print, "print-timeouts", false, "print all time-outs and their inequalities, and exit")
+	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
+	return cmd
+}
+
+func (c *cli) server(f serverFlags) error {
+	if f.print {
+		fmt.Fprint(c.Out, f.timeouts.Print())
+		return f.timeouts.Validate()
+	}
+	log, err := f.log.logger(c.Err)
+	if err != nil {
+		return err
+	}
+	cfg := c.serverConfig(log, f.data, f.timeouts)
+	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts, f.insecure
+	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
+	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve
+	switch f.witness {
+	case "list":
+	case "consensus":
+		cfg.Witness = worker.WitnessConsensus
+	default:
+		return failf(api.ExitUsage, "--witness must be list or consensus, not %q", f.witness)
+	}
+	if cfg.EtcdTLS, err = f.etcdCert.Client(); err != nil {
+		return err
+	}
+	server, err := node.OpenServer(c.ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return c.runProcess(func() {}, f.readyFD, server.Addresses(), func(g *run.Group) { g.Add("server", server.Run) })
+}

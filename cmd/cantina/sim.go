@@ -1,0 +1,24 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"cantina/sim"
+)
+
+// simVerb hands its arguments to the simulator, which has flags of its own.
+func (c *cli) simVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sim [flags]",
+		Short: "Run the simulator: a whole cluster under one seed, with faults, and its invariants",
+		Example: "  cantina sim --for 20s              # many seeds, as CI does\n" +
+			"  cantina sim --seed 42 --trace      # replay one",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := sim.Main(args, c.Out, c.Err); code != 0 {
+				return &exit{code: code}
+			}
+			return nil
+		},
+	}
+}

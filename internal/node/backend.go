@@ -1,0 +1,583 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/api"
+	"cantina/batch"
+	"cantina/bbs"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/scheduler"
+	"cantina/store"
+	"cantina/task"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// view is a term as the API sees it.
+type view struct{ *term }
+
+func (v view) fresh() error {
+	if !v.reign.LeaseHeld() {
+		return store.ErrLeaseNotProven
+	}
+	return nil
+}
+
+func fromRange(r api.Range) bbs.Range { return bbs.Range{After: r.After, Limit: r.Limit} }
+
+func toWrite(w api.Write) bbs.Write { return bbs.Write{Key: w.Key, Expect: w.Expect, By: w.By} }
+
+func listed[A, B any](p bbs.Page[A], f func(A) B) api.Listed[B] {
+	out := api.Listed[B]{Items: make([]B, len(p.Items)), Next: p.Next, Revision: p.Revision}
+	for i, it := range p.Items {
+		out.Items[i] = f(it)
+	}
+	return out
+}
+
+// application splits what a spec file wants between board and scheduler.
+func application(a api.Application) (bbs.Application, []scheduler.Wanted) {
+	out := bbs.Application{Domain: a.Domain, TTL: a.TTL, Services: a.Services, Prune: a.Prune}
+	for _, t := range a.Tasks {
+		out.Tasks = append(out.Tasks, bbs.NamedTask{Name: t.Name, Definition: t.Definition})
+	}
+	var jobs []scheduler.Wanted
+	for _, j := range a.Jobs {
+		j.Job.Domain = a.Domain
+		jobs = append(jobs, scheduler.Wanted{Job: j.Job, Forest: j.Forest})
+	}
+	return out, jobs
+}
+
+func applied(a bbs.Applied, lines []scheduler.Line) api.Applied {
+	out := api.Applied{Revision: a.Revision}
+	for _, c := range a.Changes {
+		x := api.Change{Kind: c.Kind, Name: c.Name, Verb: api.Verb(c.Verb), Note: c.Note}
+		for _, f := range c.Fields {
+			x.Fields = append(x.Fields, api.FieldChange(f))
+		}
+		out.Changes = append(out.Changes, x)
+	}
+	for _, l := range lines {
+		x := api.Change{Kind: "job", Name: l.Name, Verb: api.Verb(l.Verb), Note: l.Note, Nodes: l.Nodes}
+		for _, f := range l.Fields {
+			x.Fields = append(x.Fields, api.FieldChange(f))
+		}
+		out.Changes = append(out.Changes, x)
+	}
+	return out
+}
+
+// Plan implements api.Applications.
+func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
+	board, jobs := application(a)
+	lines, err := v.jobs.Plan(a.Domain, jobs, a.Prune)
+	got, err2 := v.board.Plan(board)
+	if err := errors.Join(err2, err); err != nil {
+		return api.Applied{}, err
+	}
+	return applied(got, lines), nil
+}
+
+// Apply implements api.Applications: services, tasks and jobs in one commit.
+func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Applied, error) {
+	board, jobs := application(a)
+	if _, err := v.board.Plan(board); err != nil {
+		_, err2 := v.jobs.Plan(a.Domain, jobs, a.Prune)
+		return api.Applied{}, errors.Join(err, err2)
+	}
+	var lines []scheduler.Line
+	board.Extra = func() ([]store.Op, func(int64, error), error) {
+		c, err := v.jobs.Apply(a.Domain, jobs, a.Prune)
+		if err != nil {
+			return nil, nil, err
+		}
+		lines = c.Lines
+		return c.Ops, c.Done, nil
+	}
+	got, err := v.board.Apply(ctx, board, toWrite(w))
+	if err != nil {
+		return api.Applied{}, err
+	}
+	return applied(got, lines), nil
+}
+
+func toService(s bbs.Service) api.Service {
+	return api.Service{Service: s.Service, Running: s.Running, Routable: s.Routable, Crashed: s.Crashed, Revision: s.Revision}
+}
+
+// ListServices implements api.Services.
+func (v view) ListServices(domain string, r api.Range) (api.Listed[api.Service], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Service]{}, err
+	}
+	p, err := v.board.ListServices(domain, fromRange(r))
+	return listed(p, toService), err
+}
+
+// GetService implements api.Services.
+func (v view) GetService(k lrp.ServiceKey) (api.Service, error) {
+	s, err := v.board.GetService(k)
+	return toService(s), errors.Join(v.fresh(), err)
+}
+
+// ListInstances implements api.Services.
+func (v view) ListInstances(f api.InstanceFilter, r api.Range) (api.Listed[api.Instance], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Instance]{}, err
+	}
+	p, err := v.board.ListInstances(bbs.InstanceFilter(f), fromRange(r))
+	return listed(p, func(i bbs.Instance) api.Instance { return api.Instance(i) }), err
+}
+
+// ScaleService implements api.Services.
+func (v view) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w api.Write) (api.Service, error) {
+	s, err := v.board.ScaleService(ctx, k, instances, toWrite(w))
+	return toService(s), err
+}
+
+// RemoveService implements api.Services.
+func (v view) RemoveService(ctx context.Context, k lrp.ServiceKey, w api.Write) (api.Service, error) {
+	s, err := v.board.RemoveService(ctx, k, toWrite(w))
+	return toService(s), err
+}
+
+// RetireInstances implements api.Services.
+func (v view) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w api.Write) (int, error) {
+	return v.board.RetireInstances(ctx, k, indices, toWrite(w))
+}
+
+func toTask(t bbs.Task) api.Task { return api.Task(t) }
+
+// ListTasks implements api.Tasks.
+func (v view) ListTasks(f api.TaskFilter, r api.Range) (api.Listed[api.Task], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Task]{}, err
+	}
+	p, err := v.board.ListTasks(bbs.TaskFilter(f), fromRange(r))
+	return listed(p, toTask), err
+}
+
+// GetTask implements api.Tasks.
+func (v view) GetTask(guid string) (api.Task, error) {
+	if err := v.fresh(); err != nil {
+		return api.Task{}, err
+	}
+	t, err := v.board.GetTask(guid)
+	return toTask(t), err
+}
+
+// DesireTask implements api.Tasks.
+func (v view) DesireTask(ctx context.Context, n api.NewTask, w api.Write) (api.Task, error) {
+	t, err := v.board.DesireTask(ctx, bbs.NewTask(n), toWrite(w))
+	return toTask(t), err
+}
+
+// CancelTask implements api.Tasks.
+func (v view) CancelTask(ctx context.Context, guid string, w api.Write) (api.Task, error) {
+	t, err := v.board.CancelTask(ctx, guid, toWrite(w))
+	return toTask(t), err
+}
+
+// DeleteTask implements api.Tasks.
+func (v view) DeleteTask(ctx context.Context, guid string, w api.Write) error {
+	return v.board.DeleteTask(ctx, guid, toWrite(w))
+}
+
+// SettleTask implements api.Tasks.
+func (v view) SettleTask(ctx context.Context, guid string, as task.Resolution, w api.Write) (api.Task, error) {
+	t, err := v.board.SettleTask(ctx, guid, as, toWrite(w))
+	return toTask(t), err
+}
+
+func toJob(j scheduler.JobView) api.Job {
+	return api.Job{Job: j.Job, Forest: j.Forest, Progress: j.Progress, Removed: j.Removed, NodesKnown: j.NodesKnown,
+		NodesError: j.NodesError, Created: j.Created, Ended: j.Ended, Revision: j.Revision}
+}
+
+// ListJobs implements api.Jobs.
+func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Job]{}, err
+	}
+	all := v.jobs.Jobs(domain, r.After, r.Limit+1)
+	out := api.Listed[api.Job]{}
+	for i, j := range all {
+		if i == r.Limit {
+			out.Next = all[i-1].Name
+			break
+		}
+		out.Items = append(out.Items, toJob(j))
+	}
+	return out, nil
+}
+
+// GetJob implements api.Jobs.
+func (v view) GetJob(name string) (api.Job, error) {
+	j, err := v.jobs.Job(name)
+	return toJob(j), errors.Join(v.fresh(), err)
+}
+
+func nodeFilter(f api.PairFilter, r api.Range) batch.NodeFilter {
+	n := batch.NodeFilter{Classes: f.Classes, Node: f.Node, Below: f.Below, After: r.After}
+	if r.Limit > 0 {
+		n.Limit = r.Limit + 1
+	}
+	return n
+}
+
+func pairs(all []scheduler.PairView, limit int) api.Listed[api.Pair] {
+	out := api.Listed[api.Pair]{}
+	for i, p := range all {
+		if i == limit {
+			out.Next = all[i-1].Node
+			break
+		}
+		out.Items = append(out.Items, api.Pair(p))
+	}
+	return out
+}
+
+// ListPairs implements api.Jobs.
+func (v view) ListPairs(f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Pair]{}, err
+	}
+	all, err := v.jobs.Pairs(f.Job, nodeFilter(f, r))
+	return pairs(all, r.Limit), err
+}
+
+// ListResults implements api.Jobs.
+func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+	all, err := v.jobs.Results(ctx, f.Job, nodeFilter(f, r))
+	return pairs(all, r.Limit), err
+}
+
+// commit commits a change of the scheduler alone.
+func (v view) commit(ctx context.Context, c *scheduler.Change, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	if _, err := v.jobs.Commit(ctx, c); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, l := range c.Lines {
+		n += max(l.Nodes, 0)
+	}
+	return n, nil
+}
+
+// RemoveJob implements api.Jobs.
+func (v view) RemoveJob(ctx context.Context, name string, _ api.Write) error {
+	c, err := v.jobs.Remove(name)
+	_, err = v.commit(ctx, c, err)
+	return err
+}
+
+// PauseJob implements api.Jobs.
+func (v view) PauseJob(ctx context.Context, name string, paused bool, _ api.Write) (api.Job, error) {
+	c, err := v.jobs.Pause(name, paused)
+	if _, err = v.commit(ctx, c, err); err != nil {
+		return api.Job{}, err
+	}
+	return v.GetJob(name)
+}
+
+// ForgiveJob implements api.Jobs.
+func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, _ api.Write) (int, error) {
+	return v.jobs.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
+}
+
+// KillPairs implements api.Jobs.
+func (v view) KillPairs(ctx context.Context, f api.PairFilter, _ api.Write) (int, error) {
+	c, err := v.jobs.Kill(f.Job, nodeFilter(f, api.Range{}))
+	return v.commit(ctx, c, err)
+}
+
+// cellsNow returns every cell that holds its name, in order.
+func (v view) cellsNow() []api.Cell {
+	ledgers := map[string]resource.Amounts{}
+	for _, c := range v.house.Cells() {
+		ledgers[c.Name] = c.Capacity.Sub(c.Used).Sub(c.Foreign)
+	}
+	var out []api.Cell
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, s := range v.reg.Sessions() {
+		if !s.Holder {
+			continue
+		}
+		st := v.states[s.Cell]
+		c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Reason: s.Reason,
+			Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Evacuating: st.Evacuating, Capacity: st.Capacity,
+			Free: ledgers[string(s.Cell)], Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),
+			Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
+		if s.Unavailable {
+			c.Unavailable = s.Reason
+		}
+		rows := v.board.Rows(string(s.Cell), nil, nil, false)
+		c.LRPs = len(rows.LRPs)
+		for _, t := range rows.Tasks {
+			if t.State == task.Running {
+				c.Tasks++
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// ListCells implements api.Cells.
+func (v view) ListCells(r api.Range) (api.Listed[api.Cell], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Cell]{}, err
+	}
+	out := api.Listed[api.Cell]{}
+	for _, c := range v.cellsNow() {
+		if string(c.Name) <= r.After && r.After != "" {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = string(out.Items[len(out.Items)-1].Name)
+			break
+		}
+		out.Items = append(out.Items, c)
+	}
+	return out, nil
+}
+
+// GetCell implements api.Cells.
+func (v view) GetCell(name worker.CellName) (api.Cell, error) {
+	for _, c := range v.cellsNow() {
+		if c.Name == name {
+			return c, v.fresh()
+		}
+	}
+	return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
+}
+
+// ForgetCell implements api.Cells.
+func (v view) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
+	return v.reg.Forget(proc, w.By)
+}
+
+// Status implements api.Operation.
+func (v view) Status() (api.Status, error) {
+	n := v.board.Count()
+	w := v.reg.Wait()
+	s := api.Status{Cluster: v.cfg.Cluster, Leader: v.cfg.Name, Term: v.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
+		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.reign.Quarantined()), Counts: map[string]int{
+			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
+			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
+			"batch_running": v.reg.Live()}}
+	for _, f := range w.For {
+		s.For = append(s.For, fmt.Sprintf("%s (process %s, at most %s)", f.Cell, f.Proc, f.Longest.Round(time.Second)))
+	}
+	for _, d := range v.board.ListDomains() {
+		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
+	}
+	all := v.jobs.Jobs("", "", 0)
+	s.Counts["jobs"] = len(all)
+	for _, x := range v.reg.Sessions() {
+		if x.Holder {
+			s.Counts["cells"]++
+			if x.State == worker.Healthy {
+				s.Counts["cells_healthy"]++
+			}
+		}
+	}
+	v.held(&s, all)
+	v.mu.Lock()
+	s.Warnings = append(s.Warnings, v.audits...)
+	v.mu.Unlock()
+	return s, v.fresh()
+}
+
+// maxHeld bounds how much held work a status lists.
+const maxHeld = 50
+
+// held lists the jobs that the initial wait holds.
+func (v view) held(s *api.Status, all []scheduler.JobView) {
+	if !s.Waiting {
+		return
+	}
+	for _, j := range all {
+		if j.Progress.State.Ended() || j.Removed {
+			continue
+		}
+		h, ok := v.reg.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID})
+		if ok {
+			continue
+		}
+		if len(s.Held) == maxHeld {
+			s.HeldMore++
+			continue
+		}
+		s.Held = append(s.Held, api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
+	}
+}
+
+// EndWait implements api.Operation.
+func (v view) EndWait(_ context.Context, w api.Write) error { return v.reg.EndWait(w.By) }
+
+// ListQuarantine implements api.Operation.
+func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
+	out := api.Listed[api.Quarantined]{}
+	for _, q := range v.reign.Quarantined() {
+		if q.Key <= r.After && r.After != "" {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = out.Items[len(out.Items)-1].Key
+			break
+		}
+		out.Items = append(out.Items, api.Quarantined{Key: q.Key, Reason: q.Reason, Bytes: q.Bytes})
+	}
+	return out, v.fresh()
+}
+
+// ReleaseQuarantined implements api.Operation.
+func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
+	if !bbs.Owns(key) {
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks and domains can be released while a leader runs: %w", key, api.ErrConflict)
+	}
+	done := make(chan error, 1)
+	if err := v.board.Release(key, restore, nil, func(_ int64, err error) { done <- err }); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Explain implements api.Explainer.
+func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
+	switch s.Kind {
+	case api.SubjectService:
+		e, err := v.board.ExplainService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
+		return explained(s, e), err
+	case api.SubjectInstance:
+		e, err := v.board.ExplainInstance(lrp.ServiceKey{Domain: s.Domain, Name: s.Name}, s.Index)
+		return explained(s, e), err
+	case api.SubjectTask:
+		e, err := v.board.ExplainTask(s.Name)
+		return explained(s, e), err
+	case api.SubjectJob, api.SubjectPair:
+		return v.explainJob(s)
+	case api.SubjectCell:
+		return v.explainCell(s)
+	}
+	return api.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, api.ErrInvalid)
+}
+
+func explained(s api.Subject, e bbs.Explanation) api.Explanation {
+	out := api.Explanation{Subject: s, State: e.State, Wanted: e.Wanted, Fine: e.Fine}
+	for _, r := range e.Reasons {
+		out.Reasons = append(out.Reasons, api.Reason{Code: r.Code, Text: r.Text, Change: r.Change, Longest: r.Longest})
+	}
+	return out
+}
+
+func (v view) explainJob(s api.Subject) (api.Explanation, error) {
+	why, err := v.jobs.Explain(s.Name, s.Node)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	j, err := v.jobs.Job(s.Name)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	out := api.Explanation{Subject: s, State: j.Progress.State.String(), Wanted: batch.JobDone.String(), Fine: j.Progress.State == batch.JobDone}
+	for _, w := range why {
+		if s.Node != "" && w.Class != batch.ClassAbsent {
+			out.State, out.Fine = w.Class.String(), w.Class == batch.ClassDone || w.Class == batch.ClassRunning
+		}
+		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
+		for i, h := range w.Holders {
+			if i > 0 {
+				r.Holder += ", "
+			}
+			r.Holder += h.Job + "/" + h.Node
+		}
+		out.Reasons = append(out.Reasons, r)
+	}
+	return out, nil
+}
+
+func (v view) explainCell(s api.Subject) (api.Explanation, error) {
+	c, err := v.GetCell(worker.CellName(s.Name))
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	out := api.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
+	add := func(code, text string) {
+		out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: text, Longest: c.DeadIn})
+	}
+	if c.Session != worker.Healthy {
+		add("session", c.Reason)
+	}
+	if c.Unavailable != "" {
+		add("unavailable", c.Unavailable)
+	}
+	if c.Evacuating {
+		add("evacuating", "it is being drained")
+	}
+	return out, nil
+}
+
+// Holders implements api.Logs: every cell that can be reached may have output.
+func (v view) Holders(*pb.LogQuery) []string {
+	var out []string
+	for _, s := range v.reg.Sessions() {
+		if s.Holder && v.cells.Cell(s.Cell) != nil {
+			out = append(out, string(s.Cell))
+		}
+	}
+	return out
+}
+
+func (v view) callee(name string) *pb.Callee {
+	proc, _ := v.reg.Receives(worker.CellName(name))
+	return wire.FromCallee(v.Term(), proc)
+}
+
+// ReadLogs implements api.Logs.
+func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return nil, fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+	}
+	m.To = v.callee(name)
+	got, err := c.ReadLogs(ctx, m)
+	return got, unreachable(name, err)
+}
+
+// FollowLogs implements api.Logs.
+func (v view) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+	}
+	m.To = v.callee(name)
+	return unreachable(name, c.FollowLogs(ctx, m, each))
+}
+
+// unreachable marks an error of the way to a cell.
+func unreachable(name string, err error) error {
+	if err == nil || !strings.Contains(err.Error(), "unavailable") {
+		return err
+	}
+	return fmt.Errorf("cell %s: %w: %w", name, api.ErrUnreachable, err)
+}

@@ -1,0 +1,254 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/cell"
+	"cantina/executor"
+	"cantina/executor/output"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/worker"
+)
+
+// CellConfig is what a cell process is made of. Name, Dir, Clock and Log are needed.
+type CellConfig struct {
+	Name worker.CellName
+	Dir  string
+	// Servers are tried in random order; empty in dev, where Leader is set.
+	Servers []string
+	Leader  func() (cell.Leader, error)
+	// Listen is where the leader calls, host:port or unix:PATH; Advertise how it is
+	// reached, empty = the address listened on. Empty Listen in dev.
+	Listen, Advertise string
+	TLS               api.TLSFiles
+	Insecure          bool
+
+	Offer    placement.State
+	Capacity resource.Amounts // empty = what the machine has
+	// Host is the address at which instances are reached; empty = 127.0.0.1.
+	Host string
+	// Env is given to every container.
+	Env      []action.Variable
+	Timeouts worker.Timeouts
+	Output   output.Config
+	Reaper   string
+	Cgroups  executor.CgroupMode
+	// EvacuationTimeout is how long an evacuation may take; 0 = 10 min.
+	EvacuationTimeout time.Duration
+	Build             string
+	Clock             run.Clock
+	Log               *slog.Logger
+}
+
+// Cell is one cell process. Open it, then Run it.
+type Cell struct {
+	cfg      CellConfig
+	exec     *executor.Executor
+	cell     *cell.Cell
+	local    *link.Local
+	client   *link.LeaderClient
+	listener net.Listener
+}
+
+// OpenCell takes the cell's folder, clears or adopts what a dead predecessor left,
+// and begins a session. It fails at once when the folder or the address is in use.
+func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cell folder: %w", err)
+	}
+	if len(cfg.Capacity) == 0 {
+		c, err := MachineCapacity(cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Capacity = c
+	}
+	n := &Cell{cfg: cfg}
+	if cfg.Listen != "" {
+		ln, warning, err := api.Listener{Address: cfg.Listen, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" {
+			cfg.Log.Warn(warning)
+		}
+		n.listener = ln
+		if n.cfg.Advertise == "" {
+			n.cfg.Advertise = addressOf(ln, cfg.Listen)
+		}
+	}
+	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, Output: cfg.Output, Clock: cfg.Clock, Log: cfg.Log})
+	if err != nil {
+		return nil, errors.Join(err, n.closeListener())
+	}
+	n.exec = exec
+	leader, err := n.leader()
+	if err != nil {
+		return nil, errors.Join(err, n.closeListener())
+	}
+	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
+		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, Timeouts: cfg.Timeouts, EvacuationTimeout: cfg.EvacuationTimeout}, cell.Real{Executor: exec}, leader)
+	if err != nil {
+		return nil, errors.Join(err, n.closeListener())
+	}
+	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output()}
+	return n, nil
+}
+
+func (n *Cell) closeListener() error {
+	if n.listener == nil {
+		return nil
+	}
+	return n.listener.Close()
+}
+
+// leader is how the cell reaches its leader.
+func (n *Cell) leader() (cell.Leader, error) {
+	if n.cfg.Leader != nil {
+		return nearLeader{n.cfg.Leader}, nil
+	}
+	if len(n.cfg.Servers) == 0 {
+		return nil, errors.New("a cell needs the address of at least one server: --servers HOST:PORT")
+	}
+	tls, err := n.cfg.TLS.Client()
+	if err != nil {
+		return nil, err
+	}
+	n.client = link.NewLeaderClient(n.cfg.Servers, link.Security{TLS: tls}, func() {
+		if n.cell != nil {
+			n.cell.LinkBroken()
+		}
+	})
+	return n.client, nil
+}
+
+// Local returns the cell for calls within the process.
+func (n *Cell) Local() *link.Local { return n.local }
+
+// Abort kills everything now, for a second interrupt.
+func (n *Cell) Abort() { n.exec.Abort() }
+
+// Run drives executor and cell until ctx is done: the cell leaves first, then the
+// executor ends what is left.
+func (n *Cell) Run(ctx context.Context) error {
+	var g run.Group
+	g.Add("executor", n.exec.Run)
+	if n.listener != nil {
+		_, h := link.NewCellHandler(n.local)
+		g.Add("listener "+n.listener.Addr().String(), func(ctx context.Context) error { return serveHTTP(ctx, n.listener, h) })
+	}
+	g.Add("cell", n.cell.Run)
+	err := g.Run(ctx)
+	if n.client != nil {
+		n.client.Close()
+	}
+	return err
+}
+
+// nearLeader is a leader in the same process, when there is one.
+type nearLeader struct{ now func() (cell.Leader, error) }
+
+// Heartbeat implements cell.Leader.
+func (n nearLeader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
+	l, err := n.now()
+	if err != nil {
+		return worker.HeartbeatAnswer{}, err
+	}
+	return l.Heartbeat(ctx, b, s)
+}
+
+// UpdateStatus implements cell.Leader.
+func (n nearLeader) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
+	l, err := n.now()
+	if err != nil {
+		return nil, err
+	}
+	return l.UpdateStatus(ctx, u)
+}
+
+// Rows implements cell.Leader.
+func (n nearLeader) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
+	l, err := n.now()
+	if err != nil {
+		return cell.Rows{}, err
+	}
+	return l.Rows(ctx, from, q)
+}
+
+// LRPEvents implements cell.Leader.
+func (n nearLeader) LRPEvents(ctx context.Context, from cell.Caller, events []cell.LRPEvent) ([]error, error) {
+	l, err := n.now()
+	if err != nil {
+		return nil, err
+	}
+	return l.LRPEvents(ctx, from, events)
+}
+
+// TaskEvents implements cell.Leader.
+func (n nearLeader) TaskEvents(ctx context.Context, from cell.Caller, events []cell.TaskEvent) ([]error, error) {
+	l, err := n.now()
+	if err != nil {
+		return nil, err
+	}
+	return l.TaskEvents(ctx, from, events)
+}
+
+// defaultContainers is how many containers a cell offers; one more is kept back for
+// the probe.
+const defaultContainers = 250
+
+// MachineCapacity is what this machine has: memory, processors, and the space of
+// the file system below dir.
+func MachineCapacity(dir string) (resource.Amounts, error) {
+	memory, err := totalMemory()
+	if err != nil {
+		return nil, err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return nil, fmt.Errorf("disk space below %s: %w", dir, err)
+	}
+	return resource.Amounts{resource.MemoryMB: memory, resource.CPUMilli: 1000 * runtime.NumCPU(),
+		resource.DiskMB: int(fs.Bavail * uint64(fs.Bsize) >> 20), resource.Containers: defaultContainers}, nil
+}
+
+// totalMemory reads MemTotal in mebibytes.
+func totalMemory() (int, error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("memory of the machine: %w", err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), "MemTotal:"); ok {
+			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			if err != nil {
+				return 0, fmt.Errorf("memory of the machine: %w", err)
+			}
+			return kb >> 10, nil
+		}
+	}
+	return 0, errors.New("memory of the machine: no MemTotal in /proc/meminfo")
+}
+
+// Address returns where the leader reaches the cell.
+func (n *Cell) Address() string { return n.cfg.Advertise }

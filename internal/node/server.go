@@ -1,0 +1,331 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"cantina/api"
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	"cantina/store"
+	"cantina/store/etcd"
+	"cantina/store/folder"
+	"cantina/worker"
+)
+
+// ServerConfig is what a server is made of. Dir, Name, Clock and Log are needed.
+type ServerConfig struct {
+	// Name names the server to others; Cluster is the banner of the whole.
+	Name, Cluster string
+	Dir           string
+	// Endpoints are those of an operator's etcd; empty = an embedded member in Dir.
+	Endpoints []string
+	EtcdTLS   *tls.Config
+	// Listen has the addresses of API and cells, host:port or unix:PATH. Advertise is
+	// how others reach them; empty = the addresses listened on.
+	Listen    []string
+	Advertise []string
+	TLS       api.TLSFiles
+	Insecure  bool
+	// Hosts are further names under which browsers and clients may address the API.
+	Hosts []string
+
+	Timeouts      worker.Timeouts
+	Witness       worker.Witness
+	NewCluster    bool
+	InitialWait   time.Duration
+	AllowBump     bool
+	TurnoverLimit int
+	BatchReserve  int // percent
+	// NoDeadline: server and cell are one process.
+	NoDeadline     bool
+	CallbackSecret []byte
+	// ScriptEnv is the environment of node scripts.
+	ScriptEnv []string
+	Build     string
+	Clock     run.Clock
+	Log       *slog.Logger
+}
+
+// newID returns 16 random bytes in hexadecimal.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Server is one server process. Open it, then Run it.
+type Server struct {
+	cfg       ServerConfig
+	log       *slog.Logger
+	folder    *folder.Folder
+	listeners []net.Listener
+	addresses []string
+	api       *api.Server
+	cells     *link.Directory
+
+	mu     sync.Mutex
+	term   *term
+	leader store.Leader
+}
+
+// OpenServer takes the data folder and the addresses: it fails at once when either
+// is in use.
+func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	if err := cfg.Timeouts.Validate(); err != nil {
+		return nil, err
+	}
+	f, err := folder.Open(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	client, err := cfg.TLS.Client()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client}),
+		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Hosts: cfg.Hosts})}
+	for _, address := range cfg.Listen {
+		ln, warning, err := api.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.listeners = append(s.listeners, ln)
+		s.addresses = append(s.addresses, addressOf(ln, address))
+		if warning != "" {
+			s.log.Warn(warning)
+			s.api.Warn(warning)
+		}
+	}
+	return s, nil
+}
+
+// addressOf is the address of a listener as others dial it.
+func addressOf(ln net.Listener, asked string) string {
+	if strings.HasPrefix(asked, "unix:") {
+		return asked
+	}
+	return ln.Addr().String()
+}
+
+// Close gives folder and addresses back, for a server that was not run.
+func (s *Server) Close() error {
+	var errs []error
+	for _, ln := range s.listeners {
+		errs = append(errs, ln.Close())
+	}
+	return errors.Join(append(errs, s.folder.Close())...)
+}
+
+// Addresses returns where the server listens.
+func (s *Server) Addresses() []string { return s.addresses }
+
+// Directory finds the cells that this server calls.
+func (s *Server) Directory() *link.Directory { return s.cells }
+
+// Leader returns the leader of this moment, when it is this server, or *link.NotLeader.
+func (s *Server) Leader() (cell.Leader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == nil {
+		return nil, &link.NotLeader{Addresses: s.leader.Addresses, Term: s.leader.Term}
+	}
+	return s.term, nil
+}
+
+// Run serves and campaigns until ctx is done or the server cannot go on.
+func (s *Server) Run(ctx context.Context) (err error) {
+	backend, upkeep, closeStore, err := s.openStore(ctx)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	st, err := store.New(backend, store.Config{LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
+		NewCluster: s.cfg.NewCluster, Memory: s.folder, Clock: s.cfg.Clock, Log: s.log})
+	if err != nil {
+		return errors.Join(err, closeStore(), s.Close())
+	}
+	var g run.Group
+	g.Add("store", upkeep)
+	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
+	for _, ln := range s.listeners {
+		g.Add("listener "+ln.Addr().String(), func(ctx context.Context) error { return s.serve(ctx, ln) })
+	}
+	g.Add("campaign", func(ctx context.Context) error { return s.campaign(ctx, st) })
+	err = g.Run(ctx)
+	s.cells.Close()
+	return errors.Join(err, closeStore(), s.folder.Close())
+}
+
+// openStore starts the embedded member, or prepares the connections to an
+// operator's etcd.
+func (s *Server) openStore(ctx context.Context) (store.Backend, func(context.Context) error, func() error, error) {
+	if len(s.cfg.Endpoints) > 0 {
+		c, err := etcd.Dial(etcd.ClusterConfig{Endpoints: s.cfg.Endpoints, TLS: s.cfg.EtcdTLS, Log: s.log})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return c.Backend(), c.Run, c.Close, nil
+	}
+	m, err := etcd.Start(ctx, s.folder, etcd.MemberConfig{Log: s.log})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return m.Backend(), m.Run, m.Close, nil
+}
+
+// watch keeps what is known of the leader for those who ask a standby.
+func (s *Server) watch(ctx context.Context, st *store.Store) error {
+	for {
+		err := st.WatchLeader(ctx, func(l store.Leader) {
+			s.mu.Lock()
+			s.leader = l
+			leads := s.term != nil
+			s.mu.Unlock()
+			if !leads {
+				s.api.Follow(first(l.Addresses), l.Term)
+			}
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.log.Debug("watch leader", "error", err)
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// pause waits, or returns ctx's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// campaign wins terms and leads, one after the other.
+func (s *Server) campaign(ctx context.Context, st *store.Store) error {
+	advertise := s.cfg.Advertise
+	if len(advertise) == 0 {
+		advertise = s.addresses
+	}
+	for ctx.Err() == nil {
+		reign, err := st.Campaign(ctx, store.Candidate{ID: s.cfg.Name, Addresses: advertise})
+		if err != nil {
+			if errors.Is(err, store.ErrBroken) {
+				return err
+			}
+			s.log.Warn("campaign", "error", err)
+			if err := pause(ctx, 500*time.Millisecond); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.lead(ctx, reign); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// lead runs one term.
+func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
+	t, err := newTerm(s.cfg, reign, s.cells)
+	if err != nil {
+		return errors.Join(err, reign.Resign(context.WithoutCancel(ctx)))
+	}
+	s.log.Info("leading", "term", reign.Term().String())
+	s.mu.Lock()
+	s.term = t
+	s.mu.Unlock()
+	s.api.Lead(t.backend())
+	err = t.run(ctx)
+	s.mu.Lock()
+	s.term = nil
+	s.mu.Unlock()
+	s.api.Follow("", fence.Term{})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("term ended", "term", reign.Term().String(), "error", err)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := reign.Resign(last); err != nil {
+		s.log.Debug("resign", "error", err)
+	}
+	return nil
+}
+
+// serve answers API and cells on one listener.
+func (s *Server) serve(ctx context.Context, ln net.Listener) error {
+	mux := http.NewServeMux()
+	for path, h := range link.Handlers(s.Leader) {
+		mux.Handle(path, h)
+	}
+	mux.Handle("/", s.api.Handler())
+	return serveHTTP(ctx, ln, mux)
+}
+
+// serveHTTP serves until ctx is done, then lets what runs end for a moment.
+func serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: protocols, BaseContext: func(net.Listener) context.Context { return base }}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), 200*time.Millisecond)
+	defer stop()
+	if err := server.Shutdown(limit); err != nil {
+		cancel() // streams end now
+		server.Close()
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return ctx.Err()
+}
+
+// removeSocket removes a socket file that this process made.
+func removeSocket(address string) error {
+	path, ok := strings.CutPrefix(address, "unix:")
+	if !ok {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("socket %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}

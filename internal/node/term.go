@@ -1,0 +1,280 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"cantina/api"
+	"cantina/auctioneer"
+	"cantina/bbs"
+	"cantina/bbs/callback"
+	"cantina/cell"
+	"cantina/event"
+	"cantina/fence"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/registry"
+	"cantina/scheduler"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// term is everything that a leader has while its term lasts.
+type term struct {
+	cfg    ServerConfig
+	log    *slog.Logger
+	reign  *store.Reign
+	since  time.Time
+	hub    *event.Hub
+	board  *bbs.BBS
+	house  *auctioneer.Auctioneer
+	jobs   *scheduler.Scheduler
+	reg    *registry.Registry
+	sender *callback.Sender
+	cells  *link.Directory
+	market *market
+
+	calls  sync.WaitGroup
+	ctx    context.Context // of calls to cells
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	states map[worker.CellName]cell.State
+	audits []string
+}
+
+// newTerm builds the leader's loops from the rows of the load. It starts nothing
+// but what the board submits at once.
+func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term, error) {
+	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), cells: cells, states: map[worker.CellName]cell.State{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	rows := reign.Rows()
+	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
+	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}}
+	t.house = auctioneer.New(auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}, Clock: cfg.Clock, Log: cfg.Log}, t.market, t.market)
+	t.market.house = t.house
+	h := &holdings{hub: t.hub, ledger: t.house, booked: map[string]string{}, rows: map[string]int{}, desired: t.desired}
+	lazy := &lateRegistry{}
+	t.jobs = scheduler.New(scheduler.Config{Term: reign.Term(), Store: reign, Registry: lazy, Auctioneer: t.house, Hub: t.hub,
+		Scripts: scheduler.Programs{Env: cfg.ScriptEnv}, Clock: cfg.Clock, Log: cfg.Log, NewID: newID}, rows)
+	reg, err := registry.New(registry.Config{Worker: worker.Config{Term: reign.Term(), Timeouts: cfg.Timeouts, Witness: cfg.Witness,
+		Restored: reign.Restored(), NewStore: reign.NewStore(), NewCluster: cfg.NewCluster, Jobs: t.jobs.Names(), HeldNodes: t.jobs.HeldNodes(),
+		InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump, NoDeadline: cfg.NoDeadline, TurnoverLimit: cfg.TurnoverLimit},
+		Store: reign, Cells: protocol{cells}, Listener: t, Statuses: t.jobs, Clock: cfg.Clock, Log: cfg.Log}, rows)
+	if err != nil {
+		t.cancel()
+		return nil, err
+	}
+	t.reg = reg
+	lazy.sessions = sessions{reg}
+	t.sender = callback.New(callback.Config{Done: func(guid, uid string, ok bool, problem string) { t.board.CallbackDone(guid, uid, ok, problem) },
+		Wall: cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
+	t.board = bbs.New(bbs.Config{Store: reign, Auctioneer: t.market, Cells: &calls{term: reign.Term(), cells: cells, run: t.call},
+		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID}, rows, reign.Revision(), reg.Members())
+	t.market.board = t.board
+	h.load(t.board)
+	t.market.Request(t.board.Pending())
+	return t, nil
+}
+
+// lateRegistry is filled in after the scheduler was made: each needs the other.
+type lateRegistry struct{ sessions }
+
+// desired finds the definition of a process for the ledger.
+func (t *term) desired(process string) *lrp.Desired { return t.board.Definition(process) }
+
+// call runs f in a goroutine of the term.
+func (t *term) call(f func(context.Context)) {
+	if t.ctx.Err() == nil {
+		t.calls.Go(func() { f(t.ctx) })
+	}
+}
+
+// run drives the term until ctx is done or the term is over.
+func (t *term) run(ctx context.Context) error {
+	defer t.calls.Wait()
+	defer t.cancel()
+	defer t.hub.Close()
+	var g run.Group
+	g.Add("reign", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.reign.Done():
+			return fmt.Errorf("term %v is over: %w", t.reign.Term(), t.reign.Err())
+		}
+	})
+	g.Add("callbacks", t.sender.Run)
+	g.Add("auctioneer", t.house.Run)
+	g.Add("board", t.board.Run)
+	g.Add("registry", t.reg.Run)
+	g.Add("scheduler", t.jobs.Run)
+	return g.Run(ctx)
+}
+
+// Term returns the term that was won.
+func (t *term) Term() fence.Term { return t.reign.Term() }
+
+// Heartbeat implements cell.Leader.
+func (t *term) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
+	if s.Address != "" {
+		t.cells.SetAddress(b.Cell, s.Address)
+	}
+	a, err := t.reg.Heartbeat(ctx, b)
+	if err != nil {
+		return a, err
+	}
+	if a.Verdict == worker.Welcome {
+		t.mu.Lock()
+		t.states[b.Cell] = s
+		t.mu.Unlock()
+		s.Process = string(b.Proc)
+		t.house.Push(s.State)
+		t.admit(b.Cell)
+	}
+	return a, nil
+}
+
+// admit tells the auctioneer whether a cell may be given work.
+func (t *term) admit(name worker.CellName) {
+	proc, reason := t.reg.Receives(name)
+	t.house.Admit(string(name), string(proc), reason)
+}
+
+// UpdateStatus implements cell.Leader.
+func (t *term) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
+	return t.reg.UpdateStatus(ctx, u)
+}
+
+// known checks that a caller is the process that holds its cell's name in this term.
+func (t *term) known(from cell.Caller) error {
+	if t.Term().Less(from.Term) {
+		t.reg.Heard(worker.TermHeard{Term: from.Term})
+		return cell.ErrNotLeader
+	}
+	for _, s := range t.reg.Sessions() {
+		if s.Proc == from.Proc && s.Cell == from.Cell && s.Holder && s.Reported {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: cell %s, process %s", cell.ErrProc, from.Cell, from.Proc)
+}
+
+// Rows implements cell.Leader.
+func (t *term) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
+	if err := t.known(from); err != nil {
+		return cell.Rows{}, err
+	}
+	if !t.reign.LeaseHeld() {
+		return cell.Rows{}, store.ErrLeaseNotProven
+	}
+	r := t.board.Rows(string(from.Cell), q.LRPs, q.Tasks, q.Only)
+	return cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs, QuarantinedTasks: r.QuarantinedTasks}, nil
+}
+
+// LRPEvents implements cell.Leader.
+func (t *term) LRPEvents(ctx context.Context, from cell.Caller, events []cell.LRPEvent) ([]error, error) {
+	if err := t.known(from); err != nil {
+		return nil, err
+	}
+	return t.board.LRPEvents(ctx, events)
+}
+
+// TaskEvents implements cell.Leader.
+func (t *term) TaskEvents(ctx context.Context, from cell.Caller, events []cell.TaskEvent) ([]error, error) {
+	if err := t.known(from); err != nil {
+		return nil, err
+	}
+	return t.board.TaskEvents(ctx, events)
+}
+
+// SessionChanged implements registry.Listener.
+func (t *term) SessionChanged(e worker.SessionChanged) {
+	t.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
+	name, proc := string(e.Cell), string(e.Proc)
+	switch {
+	case e.To == worker.Healthy:
+		t.board.CellHealthy(name, proc)
+	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
+		t.board.CellUnhealthy(name, proc)
+	case e.To == worker.MustDie:
+		t.board.CellMustDie(name, proc)
+	}
+	t.admit(e.Cell)
+	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: name, Text: e.To.String() + ": " + e.Reason})
+}
+
+// Availability implements registry.Listener.
+func (t *term) Availability(e worker.Availability) {
+	if e.Unavailable {
+		t.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
+	}
+	t.admit(e.Cell)
+}
+
+// Eligible implements registry.Listener.
+func (t *term) Eligible(e worker.Eligible) { t.admit(e.Cell) }
+
+// Dead implements registry.Listener.
+func (t *term) Dead(e worker.Dead) {
+	t.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
+	successor := ""
+	if e.Proof == worker.ProofSuccessor {
+		if proc, _ := t.reg.Receives(e.Cell); proc != e.Proc {
+			successor = string(proc)
+		}
+	}
+	t.board.ProcDead(string(e.Cell), string(e.Proc), successor)
+	t.admit(e.Cell)
+}
+
+// Ended implements registry.Listener.
+func (t *term) Ended(e worker.Ended) { t.jobs.Ended(e) }
+
+// StartsChanged implements registry.Listener.
+func (t *term) StartsChanged() { t.jobs.StartsChanged() }
+
+// maxAudits bounds what a term remembers for its status.
+const maxAudits = 20
+
+// Audit implements registry.Listener.
+func (t *term) Audit(e worker.Audit) {
+	t.log.Warn("audit", "cell", string(e.Cell), "proc", string(e.Proc), "text", e.Text)
+	t.hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: e.Text})
+	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.audits = append(t.audits, e.Text)
+	if len(t.audits) > maxAudits {
+		t.audits = slices.Delete(t.audits, 0, 1)
+	}
+}
+
+// Deposed implements registry.Listener.
+func (t *term) Deposed(higher fence.Term) {
+	t.log.Warn("a higher term was heard: this one ends", "higher", higher.String())
+	t.call(func(ctx context.Context) {
+		if err := t.reign.Resign(ctx); err != nil {
+			t.log.Debug("resign", "error", err)
+		}
+	})
+}
+
+var (
+	_ link.Termed       = (*term)(nil)
+	_ registry.Listener = (*term)(nil)
+)
+
+// backend is the term as the API sees it.
+func (t *term) backend() *api.Backend {
+	v := view{t}
+	return &api.Backend{Term: t.Term(), Applications: v, Services: v, Tasks: v, Jobs: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub}
+}

@@ -1,0 +1,739 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+func old(n int64, job string) Run {
+	return Run{Work{job, "n"}, fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 4}, Counter: n}}
+}
+
+func withMembers(ms ...Member) func(*Config) {
+	return func(c *Config) { c.Members, c.NewStore = ms, false }
+}
+
+// TestMemberRowComesFirst: no credit, no work before the row is durable.
+func TestMemberRowComesFirst(t *testing.T) {
+	r := newRig(t, nil)
+	r.beat("w1", "p1", 1)
+	r.hold = true
+	r.report("p1")
+	r.step(BeatReceived{r.hb("w1", "p1", 1), true})
+	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldNotMember {
+		t.Fatalf("%v", h.Reason)
+	}
+	r.out = nil
+	r.commit()
+	for _, a := range peek[AnswerBeat](r) {
+		if a.Answer.Eligible || a.Answer.Credit {
+			t.Fatalf("computed before the commit: %+v", a)
+		}
+	}
+	if one[Eligible](r).Proc != "p1" || r.members() != "p1:1m26s" {
+		t.Fatal(r.members())
+	}
+	r.hold = false
+	if a := r.beat("w1", "p1", 1); !a.Eligible || !a.Credit || a.Promise != 86*sec || !a.Reported {
+		t.Fatalf("%+v", a)
+	}
+	r.step(BeatReceived{r.hb("w1", "p1", 1), false})
+	if a := one[AnswerBeat](r); a.Answer.Credit {
+		t.Fatal("no credit without the lease")
+	}
+}
+
+// TestSilentMembersHoldOldWork: what a row says may run is waited for; what is
+// new in this term is not; a report ends the wait for one process.
+func TestSilentMembersHoldOldWork(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		withMembers(member("p1", "w1", 1), member("p2", "w2", 1))(c)
+		c.Jobs = []JobRow{{Name: "old"}}
+		c.HeldNodes = []string{"db1"}
+	})
+	r.healthy("w2", "p2", 1)
+	ask := func(job string, nodes ...string) (Hold, bool) {
+		return r.l.MayStart(r.now, Request{Work: Work{job, "n"}, Nodes: nodes, Cell: "w2"})
+	}
+	if h, ok := ask("old"); ok || h.Reason != HoldWait || h.Waiting != 1 || h.Longest != r.l.t.LongestWait() {
+		t.Fatalf("%+v", h)
+	}
+	if h, ok := ask("new", "db1"); ok || h.Reason != HoldNode {
+		t.Fatalf("%+v", h)
+	}
+	if h, ok := ask("new", "db2"); !ok {
+		t.Fatalf("%+v", h)
+	}
+	if w := r.l.Wait(r.now); !w.Active || w.Blind || len(w.For) != 1 || w.For[0].Proc != "p1" {
+		t.Fatalf("%+v", w)
+	}
+	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true })
+	r.report("p1", Held{Run: old(3, "old")})
+	r.tick(sec)
+	if h, ok := ask("old"); ok || h.Reason != HoldRunning || h.Proc != "p1" {
+		t.Fatalf("%+v", h)
+	}
+	if h, ok := ask("old2"); !ok {
+		t.Fatalf("the wait is over: %+v", h)
+	}
+}
+
+// TestExpiryUsesTheRow: the promise in the row counts, not the new leader's flags.
+func TestExpiryUsesTheRow(t *testing.T) {
+	long := member("p1", "w1", 1)
+	long.Promise = 99 * sec
+	r := newRig(t, withMembers(long, member("p2", "w2", 1)))
+	r.tick(92 * sec)
+	if d := take[Dead](r); len(d) != 1 || d[0].Proc != "p2" {
+		t.Fatalf("%v", d)
+	}
+	r.tick(12 * sec) // 99 · 1.01 + 5 = 104.99
+	if d := take[Dead](r); len(d) != 0 || !r.l.Wait(r.now).Active {
+		t.Fatalf("%v", d)
+	}
+	r.tick(sec)
+	if d := one[Dead](r); d.Proc != "p1" || r.l.Wait(r.now).Active {
+		t.Fatalf("%v", d)
+	}
+}
+
+// TestPromiseIsRaisedFirstAndLoweredLast.
+func TestPromiseIsRaisedFirstAndLoweredLast(t *testing.T) {
+	short, long := member("p1", "w1", 1), member("p2", "w2", 1)
+	short.Promise, long.Promise = 50*sec, 95*sec
+	r := newRig(t, withMembers(short, long))
+	promise := func(d time.Duration) func(*Heartbeat) { return func(h *Heartbeat) { h.Promise = d } }
+	r.beat("w1", "p1", 1, promise(50*sec))
+	r.report("p1")
+	r.hold = true
+	r.step(BeatReceived{r.hb("w1", "p1", 1, promise(50*sec)), true})
+	r.out, r.hold = nil, false
+	r.commit()
+	a := one[AnswerBeat](r).Answer
+	if a.Promise != 86*sec && a.Promise != 50*sec {
+		t.Fatalf("%+v", a)
+	}
+	if a := r.beat("w1", "p1", 1, promise(50*sec)); a.Promise != 86*sec || !a.Credit {
+		t.Fatalf("%+v", a)
+	}
+	r.beat("w2", "p2", 1, promise(95*sec))
+	r.report("p2")
+	if a := r.beat("w2", "p2", 1, promise(95*sec)); a.Promise != 86*sec {
+		t.Fatalf("%+v", a)
+	}
+	row := func() time.Duration { return r.l.procs["p2"].row.Promise }
+	if row() != 95*sec {
+		t.Fatal("lowered before the shorter one is acknowledged")
+	}
+	r.beat("w2", "p2", 1, func(h *Heartbeat) { h.Term = fence.Term{Epoch: 1, Revision: 4} })
+	if row() != 95*sec {
+		t.Fatal("an old beat acknowledges nothing")
+	}
+	r.beat("w2", "p2", 1, promise(86*sec))
+	if row() != 86*sec || r.members() == "" {
+		t.Fatal(row())
+	}
+	r.beat("w2", "p2", 1, promise(93*sec))
+	if row() != 93*sec {
+		t.Fatal("a longer one that the cell lives by is written down")
+	}
+}
+
+// TestUnlistedProcess: work on no list is told to end; free work and none are admitted.
+func TestUnlistedProcess(t *testing.T) {
+	r := newRig(t, nil)
+	work := func(h *Heartbeat) { h.HasWork = true }
+	if a := r.beat("w1", "p1", 1, work); a.Verdict != Die || len(r.l.Sessions(r.now)) != 0 {
+		t.Fatalf("%+v", a)
+	}
+	if a := r.beat("w1", "p1", 1); a.Verdict != Welcome {
+		t.Fatalf("%+v", a)
+	}
+	r.out = nil
+	r.report("p1", Held{Run: old(1, "j")})
+	if s := one[SendSuicide](r); s.Call.All || r.state("p1") != New {
+		t.Fatal("a report of work on no list is refused")
+	}
+	m := newRig(t, withMembers(member("p1", "w1", 1)))
+	if a := m.beat("w1", "p1", 1, work, func(h *Heartbeat) { h.Epoch = 0 }); a.Verdict != Die {
+		t.Fatalf("work of another epoch: %+v", a)
+	}
+	if a := m.beat("w1", "p1", 1, work, func(h *Heartbeat) { h.Boot, h.Folder = "x", "other" }); a.Verdict != Refused {
+		t.Fatalf("same id, other folder: %+v", a)
+	}
+}
+
+// TestBlind: after a restore every promise may be as long as any, everything is
+// held, and unlisted work is adopted; the wait ends with restored cleared.
+func TestBlind(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		withMembers(member("p1", "w1", 1))(c)
+		c.Restored = true
+	})
+	a := r.beat("w2", "p2", 1, func(h *Heartbeat) { h.HasWork, h.Epoch, h.Promise = true, 0, 95*sec })
+	if a.Verdict != Welcome || r.members() != "p2:1m35s" || len(r.l.silent) != 2 {
+		t.Fatalf("%+v %q", a, r.members())
+	}
+	r.report("p2", Held{Run: old(9, "j")})
+	r.healthyAgain("w2", "p2")
+	if h, ok := r.l.MayStart(r.now, Request{Work: Work{"brand new", "n"}, Cell: "w2"}); ok || h.Reason != HoldWait {
+		t.Fatalf("nothing is provably new: %+v", h)
+	}
+	if r.l.IsDead("whoever") {
+		t.Fatal("nobody is dead by a list that is not trusted")
+	}
+	for r.now < 1105*sec { // 1000 + 100·1.01 + 5 = 1106
+		r.tick(sec)
+		r.beat("w2", "p2", 1, func(h *Heartbeat) { h.HasWork = true })
+	}
+	if !r.l.Wait(r.now).Active || len(peek[Dead](r)) != 0 {
+		t.Fatalf("too early: %v", peek[Dead](r))
+	}
+	r.tick(2 * sec)
+	if r.l.Wait(r.now).Active || !slices.Contains(r.rows, Row(ClearRestored{})) || !r.l.IsDead("whoever") {
+		t.Fatal("the wait is over")
+	}
+}
+
+// TestHashVetoes: a cell that remembers a newer list proves that the store went
+// back, also after the wait.
+func TestHashVetoes(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1), member("p9", "w9", 1)))
+	r.healthy("w1", "p1", 1)
+	for range 12 {
+		r.tick(10 * sec)
+		r.healthyAgain("w1", "p1")
+	}
+	if r.l.Wait(r.now).Active {
+		t.Fatal("over")
+	}
+	r.out = nil
+	newer := r.l.list
+	newer.Version += 5
+	r.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = newer })
+	if a := take[Audit](r); len(a) == 0 || a[len(a)-1].Kind != AuditBlind {
+		t.Fatalf("%v", a)
+	}
+	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
+		t.Fatalf("%+v", w)
+	}
+	r.beat("w3", "p3", 1, func(h *Heartbeat) { h.SetID = newer })
+	if a := take[Audit](r); len(a) != 0 {
+		t.Fatalf("once: %v", a)
+	}
+	other := r.l.list
+	other.Hash = workerset.Hash{}.Add("else")
+	m := newRig(t, withMembers(member("p1", "w1", 1)))
+	other.Version = m.l.list.Version
+	m.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = other })
+	if !m.l.blind {
+		t.Fatal("same version, other content")
+	}
+	n := newRig(t, withMembers(member("p1", "w1", 1)))
+	older := n.l.list
+	older.Version--
+	n.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = older })
+	n.beat("w3", "p3", 1, func(h *Heartbeat) { h.SetID = workerset.ID{Leader: fence.Term{Epoch: 9}, Version: 99} })
+	if n.l.blind {
+		t.Fatal("an older list, or one of another epoch, proves nothing")
+	}
+}
+
+// TestVetoShowsWhatMayBeDoubled: work started while the list was older unnoticed.
+func TestVetoShowsWhatMayBeDoubled(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	x := r.run("w1", "j")
+	r.out = nil
+	newer := r.l.list
+	newer.Version += 2
+	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID, h.HasWork = newer, true })
+	a := take[Audit](r)
+	if len(a) != 2 || a[0].Kind != AuditDoubled || a[0].Run != x {
+		t.Fatalf("%v", a)
+	}
+}
+
+// TestRowsThatDoNotAddUp: a list that was half written is not trusted.
+func TestRowsThatDoNotAddUp(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		withMembers(member("p1", "w1", 1))(c)
+		c.List = workerset.ID{Version: 3, Hash: workerset.Hash{}.Add("p1").Add("p2")}
+	})
+	if !r.l.Wait(r.now).Blind {
+		t.Fatal("trusted")
+	}
+}
+
+// TestAdoption: a successor moves what it adopted, the rest is lost, in one step.
+func TestAdoption(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	x, y := r.run("w1", "kept"), r.run("w1", "gone")
+	r.answer("p1", x, RunOK)
+	r.kill(x)
+	r.out = nil
+	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork, h.PredecessorsGone = true, false })
+	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", Held: []Held{{Run: x, Adopted: true}}}})
+	if len(peek[Dead](r)) != 0 || r.mayRun("gone") != HoldRunning {
+		t.Fatal("not every container of p1 is gone")
+	}
+	if k := take[SendKill](r); len(k) == 0 || k[0].Call.Proc != "p2" {
+		t.Fatalf("the kill goes to whoever holds it now: %v", k)
+	}
+	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork = true })
+	d, e := peek[Dead](r), peek[Ended](r)
+	if len(d) != 1 || d[0].Proc != "p1" || d[0].Proof != ProofSuccessor || len(e) != 1 || e[0].Run != y {
+		t.Fatalf("%v %v", d, e)
+	}
+	if rs := r.l.Running(x.Work); len(rs) != 1 || rs[0].Proc != "p2" || rs[0].Ending || !rs[0].Sure {
+		t.Fatalf("%v", rs)
+	}
+	r.apply(e[0])
+	if r.members() != "p2:1m26s" {
+		t.Fatal(r.members())
+	}
+}
+
+func (r *rig) kill(x Run) { r.kills[x] = true; r.step(KillWanted{x}) }
+
+// TestReboot: another boot id on the folder's lock proves death at once.
+func TestReboot(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Boot, h.PredecessorsGone = "next", false })
+	r.step(ReportReceived{Report{Term: term5, Proc: "p2"}})
+	if d := one[Dead](r); d.Proof != ProofBoot || d.Proc != "p1" {
+		t.Fatalf("%+v", d)
+	}
+}
+
+// TestRestartOnOneMachineWaitsForNothing: the successor's report ends the wait.
+func TestRestartOnOneMachineWaitsForNothing(t *testing.T) {
+	m := member("p1", "w1", 1)
+	m.Promise = 0
+	r := newRig(t, func(c *Config) {
+		withMembers(m)(c)
+		c.NoDeadline = true
+		c.Jobs = []JobRow{{Name: "old"}}
+	})
+	if w := r.l.Wait(r.now); !w.Active || w.Longest != 0 {
+		t.Fatalf("no deadline, no bound: %+v", w)
+	}
+	r.healthy("w1", "p2", 2)
+	r.tick(sec)
+	if h, ok := r.l.MayStart(r.now, Request{Work: Work{"old", "n"}, Cell: "w1"}); !ok {
+		t.Fatalf("%+v", h)
+	}
+	if a := r.beat("w1", "p2", 2); !a.Credit || a.Promise != 0 {
+		t.Fatalf("%+v", a)
+	}
+	if _, ok := r.l.expiry(r.l.procs["p2"]); ok {
+		t.Fatal("never expires")
+	}
+}
+
+// TestReports: of another term or process, twice, or of applied ends.
+func TestReports(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.step(ReportReceived{Report{Term: term5, Proc: "p1"}})
+	if len(r.l.silent) != 1 {
+		t.Fatal("a report of a process that has not beaten")
+	}
+	r.beat("w1", "p1", 1)
+	r.step(ReportReceived{Report{Term: fence.Term{Epoch: 1, Revision: 4}, Proc: "p1"}})
+	r.step(ReportReceived{Report{Term: term5, Proc: "p9"}})
+	if r.state("p1") != New {
+		t.Fatal("of another term, or nobody")
+	}
+	done, lost, killed := old(1, "done"), old(2, "lost"), old(3, "killed")
+	r.applied[done.Work], r.applied[lost.Work] = applied{done.Invocation, true}, applied{lost.Invocation, false}
+	r.kills[killed] = true
+	r.report("p1", Held{Run: done, Ended: true}, Held{Run: lost}, Held{Run: killed})
+	if r.mayRun("done") != HoldNone || r.mayRun("lost") != HoldRunning || r.mayRun("killed") != HoldRunning {
+		t.Fatal("an applied end leaves the model alone, a synthetic one does not")
+	}
+	r.tick(sec)
+	if k := take[SendKill](r); len(k) != 1 || k[0].Call.Run != killed {
+		t.Fatalf("the stored kill is sent again: %v", k)
+	}
+	r.tick(6 * sec)
+	if k := take[SendKill](r); len(k) != 1 {
+		t.Fatalf("and again: %v", k)
+	}
+	r.report("p1", Held{Run: old(7, "late")})
+	if r.mayRun("late") != HoldNone {
+		t.Fatal("a second report")
+	}
+	r.beat("w2", "p2", 1)
+	r.l.wait = true
+	r.l.blind = true
+	r.report("p2", Held{Run: old(8, "lost")})
+	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled {
+		t.Fatalf("%v", a)
+	}
+}
+
+// TestHigherTermEndsTheTerm: in whatever message it comes, and then nothing is taken.
+func TestHigherTermEndsTheTerm(t *testing.T) {
+	high := fence.Term{Epoch: 1, Revision: 6}
+	for name, e := range map[string]Event{
+		"beat":   BeatReceived{Beat: Heartbeat{Term: high, Cell: "w", Proc: "p", Folder: "f", Beat: 1}},
+		"report": ReportReceived{Report{Term: high}}, "status": StatusReceived{UpdateStatus{Term: high}},
+		"run": RunAnswered{RunAnswer{Term: high}}, "notify": NotifyAnswered{NotifyAnswer{Term: high}}, "heard": TermHeard{high},
+	} {
+		r := newRig(t, nil)
+		r.step(e)
+		if d := one[EndTerm](r); d.Higher != high {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if _, err := r.l.Step(r.now, Tick{}); !errors.Is(err, ErrDeposed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if h, _ := r.l.MayReceive("w"); h.Reason != HoldDeposed {
+			t.Errorf("%s: %v", name, h.Reason)
+		}
+	}
+	r := newRig(t, nil)
+	r.beat("w1", "p1", 1)
+	r.report("p1", Held{Run: Run{Work{"j", "n"}, fence.Invocation{Term: high, Counter: 1}}})
+	if len(take[EndTerm](r)) != 1 {
+		t.Fatal("a reported invocation of a higher term")
+	}
+	l := newRig(t, nil)
+	l.step(TermHeard{term5})
+	if len(l.out) != 0 {
+		t.Fatal("its own term")
+	}
+}
+
+// TestRunResults: what each result of a RunTask means.
+func TestRunResults(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	for i, c := range []struct {
+		res    RunResult
+		ends   bool
+		unsure bool
+	}{{RunOK, false, false}, {RunNeverSent, true, false}, {RunRefused, true, false}, {RunUnknown, false, true}, {RunStale, false, true}} {
+		x := r.run("w1", string(rune('a'+i)))
+		r.out = nil
+		r.answer("p2", x, c.res) // somebody else's word
+		r.answer("p1", x, c.res)
+		if e := peek[Ended](r); (len(e) == 1) != c.ends || c.ends && e[0].Kind != NeverStarted {
+			t.Errorf("%v: %v", c.res, e)
+		}
+		if n := peek[SendNotify](r); (len(n) >= 1 || r.l.Sessions(r.now)[0].Unsure > 0) != c.unsure {
+			t.Errorf("%v: %v", c.res, n)
+		}
+		r.answer("p1", x, RunUnknown)
+		for _, e := range take[Ended](r) {
+			r.apply(e)
+		}
+		for _, run := range r.l.procs["p1"].unsure.runs {
+			r.status("w1", "p1", StatusItem{Kind: StatusNotRunning, Run: run})
+		}
+		for _, e := range take[Ended](r) {
+			r.apply(e)
+		}
+	}
+	if r.l.Live() != 1 {
+		t.Fatalf("only the started one: %v", r.l.Model())
+	}
+}
+
+// TestSettled: the mark follows the oldest RunTask whose fate is open.
+func TestSettled(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	mark := func() int64 { return r.beat("w1", "p1", 1).Settled }
+	a, b, c := r.run("w1", "a"), r.run("w1", "b"), r.run("w1", "c")
+	if mark() != 0 {
+		t.Fatal(mark())
+	}
+	r.answer("p1", b, RunOK)
+	if mark() != 0 {
+		t.Fatal("the first is open")
+	}
+	r.answer("p1", a, RunRefused)
+	if mark() != 2 {
+		t.Fatal(mark())
+	}
+	r.answer("p1", c, RunUnknown)
+	r.out = nil
+	if mark() != 2 {
+		t.Fatal("unsure is open")
+	}
+	seq := r.l.procs["p1"].seq
+	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "p1", Seq: seq}})
+	if mark() != 2 {
+		t.Fatal("a failed question")
+	}
+	r.tick(3 * sec)
+	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "p1", Seq: seq + 1, OK: true}})
+	if mark() != 3 {
+		t.Fatal(mark())
+	}
+}
+
+// TestUnavailable: three failing probes in a row; a good one ends it. Any answer
+// counts as contact.
+func TestUnavailable(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	for i := range 4 {
+		r.tick(10 * sec)
+		r.beat("w1", "p1", 1)
+		r.probe("w1", "p1", false)
+		if r.state("p1") != Healthy {
+			t.Fatalf("probe %d: %v", i, r.state("p1"))
+		}
+	}
+	if a := one[Availability](r); !a.Unavailable || a.Reason != "no room" {
+		t.Fatalf("%+v", a)
+	}
+	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldUnavailable {
+		t.Fatalf("%+v", h)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusProbe, Probe: 1, OK: true}) // stale
+	if _, ok := r.l.MayReceive("w1"); ok {
+		t.Fatal("an old answer")
+	}
+	r.tick(10 * sec)
+	r.beat("w1", "p1", 1)
+	r.out = nil
+	r.probe("w1", "p1", true)
+	if a := one[Availability](r); a.Unavailable {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// TestPolicyClockStandsStill: without proof of the lease, or after a stall, no
+// session times out; certain death does not wait.
+func TestPolicyClockStandsStill(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	for range 80 {
+		r.now += sec
+		r.step(Tick{})
+	}
+	if r.state("p1") != Healthy {
+		t.Fatal("policy without proof of leadership")
+	}
+	r.now += 8 * sec
+	r.step(Tick{LeaseHeld: true})
+	if r.state("p1") != Healthy {
+		t.Fatal("a stalled leader")
+	}
+	r.now += 5 * sec
+	r.step(Tick{})
+	if d := one[Dead](r); d.Proof != ProofExpiry {
+		t.Fatalf("%+v", d)
+	}
+}
+
+// TestFarewell: an empty process that says it leaves is dead at once.
+func TestFarewell(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	leave := func(h *Heartbeat) { h.Farewell = true }
+	if a := r.beat("w1", "p1", 1, leave, func(h *Heartbeat) { h.HasWork = true }); a.State != MustDie || len(peek[Dead](r)) != 0 {
+		t.Fatalf("not empty: %+v", a)
+	}
+	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofFarewell || r.members() != "" {
+		t.Fatalf("%+v %q", a, r.members())
+	}
+	if a := r.beat("w1", "p1", 1); a.Verdict != Die {
+		t.Fatalf("never again under this id: %+v", a)
+	}
+	if a := r.beat("w9", "p9", 1, leave); a.State != MustDie {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// TestForget: audited; an unknown process is an error.
+func TestForget(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	if _, err := r.l.Step(r.now, Forget{Proc: "nobody"}); !errors.Is(err, ErrUnknownProcess) {
+		t.Fatal(err)
+	}
+	r.step(Forget{Proc: "p1", By: "ann"})
+	if a := peek[Audit](r); len(a) != 1 || a[0].Kind != AuditForgotten || one[Dead](r).Proof != ProofOperator {
+		t.Fatalf("%v", a)
+	}
+	r.tick(sec)
+	if r.l.Wait(r.now).Active || !r.l.IsDead("p1") || r.members() != "" {
+		t.Fatal("gone")
+	}
+}
+
+// TestDeadNonMembersAreForgotten: a lost newcomer without a row is told to die
+// for a while, then nothing of it is kept.
+func TestDeadNonMembersAreForgotten(t *testing.T) {
+	r := newRig(t, nil)
+	r.beat("w1", "p1", 1)
+	r.tick(61 * sec)
+	if r.state("p1") != MustDie || r.beat("w1", "p1", 1).Verdict != Die {
+		t.Fatal(r.state("p1"))
+	}
+	r.tick(200 * sec)
+	if len(r.l.Sessions(r.now)) != 0 || r.beat("w1", "p1", 1).Verdict != Die {
+		t.Fatal("kept")
+	}
+}
+
+// TestUnknownEventIsRefused and changes nothing.
+func TestUnknownEventIsRefused(t *testing.T) {
+	r := newRig(t, nil)
+	if _, err := r.l.Step(r.now, nil); !errors.Is(err, ErrMalformed) {
+		t.Fatal(err)
+	}
+	if _, err := NewLeader(Config{}); !errors.Is(err, ErrTimeouts) {
+		t.Fatal(err)
+	}
+}
+
+// TestNewStoreIsBlind unless the operator says that the cluster is new.
+func TestNewStoreIsBlind(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.NewCluster = false })
+	r.tick(sec)
+	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
+		t.Fatalf("%+v", w)
+	}
+}
+
+// TestUnknownWorker and TestMustDieWorker: the two ways in which the hashes alone
+// can fail (worker-set consensus, "How can Bistro's consensus mechanism fail?"),
+// real under --witness=consensus and closed by the list.
+func TestUnknownWorker(t *testing.T) {
+	// w1 was cut off before w2 came; its set is itself. Leaders changed quickly,
+	// and w1 is the first to find the new one.
+	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p1")}
+	start := func(c *Config) {
+		withMembers(member("p1", "w1", 1), member("p2", "w2", 1))(c)
+		c.Jobs = []JobRow{{Name: "j"}}
+	}
+	for _, w := range []Witness{WitnessConsensus, WitnessList} {
+		r := newRig(t, func(c *Config) { start(c); c.Witness = w })
+		r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID = alone })
+		r.report("p1")
+		r.probe("w1", "p1", true)
+		r.beat("w1", "p1", 1)
+		r.tick(2 * sec)
+		r.beat("w1", "p1", 1)
+		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}) // it may run on w2
+		if ok != (w == WitnessConsensus) {
+			t.Errorf("witness %v: a second copy may start: %v", w, ok)
+		}
+	}
+}
+
+func TestMustDieWorker(t *testing.T) {
+	// w1 was bumped by a second w1; the suicide request got lost; the leader
+	// restarts, and all that its last set names are back: without the first w1.
+	set := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 4}, Version: 4, Hash: workerset.Hash{}.Add("p1b@b")}
+	displaced := member("p1", "w1", 1)
+	displaced.Displaced = true
+	for _, w := range []Witness{WitnessConsensus, WitnessList} {
+		r := newRig(t, func(c *Config) {
+			withMembers(displaced, member("p1b@b", "w1", 1))(c)
+			c.Jobs, c.Witness = []JobRow{{Name: "j"}}, w
+		})
+		show := func(h *Heartbeat) {
+			if w == WitnessConsensus {
+				h.SetID = set
+			}
+		}
+		r.beat("w1", "p1b@b", 1, show)
+		r.report("p1b@b")
+		r.probe("w1", "p1b@b", true)
+		r.beat("w1", "p1b@b", 1)
+		r.tick(2 * sec)
+		r.beat("w1", "p1b@b", 1)
+		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"})
+		if ok != (w == WitnessConsensus) {
+			t.Errorf("witness %v: a second copy may start: %v", w, ok)
+		}
+		if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); w == WitnessList && a.Verdict != DieAll {
+			t.Errorf("the displaced one is told: %+v", a)
+		}
+	}
+}
+
+func (r *rig) manyCells(n int) {
+	for i := range n {
+		name := CellName(rune('a'+i%26)) + CellName(time.Duration(i).String())
+		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: name, Proc: Proc("p" + name), Folder: string(name), Started: 1, Beat: 1, Period: 5 * sec, PredecessorsGone: true}
+		r.step(BeatReceived{h, true})
+		r.report(h.Proc)
+		r.probe(name, h.Proc, true)
+		r.out, r.rows = nil, nil
+	}
+}
+
+func benchmarkRound(b *testing.B, n int, w Witness) {
+	r := newRig(&testing.T{}, func(c *Config) { c.Witness = w })
+	r.manyCells(n)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.now += sec
+		for _, p := range r.l.order {
+			p.health.LastBeat, p.health.LastProbe, p.probe.due = r.l.policy(r.now), r.l.policy(r.now), r.now+10*sec
+			p.credit, p.credited = r.now, true
+		}
+		if _, err := r.l.Step(r.now, Tick{LeaseHeld: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRound10k(b *testing.B)           { benchmarkRound(b, 10_000, WitnessList) }
+func BenchmarkRound100k(b *testing.B)          { benchmarkRound(b, 100_000, WitnessList) }
+func BenchmarkRound10kConsensus(b *testing.B)  { benchmarkRound(b, 10_000, WitnessConsensus) }
+func BenchmarkRound100kConsensus(b *testing.B) { benchmarkRound(b, 100_000, WitnessConsensus) }
+
+func BenchmarkHeartbeat(b *testing.B) {
+	r := newRig(&testing.T{}, nil)
+	r.manyCells(10_000)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		p := r.l.order[i%len(r.l.order)]
+		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: p.row.Cell, Proc: p.row.Proc, Folder: p.row.Folder, Started: 1, Beat: int64(i + 2), Period: 5 * sec, Promise: 86 * sec}
+		if _, err := r.l.Step(r.now, BeatReceived{h, true}); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+// A probe that is dated by no heartbeat leaves the cell's own end UNHEALTHY until
+// the next one.
+func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
+	l, err := NewLeader(Config{Term: fence.Term{Epoch: 1, Revision: 5}, Now: time.Hour, Timeouts: DefaultTimeouts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := l.Step(time.Hour, BeatReceived{Beat: Heartbeat{Protocol: Protocol, Cell: "w", Proc: "p", Folder: "f", Beat: 3, Period: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range out.Effects {
+		if r, ok := e.(SendRun); ok {
+			if r.Call.Beat != 3 {
+				t.Fatalf("the probe names beat %d, want 3", r.Call.Beat)
+			}
+			return
+		}
+	}
+	t.Fatalf("no probe in %+v", out.Effects)
+}

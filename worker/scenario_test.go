@@ -1,0 +1,531 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// TestNewSession is scenario 5: a new entry asks for running tasks and a probe;
+// the list makes it UNHEALTHY, never healthy before.
+func TestNewSession(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.beat("w1", "p1", 1)
+	if a.State != New || a.Credit || a.Eligible {
+		t.Fatalf("%+v", a)
+	}
+	if len(peek[SendReportRequest](r)) == 0 || len(peek[SendRun](r)) != 1 || peek[SendRun](r)[0].Call.Probe != 1 {
+		t.Fatalf("%v", r.out)
+	}
+	r.out = nil
+	r.tick(sec)
+	if len(take[SendReportRequest](r)) != 1 {
+		t.Fatal("asked again each check interval")
+	}
+	r.report("p1")
+	if r.state("p1") != Unhealthy || r.l.procs["p1"].health.HasBeenHealthy {
+		t.Fatal(r.state("p1"))
+	}
+}
+
+// TestFirstHealthy is scenario 6, with the consensus witness.
+func TestFirstHealthy(t *testing.T) {
+	r := newRig(t, consensus)
+	r.beat("w1", "p1", 1)
+	r.beat("w2", "p2", 1)
+	r.report("p1")
+	r.report("p2")
+	r.probe("w1", "p1", true)
+	if r.state("p1") != Unhealthy {
+		t.Fatal("a good probe alone is not enough")
+	}
+	r.out = nil
+	if a := r.beat("w1", "p1", 1); a.State != Unhealthy {
+		t.Fatal("w2 has shown no set")
+	}
+	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldConsensus {
+		t.Fatalf("%v", h.Reason)
+	}
+	r.beat("w2", "p2", 1)
+	if a := r.beat("w1", "p1", 1); a.State != Healthy {
+		t.Fatalf("%+v", a)
+	}
+	if len(take[SendRun](r)) != 0 {
+		t.Fatal("a fresh probe asks for no other")
+	}
+	r.beat("w3", "p3", 1) // the set changes: no permission any more
+	if a := r.beat("w1", "p1", 1); a.State != Healthy {
+		t.Fatal("it has been healthy")
+	}
+}
+
+// TestMissedHeartbeat is scenario 7.
+func TestMissedHeartbeat(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.probe("w1", "p1", true)
+	r.tick(16 * sec)
+	probes := len(peek[SendRun](r))
+	if c := take[SessionChanged](r); len(c) != 1 || c[0].From != Healthy || c[0].To != Unhealthy || !c[0].WasHealthy {
+		t.Fatalf("%+v", c)
+	}
+	if probes == 0 {
+		t.Fatal("the probe's period passed too")
+	}
+	r.probe("w1", "p1", true)
+	if a := r.beat("w1", "p1", 1); a.State != Healthy {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// TestLostForSilenceOnly is scenario 8 and 9: lack of consensus loses nobody,
+// silence does, once; its tasks are held until it is certainly dead.
+func TestLostForSilenceOnly(t *testing.T) {
+	r := newRig(t, consensus)
+	r.beat("w0", "p0", 1) // never shows a set
+	r.beat("w1", "p1", 1)
+	r.report("p0")
+	r.report("p1")
+	for range 30 {
+		r.tick(5 * sec)
+		r.beat("w0", "p0", 1, func(h *Heartbeat) { h.SetID = workerset.ID{} })
+		r.probe("w0", "p0", true)
+		r.beat("w1", "p1", 1)
+		r.probe("w1", "p1", true)
+	}
+	if r.state("p1") != Unhealthy {
+		t.Fatalf("blocked by consensus alone, yet %v", r.state("p1"))
+	}
+	l := newRig(t, nil)
+	l.healthy("w1", "p1", 1)
+	x := l.run("w1", "job")
+	l.answer("p1", x, RunUnknown)
+	l.out = nil
+	l.tick(80 * sec)
+	if len(peek[SendSuicide](l)) != 1 || peek[SendSuicide](l)[0].Call.All || len(peek[Ended](l)) != 0 || len(peek[Dead](l)) != 0 {
+		t.Fatalf("lost, told to die, and not yet dead: %v", l.out)
+	}
+	if l.state("p1") != MustDie || l.mayRun("job") != HoldRunning {
+		t.Fatal("held until certainly dead")
+	}
+	if v := l.l.Sessions(l.now)[0]; v.Unsure != 0 {
+		t.Fatal("the unsure list is gone")
+	}
+	l.out = nil
+	l.tick(20 * sec)
+	ended, dead := peek[Ended](l), peek[Dead](l)
+	if len(ended) != 1 || ended[0].Kind != Lost || len(dead) != 1 || dead[0].Proof != ProofExpiry {
+		t.Fatalf("%v", l.out)
+	}
+	if l.members() != "p1:1m26s" || l.mayRun("job") != HoldRunning {
+		t.Fatal("the row goes after the lost statuses are durable")
+	}
+	l.apply(ended[0])
+	if l.members() != "" || l.mayRun("job") != HoldNone {
+		t.Fatalf("%q %v", l.members(), l.mayRun("job"))
+	}
+	l.out = nil
+	l.tick(10 * sec)
+	if len(l.out) != 0 {
+		t.Fatalf("nothing more: %v", l.out)
+	}
+}
+
+// TestReplacementOnOneFolder is scenario 10: the data folder's lock is the machine lock.
+func TestReplacementOnOneFolder(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p5", 5)
+	x := r.run("w1", "job")
+	if a := r.beat("w1", "p4", 4); a.Verdict != Refused || r.state("p5") != Healthy {
+		t.Fatalf("an older process: %+v", a)
+	}
+	r.out = nil
+	a := r.beat("w1", "p6", 6)
+	if a.State != New || len(peek[SendSuicide](r)) != 0 || len(peek[SendReportRequest](r)) == 0 || len(peek[SendRun](r)) != 1 {
+		t.Fatalf("a newer process replaces silently: %+v %v", a, r.out)
+	}
+	if r.state("p5") != MustDie || len(peek[Ended](r)) != 0 {
+		t.Fatal("nothing of the predecessor is discarded before the successor reports")
+	}
+	r.report("p6")
+	e := one[Ended](r)
+	if e.Kind != Lost || e.Run != x {
+		t.Fatalf("%+v", e)
+	}
+	r.apply(e)
+	if r.members() != "p6:1m26s" {
+		t.Fatal(r.members())
+	}
+	if a := r.beat("w1", "p7", 6); a.State != New || len(peek[Audit](r)) == 0 {
+		t.Fatalf("the same start twice: the newcomer stays, loudly: %+v", a)
+	}
+}
+
+// TestReplacementFromElsewhere is scenario 11, with and without the bump flag.
+func TestReplacementFromElsewhere(t *testing.T) {
+	for _, bump := range []bool{false, true} {
+		r := newRig(t, func(c *Config) { c.AllowBump = bump })
+		r.healthy("w1", "p1", 1)
+		if a := r.beat("w1", "p2@b", 1); a.Verdict != DieAll || !one[SendSuicide](r).Call.All {
+			t.Fatalf("a healthy holder stays: %+v", a)
+		}
+		r.tick(20 * sec)
+		r.out = nil
+		a := r.beat("w1", "p3@b", 2)
+		if bump {
+			if s := one[SendSuicide](r); a.State != New || s.Call.Proc != "p1" || !s.Call.All {
+				t.Fatalf("%+v %+v", a, s)
+			}
+			if a := r.beat("w1", "p1", 1); a.Verdict != DieAll {
+				t.Fatalf("the displaced one is told again: %+v", a)
+			}
+			if !r.l.procs["p1"].row.Displaced {
+				t.Fatal("and its row says so")
+			}
+			if a := r.beat("w1", "p4@c", 1); a.State != New {
+				t.Fatalf("NEW may be bumped too: %+v", a)
+			}
+			continue
+		}
+		if a.Verdict != DieAll {
+			t.Fatalf("%+v", a)
+		}
+		r.tick(60 * sec)
+		r.out = nil
+		if a := r.beat("w1", "p1", 1); a.Verdict != Die {
+			t.Fatalf("MUST_DIE, told again: %+v", a)
+		}
+		if a := r.beat("w1", "p4@b", 3); a.State != New || !one[SendSuicide](r).Call.All {
+			t.Fatalf("a lost holder is replaced: %+v", a)
+		}
+	}
+}
+
+// TestUnsureSchedule is scenario 12: at once, then after 2, 4, … 256, 256 periods.
+func TestUnsureSchedule(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.Timeouts.Lost, c.Timeouts.MaxDiesWithin, c.Timeouts.Check = 4000*sec, 5000*sec, 41*sec
+	})
+	r.l.t.Check = sec
+	r.healthy("w1", "p1", 1)
+	x := r.run("w1", "job")
+	at := r.now
+	r.answer("p1", x, RunUnknown)
+	if n := one[SendNotify](r); n.Call.Seq != 1 || !slices.Equal(n.Call.Runs, []Run{x}) {
+		t.Fatalf("%+v", n)
+	}
+	for i, want := range []int{2, 4, 8, 16, 32, 64, 128, 256, 256} {
+		r.out = nil
+		r.tick(at + time.Duration(want)*unsurePeriod - sec - r.now)
+		if n := take[SendNotify](r); len(n) != 0 {
+			t.Fatalf("question %d comes early: %v", i, n)
+		}
+		r.tick(sec)
+		if n := one[SendNotify](r); n.Call.Seq != int64(i+2) {
+			t.Fatalf("question %d: %+v", i, n)
+		}
+		at = r.now
+	}
+	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "p1", Seq: 10, OK: true}})
+	r.out = nil
+	r.tick(600 * sec)
+	if n := take[SendNotify](r); len(n) != 0 {
+		t.Fatalf("answered: %v", n)
+	}
+	if r.mayRun("job") != HoldRunning {
+		t.Fatal("running until further notice")
+	}
+	r.healthyAgain("w1", "p1")
+	y := r.run("w1", "other")
+	r.answer("p1", y, RunUnknown)
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: y})
+	if n := take[SendNotify](r); len(n) != 1 {
+		t.Fatal("the pauses begin again")
+	}
+	r.tick(10 * sec)
+	if n := take[SendNotify](r); len(n) != 0 {
+		t.Fatal("a real status takes it off the list")
+	}
+}
+
+func (r *rig) healthyAgain(c CellName, p Proc) {
+	r.t.Helper()
+	r.probe(c, p, true)
+	r.beat(c, p, 1)
+	r.out = nil
+}
+
+// TestStatuses is scenario 13: which updates are taken, refused and dropped.
+func TestStatuses(t *testing.T) {
+	r := newRig(t, nil)
+	r.beat("w1", "p1", 1)
+	x0 := Run{Work{"job", "n"}, fence.Invocation{Term: term5, Counter: 1}}
+	r.out = nil
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x0})
+	if one[AnswerStatus](r).Answer.OK {
+		t.Fatal("a NEW session is told to retry")
+	}
+	r.report("p1")
+	r.probe("w1", "p1", false)
+	r.beat("w1", "p1", 1)
+	r.out = nil
+
+	x := r.run("w1", "job")
+	r.status("w2", "p1", StatusItem{Kind: StatusEnded, Run: x})
+	if one[AnswerStatus](r).Answer.OK {
+		t.Fatal("wrong cell")
+	}
+	other := x
+	other.Invocation.Counter += 7
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: other, Status: "done"})
+	r.out = nil // an invocation nobody knows goes to the scheduler, which decides
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	e := one[Ended](r)
+	if e.Run != x || e.Kind != Real || e.Status != "done" {
+		t.Fatalf("%+v", e)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	if len(peek[Ended](r)) != 0 || len(peek[AnswerStatus](r)) != 0 {
+		t.Fatal("a replay waits for the same commit")
+	}
+	r.apply(e)
+	if a := take[AnswerStatus](r); len(a) != 1 || !a[0].Answer.OK {
+		t.Fatalf("%v", a)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	if a := one[AnswerStatus](r); !a.Answer.OK {
+		t.Fatal("a later replay is acknowledged")
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusNotRunning, Run: x})
+	if len(peek[Ended](r)) != 0 || !one[AnswerStatus](r).Answer.OK {
+		t.Fatal("not running, after its end: redundant")
+	}
+	old := x
+	old.Invocation.Counter = 0
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: old})
+	if !one[AnswerStatus](r).Answer.OK {
+		t.Fatal("an older invocation is dropped and acknowledged")
+	}
+	r.step(StatusReceived{UpdateStatus{Term: fence.Term{Epoch: 1, Revision: 4}, Cell: "w1", Proc: "p1", Items: []StatusItem{{Run: x}}}})
+	if one[AnswerStatus](r).Answer.OK {
+		t.Fatal("of an earlier term: retry")
+	}
+}
+
+// TestNotRunning: a synthetic end loses to a real one, whichever comes first.
+func TestRealBeatsSynthetic(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	x := r.run("w1", "job")
+	r.answer("p1", x, RunUnknown)
+	r.out = nil
+	r.status("w1", "p1", StatusItem{Kind: StatusNotRunning, Run: x})
+	e := one[Ended](r)
+	if e.Kind != NeverStarted {
+		t.Fatalf("%+v", e)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	real := one[Ended](r)
+	if real.Kind != Real {
+		t.Fatalf("%+v", real)
+	}
+	r.apply(e) // the synthetic one commits first
+	if len(peek[AnswerStatus](r)) != 0 || r.mayRun("job") != HoldRunning {
+		t.Fatal("the cell is acknowledged when the real one is durable")
+	}
+	r.apply(real)
+	if !one[AnswerStatus](r).Answer.OK || r.mayRun("job") != HoldNone {
+		t.Fatal("acknowledged")
+	}
+	// Scenario 24: the real end comes after the loss was applied.
+	y := r.run("w1", "job")
+	r.applied[y.Work] = applied{y.Invocation, false}
+	r.tick(120 * sec)
+	for _, e := range take[Ended](r) {
+		r.apply(e)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: y, Status: "done"})
+	if e := one[Ended](r); e.Kind != Real || e.Run != y {
+		t.Fatalf("%+v", e)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: y, Status: "done"})
+	if len(take[Ended](r)) != 0 {
+		t.Fatal("handed over once")
+	}
+	r.apply(Ended{Run: y, Kind: Real})
+	if !one[AnswerStatus](r).Answer.OK {
+		t.Fatal("acknowledged")
+	}
+}
+
+// TestProtocolMismatch is scenario 14.
+func TestProtocolMismatch(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.Protocol++ })
+	if a.Verdict != Refused || len(r.l.Sessions(r.now)) != 0 {
+		t.Fatalf("%+v", a)
+	}
+	if _, err := r.l.Step(r.now, BeatReceived{}); err == nil {
+		t.Fatal("an empty heartbeat")
+	}
+	if a := r.beat("w1", "p1", 1); a.Verdict != Welcome {
+		t.Fatalf("%+v", a)
+	}
+	if v, ok := r.l.Session(r.now, "w1"); !ok || v.Proc != "p1" || !v.Holder {
+		t.Fatalf("%+v", v)
+	}
+}
+
+// TestVersionsOfThePool is scenarios 15 to 17: versions 1, 2, 3; a rejected
+// newcomer changes nothing, a replacement advances by two.
+func TestVersionsOfThePool(t *testing.T) {
+	r := newRig(t, consensus)
+	var id workerset.ID
+	for i, c := range []CellName{"w1", "w2", "w3"} {
+		id = r.beat(c, Proc("p"+c), 1).SetID
+		if id.Version != uint64(i+1) || id.Hash.Count != i+1 || id.Leader != term5 {
+			t.Fatalf("%+v", id)
+		}
+	}
+	r.tick(59 * sec)
+	if a := r.beat("w1", "new@h2", 1); a.Verdict != DieAll {
+		t.Fatalf("%+v", a)
+	}
+	if a := r.beat("w1", "pw1", 1); a.State != New || a.SetID.Version != 3 || len(peek[SendReportRequest](r)) == 0 {
+		t.Fatalf("%+v", a)
+	}
+	r.tick(3 * sec)
+	r.out = nil
+	a := r.beat("w1", "newer@h2", 1)
+	if a.State != New || a.SetID.Hash.Count == 0 {
+		t.Fatalf("%+v", a)
+	}
+	if s := take[SendSuicide](r); len(s) != 1 || s[0].Call.Proc != "pw1" {
+		t.Fatalf("%v", s)
+	}
+}
+
+// TestWaitWithoutCells is scenario 18: with hashes alone an empty leader waits as
+// long as any promise may last; with the list it waits for nothing.
+func TestWaitWithoutCells(t *testing.T) {
+	r := newRig(t, consensus)
+	longest := r.l.t.Stretch(r.l.t.MaxDiesWithin)
+	for _, d := range []time.Duration{0, sec, 5 * sec, longest - 2*sec} {
+		r.now = 1000*sec + d
+		r.step(Tick{LeaseHeld: true})
+		if w := r.l.Wait(r.now); !w.Active || w.Longest != longest-d {
+			t.Fatalf("at %v: %+v", d, w)
+		}
+	}
+	r.now = 1000*sec + longest
+	r.step(Tick{LeaseHeld: true})
+	if r.l.Wait(r.now).Active {
+		t.Fatal("left")
+	}
+	r.now = 1003 * sec
+	r.step(Tick{LeaseHeld: true})
+	if r.l.Wait(r.now).Active {
+		t.Fatal("never entered again")
+	}
+	l := newRig(t, nil)
+	l.tick(sec)
+	if l.l.Wait(l.now).Active {
+		t.Fatal("nobody is on the list of a new cluster")
+	}
+}
+
+// TestCautionWait is scenario 19: a custom wait ends in time, loudly, whoever is missing.
+func TestCautionWait(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.InitialWait = 10 * sec
+		c.Members = []Member{member("p1", "w1", 1)}
+	})
+	if a := one[Audit](r); a.Kind != AuditWaitForced {
+		t.Fatalf("%+v", a)
+	}
+	r.tick(9 * sec)
+	if w := r.l.Wait(r.now); !w.Active || w.Longest != sec || len(w.For) != 1 {
+		t.Fatalf("%+v", w)
+	}
+	r.tick(sec)
+	if r.l.Wait(r.now).Active || take[Audit](r)[0].Kind != AuditWaitForced {
+		t.Fatal("forced")
+	}
+	m := newRig(t, func(c *Config) { c.Members = []Member{member("p1", "w1", 1)} })
+	m.step(EndWait{By: "ann"})
+	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active {
+		t.Fatalf("%+v", a)
+	}
+	m.step(EndWait{By: "ann"})
+	if len(m.out) != 0 {
+		t.Fatal("once")
+	}
+}
+
+// TestConsensusWithAnImpostor is scenario 20.
+func TestConsensusWithAnImpostor(t *testing.T) {
+	old := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 2, Hash: workerset.Hash{}.Add("p1").Add("p2")}
+	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p3")}
+	show := func(id workerset.ID) func(*Heartbeat) { return func(h *Heartbeat) { h.SetID = id } }
+	r := newRig(t, consensus)
+	r.beat("w2", "p2", 1, show(old))
+	r.beat("w3", "p3", 1, show(alone))
+	r.beat("w1", "p1", 1, show(old))
+	r.report("p1")
+	r.report("p2")
+	for range 13 {
+		r.tick(5 * sec)
+		r.beat("w1", "p1", 1)
+		r.beat("w2", "p2", 1)
+		if r.l.Wait(r.now).Active {
+			continue
+		}
+		break
+	}
+	if r.l.Wait(r.now).Active {
+		t.Fatal("w3 never reported: it is lost after 60 s, and the others agree")
+	}
+	if r.state("p3") != MustDie || r.l.set.Len() != 2 {
+		t.Fatal("w3 is out")
+	}
+}
+
+// TestNothingStartsWithoutACell is scenario 23.
+func TestNothingStartsWithoutACell(t *testing.T) {
+	r := newRig(t, nil)
+	if _, _, err := r.l.RunBatch(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}); err == nil {
+		t.Fatal("no cell")
+	}
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	x := r.run("w1", "j")
+	if c := one[SendRun](r); c.Call.Run != x || c.Cell != "w1" || c.Call.Term != term5 {
+		t.Fatalf("%+v", c)
+	}
+	if h, ok := r.l.MayStart(r.now, Request{Work: x.Work, Cell: "w1"}); ok || h.Reason != HoldRunning || h.Invocation != x.Invocation {
+		t.Fatalf("%+v", h)
+	}
+}
+
+// TestLateEndAfterRestart is scenario 25: where the original aborts, the end of
+// the older invocation is dropped.
+func TestLateEndAfterRestart(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.healthy("w2", "p2", 1)
+	r.tick(sec)
+	x := r.run("w1", "j")
+	r.step(Forget{Proc: "p1", By: "ann"})
+	r.apply(one[Ended](r))
+	y := r.run("w2", "j")
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	if e := one[Ended](r); e.Run != x || e.Kind != Real {
+		t.Fatalf("a real end beats the loss that was applied: %+v", e)
+	}
+	if rs := r.l.Running(y.Work); len(rs) != 1 || rs[0].Run != y {
+		t.Fatalf("%v", rs)
+	}
+}
