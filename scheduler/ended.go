@@ -112,12 +112,19 @@ type chunk struct {
 // way, so that what comes meanwhile goes together. It returns ends that need no
 // commit. The lock is held.
 func (s *Scheduler) flush() (done []*end) {
-	if s.over != nil {
-		return nil
+	// What waited behind an end that needs no commit is pending at once: go on.
+	for s.over == nil && s.flying == 0 && len(s.pending) > 0 {
+		done = append(done, s.flushOnce()...)
 	}
+	return done
+}
+
+func (s *Scheduler) flushOnce() (done []*end) {
 	byJob := make(map[*job][]*end)
 	var order []*job
-	for _, x := range s.pending {
+	pending := s.pending
+	s.pending = nil
+	for _, x := range pending {
 		j := s.jobs[x.key.Job]
 		if j == nil || j.forest == nil {
 			x.held = s.strangers[x.key] == x.run.Invocation
@@ -136,7 +143,6 @@ func (s *Scheduler) flush() (done []*end) {
 		}
 		byJob[j] = append(byJob[j], x)
 	}
-	s.pending = s.pending[:0]
 	for _, j := range order {
 		s.submitEnds(j, byJob[j])
 	}
@@ -232,7 +238,9 @@ func (s *Scheduler) settle() []*end {
 	if s.flying > 0 {
 		return nil
 	}
-	s.submitMerges()
+	if s.submitMerges(); s.flying > 0 {
+		return s.flushOnce() // in the order of commits behind them
+	}
 	return s.flush()
 }
 

@@ -20,7 +20,7 @@ import (
 func TestRandomTerms(t *testing.T) {
 	seeds := uint64(12)
 	if os.Getenv("CANTINA_SOAK") != "" {
-		seeds = 400
+		seeds = 1000
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
