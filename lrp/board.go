@@ -333,7 +333,15 @@ func (b *Board) Env(k Key, now time.Time) Env {
 	env.Fresh = b.Fresh(p.service.Domain, now)
 	if p.version != nil {
 		env.Desired, env.Wanted = &p.version.Desired, p.version.Wants(k.Index)
-		env.AllRunning = p.running >= p.version.High-p.version.Low
+		others := p.version.High - p.version.Low
+		if env.Wanted {
+			others--
+		}
+		mine := 0
+		if s := p.rows[k.Index]; s != nil {
+			mine = counts(p, s.index)
+		}
+		env.OthersRunning = p.running-mine >= others
 	}
 	return env
 }

@@ -30,7 +30,56 @@ func (o Outcome) Empty() bool { return len(o.Moves) == 0 && len(o.Services) == 0
 // moves were made or when there were none, returns nothing. The cost grows with
 // what changed, not with what there is. (Diego dev notes, Harmonizing DesiredLRPs
 // with ActualLRPs: Convergence. Its five duties are the cases of check and missing.)
-func (b *Board) Converge(now time.Time) Outcome {
+func (b *Board) Converge(now time.Time) Outcome { return b.converge(now, false) }
+
+// ConvergeAll is Converge over everything there is.
+func (b *Board) ConvergeAll(now time.Time) Outcome { return b.converge(now, true) }
+
+func (b *Board) converge(now time.Time, all bool) Outcome {
+	b.popDue(now)
+	var out Outcome
+	if all {
+		for k := range b.services {
+			b.dirtySvcs[k] = struct{}{}
+		}
+	}
+	for k := range b.dirtySvcs {
+		b.missing(k)
+		switch s, gone := b.roll(k, now); {
+		case gone:
+			out.Gone = append(out.Gone, k)
+		case s != nil:
+			out.Services = append(out.Services, s)
+		}
+	}
+	b.dirtySvcs = emptied(b.dirtySvcs)
+	look := func(k Key, p *process, s *slot) {
+		if e := b.check(k, p, s, now); e != nil {
+			out.Moves = append(out.Moves, Move{k, e})
+		}
+	}
+	if all {
+		for guid, p := range b.procs {
+			for i, s := range p.rows {
+				look(Key{guid, i}, p, s)
+				delete(b.dirtyKeys, Key{guid, i})
+			}
+		}
+	}
+	for k := range b.dirtyKeys {
+		if p := b.procs[k.Process]; p != nil {
+			look(k, p, p.rows[k.Index])
+		}
+	}
+	b.dirtyKeys = emptied(b.dirtyKeys)
+	slices.SortFunc(out.Moves, func(x, y Move) int { return x.Key.Compare(y.Key) })
+	slices.SortFunc(out.Services, func(x, y *Service) int { return x.Key.Compare(y.Key) })
+	slices.SortFunc(out.Gone, ServiceKey.Compare)
+	return out
+}
+
+// popDue marks what has fallen due.
+func (b *Board) popDue(now time.Time) {
 	for len(b.due) > 0 && !b.due[0].at.After(now) {
 		item := heap.Pop(&b.due).(dueItem)
 		if item.key.Process == "" {
@@ -43,40 +92,16 @@ func (b *Board) Converge(now time.Time) Outcome {
 			b.dirtyKeys[item.key] = struct{}{}
 		}
 	}
-	var out Outcome
-	for k := range b.dirtySvcs {
-		b.missing(k)
-		switch s, gone := b.roll(k, now); {
-		case gone:
-			out.Gone = append(out.Gone, k)
-		case s != nil:
-			out.Services = append(out.Services, s)
-		}
-	}
-	clear(b.dirtySvcs)
-	for k := range b.dirtyKeys {
-		if e := b.check(k, now); e != nil {
-			out.Moves = append(out.Moves, Move{k, e})
-		}
-	}
-	clear(b.dirtyKeys)
-	slices.SortFunc(out.Moves, func(x, y Move) int { return x.Key.Compare(y.Key) })
-	slices.SortFunc(out.Services, func(x, y *Service) int { return x.Key.Compare(y.Key) })
-	slices.SortFunc(out.Gone, ServiceKey.Compare)
-	return out
 }
 
-// ConvergeAll is Converge over everything there is.
-func (b *Board) ConvergeAll(now time.Time) Outcome {
-	for k := range b.services {
-		b.dirtySvcs[k] = struct{}{}
+// emptied returns an empty map: the old one, or a new one when that has grown so
+// large that clearing it would cost more than what changes.
+func emptied[K comparable](m map[K]struct{}) map[K]struct{} {
+	if len(m) > 64 {
+		return map[K]struct{}{}
 	}
-	for guid, p := range b.procs {
-		for i := range p.rows {
-			b.dirtyKeys[Key{guid, i}] = struct{}{}
-		}
-	}
-	return b.Converge(now)
+	clear(m)
+	return m
 }
 
 // NextDue returns the earliest moment at which a pass may find something although
@@ -121,12 +146,10 @@ func (b *Board) missing(k ServiceKey) {
 }
 
 // check returns the event that an index needs now, or nil, and plans its next look.
-func (b *Board) check(k Key, now time.Time) Event {
-	p := b.procs[k.Process]
-	if p == nil || b.Quarantined(k) {
+func (b *Board) check(k Key, p *process, s *slot, now time.Time) Event {
+	if len(b.badKeys)+len(b.badSvcs) > 0 && b.Quarantined(k) {
 		return nil
 	}
-	s := p.rows[k.Index]
 	wanted := p.version != nil && p.version.Wants(k.Index)
 	if s == nil {
 		if wanted {

@@ -55,7 +55,7 @@ func (m *machine) stopFirst() bool {
 // evacuateStopFirst stops an instance that may have no second copy, one index at
 // a time; its row stays until the cell has stopped it.
 func (m *machine) evacuateStopFirst(e Evacuate) error {
-	if !m.x.Ordinary.Retiring && !m.env.AllRunning {
+	if !m.x.Ordinary.Retiring && !m.env.OthersRunning {
 		return ErrNotYet
 	}
 	m.x.Ordinary = refreshed(m.x.Ordinary, Start{By: e.By, Net: m.x.Ordinary.Net})
@@ -81,8 +81,11 @@ func (m *machine) evacuateClaimed(by Identity) error {
 func (m *machine) evacuateStopped(by Identity) error { return m.remove(by) }
 
 func (m *machine) removeEvacuating(by Identity) error {
-	if !m.x.Evacuating.Is(by) {
+	switch {
+	case !m.x.Evacuating.Is(by):
 		return ErrNotFound
+	case m.x.Ordinary == nil && m.env.Wanted:
+		return ErrNotYet // the ordinary row is about to be made
 	}
 	m.x.Evacuating = nil
 	return nil

@@ -168,9 +168,10 @@ type Env struct {
 	// Eligible reports whether the cell process of a Claim may be given work:
 	// session HEALTHY, reported, member row durable.
 	Eligible bool
-	// AllRunning reports whether every wanted index of the process has a RUNNING
-	// row that is not about to be stopped: the gate for draining a stop-first service.
-	AllRunning bool
+	// OthersRunning reports whether every other wanted index of the process has a
+	// RUNNING row that is not about to be stopped: the gate for draining a stop-first
+	// service.
+	OthersRunning bool
 }
 
 // keepsOrphan reports whether the row has no definition and must be kept all the

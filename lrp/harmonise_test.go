@@ -21,7 +21,7 @@ var (
 func definition() *Desired { return &Desired{Process: "p1", Service: svc, Instances: 1} }
 
 func wantedEnv() Env {
-	return Env{Now: t0, Desired: definition(), Wanted: true, Fresh: true, Eligible: true, AllRunning: true}
+	return Env{Now: t0, Desired: definition(), Wanted: true, Fresh: true, Eligible: true, OthersRunning: true}
 }
 
 // rowOf builds an ordinary row from the words of the test tables.
@@ -144,7 +144,7 @@ func TestHarmoniseActionsAreAccepted(t *testing.T) {
 			t.Errorf("%s × %s: not RUNNING here: %+v", r[0], r[1], x.Ordinary)
 		case a.Call == CallClaim && (x.Ordinary.State != Claimed || !x.Ordinary.Is(alpha)):
 			t.Errorf("%s × %s: not CLAIMED here: %+v", r[0], r[1], x.Ordinary)
-		case a.Call == CallRemove && x.Ordinary != nil:
+		case a.Call == CallRemove && words(x.Ordinary) != "UNCLAIMED":
 			t.Errorf("%s × %s: not removed", r[0], r[1])
 		case a.Call == CallCrash && (x.Ordinary == nil || x.Ordinary.CrashCount != 1):
 			t.Errorf("%s × %s: crash not counted: %+v", r[0], r[1], x.Ordinary)
@@ -193,7 +193,9 @@ func TestEvacuationTable(t *testing.T) {
 			after := x
 			if a.Call != NoCall {
 				var err error
-				if after, _, err = Step(x, eventOf(t, a.Call), wantedEnv()); err != nil {
+				env := wantedEnv()
+				env.Wanted = r[0] != "none"
+				if after, _, err = Step(x, eventOf(t, a.Call), env); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -239,7 +241,7 @@ func TestEvacuationNotRunning(t *testing.T) {
 		{Starting, "CLAIMED self", CallEvacuateClaimed, "UNCLAIMED", true},
 		{Starting, "RUNNING self", CallEvacuateClaimed, "UNCLAIMED", true},
 		{Starting, "CLAIMED other", NoCall, "CLAIMED", false},
-		{CompletedShutdown, "RUNNING self", CallEvacuateStopped, "none", false},
+		{CompletedShutdown, "RUNNING self", CallEvacuateStopped, "UNCLAIMED", true},
 		{CompletedShutdown, "UNCLAIMED", NoCall, "UNCLAIMED", false},
 		{CompletedCrashed, "RUNNING self", CallEvacuateCrashed, "UNCLAIMED", true},
 		{CompletedCrashed, "RUNNING other", NoCall, "RUNNING", false},

@@ -386,6 +386,9 @@ func (m *machine) dropCopies(by Identity) bool {
 	return gone
 }
 
+// remove takes by's rows away. Whether the index is still wanted is decided in the
+// same step: a reader never sees a wanted index without an ordinary row, which a
+// cell being emptied would take for a scale-down.
 func (m *machine) remove(by Identity) error {
 	a := m.x.Ordinary
 	if a.Is(by) && m.exclusive() && a.Proc != by.Proc {
@@ -394,6 +397,9 @@ func (m *machine) remove(by Identity) error {
 	gone := m.dropCopies(by)
 	if a.Is(by) {
 		m.x.Ordinary, gone = nil, true
+		if m.env.Wanted {
+			m.place(nil)
+		}
 	}
 	if !gone {
 		return ErrNotFound

@@ -38,7 +38,7 @@ func TestAllowedTransitions(t *testing.T) {
 		{"CLAIMED self", claim, "CLAIMED self"},
 		{"CLAIMED self", start, "RUNNING self"},
 		{"CLAIMED self", crash, "UNCLAIMED"},
-		{"CLAIMED self", remove, "none"},
+		{"CLAIMED self", remove, "UNCLAIMED"},
 		{"CLAIMED self", PlacementFailed{"full"}, "refused"},
 		{"CLAIMED self", CellUnhealthy{"alpha", "pa"}, "UNCLAIMED"},
 		{"CLAIMED self", CellMustDie{"alpha", "pa"}, "UNCLAIMED"},
@@ -52,7 +52,7 @@ func TestAllowedTransitions(t *testing.T) {
 		{"RUNNING self", claim, "CLAIMED self"},
 		{"RUNNING self", start, "RUNNING self"},
 		{"RUNNING self", crash, "UNCLAIMED"},
-		{"RUNNING self", remove, "none"},
+		{"RUNNING self", remove, "UNCLAIMED"},
 		{"RUNNING self", PlacementFailed{"full"}, "refused"},
 		{"RUNNING self", CellMustDie{"alpha", "pa"}, "UNCLAIMED"},
 		{"RUNNING self", CellHealthy{"alpha", "pa"}, "RUNNING self"},
@@ -211,7 +211,7 @@ func TestExclusive(t *testing.T) {
 		if after, _, _ := Step(x, ProcDead{"pa"}, unwanted); !after.Empty() {
 			t.Errorf("dead and not wanted: %+v", after)
 		}
-		if after, _, err := Step(x, Remove{By: alpha}, env); err != nil || after.Ordinary != nil {
+		if after, _, err := Step(x, Remove{By: alpha}, env); err != nil || words(after.Ordinary) != "UNCLAIMED" {
 			t.Errorf("removed by its holder: %v", err)
 		}
 		if _, _, err := Step(x, Remove{By: Identity{"ia", "alpha", "successor"}}, env); !errors.Is(err, ErrNotProven) {
@@ -228,16 +228,16 @@ func TestStopFirstDrainsOneAtATime(t *testing.T) {
 	env := wantedEnv()
 	env.Desired.Strategy = StopFirst
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
-	env.AllRunning = false
+	env.OthersRunning = false
 	if _, _, err := Step(x, Evacuate{By: alpha, Net: netA}, env); !errors.Is(err, ErrNotYet) {
 		t.Errorf("while another is down: %v", err)
 	}
-	env.AllRunning = true
+	env.OthersRunning = true
 	after, effects, err := Step(x, Evacuate{By: alpha, Net: netA}, env)
 	if err != nil || !after.Ordinary.Retiring || after.Evacuating != nil || !has(effects, StopInstance{key0, alpha}) {
 		t.Fatalf("%+v %v %v", after, effects, err)
 	}
-	env.AllRunning = false // itself
+	env.OthersRunning = false // itself
 	if again, _, err := Step(after, Evacuate{By: alpha, Net: netA}, env); err != nil || again != after {
 		t.Errorf("repeated: %v", err)
 	}
@@ -373,7 +373,7 @@ func TestChangesInOrder(t *testing.T) {
 		"takes over":       {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("other")}, Start{By: alpha, Net: netA}, "changed RUNNING, removed RUNNING EVACUATING"},
 		"crash, waits":     {Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha, Since: t0, CrashCount: 5}}, Crash{By: alpha}, "changed CRASHED"},
 		"crash, restarts":  {running, Crash{By: alpha}, "created UNCLAIMED, removed RUNNING"},
-		"gone":             {running, Remove{By: alpha}, "removed RUNNING"},
+		"gone":             {running, Remove{By: alpha}, "created UNCLAIMED, removed RUNNING"},
 		"nothing":          {running, Start{By: alpha, Net: netA}, ""},
 	} {
 		after, _, err := Step(c.from, c.event, env)

@@ -226,6 +226,9 @@ func (b *Board) Converge(now time.Time) []Move {
 			over[d] = struct{}{}
 		}
 	}
+	if len(b.dirty) > 64 {
+		b.dirty = map[string]struct{}{} // clearing a map costs what it once held
+	}
 	clear(b.dirty)
 	for d := range over {
 		out = b.pruneOldest(d, out)

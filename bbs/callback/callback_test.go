@@ -1,0 +1,153 @@
+package callback
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cantina/task"
+)
+
+type outcome struct {
+	guid, uid, problem string
+	delivered          bool
+}
+
+// deliver sends one task to a server that answers by the given handler.
+func deliver(t *testing.T, cfg Config, handler http.HandlerFunc) outcome {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	return deliverTo(t, cfg, server.URL)
+}
+
+func deliverTo(t *testing.T, cfg Config, url string) outcome {
+	t.Helper()
+	done := make(chan outcome, 1)
+	cfg.Done = func(guid, uid string, delivered bool, problem string) { done <- outcome{guid, uid, problem, delivered} }
+	cfg.Wall = func() time.Time { return time.Unix(1700000000, 0) }
+	s := New(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	s.Send(&task.Task{
+		GUID: "g", UID: "u", Domain: "d", Outcome: task.Failed, Definition: &task.Definition{CallbackURL: url, Annotation: "note"},
+		Result: task.Result{Failed: true, Reason: "exited with status 3", ExitCode: 3, Output: []byte("out")},
+	})
+	out := <-done
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+func TestBodyAndSignature(t *testing.T) {
+	secret := []byte("secret")
+	var body Body
+	out := deliver(t, Config{Secret: secret}, func(_ http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if got := r.Header.Get(HeaderSignature); got != Sign(secret, time.Unix(1700000000, 0), raw) || !strings.HasPrefix(got, "t=1700000000,v1=") {
+			t.Errorf("signature %q", got)
+		}
+		if r.Method != http.MethodPost || r.Header.Get(HeaderDelivery) != "u" || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %v", r.Method, r.Header)
+		}
+		if err := json.Unmarshal(raw, &body); err != nil {
+			t.Error(err)
+		}
+	})
+	if out != (outcome{guid: "g", uid: "u", delivered: true}) {
+		t.Errorf("%+v", out)
+	}
+	want := Body{TaskGUID: "g", TaskUID: "u", Domain: "d", Outcome: "failed", Failed: true, FailureReason: "exited with status 3", Result: "out", ExitCode: 3, Annotation: "note"}
+	if body != want {
+		t.Errorf("%+v", body)
+	}
+}
+
+// TestAttempts: only 503 and 504 (and time-outs) are tried again, three times at most.
+func TestAttempts(t *testing.T) {
+	for _, c := range []struct {
+		answers   []int
+		calls     int
+		delivered bool
+	}{
+		{[]int{200}, 1, true},
+		{[]int{302}, 1, true},
+		{[]int{404}, 1, true},
+		{[]int{500}, 1, true},
+		{[]int{503, 200}, 2, true},
+		{[]int{504, 503, 204}, 3, true},
+		{[]int{503, 503, 503, 200}, 3, false},
+	} {
+		var mu sync.Mutex
+		calls := 0
+		out := deliver(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.WriteHeader(c.answers[min(calls, len(c.answers)-1)])
+			calls++
+		})
+		if calls != c.calls || out.delivered != c.delivered || (out.problem == "") != c.delivered {
+			t.Errorf("%v: %d calls, %+v", c.answers, calls, out)
+		}
+	}
+}
+
+func TestTimeoutIsTriedAgain(t *testing.T) {
+	var mu sync.Mutex
+	calls := 0
+	out := deliver(t, Config{Timeout: 50 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		calls++
+		first := calls == 1
+		mu.Unlock()
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Error(err)
+		}
+		if first {
+			<-r.Context().Done() // until the sender gives up
+		}
+	})
+	if calls != 2 || !out.delivered {
+		t.Errorf("%d calls, %+v", calls, out)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out := deliverTo(t, Config{}, url); out.delivered || out.problem == "" {
+		t.Errorf("%+v", out)
+	}
+	if out := deliverTo(t, Config{}, "http://\x7f"); out.delivered || out.problem == "" {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestAFullQueueDrops(t *testing.T) {
+	s := New(Config{Queue: 1, Done: func(string, string, bool, string) { t.Error("told something") }})
+	for range 3 {
+		s.Send(&task.Task{Definition: &task.Definition{}})
+	}
+	if len(s.queue) != 1 {
+		t.Errorf("%d wait", len(s.queue))
+	}
+}
