@@ -205,6 +205,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 	c.mu.Unlock()
 	for _, p := range all {
 		p.CloseOutput()
+		c.e.keeper.gone(p.Pid)
 	}
 	for i, tail := range [...]*[]string{&r.LastOut, &r.LastErr} {
 		if w := c.writers[i]; w != nil {

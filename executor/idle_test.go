@@ -54,6 +54,12 @@ func TestIdleContainersAreCheap(t *testing.T) {
 	if sum/kept > 3000 {
 		t.Error("that is too much")
 	}
+	for i := range kept {
+		e.Delete(fmt.Sprint("keep", i))
+	}
+	for i := range kept {
+		await(t, e, fmt.Sprint("keep", i), gone)
+	}
 }
 
 // memory reads a line of smaps_rollup in kB.

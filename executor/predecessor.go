@@ -298,6 +298,7 @@ func (e *Executor) noteStuck(class string, stays map[string]bool) {
 func (c *container) driveLeft() {
 	c.setStuck()
 	if c.finish(0) {
+		c.unstick()
 		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
 	}
 }

@@ -3,7 +3,6 @@ package executor
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,5 +145,5 @@ func awaitState(t *testing.T, pid int, want string) {
 			return
 		}
 	}
-	t.Fatal(fmt.Sprintf("process %d is in state %s, want %s", pid, describe(pid).State, want))
+	t.Fatalf("process %d is in state %s, want %s", pid, describe(pid).State, want)
 }

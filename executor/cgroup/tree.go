@@ -239,6 +239,15 @@ func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
 	return g
 }
 
+// Descriptors are what LeaveThread needs in the calling thread's table.
+func (t *Tree) Descriptors() []int {
+	fds := make([]int, 0, len(t.base))
+	for _, fd := range t.base {
+		fds = append(fds, fd)
+	}
+	return fds
+}
+
 // LeaveThread brings the calling thread back into the cell's own groups.
 func (t *Tree) LeaveThread() error {
 	var first error

@@ -32,6 +32,8 @@ type Launcher struct {
 	null  *os.File
 	plain chan *request // threads that may gain privileges
 	bound chan *request // threads with no_new_privs, for ever
+	fast  []*starter
+	idle  chan *starter // that have nothing to do
 	loops []*loop
 	turn  atomic.Uint32
 	ended chan struct{}
@@ -40,9 +42,9 @@ type Launcher struct {
 type request struct {
 	spec  *Spec
 	files []uintptr
+	child []int // those of files that go to a starter
 	path  string
 	pid   int
-	pidfd int
 	err   error
 	lost  bool // the thread did not get back
 	done  chan struct{}
@@ -62,6 +64,16 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 		}
 		l.loops = append(l.loops, lp)
 	}
+	n := max(2, min(runtime.GOMAXPROCS(0), 8))
+	l.idle = make(chan *starter, n)
+	for range n {
+		st, err := newStarter()
+		if err != nil {
+			return nil, err
+		}
+		l.fast = append(l.fast, st)
+		l.idle <- st
+	}
 	// Whatever descriptors the cell itself was started with stay with it.
 	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	return l, nil
@@ -75,13 +87,19 @@ func (l *Launcher) Run(ctx context.Context) error {
 	for i, lp := range l.loops {
 		wg.Go(func() { errs[i] = lp.run(ctx) })
 	}
-	for range max(2, min(runtime.GOMAXPROCS(0), 8)) {
+	for _, st := range l.fast {
+		wg.Go(func() { st.serve(ctx, l) })
+	}
+	for range len(l.fast) {
 		wg.Go(func() { l.serve(ctx, l.bound, true) })
 	}
 	wg.Go(func() { l.serve(ctx, l.plain, false) })
 	wg.Wait()
 	close(l.ended)
 	l.null.Close()
+	for _, st := range l.fast {
+		st.close()
+	}
 	return errors.Join(errs...)
 }
 
@@ -119,24 +137,19 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	r := &request{spec: s, done: make(chan struct{})}
 	child, err := p.openFiles(l, s, r)
 	if err == nil {
-		in := l.bound
-		if s.Gain {
-			in = l.plain
-		}
 		p.started = time.Now()
-		select {
-		case in <- r:
-			<-r.done
-			err = r.err
-		case <-l.ended:
-			err = ErrClosed
-		}
+		err = l.ask(r, child)
 	}
 	for _, fd := range child {
 		unix.Close(fd)
 	}
 	if r.pid > 0 {
-		p.Pid, p.pidfd = r.pid, r.pidfd
+		var perr error
+		p.Pid = r.pid
+		// Nobody has waited for it: the number is still its own.
+		if p.pidfd, perr = unix.PidfdOpen(r.pid, 0); perr != nil {
+			err = errors.Join(err, perr)
+		}
 	}
 	if err == nil {
 		err = p.watch()
@@ -146,6 +159,30 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", s.Path, err)
 	}
 	return p, nil
+}
+
+// ask has a thread fork.
+func (l *Launcher) ask(r *request, child []int) error {
+	if r.spec.suits() {
+		select {
+		case st := <-l.idle:
+			defer func() { l.idle <- st }()
+			return st.ask(r, child, l.ended)
+		case <-l.ended:
+			return ErrClosed
+		}
+	}
+	in := l.bound
+	if r.spec.Gain {
+		in = l.plain
+	}
+	select {
+	case in <- r:
+		<-r.done
+		return r.err
+	case <-l.ended:
+		return ErrClosed
+	}
 }
 
 // Watch returns a process that is not a child: Done is closed when it has ended,
@@ -223,9 +260,11 @@ func (p *Process) discard() {
 			pi.close()
 		}
 	}
-	if p.pidfd >= 0 {
-		unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
+	if p.Pid > 0 { // not waited for: the number is still its own
+		unix.Kill(p.Pid, unix.SIGKILL)
 		wait4(p.Pid, nil, 0, nil)
+	}
+	if p.pidfd >= 0 {
 		unix.Close(p.pidfd)
 		p.pidfd = -1
 	}
@@ -237,7 +276,13 @@ func (p *Process) discard() {
 func Fork(s *Spec, files []uintptr) (pid, pidfd int, err error) {
 	r := &request{spec: s, files: files}
 	(&Launcher{}).fork(r)
-	return r.pid, r.pidfd, r.err
+	if r.pid > 0 {
+		var perr error
+		if pidfd, perr = unix.PidfdOpen(r.pid, 0); perr != nil {
+			r.err = errors.Join(r.err, perr)
+		}
+	}
+	return r.pid, pidfd, r.err
 }
 
 // fork runs on a locked thread.
@@ -245,7 +290,7 @@ func (l *Launcher) fork(r *request) {
 	s := r.spec
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: r.files, Sys: &syscall.SysProcAttr{
 		Setsid: s.Session, Setctty: s.Terminal, Pdeathsig: s.ParentDeath, Credential: s.Credential,
-		Cloneflags: s.CloneFlags, PidFD: &r.pidfd, Ptrace: s.OpenFiles > 0 || s.Stopped != nil,
+		Cloneflags: s.CloneFlags, Ptrace: s.OpenFiles > 0 || s.Stopped != nil,
 	}}
 	if s.Group != nil {
 		fd, err := s.Group.OpenDir()

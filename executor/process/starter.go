@@ -1,0 +1,163 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// starter is a thread that forks. It has a table of descriptors of its own with
+// almost nothing in it: a fork copies the table of its thread, and an exec goes
+// through it, which with the descriptors of thousands of containers costs more
+// than all the rest. The child's ends of pipes come to it through a socket.
+//
+// What needs descriptors of the cell (Spec.Files, Spec.Enter, a program in
+// memory) is forked by threads that share the cell's table.
+type starter struct {
+	in   chan *request
+	near int // the cell's end of the socket
+	far  int // the thread's end
+	null int // of the thread
+}
+
+func newStarter() (*starter, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make starter: %w", err)
+	}
+	return &starter{in: make(chan *request), near: fds[0], far: fds[1], null: -1}, nil
+}
+
+// suits reports whether a starter can fork it.
+func (s *Spec) suits() bool {
+	return !s.Gain && s.Files == nil && s.Enter == nil && !strings.HasPrefix(s.Path, "/proc/self/fd/")
+}
+
+// ask has the starter fork. Child are the descriptors in r.files that are not null.
+func (st *starter) ask(r *request, child []int, ended <-chan struct{}) error {
+	if err := unix.Sendmsg(st.near, []byte{byte(len(child))}, rights(child), nil, 0); err != nil {
+		return fmt.Errorf("hand over descriptors: %w", err)
+	}
+	r.child = child
+	select {
+	case st.in <- r:
+		<-r.done
+		return r.err
+	case <-ended:
+		return ErrClosed
+	}
+}
+
+func rights(fds []int) []byte {
+	if len(fds) == 0 {
+		return nil
+	}
+	return unix.UnixRights(fds...)
+}
+
+// serve forks until ctx is done. The goroutine ends locked, and its thread with it.
+func (st *starter) serve(ctx context.Context, l *Launcher) {
+	runtime.LockOSThread()
+	err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), st.ownTable(l))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-st.in:
+			got, rerr := st.receive(r)
+			if r.err = errors.Join(err, rerr); r.err == nil {
+				l.fork(r)
+			}
+			for _, fd := range got {
+				unix.Close(fd)
+			}
+			lost := r.lost
+			close(r.done)
+			if lost {
+				err = errLost
+			}
+		}
+	}
+}
+
+// errLost reports a thread that did not get back from where it forked. It stays,
+// because its end would be the death of its children, and forks no more.
+var errLost = errors.New("the starting thread is lost")
+
+// ownTable gives the thread a table of its own and empties it. Of the cell's
+// descriptors it keeps those that it works with, and those that the Go runtime
+// wakes itself up with.
+func (st *starter) ownTable(l *Launcher) error {
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		return fmt.Errorf("make a table of descriptors: %w", err)
+	}
+	keep := []int{0, 1, 2, st.far}
+	if l.tree != nil {
+		keep = append(keep, l.tree.Descriptors()...)
+	}
+	open, err := os.ReadDir("/proc/thread-self/fd")
+	if err != nil {
+		return fmt.Errorf("read the table of descriptors: %w", err)
+	}
+	for _, d := range open {
+		fd, err := strconv.Atoi(d.Name())
+		if err != nil || slices.Contains(keep, fd) {
+			continue
+		}
+		target, err := os.Readlink("/proc/thread-self/fd/" + d.Name())
+		if err != nil || strings.HasPrefix(target, "anon_inode:[event") {
+			continue
+		}
+		unix.Close(fd)
+	}
+	if st.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	return nil
+}
+
+// receive takes the descriptors of a request and puts them into its files.
+func (st *starter) receive(r *request) ([]int, error) {
+	var b [1]byte
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	n, oobn, _, _, err := unix.Recvmsg(st.far, b[:], oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || n != 1 {
+		return nil, fmt.Errorf("take over descriptors: %w", err)
+	}
+	var got []int
+	if oobn > 0 {
+		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil {
+			return nil, fmt.Errorf("take over descriptors: %w", err)
+		}
+		for i := range messages {
+			fds, err := unix.ParseUnixRights(&messages[i])
+			if err != nil {
+				return got, fmt.Errorf("take over descriptors: %w", err)
+			}
+			got = append(got, fds...)
+		}
+	}
+	if len(got) != len(r.child) {
+		return got, errors.New("take over descriptors: some are missing")
+	}
+	for i, f := range r.files {
+		r.files[i] = uintptr(st.null)
+		if j := slices.Index(r.child, int(f)); j >= 0 {
+			r.files[i] = uintptr(got[j])
+		}
+	}
+	return got, nil
+}
+
+func (st *starter) close() {
+	unix.Close(st.near)
+	unix.Close(st.far)
+}
