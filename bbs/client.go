@@ -159,7 +159,8 @@ func (b *BBS) DesireTask(ctx context.Context, n NewTask, w Write) (Task, error) 
 	out, revision, err := b.write(ctx, w, "task", request, func(t *tx) (reply, error) {
 		guid := n.GUID
 		if guid == "" {
-			guid = "t-" + b.cfg.NewID()[:16]
+			id := b.cfg.NewID()
+			guid = "t-" + id[max(0, len(id)-16):]
 		}
 		row := task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: n.Domain, Name: n.Name, Definition: &def}
 		return reply{subject: guid}, t.desire(row)

@@ -158,7 +158,8 @@ func (v *view) putTask(guid string, t *task.Task, revision int64) {
 	}
 }
 
-// maxCollected bounds how many guids are remembered after their rows are gone.
+// maxCollected is how many guids at least are remembered after their rows are gone;
+// at most twice as many are.
 const maxCollected = 10000
 
 func (v *view) collect(guid string, old *task.Task) {
@@ -169,9 +170,11 @@ func (v *view) collect(guid string, old *task.Task) {
 		v.collectedAges = append(v.collectedAges, guid)
 	}
 	v.collected[guid] = old.FirstCompleted
-	if len(v.collectedAges) > maxCollected {
-		delete(v.collected, v.collectedAges[0])
-		v.collectedAges = slices.Clone(v.collectedAges[1:])
+	if len(v.collectedAges) > 2*maxCollected { // in blocks, so that it costs little each time
+		for _, g := range v.collectedAges[:maxCollected] {
+			delete(v.collected, g)
+		}
+		v.collectedAges = slices.Clone(v.collectedAges[maxCollected:])
 	}
 }
 
