@@ -133,9 +133,9 @@ func (c *cli) finish(err error) int {
 		c.sayf("cantina: %v\n", e.err)
 		return e.code
 	}
-	// What cobra and the verbs say of wrong arguments.
+	// Wrong usage is always an *exit; this is what went wrong on this machine.
 	c.sayf("cantina: %v\n", err)
-	return api.ExitUsage
+	return api.ExitFailed
 }
 
 // complain prints an error of the server.

@@ -34,7 +34,7 @@ func (c *cli) devVerb() *cobra.Command {
 			"Ctrl-C stops everything that runs and leaves nothing behind; a second one kills now.",
 		Example: "  cantina dev                       # data in the default folder\n" +
 			"  cantina dev --data /tmp/try       # elsewhere",
-		Args: cobra.NoArgs,
+		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.dev(f) },
 	}
 	f.log.add(cmd)

@@ -313,6 +313,9 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// clean makes a text of foreign origin fit for JSON.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 func number(n int32) string { return fmt.Sprint(n) }
 
 func yesNo(b bool) string {

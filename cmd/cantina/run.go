@@ -279,7 +279,7 @@ func (c *cli) taskCode(t *pb.Task, own bool) error {
 	switch {
 	case t.Signal > 0:
 		return failed(exitSignal + int(t.Signal))
-	case t.ExitCode != 0:
+	case t.ExitCode > 0: // below 0 it never ran
 		return failed(int(t.ExitCode))
 	}
 	return failed(api.ExitFailed)

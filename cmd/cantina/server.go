@@ -32,7 +32,7 @@ func (c *cli) serverVerb() *cobra.Command {
 		Example: "  cantina server --data /var/lib/cantina/server\n" +
 			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem\n" +
 			"  cantina server --print-timeouts",
-		Args: cobra.NoArgs,
+		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.server(f) },
 	}
 	f.log.add(cmd)

@@ -34,7 +34,7 @@ func (c *cli) taskTable() table[*pb.Task] {
 
 func taskCodeText(x *pb.Task) string {
 	switch {
-	case x.Outcome == "" || x.Outcome == task.Lost.String():
+	case x.Outcome == "" || x.Outcome == task.Lost.String() || x.ExitCode < 0:
 		return ""
 	case x.Signal > 0:
 		return fmt.Sprintf("signal %d", x.Signal)

@@ -98,7 +98,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client}),
-		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Hosts: cfg.Hosts})}
+		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Hosts: cfg.Hosts, Aliases: aliases()})}
 	for _, address := range cfg.Listen {
 		ln, warning, err := api.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
 		if err != nil {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"cantina/api"
+	"cantina/executor/doctor"
+)
+
+func (c *cli) doctorVerb() *cobra.Command {
+	var dir, reaper string
+	get := func(name string) func(*structpb.Struct) string {
+		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
+	}
+	t := table[*structpb.Struct]{
+		id: get("name"),
+		columns: []column[*structpb.Struct]{
+			{name: "CHECK", text: get("name")}, {name: "LEVEL", text: get("level")}, {name: "DETAIL", text: get("detail")},
+		},
+	}
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Say what this machine can and cannot isolate, and why", Args: atMost(0, "none"),
+		Long: "doctor tries the machine with real containers, as a cell would use it, and says what works, what is not enforced, and what may leak. It asks no server. A failure,\n" +
+			"which keeps a cell from running containers, is exit code 1.",
+		Example: "  cantina doctor\n  cantina doctor -o json | jq '.[] | select(.level != \"ok\")'",
+		RunE: func(*cobra.Command, []string) error {
+			ctx, cancel := c.limited()
+			defer cancel()
+			r, err := doctor.Examine(ctx, dir, reaper)
+			if err != nil {
+				return failf(api.ExitFailed, "%v", err)
+			}
+			var rows []*structpb.Struct
+			for _, f := range r.Findings {
+				rows = append(rows, &structpb.Struct{Fields: map[string]*structpb.Value{
+					"name": structpb.NewStringValue(clean(f.Name)), "level": structpb.NewStringValue(f.Level.String()), "detail": structpb.NewStringValue(clean(f.Detail)),
+				}})
+			}
+			if err := list(c, t, rows); err != nil {
+				return err
+			}
+			if r.Worst() == doctor.Failure {
+				return code(api.ExitFailed)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "folder to work in (the system's temporary folder)")
+	cmd.Flags().StringVar(&reaper, "reaper", "", "path of cantina-reaper (the one in this program)")
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
