@@ -1,0 +1,137 @@
+package robust
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// remains is what there is of the cell with a data folder.
+type remains struct {
+	groups []string // folders in the hierarchies
+	pids   []int    // in its control groups, or started for its folder
+	mounts []string // below its folder
+}
+
+func (r remains) none() bool { return len(r.groups)+len(r.pids)+len(r.mounts) == 0 }
+
+// cellID is the name under which the cell's groups stand in the hierarchies.
+func cellID(t *testing.T, folder string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(folder, "executor", "id"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "" // it never came so far
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// find looks for everything that a cell's folder has on this machine.
+func find(t *testing.T, folder string) remains {
+	t.Helper()
+	var r remains
+	id := cellID(t, folder)
+	if id != "" {
+		_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && d.Name() == id {
+				r.groups = append(r.groups, path)
+				return fs.SkipDir
+			}
+			return nil // a group that went away meanwhile is no error
+		})
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && belongs(pid, id, folder) {
+			r.pids = append(r.pids, pid)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(mounts), "\n") {
+		if strings.Contains(line, folder) {
+			r.mounts = append(r.mounts, line)
+		}
+	}
+	return r
+}
+
+// belongs tells whether a process is one of the cell's: by control group, by the
+// reaper's arguments, by what every container finds in its environment.
+func belongs(pid int, id, folder string) bool {
+	read := func(name string) string {
+		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name)) // it may be gone
+		return string(b)
+	}
+	if strings.Contains(read("environ"), "CANTINA_FOLDER="+folder+"/") {
+		return true
+	}
+	return id != "" && (strings.Contains(read("cgroup"), "/"+id) || strings.Contains(read("cmdline"), "/"+id+"/"))
+}
+
+// gone waits until no process of a dead cell is left, and returns how long it
+// took. It waits on the processes themselves.
+func gone(t *testing.T, folder string, limit time.Duration) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for {
+		r := find(t, folder)
+		if len(r.pids) == 0 {
+			return time.Since(begin)
+		}
+		for _, pid := range r.pids {
+			if !ended(pid, limit-time.Since(begin)) {
+				cmd, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+				t.Fatalf("process %d (%q) is left %v after the end of its cell", pid, cmd, limit)
+			}
+		}
+	}
+}
+
+// ended waits for the end of any process.
+func ended(pid int, limit time.Duration) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	for end := time.Now().Add(limit); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		if n > 0 {
+			return true
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+	}
+}
+
+// clean demands that a cell that ended in good order left nothing.
+func clean(t *testing.T, folder string) {
+	t.Helper()
+	if r := find(t, folder); !r.none() {
+		t.Errorf("left behind: groups %v, processes %v, mounts %v", r.groups, r.pids, r.mounts)
+	}
+}
