@@ -95,7 +95,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
 		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Stuck: c.stuck,
-		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath()}
+		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 
 func (c *container) folderPath() string {

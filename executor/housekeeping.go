@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -84,7 +85,7 @@ func (e *Executor) watchMemory() {
 		}
 		e.mu.Unlock()
 		if more > 0 {
-			c.note("%d processes were killed for lack of memory (limit %d bytes, peak %d bytes)", more, u.MemoryLimit, u.MemoryPeak)
+			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.victims(), u.MemoryLimit, u.MemoryPeak)
 		}
 	}
 }
@@ -99,11 +100,25 @@ func (c *container) usageNow() cgroup.Usage {
 	return c.group.Usage()
 }
 
+// victims names who was killed, where the kernel's log may be read.
+func (c *container) victims() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.group == nil {
+		return ""
+	}
+	names := c.group.Victims()
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(names, ", ")
+}
+
 // watchDisks ends containers that have more on disk than they may.
 func (e *Executor) watchDisks() {
 	for _, c := range e.live(func(c *container) bool { return c.spec.Workload.Resources[resource.DiskMB] > 0 }) {
 		limit := int64(c.spec.Workload.Resources[resource.DiskMB]) << 20
-		if used := diskUsage(c.root()); used > limit {
+		if used := diskUsage(c.folder); used > limit {
 			c.note("%d bytes on disk, %d allowed", used, limit)
 			e.Kill(c.id, fmt.Sprintf("disk limit exceeded: %d bytes used, %d allowed", used, limit))
 		}

@@ -64,7 +64,7 @@ func TestNothingOutlivesAKilledCell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder, dir := t.TempDir(), t.TempDir()
 			s := script{Folder: folder, Mode: mode}
-			for i := range 50 {
+			for i := range 100 {
 				n := fmt.Sprint("polite", i)
 				s.Jobs = append(s.Jobs, job{ID: n, Bound: i%2 == 0, Spec: sh("setsid sleep 1000 & sleep 1000")})
 			}

@@ -172,4 +172,5 @@ type Container struct {
 	Created       time.Time
 	Pid           int // of the main process; 0 = none yet
 	Folder        string
+	Isolation     action.Isolation
 }

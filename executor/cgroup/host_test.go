@@ -53,3 +53,18 @@ func TestEscapeIsInjectiveAndSafe(t *testing.T) {
 		}
 	}
 }
+
+func TestVictim(t *testing.T) {
+	record := "6,1234,5678,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a/slot-x-1,task_memcg=/a/slot-x-1,task=tail,pid=17,uid=0\n SUBSYSTEM=x\n"
+	if got := victim(record, "slot-x-1"); got != "tail (pid 17)" {
+		t.Errorf("victim = %q", got)
+	}
+	for _, other := range []string{"slot-x-11", "a"} {
+		if got := victim(record, other); got != "" {
+			t.Errorf("victim of %s = %q", other, got)
+		}
+	}
+	if got := victim("6,1,1,-;hello", "slot-x-1"); got != "" {
+		t.Errorf("victim = %q", got)
+	}
+}

@@ -1,0 +1,215 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// both runs a test with the v2 and the v1 tracker, as far as they are there.
+func both(t *testing.T, f func(t *testing.T, tree *Tree)) {
+	host, err := Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Options{"v2": {}, "v1": {ForceV1: true}} {
+		t.Run(name, func(t *testing.T) {
+			tree, err := Open(host, fmt.Sprintf("test-%d-%s", os.Getpid(), name), o)
+			if err != nil {
+				t.Skip("skipped: ", err)
+			}
+			if tree.V2() != (name == "v2") {
+				tree.Close()
+				t.Skip("skipped: no v2 here")
+			}
+			t.Cleanup(func() {
+				tree.Close()
+				if _, err := os.Stat(tree.Root()); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s is left", tree.Root())
+				}
+			})
+			if err := tree.Class("c"); err != nil {
+				t.Fatal(err)
+			}
+			f(t, tree)
+		})
+	}
+}
+
+// put starts a program and moves it into the group.
+func put(t *testing.T, g *Group, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	if err := os.WriteFile(filepath.Join(g.Dir(), "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func TestGroupLife(t *testing.T) {
+	both(t, func(t *testing.T, tree *Tree) {
+		g, err := tree.Create("c", "a/b", Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tree.Create("c", "a/b", Limits{}); err == nil {
+			t.Error("made twice")
+		}
+		if full, err := g.Populated(); full || err != nil {
+			t.Errorf("new group: %v, %v", full, err)
+		}
+		cmd := put(t, g, "sleep", "1000")
+		if pids, err := g.Procs(); err != nil || len(pids) != 1 || pids[0] != cmd.Process.Pid {
+			t.Errorf("procs %v, %v", pids, err)
+		}
+		if pids, _ := tree.ClassGroup("c").Procs(); len(pids) != 1 {
+			t.Errorf("class has %v", pids)
+		}
+		if !g.Holds(cmd.Process.Pid) || g.Holds(os.Getpid()) {
+			t.Error("holds the wrong processes")
+		}
+		if err := g.Remove(); !errors.Is(err, ErrBusy) {
+			t.Errorf("remove: %v", err)
+		}
+		if err := g.Freeze(); err != nil || !g.AwaitFrozen(5*time.Second) {
+			t.Errorf("freeze: %v", err)
+		}
+		if err := g.Thaw(); err != nil {
+			t.Error(err)
+		}
+		if err := g.Signal(unix.SIGUSR1); err != nil {
+			t.Error(err)
+		}
+		err = cmd.Wait()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || !exit.Sys().(interface{ Signaled() bool }).Signaled() {
+			t.Errorf("ended with %v", err)
+		}
+		remove(t, g)
+		if full, err := g.Populated(); full || err != nil {
+			t.Errorf("removed group: %v, %v", full, err)
+		}
+		if err := errors.Join(g.Kill(), g.Signal(unix.SIGTERM), g.Thaw(), g.Remove()); err != nil {
+			t.Errorf("calls on a removed group: %v", err)
+		}
+	})
+}
+
+// remove gives a group back whose last process is just going.
+func remove(t *testing.T, g *Group) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); ; {
+		err := g.Remove()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestKillReachesGroupsBelow(t *testing.T) {
+	both(t, func(t *testing.T, tree *Tree) {
+		g, err := tree.Create("c", "outer", Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner := filepath.Join(g.Dir(), "made-by-the-container")
+		if err := os.Mkdir(inner, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := put(t, At(inner, 0), "sleep", "1000")
+		if pids, _ := g.Procs(); len(pids) != 1 {
+			t.Errorf("procs %v", pids)
+		}
+		if err := g.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		remove(t, g)
+	})
+}
+
+func TestWatcherTellsOfTheEnd(t *testing.T) {
+	both(t, func(t *testing.T, tree *Tree) {
+		if !tree.V2() {
+			t.Skip("v1 has no events")
+		}
+		w, err := NewWatcher()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		g, err := tree.Create("c", "x", Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := put(t, g, "sleep", "1000")
+		events, unwatch := w.Watch(g)
+		cmd.Process.Kill()
+		cmd.Wait()
+		for full := true; full; {
+			select {
+			case <-events:
+			case <-time.After(5 * time.Second):
+				t.Fatal("no event")
+			}
+			full, _ = g.Populated()
+		}
+		unwatch()
+		remove(t, g)
+	})
+}
+
+func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
+	both(t, func(t *testing.T, tree *Tree) {
+		if offers, through := tree.Offers(); through != "v1" || len(offers) != 3 {
+			t.Skipf("skipped: limits %v through %q", offers, through)
+		}
+		read := func(g *Group, controller, file string) string {
+			s, err := read(filepath.Join(g.SlotDirs()[controller], file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		var dir string
+		for i, l := range []Limits{{MemoryBytes: 64 << 20, Pids: 10, CPUMilli: 500}, {Pids: 20}, {MemoryBytes: 128 << 20}, {MemoryBytes: 32 << 20, CPUMilli: 100}} {
+			g, err := tree.Create("c", fmt.Sprint("x", i), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := g.SlotDirs()["memory"]; dir != "" && d != dir {
+				t.Errorf("another slot: %s, was %s", d, dir)
+			} else {
+				dir = d
+			}
+			wantMemory, wantPids, wantCPU := "9223372036854771712\n", "max\n", "-1\n"
+			if l.MemoryBytes > 0 {
+				wantMemory = fmt.Sprintln(l.MemoryBytes)
+			}
+			if l.Pids > 0 {
+				wantPids = fmt.Sprintln(l.Pids)
+			}
+			if l.CPUMilli > 0 {
+				wantCPU = fmt.Sprintln(l.CPUMilli * 100)
+			}
+			if m, p, c := read(g, "memory", "memory.limit_in_bytes"), read(g, "pids", "pids.max"), read(g, "cpu", "cpu.cfs_quota_us"); m != wantMemory || p != wantPids || c != wantCPU {
+				t.Errorf("limits %+v: %q %q %q", l, m, p, c)
+			}
+			remove(t, g)
+		}
+	})
+}
