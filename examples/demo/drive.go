@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// demo drives one run of the demo.
+type demo struct {
+	cantina, spec string
+	folder        string
+	address       string
+	dev           *exec.Cmd
+	ended         chan error
+	log           *os.File
+	tty           bool
+}
+
+// drive is `cantina-demo run`.
+func drive(args []string) error {
+	d := &demo{}
+	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+	fs.StringVar(&d.cantina, "cantina", "bin/cantina", "the program")
+	fs.StringVar(&d.spec, "spec", "examples/demo/cantina.yaml", "the spec file")
+	hold := fs.Bool("hold", false, "stay until Ctrl-C after the summary")
+	if err := fs.Parse(args); err != nil {
+		return errUsage
+	}
+	if info, err := os.Stderr.Stat(); err == nil {
+		d.tty = info.Mode()&os.ModeCharDevice != 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer stop()
+	err := d.all(ctx, *hold)
+	if err := d.stop(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		d.say("interrupted: everything is stopped, nothing is left")
+		return nil
+	}
+	return err
+}
+
+func (d *demo) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// all is the story.
+func (d *demo) all(ctx context.Context, hold bool) error {
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	d.say("• applying %s", d.spec)
+	if out, err := d.run(ctx, "apply", d.spec); err != nil {
+		return fmt.Errorf("apply: %w\n%s", err, out)
+	}
+	begin := time.Now()
+	if err := d.watch(ctx); err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	if err := d.kill(ctx); err != nil {
+		return err
+	}
+	if err := d.check(ctx, took); err != nil {
+		return err
+	}
+	if hold {
+		d.say("• the API answers on http://%s until Ctrl-C", d.address)
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// start starts cantina dev in a folder of its own and waits until it answers.
+func (d *demo) start(ctx context.Context) error {
+	folder, err := os.MkdirTemp("", "cantina-demo-")
+	if err != nil {
+		return err
+	}
+	d.folder = folder
+	if d.log, err = os.Create(filepath.Join(folder, "dev.log")); err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	d.dev = exec.Command(d.cantina, "dev", "--data", filepath.Join(folder, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	d.dev.Stdout, d.dev.Stderr, d.dev.ExtraFiles = d.log, d.log, []*os.File{write}
+	// Signals of the terminal reach this driver alone; it stops dev itself.
+	d.dev.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if err := d.dev.Start(); err != nil {
+		write.Close()
+		return fmt.Errorf("start %s: %w", d.cantina, err)
+	}
+	write.Close()
+	d.ended = make(chan error, 1)
+	go func() { d.ended <- d.dev.Wait() }()
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(read).ReadString('\n') // an empty line tells that dev has ended
+		line <- strings.TrimSpace(text)
+	}()
+	select {
+	case d.address = <-line:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if d.address == "" {
+		text, _ := os.ReadFile(d.log.Name())
+		return fmt.Errorf("cantina dev did not start:\n%s", text)
+	}
+	d.say("• cantina dev runs: API on http://%s, data in %s", d.address, folder)
+	return nil
+}
+
+// stop ends dev in good order and removes the folder. A second interrupt while it
+// stops goes to dev too: then it kills at once.
+func (d *demo) stop() error {
+	if d.dev == nil || d.dev.Process == nil {
+		if d.folder != "" {
+			return os.RemoveAll(d.folder)
+		}
+		return nil
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGINT)
+	defer signal.Stop(again)
+	_ = d.dev.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	for {
+		select {
+		case err := <-d.ended:
+			d.log.Close()
+			if err != nil {
+				text, _ := os.ReadFile(filepath.Join(d.folder, "dev.log"))
+				return errors.Join(fmt.Errorf("cantina dev: %w\n%s", err, tail(text, 30)), os.RemoveAll(d.folder))
+			}
+			return os.RemoveAll(d.folder)
+		case <-again:
+			_ = d.dev.Process.Signal(syscall.SIGINT)
+		}
+	}
+}
+
+func tail(text []byte, n int) []byte {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-n):], []byte("\n"))
+}
+
+// run calls the CLI and returns what it printed.
+func (d *demo) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, d.cantina, append(args, "--addr", d.address)...)
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	if err != nil && problem.Len() > 0 {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(problem.Bytes()))
+	}
+	return out, err
+}
+
+// get reads one thing of the API as JSON.
+func (d *demo) get(ctx context.Context, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+		return fmt.Errorf("GET %s: %s: %s", path, answer.Status, text)
+	}
+	return json.NewDecoder(answer.Body).Decode(into)
+}
+
+// count is a number that the API writes as text or number.
+type count int
+
+// UnmarshalJSON reads both forms.
+func (c *count) UnmarshalJSON(b []byte) error {
+	n, err := strconv.Atoi(strings.Trim(string(b), `"`))
+	*c = count(n)
+	return err
+}
+
+type jobAnswer struct {
+	Job struct {
+		State  string
+		Counts struct{ Total, Done, Failed, Running count }
+	}
+}
+
+// watch shows progress until the job and the task have ended.
+func (d *demo) watch(ctx context.Context) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	begin := time.Now()
+	for {
+		var j jobAnswer
+		if err := d.get(ctx, "/v1/jobs/measure", &j); err != nil {
+			return err
+		}
+		c := j.Job.Counts
+		rate := float64(c.Done) / time.Since(begin).Seconds()
+		over := j.Job.State == "done" || j.Job.State == "failed"
+		d.progress(fmt.Sprintf("  job measure: %s, %d of %d files, %d running, %d failed, %.0f/s", j.Job.State, c.Done, c.Total, c.Running, c.Failed, rate), over)
+		if over {
+			break
+		}
+		select {
+		case <-tick.C:
+		case err := <-d.ended:
+			d.ended <- err
+			return errors.New("cantina dev has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	d.say("• waiting for the task")
+	_, err := d.run(ctx, "wait", "task/demo.toolchain", "--timeout", "3m")
+	return err
+}
+
+// progress redraws one line on a terminal and prints lines elsewhere.
+func (d *demo) progress(text string, last bool) {
+	if !d.tty {
+		fmt.Fprintln(os.Stderr, text)
+		return
+	}
+	fmt.Fprint(os.Stderr, "\r\x1b[K", text)
+	if last {
+		fmt.Fprintln(os.Stderr)
+	}
+}
