@@ -137,6 +137,10 @@ func settle(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 	t.Helper()
 	must(t, d.Addr, "wait", "append", "--timeout", "60s")
 	must(t, d.Addr, "wait", "web", "--timeout", "60s")
+	ends := map[string]*pb.Task{}
+	for id := range known.tasks {
+		ends[id] = taskEnd(t, d.client(), id)
+	}
 	begun := w.begun()
 	for n := range nodes {
 		id := fmt.Sprintf("n%d", n+1)
@@ -150,8 +154,7 @@ func settle(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 		}
 	}
 	lost := 0
-	for id := range known.tasks {
-		end := taskEnd(t, d.client(), id)
+	for id, end := range ends {
 		switch n := len(begun[id]); {
 		case n > 1:
 			t.Errorf("task %s ran %d times", id, n)
