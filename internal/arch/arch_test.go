@@ -29,6 +29,8 @@ var shellEdges = map[string][]string{
 	"store":           {"store/storepb"},
 	"executor":        {"executor/output", "executor/step", "executor/cache", "executor/image", "executor/cgroup", "executor/reaperbin", "executor/port"},
 	"executor/doctor": {"executor", "executor/cgroup"},
+	"registry":        {"store"},
+	"scheduler":       {"store", "event"},
 	"cell":            {"executor", "executor/output", "executor/simulate"},
 	"api":             {"event", "spec", "executor/output"}, // its streams read the hub; it parses specs; it merges output of cells
 	"api/apitest":     {"api", "event"},
@@ -309,5 +311,27 @@ func TestTheProjectSpeaksOfItselfAlone(t *testing.T) {
 				t.Errorf("%s names a place of one machine or a registry: %q", s.path, w)
 			}
 		}
+	}
+}
+
+// The switches that plant mistakes of the safety rules are for the simulator and
+// for tests: nothing that is shipped may set one.
+func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
+	seen := 0
+	for _, s := range sources(t) {
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Mistakes" {
+				return true
+			}
+			seen++
+			if !s.test && s.pkg != "sim" && s.pkg != "worker" && s.pkg != "workerset" {
+				t.Errorf("%s: %s uses Mistakes", s.fset.Position(sel.Pos()), s.pkg)
+			}
+			return true
+		})
+	}
+	if seen == 0 {
+		t.Fatal("nothing uses Mistakes: the rule looks at nothing")
 	}
 }
