@@ -366,6 +366,7 @@ func TestChangesInOrder(t *testing.T) {
 		"first":            {Index{Key: key0}, Create{}, "created UNCLAIMED"},
 		"claimed":          {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, Claim{By: alpha}, "changed CLAIMED"},
 		"started":          {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, Start{By: alpha, Net: netA}, "changed RUNNING"},
+		"not crashed":      {Index{Key: key0, Ordinary: rowOf(t, "CRASHED")}, Start{By: alpha, Net: netA}, "changed RUNNING"},
 		"wins":             {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, Start{By: alpha, Net: netA}, "created RUNNING, removed CLAIMED"},
 		"identity is lost": {running, CellMustDie{"alpha", "pa"}, "created UNCLAIMED, removed RUNNING"},
 		"evacuation":       {running, Evacuate{By: alpha, Net: netA, Until: t0}, "changed RUNNING EVACUATING, created UNCLAIMED"},

@@ -117,6 +117,18 @@ func TestCompletedIsDeliveredAgain(t *testing.T) {
 	if w.settle(); len(w.did) != 1 {
 		t.Fatalf("stuck: %v", w.did)
 	}
+	_ = w.step("g", CallbackDone{UID: "ug", Error: "refused"}) // the second run: due after 60 s
+	w.did = nil
+	for range 59 {
+		w.now = w.now.Add(time.Second)
+		if w.settle(); len(w.did) != 0 {
+			t.Fatalf("early: %v", w.did)
+		}
+	}
+	w.now = w.now.Add(time.Second)
+	if w.settle(); len(w.did) != 1 {
+		t.Fatalf("after 60 s: %v", w.did)
+	}
 }
 
 func TestSeedRetention(t *testing.T) {
