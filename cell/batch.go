@@ -79,9 +79,11 @@ func (c *Cell) stopRun(r worker.Run) {
 	c.warn("stop", batchContainer(r.Invocation), err)
 }
 
-// batchEnded hands the end of a batch container to the session and deletes it:
+// batchEnded deletes an ended batch container and hands its end to the session:
 // its output stays in the log store, its status in the session until it is
-// acknowledged.
+// acknowledged. The container goes first, for the leader fills its room again as
+// soon as it has heard of the end; one that outlives this process stays until the
+// session has its status.
 func (c *Cell) batchEnded(ct executor.Container) {
 	r, ok := runOf(ct.Labels)
 	if !ok {
@@ -92,6 +94,9 @@ func (c *Cell) batchEnded(ct executor.Container) {
 	if err != nil {
 		c.log.Error("status cannot be encoded", "container", ct.ID, "error", err)
 		return
+	}
+	if !ct.Kept {
+		c.delete(ct.ID)
 	}
 	c.ends.put(worker.WorkEnded{Run: r, Status: status})
 }

@@ -318,17 +318,27 @@ func (c *Cell) runEvents(ctx context.Context, s Events) error {
 
 func (c *Cell) event(e executor.Event) {
 	switch e.Kind {
-	case executor.EventRunning, executor.EventRoutable, executor.EventCompleted:
+	case executor.EventRunning, executor.EventRoutable:
+		c.look(e.Container)
+	case executor.EventCompleted:
+		// An ended one may stay until the leader takes this process in again, and it
+		// does not take in one that says it holds work.
+		c.recount(e.Container)
 		c.look(e.Container)
 	case executor.EventDeleted:
 		c.plans.drop(e.Container.ID)
 		c.endReasons.drop(e.Container.ID)
-		if e.Container.DeadlineBound && e.Container.Labels[labelKind] != kindBatch {
-			c.countBound()
-		}
+		c.recount(e.Container)
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
 		c.countBound()
 	case executor.EventReserved:
+	}
+}
+
+// recount counts again when one that counts is not what it was.
+func (c *Cell) recount(ct executor.Container) {
+	if ct.DeadlineBound && ct.Labels[labelKind] != kindBatch {
+		c.countBound()
 	}
 }
 
