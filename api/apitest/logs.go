@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -191,3 +192,6 @@ func (l *Logs) FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequ
 		}
 	}
 }
+
+// compareLines orders output as the cells do.
+func compareLines(a, b line) int { return cmp.Compare(a.position, b.position) }

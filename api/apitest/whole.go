@@ -1,0 +1,136 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+
+	"cantina/api"
+	"cantina/event"
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// SetCell adds or changes a cell.
+func (f *Fake) SetCell(c api.Cell) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision++
+	f.cells[string(c.Name)] = &c
+	f.publish(event.Event{Kind: event.Cell, Subject: string(c.Name), Cell: &event.CellState{Name: c.Name, Proc: c.Proc, Session: c.Session, Reason: c.Reason}})
+}
+
+// ListCells implements api.Cells.
+func (f *Fake) ListCells(r api.Range) (api.Listed[api.Cell], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return page(f, f.cells, r, func(*api.Cell) bool { return true }), nil
+}
+
+// GetCell implements api.Cells.
+func (f *Fake) GetCell(name worker.CellName) (api.Cell, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.cells[string(name)]; c != nil {
+		return *c, nil
+	}
+	return api.Cell{}, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+}
+
+// ForgetCell implements api.Cells.
+func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
+	_, err := once(f, w, -1, func() (bool, error) {
+		for k, c := range f.cells {
+			if c.Proc == proc {
+				delete(f.cells, k)
+				return true, nil
+			}
+		}
+		return false, fmt.Errorf("process %s: %w", proc, api.ErrNotFound)
+	})
+	return err
+}
+
+// SetStatus changes what Status shows.
+func (f *Fake) SetStatus(change func(*api.Status)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.status)
+}
+
+// Status implements api.Operation.
+func (f *Fake) Status() (api.Status, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.status
+	s.Revision, s.Quarantined = f.revision, len(f.rows)
+	s.Counts = map[string]int{"services": len(f.services), "instances": len(f.indices), "tasks": len(f.tasks), "jobs": len(f.jobs), "cells": len(f.cells)}
+	return s, nil
+}
+
+// EndWait implements api.Operation.
+func (f *Fake) EndWait(_ context.Context, w api.Write) error {
+	_, err := once(f, w, -1, func() (bool, error) {
+		f.status.Waiting = false
+		return true, nil
+	})
+	return err
+}
+
+// Quarantine adds a row that cannot be read.
+func (f *Fake) Quarantine(q api.Quarantined) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rows[q.Key] = q
+}
+
+// ListQuarantine implements api.Operation.
+func (f *Fake) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := map[string]*api.Quarantined{}
+	for k, q := range f.rows {
+		all[k] = &q
+	}
+	return page(f, all, r, func(*api.Quarantined) bool { return true }), nil
+}
+
+// ReleaseQuarantined implements api.Operation.
+func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w api.Write) error {
+	_, err := once(f, w, -1, func() (bool, error) {
+		if _, ok := f.rows[key]; !ok {
+			return false, fmt.Errorf("row %s: %w", key, api.ErrNotFound)
+		}
+		if restore {
+			return false, fmt.Errorf("row %s is still not readable: %w", key, api.ErrConflict)
+		}
+		delete(f.rows, key)
+		return true, nil
+	})
+	return err
+}
+
+// Explain implements api.Explainer: a PENDING task lacks memory, everything else is
+// as wanted.
+func (f *Fake) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
+	x := api.Explanation{Subject: s, State: "as it is", Wanted: "as it is", Fine: true}
+	var err error
+	switch s.Kind {
+	case api.SubjectTask:
+		var t api.Task
+		if t, err = f.GetTask(s.Name); err == nil && t.State == task.Pending {
+			x.State, x.Wanted, x.Fine = "PENDING", "RUNNING", false
+			x.Reasons = []api.Reason{{
+				Code: "insufficient_resources", Text: "no cell has memory_mb 512 free, the largest has 300", Resource: "memory_mb", Need: 512, Have: 300,
+				Level: "cell", Change: "ask for memory: 300Mi or less",
+			}}
+		}
+	case api.SubjectService, api.SubjectInstance:
+		_, err = f.GetService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
+	case api.SubjectJob, api.SubjectPair:
+		_, err = f.GetJob(s.Name)
+	case api.SubjectCell:
+		_, err = f.GetCell(worker.CellName(s.Name))
+	}
+	return x, err
+}
