@@ -214,7 +214,7 @@ func (d *demo) summary(ctx context.Context, t totals, took time.Duration) error 
 	var one struct {
 		Task struct {
 			Outcome string
-			Result  struct{ Output []byte }
+			Result  []byte
 		}
 	}
 	if err := d.get(ctx, "/v1/tasks/demo.toolchain", &one); err != nil {
@@ -224,8 +224,8 @@ func (d *demo) summary(ctx context.Context, t totals, took time.Duration) error 
 		Version  string
 		Packages int
 	}
-	if err := json.Unmarshal(one.Task.Result.Output, &result); err != nil {
-		return fmt.Errorf("result of the task: %w: %q", err, one.Task.Result.Output)
+	if err := json.Unmarshal(one.Task.Result, &result); err != nil {
+		return fmt.Errorf("result of the task: %w: %q", err, one.Task.Result)
 	}
 	all, err := d.web(ctx)
 	if err != nil {
