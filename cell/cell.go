@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/action"
@@ -151,6 +152,8 @@ type Cell struct {
 	polls      chan struct{} // one waits: a poll is wanted now
 	retries    chan struct{} // one waits: a poll is wanted soon
 
+	leaving atomic.Bool
+
 	mu       sync.Mutex
 	evac     evacuation
 	version  int64 // of the state sent to the leader
@@ -260,6 +263,8 @@ func (c *Cell) lifetime(outer, inner context.Context) error {
 func (c *Cell) leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, c.cfg.Leave)
 	defer cancel()
+	c.leaving.Store(true)
+	c.countBound()
 	c.session.step(worker.FarewellAsked{})
 	for _, ct := range c.exec.List() {
 		if c.outlives(ct) || ct.State == executor.Completed {
@@ -337,7 +342,7 @@ func (c *Cell) event(e executor.Event) {
 
 // recount counts again when one that counts is not what it was.
 func (c *Cell) recount(ct executor.Container) {
-	if ct.DeadlineBound && ct.Labels[labelKind] != kindBatch {
+	if (ct.DeadlineBound || c.leaving.Load()) && ct.Labels[labelKind] != kindBatch {
 		c.countBound()
 	}
 }
@@ -486,9 +491,14 @@ func (c *Cell) netOf(ct executor.Container) *lrp.Net {
 // countBound tells the session how many deadline-bound containers there are
 // beside batch tasks.
 func (c *Cell) countBound() {
-	n := 0
+	n, leaving := 0, c.leaving.Load()
 	for _, ct := range c.exec.List() {
-		if ct.DeadlineBound && ct.Labels[labelKind] != kindBatch && (ct.State != executor.Completed || ct.Stuck != nil) {
+		if ct.Labels[labelKind] == kindBatch {
+			continue
+		}
+		alive := ct.State != executor.Completed || ct.Stuck != nil
+		// A cell that leaves says farewell only when nothing is left of it.
+		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) {
 			n++
 		}
 	}

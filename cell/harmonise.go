@@ -119,7 +119,7 @@ func (c *Cell) settleLRP(ctx context.Context, ct executor.Container, service lrp
 
 // lrpCall makes one call and remembers what the row is afterwards.
 func (c *Cell) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) error {
-	ev := c.lrpEvent(call, v, ct)
+	ev := c.lrpEvent(call, v, service, ct)
 	key := v.Rows.Key
 	if key.Process == "" {
 		key, _, _ = keyOf(ct.Labels)
@@ -146,7 +146,7 @@ func (c *Cell) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service l
 }
 
 // lrpEvent is the event of a call.
-func (c *Cell) lrpEvent(call lrp.Call, v lrp.View, ct executor.Container) lrp.Event {
+func (c *Cell) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) lrp.Event {
 	by := v.Self
 	var net lrp.Net
 	if v.Net != nil {
@@ -157,7 +157,7 @@ func (c *Cell) lrpEvent(call lrp.Call, v lrp.View, ct executor.Container) lrp.Ev
 	case lrp.CallClaim:
 		return lrp.Claim{By: by}
 	case lrp.CallStart:
-		return lrp.Start{By: by, Net: net}
+		return lrp.Start{By: by, Net: net, Service: service, Exclusive: ct.Labels[labelExclusive] != ""}
 	case lrp.CallCrash:
 		return lrp.Crash{By: by, Reason: crashReason(ct), Clean: clean}
 	case lrp.CallRemove:

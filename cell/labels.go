@@ -23,6 +23,7 @@ const (
 	labelJobUID     = "job_uid"
 	labelNode       = "node"
 	labelInvocation = "invocation"
+	labelExclusive  = "exclusive"
 
 	kindLRP   = "lrp"
 	kindTask  = "task"
@@ -30,8 +31,12 @@ const (
 )
 
 func lrpLabels(w LRPWork) executor.Labels {
-	return executor.Labels{labelKind: kindLRP, labelDomain: w.Service.Domain, labelService: w.Service.Name,
+	l := executor.Labels{labelKind: kindLRP, labelDomain: w.Service.Domain, labelService: w.Service.Name,
 		labelProcess: w.Key.Process, labelIndex: strconv.Itoa(w.Key.Index), labelInstance: w.Instance}
+	if w.Exclusive {
+		l[labelExclusive] = "true"
+	}
+	return l
 }
 
 func taskLabels(w TaskWork) executor.Labels {

@@ -89,6 +89,9 @@ type LRPWork struct {
 	Instance      string
 	Workload      *action.Workload
 	DeadlineBound bool
+	// Exclusive goes into the container's labels, so that it keeps its meaning when
+	// the definition is gone.
+	Exclusive bool
 }
 
 // TaskWork asks for the reservation of a container for one task.

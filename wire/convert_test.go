@@ -216,7 +216,7 @@ func TestEventsLoseNothingAndTrustOnlyTheCaller(t *testing.T) {
 	by := lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}
 	net := full[lrp.Net](t)
 	for _, e := range []lrp.Event{
-		lrp.Claim{By: by}, lrp.Start{By: by, Net: net}, lrp.Crash{By: by, Reason: "r", Clean: true}, lrp.Remove{By: by},
+		lrp.Claim{By: by}, lrp.Start{By: by, Net: net, Service: lrp.ServiceKey{Domain: "d", Name: "n"}, Exclusive: true}, lrp.Crash{By: by, Reason: "r", Clean: true}, lrp.Remove{By: by},
 		lrp.Evacuate{By: by, Net: net, Until: time.Unix(9, 0).UTC()}, lrp.EvacuateClaimed{By: by}, lrp.EvacuateStopped{By: by},
 		lrp.EvacuateCrashed{By: by, Reason: "r", Clean: true}, lrp.RemoveEvacuating{By: by},
 	} {

@@ -26,7 +26,7 @@ func FromLRPCall(c LRPCall) (*pb.LRPEvent, error) {
 	case lrp.Claim:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Claim{Claim: &pb.LRPEvent_Claimed{}}
 	case lrp.Start:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Start{Start: &pb.LRPEvent_Started{Net: FromNet(e.Net)}}
+		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Start{Start: &pb.LRPEvent_Started{Net: FromNet(e.Net), Exclusive: e.Exclusive}}
 	case lrp.Crash:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Crash{Crash: &pb.LRPEvent_Ended{Reason: valid(e.Reason), Clean: e.Clean}}
 	case lrp.Remove:
@@ -58,7 +58,7 @@ func ToLRPCall(m *pb.LRPEvent, cell worker.CellName, proc worker.Proc) (LRPCall,
 	case *pb.LRPEvent_Claim:
 		c.Event = lrp.Claim{By: by}
 	case *pb.LRPEvent_Start:
-		c.Event = lrp.Start{By: by, Net: ToNet(k.Start.GetNet())}
+		c.Event = lrp.Start{By: by, Net: ToNet(k.Start.GetNet()), Service: c.Service, Exclusive: k.Start.GetExclusive()}
 	case *pb.LRPEvent_Crash:
 		c.Event = lrp.Crash{By: by, Reason: k.Crash.GetReason(), Clean: k.Crash.GetClean()}
 	case *pb.LRPEvent_Remove:

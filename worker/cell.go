@@ -86,6 +86,7 @@ type Cell struct {
 	probeBeat int64
 
 	leaving  bool // farewell asked
+	said     bool // the farewell has been sent once
 	renewing bool // MUST_DIE: ending, then a new session
 	renewBy  time.Duration
 	asked    bool // NewSession is out

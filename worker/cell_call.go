@@ -12,6 +12,9 @@ func (c *Cell) send(now time.Duration) {
 	if c.ended {
 		return
 	}
+	if c.empty() && !c.said {
+		c.said, c.nextBeat = true, now
+	}
 	if !c.renewing && now >= c.nextBeat {
 		c.beat(now)
 	}
@@ -60,8 +63,11 @@ func (c *Cell) beat(now time.Duration) {
 	c.do(SendBeat{Heartbeat{Protocol: Protocol, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Folder: c.cfg.Folder,
 		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats, Epoch: c.epoch, SetID: c.setID, HasWork: c.live() > 0,
 		Promise: c.promise, Period: c.t.Heartbeat, Predecessor: c.predecessor, PredecessorsGone: c.gone,
-		Farewell: c.leaving && len(c.held) == 0 && c.bound == 0}})
+		Farewell: c.empty()}})
 }
+
+// empty reports that the process has said that it takes no work, and holds none.
+func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 }
 
 // sentAt returns when a heartbeat was sent; of one that is forgotten, a time before that.
 func (c *Cell) sentAt(beat int64) time.Duration {

@@ -12,16 +12,15 @@ import (
 )
 
 type serverFlags struct {
-	log         processLog
-	data        string
-	witness     string
-	print       bool
-	readyFD     int
-	insecure    bool
-	cfg         node.ServerConfig
-	timeouts    worker.Timeouts
-	etcdCert    api.TLSFiles
-	initialWait string
+	log      processLog
+	data     string
+	witness  string
+	print    bool
+	readyFD  int
+	insecure bool
+	cfg      node.ServerConfig
+	timeouts worker.Timeouts
+	etcdCert api.TLSFiles
 }
 
 func (c *cli) serverVerb() *cobra.Command {

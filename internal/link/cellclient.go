@@ -197,7 +197,7 @@ func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, erro
 	q := &pb.PerformRequest{To: wire.FromCallee(w.Term, w.Proc)}
 	for _, l := range w.LRPs {
 		q.Lrps = append(q.Lrps, &pb.LRPWork{Key: wire.FromLRPKey(l.Key), Service: wire.FromServiceKey(l.Service),
-			Instance: l.Instance, Workload: loads.number(l.Workload), DeadlineBound: l.DeadlineBound})
+			Instance: l.Instance, Workload: loads.number(l.Workload), DeadlineBound: l.DeadlineBound, Exclusive: l.Exclusive})
 	}
 	for _, t := range w.Tasks {
 		q.Tasks = append(q.Tasks, &pb.TaskWork{Guid: t.GUID, Uid: t.UID, Domain: t.Domain, Workload: loads.number(t.Workload), DeadlineBound: t.DeadlineBound})

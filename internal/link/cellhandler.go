@@ -197,7 +197,7 @@ func workOf(m *pb.PerformRequest) (cell.Work, error) {
 		if err != nil {
 			return w, err
 		}
-		w.LRPs = append(w.LRPs, cell.LRPWork{Key: key, Service: wire.ToServiceKey(l.GetService()), Instance: l.GetInstance(), Workload: load, DeadlineBound: l.GetDeadlineBound()})
+		w.LRPs = append(w.LRPs, cell.LRPWork{Key: key, Service: wire.ToServiceKey(l.GetService()), Instance: l.GetInstance(), Workload: load, DeadlineBound: l.GetDeadlineBound(), Exclusive: l.GetExclusive()})
 	}
 	for _, x := range m.GetTasks() {
 		load, err := pick(x.GetWorkload())

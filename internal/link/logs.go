@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -140,8 +141,17 @@ func (s *sources) number(src *output.Source) int32 {
 	}
 	n := int32(len(s.known))
 	s.known[key] = n
-	s.fresh = append(s.fresh, &pb.LogSource{Id: src.ID, Labels: src.Labels, Attempt: src.Attempt, Cell: s.cell})
+	s.fresh = append(s.fresh, &pb.LogSource{Id: src.ID, Labels: valid(src.Labels), Attempt: src.Attempt, Cell: s.cell})
 	return n
+}
+
+// valid returns labels that can travel as text: names of nodes may be any bytes.
+func valid(labels map[string]string) map[string]string {
+	out := make(map[string]string, len(labels))
+	for k, v := range labels {
+		out[k] = strings.ToValidUTF8(v, "\uFFFD")
+	}
+	return out
 }
 
 func (s *sources) line(l output.Line) *pb.LogLine {

@@ -6,12 +6,9 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -316,16 +313,4 @@ func serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
 		return err
 	}
 	return ctx.Err()
-}
-
-// removeSocket removes a socket file that this process made.
-func removeSocket(address string) error {
-	path, ok := strings.CutPrefix(address, "unix:")
-	if !ok {
-		return nil
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("socket %s: %w", filepath.Base(path), err)
-	}
-	return nil
 }

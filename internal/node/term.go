@@ -225,7 +225,7 @@ func (t *term) Eligible(e worker.Eligible) { t.admit(e.Cell) }
 func (t *term) Dead(e worker.Dead) {
 	t.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
 	successor := ""
-	if e.Proof == worker.ProofSuccessor {
+	if e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot {
 		if proc, _ := t.reg.Receives(e.Cell); proc != e.Proc {
 			successor = string(proc)
 		}

@@ -4689,8 +4689,10 @@ func (*LRPEvent_Claimed) Descriptor() ([]byte, []int) {
 }
 
 type LRPEvent_Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Net           *Net                   `protobuf:"bytes,1,opt,name=net,proto3" json:"net,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Net   *Net                   `protobuf:"bytes,1,opt,name=net,proto3" json:"net,omitempty"`
+	// What the container's labels say; serves when the definition is gone.
+	Exclusive     bool `protobuf:"varint,2,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4730,6 +4732,13 @@ func (x *LRPEvent_Started) GetNet() *Net {
 		return x.Net
 	}
 	return nil
+}
+
+func (x *LRPEvent_Started) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
 }
 
 type LRPEvent_Ended struct {
@@ -5370,7 +5379,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12(\n" +
 	"\x04lrps\x18\x03 \x03(\v2\x14.cantina.v1.LRPIndexR\x04lrps\x12)\n" +
 	"\x05tasks\x18\x04 \x03(\v2\x13.cantina.v1.TaskRowR\x05tasks\x12+\n" +
-	"\x11quarantined_tasks\x18\x05 \x03(\tR\x10quarantinedTasks\"\x80\b\n" +
+	"\x11quarantined_tasks\x18\x05 \x03(\tR\x10quarantinedTasks\"\x9e\b\n" +
 	"\bLRPEvent\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x12\x1a\n" +
@@ -5385,9 +5394,10 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	" \x01(\v2%.cantina.v1.LRPEvent.EvacuatedStoppedH\x00R\x0fevacuateStopped\x12G\n" +
 	"\x10evacuate_crashed\x18\v \x01(\v2\x1a.cantina.v1.LRPEvent.EndedH\x00R\x0fevacuateCrashed\x12U\n" +
 	"\x11remove_evacuating\x18\f \x01(\v2&.cantina.v1.LRPEvent.RemovedEvacuatingH\x00R\x10removeEvacuating\x1a\t\n" +
-	"\aClaimed\x1a,\n" +
+	"\aClaimed\x1aJ\n" +
 	"\aStarted\x12!\n" +
-	"\x03net\x18\x01 \x01(\v2\x0f.cantina.v1.NetR\x03net\x1a5\n" +
+	"\x03net\x18\x01 \x01(\v2\x0f.cantina.v1.NetR\x03net\x12\x1c\n" +
+	"\texclusive\x18\x02 \x01(\bR\texclusive\x1a5\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05clean\x18\x02 \x01(\bR\x05clean\x1a\t\n" +
