@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"cantina/api"
@@ -38,6 +39,7 @@ func startCluster(t *testing.T, flags []string, servers, cells int) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), flags: flags, endpoint: etcdtest.Start(t).Endpoint,
 		servers: map[string]*process{}, cells: map[string]*process{}}
+	t.Cleanup(c.cleanup)
 	for range servers {
 		c.addresses = append(c.addresses, freeAddress(t))
 	}
@@ -51,6 +53,21 @@ func startCluster(t *testing.T, flags []string, servers, cells int) *cluster {
 		c.session(fmt.Sprintf("c%d", i+1), "HEALTHY")
 	}
 	return c
+}
+
+// cleanup ends the cells, which have something to say to their leader, and then the
+// servers; a cell that ends in good order leaves nothing.
+func (c *cluster) cleanup() {
+	for _, group := range []map[string]*process{c.cells, c.servers} {
+		var wg sync.WaitGroup
+		for _, p := range group {
+			wg.Go(p.cleanup)
+		}
+		wg.Wait()
+	}
+	for name := range c.cells {
+		clean(c.t, c.cellFolder(name))
+	}
 }
 
 func freeAddress(t *testing.T) string {
@@ -69,7 +86,7 @@ func (c *cluster) startServer(name string) *process {
 	if _, err := fmt.Sscanf(name, "s%d", &i); err != nil {
 		c.t.Fatal(err)
 	}
-	p := start(c.t, name, append([]string{"server", "--name", name, "--data", filepath.Join(c.dir, name), "--etcd-endpoints", c.endpoint,
+	p := launch(c.t, name, nil, append([]string{"server", "--name", name, "--data", filepath.Join(c.dir, name), "--etcd-endpoints", c.endpoint,
 		"--listen", c.addresses[i-1], "--new-cluster"}, c.flags...)...)
 	c.servers[name] = p
 	return p
@@ -80,7 +97,7 @@ func (c *cluster) cellFolder(name string) string { return filepath.Join(c.dir, n
 
 func (c *cluster) startCell(name string, more ...string) *process {
 	c.t.Helper()
-	p := start(c.t, name, append(append([]string{"cell", "--name", name, "--data", c.cellFolder(name), "--servers", strings.Join(c.addresses, ",")}, c.flags...), more...)...)
+	p := launch(c.t, name, nil, append(append([]string{"cell", "--name", name, "--data", c.cellFolder(name), "--servers", strings.Join(c.addresses, ",")}, c.flags...), more...)...)
 	c.cells[name] = p
 	return p
 }

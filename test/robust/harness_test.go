@@ -107,11 +107,14 @@ type process struct {
 // the test at the latest.
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	return startBy(t, name, nil, args...)
+	p := launch(t, name, nil, args...)
+	t.Cleanup(p.cleanup)
+	return p
 }
 
-// startBy is start behind a wrapper like `ip netns exec NAME`.
-func startBy(t *testing.T, name string, wrapper []string, args ...string) *process {
+// launch is start behind a wrapper like `ip netns exec NAME`, of a process that
+// somebody else ends.
+func launch(t *testing.T, name string, wrapper []string, args ...string) *process {
 	t.Helper()
 	argv := append(append(append([]string(nil), wrapper...), program), append(args, "--ready-fd", "3")...)
 	p := &process{t: t, name: name, cmd: exec.Command(argv[0], argv[1:]...), log: newJournal(),
@@ -142,7 +145,6 @@ func startBy(t *testing.T, name string, wrapper []string, args ...string) *proce
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
-	t.Cleanup(p.cleanup)
 	return p
 }
 

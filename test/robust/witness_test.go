@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // witness watches work from outside cantina. Each piece holds a lock of the kernel
@@ -63,5 +66,41 @@ func (w *witness) check() {
 	w.t.Helper()
 	for _, id := range w.lines("twice") {
 		w.t.Errorf("%s began while an earlier start of it was alive", id)
+	}
+}
+
+// until waits until the files of the witness satisfy want; the kernel tells when
+// one was written to.
+func (w *witness) until(limit time.Duration, want func() bool) bool {
+	w.t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		w.t.Fatalf("inotify: %v", err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, w.dir, unix.IN_MODIFY|unix.IN_CREATE); err != nil {
+		w.t.Fatalf("inotify: %v", err)
+	}
+	buf := make([]byte, 4096)
+	for end := time.Now().Add(limit); ; {
+		if want() {
+			return true
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
+			w.t.Fatalf("inotify: %v", err)
+		}
+		_, _ = unix.Read(fd, buf)
+	}
+}
+
+// waitBegun waits until work began n times.
+func (w *witness) waitBegun(id string, n int) {
+	w.t.Helper()
+	if !w.until(patience, func() bool { return len(w.begun()[id]) >= n }) {
+		w.t.Fatalf("%s began %d times within %v, want %d", id, len(w.begun()[id]), patience, n)
 	}
 }

@@ -1,0 +1,156 @@
+package robust
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+// TestStoppedCell stops a cell's process alone past its loss time. Its reaper ends
+// its batch task and its exclusive service before they start elsewhere; its other
+// service runs on. When the cell goes on, it begins a new session and stops what
+// was replaced meanwhile.
+func TestStoppedCell(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 1)
+	apply(t, c.addr(), holdSpec(w, "[h1]"))
+	must(t, c.addr(), "wait", "excl", "free", "--timeout", "60s")
+	w.waitBegun("h1", 1)
+	w.waitBegun("excl", 1)
+	free := w.pids("free")[0]
+	c.startCell("c2").wait()
+	c.session("c2", "HEALTHY")
+
+	stopped := time.Now()
+	c.cells["c1"].signal(syscall.SIGSTOP)
+	c.session("c1", "MUST_DIE")
+	lost := time.Since(stopped)
+	w.waitBegun("h1", 2)
+	w.waitBegun("excl", 2)
+	t.Logf("lost after %v, both run elsewhere after %v", lost, time.Since(stopped))
+	if ended(free, 0) {
+		t.Errorf("the service that may run on was ended with its cell stopped")
+	}
+	w.check()
+
+	c.cells["c1"].signal(syscall.SIGCONT)
+	c.session("c1", "HEALTHY")
+	if !ended(free, patience) {
+		t.Errorf("the service that was replaced still runs at the cell that came back")
+	}
+	must(t, c.addr(), "wait", "free", "excl", "--timeout", "60s")
+	w.release()
+	must(t, c.addr(), "wait", "hold", "--timeout", "60s")
+	if n := len(w.begun()["h1"]); n != 2 {
+		t.Errorf("the batch task began %d times, want 2", n)
+	}
+	w.check()
+}
+
+// TestWaitForStoppedCell restarts the leader while one of three cells is stopped:
+// what that cell may run is held until it is certainly dead, status says so, and
+// new work is not held.
+func TestWaitForStoppedCell(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 3)
+	apply(t, c.addr(), holdSpec(w, "[h1, h2, h3]"))
+	for _, id := range []string{"h1", "h2", "h3"} {
+		w.waitBegun(id, 1)
+	}
+	on := c.nodeCells("hold")
+	victim := on["h1"]
+	c.cells[victim].signal(syscall.SIGSTOP)
+	c.servers["s1"].kill()
+	c.startServer("s1").wait()
+	s := c.status()
+	if !s.Waiting || !strings.Contains(strings.Join(s.WaitingFor, " "), victim) || s.Longest == nil {
+		t.Errorf("status does not say that it waits for %s: %v", victim, s)
+	} else {
+		t.Logf("waiting for %v, %v left", s.WaitingFor, s.Longest.AsDuration())
+	}
+	apply(t, c.addr(), fmt.Sprintf("domain: e\njobs:\n  new: {levels: [item], nodes: [{manual: [x, y]}], command: [%s, '{}', 'true']}\n", w.command()))
+	begin := time.Now()
+	must(t, c.addr(), "wait", "new", "--timeout", "60s")
+	t.Logf("new work has ended %v after it was applied", time.Since(begin))
+	if len(w.begun()["h1"]) != 1 {
+		t.Errorf("work of the stopped cell was started elsewhere before new work ran")
+	}
+	w.waitBegun("h1", 2)
+	t.Logf("held work began elsewhere %v later", time.Since(begin))
+	w.check()
+	c.cells[victim].signal(syscall.SIGCONT)
+	c.session(victim, "HEALTHY")
+	t.Logf("the cell is back %v later", time.Since(begin))
+	w.release()
+	must(t, c.addr(), "wait", "hold", "--timeout", "60s")
+	for id, list := range w.begun() {
+		want := 1
+		if on[id] == victim || id == "excl" {
+			want = 2
+		}
+		if len(list) > want {
+			t.Errorf("%s began %d times: %v", id, len(list), list)
+		}
+	}
+	w.check()
+}
+
+// holdSpec is batch tasks that run until release, a service of which there may be
+// one, and one that a cell keeps while it is cut off.
+func holdSpec(w *witness, nodes string) string {
+	return fmt.Sprintf(`
+domain: d
+services:
+  excl: {command: [%[1]s, excl, sleep, "1000"], exclusive: true, stop_grace: 1s}
+  free: {command: [sh, -c, 'echo $$ >>%[2]s/free; exec sleep 1000'], stop_grace: 1s}
+jobs:
+  hold:
+    levels: [item]
+    nodes: [{manual: %[3]s}]
+    backoff: [500ms, repeat]
+    command: [%[1]s, "{}", sh, -c, "until [ -e %[2]s/go ]; do sleep 0.1; done"]
+`, w.command(), w.dir, nodes)
+}
+
+// release lets the batch tasks of holdSpec end.
+func (w *witness) release() {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *witness) pids(name string) []int {
+	w.t.Helper()
+	var out []int
+	for _, line := range w.lines(name) {
+		pid, err := strconv.Atoi(line)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(out, pid)
+	}
+	return out
+}
+
+// nodeCells returns where the batch tasks of a job run.
+func (c *cluster) nodeCells(job string) map[string]string {
+	c.t.Helper()
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Job: job, Page: &pb.Page{Limit: api.MaxPage}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, n := range l.Nodes {
+		out[n.Node] = n.Cell
+	}
+	return out
+}
