@@ -170,7 +170,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 	case CutStore:
 		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
 		if w.chance(500) { // one cell hears only the server that lost the store
-			w.cutOthers(s, m, long)
+			w.cutOthers(s, m, 10*time.Second+long)
 		}
 	case KillAgent:
 		if m.alive {
@@ -205,6 +205,11 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		return long
 	case CutCalls:
 		m.deaf = w.now + long
+		if m.alive && w.chance(500) {
+			m.deaf += 15 * time.Second
+			m.crash()
+			w.after(short/4, m.startAgent)
+		}
 		return long
 	case RoughNetwork:
 		w.rough = w.now + long/2

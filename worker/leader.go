@@ -94,7 +94,6 @@ type Leader struct {
 	wait     bool
 	blind    bool
 	restored bool
-	waited   bool // the wait has ended at least once in this term
 	silent   map[Proc]*process
 	jobs     map[string]bool
 	nodes    map[string]bool

@@ -53,14 +53,13 @@ func (t *Tracker) propagate() {
 	if len(t.history) == 0 {
 		return
 	}
-	buckets := make([][]*member, len(t.history))
+	buckets, tops := t.buckets(), t.tops[:0]
 	for _, m := range t.members {
 		m.within = 0
-		if i, ok := t.place(m.indirect); m.echoed && ok {
+		if i, ok := t.place(m.indirect); m.echoed && !m.dead && ok {
 			buckets[i] = append(buckets[i], m)
 		}
 	}
-	var tops topHeap
 	for i := range t.history {
 		for cell := range t.history[i].added {
 			if m := t.members[cell]; m != nil {
@@ -84,9 +83,24 @@ func (t *Tracker) propagate() {
 			t.raiseBucket(i, buckets, &tops)
 		}
 	}
+	clear(tops)
+	t.tops = tops[:0]
 }
 
-// raiseBucket raises the cells whose indirect version is that of history step i.
+// buckets returns one empty list for each version of the history, made of what
+// the last walk used.
+func (t *Tracker) buckets() [][]*member {
+	for i := range t.scratch {
+		clear(t.scratch[i])
+		t.scratch[i] = t.scratch[i][:0]
+	}
+	for len(t.scratch) < len(t.history) {
+		t.scratch = append(t.scratch, nil)
+	}
+	return t.scratch[:len(t.history)]
+}
+
+// raiseBucket raises the living cells whose indirect version is that of history step i.
 func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
 	for tops.Len() > 0 && ((*tops)[0].m.within <= 0 || (*tops)[0].version != (*tops)[0].m.indirect) {
 		heap.Pop(tops)
@@ -99,8 +113,9 @@ func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
 	if !ok {
 		return
 	}
+	t.index.move(t.version(i), v, len(buckets[i]))
 	for _, m := range buckets[i] {
-		t.raise(m, v)
+		m.indirect = v
 		if m.within > 0 {
 			heap.Push(tops, top{v, m})
 		}
@@ -147,6 +162,16 @@ func (x *index) remove(v uint64) {
 	x.size--
 	if x.count[v]--; x.count[v] == 0 {
 		delete(x.count, v)
+	}
+}
+
+// move counts n cells of version v under w.
+func (x *index) move(v, w uint64, n int) {
+	if x.count[v] -= n; x.count[v] == 0 {
+		delete(x.count, v)
+	}
+	if x.count[w] += n; x.count[w] == n {
+		heap.Push(&x.mins, w)
 	}
 }
 

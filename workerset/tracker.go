@@ -18,6 +18,8 @@ type Tracker struct {
 	initial map[ID]int // first sets shown, of the living
 	history []step     // versions first, first+1, … current
 	index   index
+	scratch [][]*member // of propagate
+	tops    topHeap     // of propagate
 	turnover
 }
 
@@ -142,17 +144,10 @@ func (t *Tracker) Echo(cell string, id ID) error {
 	}
 	m.set, m.shown = id.Version, id
 	if before(m.indirect, id.Version) {
-		t.raise(m, id.Version)
+		t.index.move(m.indirect, id.Version, 1)
+		m.indirect = id.Version
 	}
 	return nil
-}
-
-func (t *Tracker) raise(m *member, v uint64) {
-	if !m.dead {
-		t.index.remove(m.indirect)
-		t.index.add(v)
-	}
-	m.indirect = v
 }
 
 // before is Earlier for versions of one history, which are always near.
