@@ -43,7 +43,7 @@ demo: $(BIN)/cantina $(BIN)/cantina-demo
 
 test: NEED = iproute2 procps git fuse3
 test: need $(BIN)/cantina $(BIN)/cantina-demo
-	$(GO) test -count=1 -timeout 20m $(REALPKGS)
+	$(GO) test -count=1 -p 1 -timeout 20m $(REALPKGS)
 
 check: NEED = protobuf-compiler git
 check: need $(REAPER) fmt vet lint arch generated race sim

@@ -243,9 +243,6 @@ func (c *Cell) Run(ctx context.Context) error {
 	return err
 }
 
-// errLeft ends the group when the cell has left in good order.
-var errLeft = errors.New("left")
-
 // lifetime returns when the cell has to end: in good order, or because the leader said so.
 func (c *Cell) lifetime(outer, inner context.Context) error {
 	select {
