@@ -47,6 +47,19 @@ type leader struct {
 
 var errSilent = errors.New("no answer")
 
+// rowOf returns the ordinary row, taskRow the task, as of now.
+func (l *leader) rowOf() *lrp.Actual {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.Ordinary
+}
+
+func (l *leader) taskRow() *task.Task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.task
+}
+
 func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, _ State) (worker.HeartbeatAnswer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,6 +206,8 @@ func sleeper(text string) *action.Workload {
 func (w *world) desire() lrp.Key {
 	key := lrp.Key{Process: "p1", Index: 0}
 	service := lrp.ServiceKey{Domain: "d", Name: "web"}
+	w.leader.mu.Lock()
+	defer w.leader.mu.Unlock()
 	w.leader.desired = &lrp.Desired{Process: "p1", Service: service, Instances: 1}
 	x, _, err := lrp.Step(lrp.Index{Key: key}, lrp.Create{}, lrp.Env{Now: w.clock.Wall(), Desired: w.leader.desired, Wanted: true, Fresh: true})
 	if err != nil {
@@ -217,13 +232,13 @@ func TestAnInstanceIsClaimedThenRunsAndIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}})
-		row := w.leader.index.Ordinary
+		row := w.leader.rowOf()
 		if row == nil || row.State != lrp.Running || row.Instance != "i1" || row.Cell != "c1" || row.Proc != string(w.proc()) {
 			t.Fatalf("row %+v", row)
 		}
 		w.exec.Exit("i1", 3)
 		synctest.Wait()
-		if row = w.leader.index.Ordinary; row.CrashCount != 1 || row.State != lrp.Unclaimed {
+		if row = w.leader.rowOf(); row.CrashCount != 1 || row.State != lrp.Unclaimed {
 			t.Fatalf("after a crash: %+v", row)
 		}
 		if n := len(w.exec.List()); n != 0 {
@@ -235,14 +250,16 @@ func TestAnInstanceIsClaimedThenRunsAndIsReported(t *testing.T) {
 func TestAReservationLosesAgainstAnotherCell(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
+		w.leader.mu.Lock()
 		w.leader.index.Ordinary = &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running, Since: w.clock.Wall(),
 			Identity: lrp.Identity{Instance: "other", Cell: "c2", Proc: "p2"}}
+		w.leader.mu.Unlock()
 		w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}})
 		if n := len(w.exec.List()); n != 0 {
 			t.Fatalf("%d containers left, want the reservation deleted", n)
 		}
-		if w.leader.index.Ordinary.Instance != "other" {
-			t.Fatalf("row %+v", w.leader.index.Ordinary)
+		if row := w.leader.rowOf(); row.Instance != "other" {
+			t.Fatalf("row %+v", row)
 		}
 	})
 }
@@ -270,14 +287,16 @@ func TestATaskRunsOnceAndItsEndIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.leader.mu.Lock()
 		w.leader.task = row
+		w.leader.mu.Unlock()
 		w.perform(Work{Tasks: []TaskWork{{GUID: "t1", UID: "u1", Domain: "d", Workload: sleeper("5")}}})
-		if w.leader.task.State != task.Running || w.leader.task.Holder.Cell != "c1" {
-			t.Fatalf("row %+v", w.leader.task)
+		if got := w.leader.taskRow(); got.State != task.Running || got.Holder.Cell != "c1" {
+			t.Fatalf("row %+v", got)
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if got := w.leader.task; got.State != task.Completed || got.Outcome != task.Succeeded {
+		if got := w.leader.taskRow(); got.State != task.Completed || got.Outcome != task.Succeeded {
 			t.Fatalf("row %+v", got)
 		}
 		w.perform(Work{Tasks: []TaskWork{{GUID: "t1", UID: "u1", Domain: "d", Workload: sleeper("5")}}})

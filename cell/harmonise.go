@@ -7,6 +7,7 @@ import (
 
 	"cantina/executor"
 	"cantina/lrp"
+	"cantina/wire"
 )
 
 // lrpState is the state of a container as the tables tell states apart.
@@ -213,10 +214,11 @@ func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
 	}
 }
 
-// refused reports whether the leader refused a call for good.
+// refused reports whether the leader refused a call for good. Over a network the
+// kind of a refusal is not told, only that it is one.
 func refused(err error) bool {
 	for _, no := range []error{lrp.ErrNotFound, lrp.ErrCannotBeClaimed, lrp.ErrCannotBeStarted, lrp.ErrCannotBeCrashed,
-		lrp.ErrCannotBeRemoved, lrp.ErrCannotBeEvacuated} {
+		lrp.ErrCannotBeRemoved, lrp.ErrCannotBeEvacuated, wire.ErrRefused} {
 		if errors.Is(err, no) {
 			return true
 		}

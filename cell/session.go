@@ -255,14 +255,30 @@ func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
 	s.step(worker.BeatAnswered{Answer: a})
 }
 
-// runStatuses sends statuses: all that wait go in one call, one call at a time.
+// statusCalls is how many UpdateStatus are under way at most. Each lasts as long as
+// a commit: what ends meanwhile is to be in the next commit, not in the one after.
+const statusCalls = 4
+
+// runStatuses sends statuses: all that wait go in one call, few calls at a time. It
+// returns when every call has ended.
 func (s *session) runStatuses(ctx context.Context) error {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	free := make(chan struct{}, statusCalls)
 	for {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		all, ok := s.statuses.take(ctx)
 		if !ok {
 			return ctx.Err()
 		}
-		s.sendStatus(ctx, all)
+		calls.Go(func() {
+			s.sendStatus(ctx, all)
+			<-free
+		})
 	}
 }
 

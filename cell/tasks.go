@@ -6,6 +6,7 @@ import (
 
 	"cantina/executor"
 	"cantina/task"
+	"cantina/wire"
 )
 
 // taskState is the state of a container as the table for tasks tells states apart.
@@ -178,7 +179,7 @@ func (c *Cell) residualTask(ctx context.Context, t *task.Task) {
 
 // taskRefused reports whether the leader refused a call for good.
 func taskRefused(err error) bool {
-	for _, no := range []error{task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell, task.ErrOtherUID} {
+	for _, no := range []error{task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell, task.ErrOtherUID, wire.ErrRefused} {
 		if errors.Is(err, no) {
 			return true
 		}
