@@ -44,6 +44,10 @@ func (b *BBS) applyLargeLocked(a Application, k *ticket) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	extra, err := b.beginExtra(a)
+	if err != nil {
+		return nil, err
+	}
 	b.manifest.highest++
 	m := store.Manifest{Number: b.manifest.highest, Subject: manifestSubject + a.Domain}
 	for _, s := range all.split() {
@@ -58,23 +62,29 @@ func (b *BBS) applyLargeLocked(a Application, k *ticket) ([]Change, error) {
 			b.fail(fmt.Errorf("write manifest: %w", err))
 		}
 	})
-	if err := b.forward(m, k.done); err != nil {
+	if err := b.forward(m); err != nil {
 		return nil, err
 	}
-	if a.Extra != nil {
-		t := b.begin(b.now())
-		t.atomic = true
-		if err := t.addExtra(a); err != nil {
-			return nil, err
-		}
-		b.submit(t, nil)
-	}
+	// The last commit of the application is what it is answered by.
+	b.submit(extra, k.done)
 	b.converge(false)
 	return changes, nil
 }
 
+// beginExtra is the change with the rows of another owner, who does not know the
+// manifest: they go last, in one transaction. store.ErrTooLarge when they do not
+// fit, before anything was promised.
+func (b *BBS) beginExtra(a Application) (*tx, error) {
+	t := b.begin(b.now())
+	t.atomic = true
+	if err := t.addExtra(a); err != nil {
+		return nil, err
+	}
+	return t, t.fits()
+}
+
 // forward does all steps of a promised manifest, in order.
-func (b *BBS) forward(m store.Manifest, done func(revision int64, err error)) error {
+func (b *BBS) forward(m store.Manifest) error {
 	for {
 		payload, ops, rest, ok := m.Forward()
 		if !ok {
@@ -95,11 +105,7 @@ func (b *BBS) forward(m store.Manifest, done func(revision int64, err error)) er
 		for _, op := range ops {
 			t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
 		}
-		var last func(int64, error)
-		if len(rest.Steps) == 0 {
-			last = done
-		}
-		b.submit(t, last)
+		b.submit(t, nil)
 		m = rest
 	}
 }
@@ -118,7 +124,7 @@ func (b *BBS) loadManifests(rows []store.Row) {
 		if !strings.HasPrefix(m.Subject, manifestSubject) {
 			continue // another owner's
 		}
-		if err := b.forward(m, nil); err != nil {
+		if err := b.forward(m); err != nil {
 			b.cfg.Log.Error("manifest cannot be rolled forward", "manifest", m.Number, "error", err)
 		}
 	}
