@@ -27,19 +27,12 @@ type NodeSpec struct {
 // ManualNodes turns the entries of a manual source into nodes: names that are
 // nobody's child hang below the instance node at the first level, and so on down.
 // A child listed under two parents is a replica. It returns ErrNodes when there is
-// no root or the nesting is deeper than the levels (Bistro node fetchers, manual).
+// no root, a name is listed twice, or the nesting is deeper than the levels (Bistro
+// node fetchers, manual).
 func ManualNodes(levels []string, entries []ManualNode) ([]NodeSpec, error) {
-	byName := make(map[string]*ManualNode, len(entries))
-	child := make(map[string]bool)
-	for i := range entries {
-		e := &entries[i]
-		if byName[e.Name] != nil {
-			return nil, fmt.Errorf("node %q is listed twice: %w", e.Name, ErrNodes)
-		}
-		byName[e.Name] = e
-		for _, c := range e.Children {
-			child[c] = true
-		}
+	byName, child, err := index(entries)
+	if err != nil {
+		return nil, err
 	}
 	var roots []string
 	for i := range entries {
@@ -76,6 +69,39 @@ func ManualNodes(levels []string, entries []ManualNode) ([]NodeSpec, error) {
 		out = append(out, n)
 	}
 	return out, nil
+}
+
+// index returns the entries by name and the names that are children of others.
+func index(entries []ManualNode) (byName map[string]*ManualNode, child map[string]bool, err error) {
+	byName, child = make(map[string]*ManualNode, len(entries)), make(map[string]bool)
+	for i := range entries {
+		e := &entries[i]
+		if byName[e.Name] != nil {
+			return nil, nil, fmt.Errorf("node %q is listed twice: %w", e.Name, ErrNodes)
+		}
+		byName[e.Name] = e
+		mine := make(map[string]bool, len(e.Children))
+		for _, c := range e.Children {
+			if mine[c] {
+				return nil, nil, fmt.Errorf("node %q is listed twice below %q: %w", c, e.Name, ErrNodes)
+			}
+			mine[c], child[c] = true, true
+		}
+	}
+	return byName, child, nil
+}
+
+// Repeated returns the first name that a script printed twice for one parent, and
+// false when there is none: ScriptNodes counts it once, its owner should hear of it.
+func Repeated(output []byte) (name string, found bool) {
+	seen := make(map[string]bool)
+	for line := range strings.Lines(string(output)) {
+		if line = strings.TrimRight(line, "\r\n"); seen[line] {
+			return line, true
+		}
+		seen[line] = line != ""
+	}
+	return "", false
 }
 
 // ScriptNodes turns what a script printed for one parent into nodes: every line is

@@ -103,6 +103,12 @@ func TestExpand(t *testing.T) {
 func TestSources(t *testing.T) {
 	levels := []string{"host", "db"}
 	out, err := ScriptNodes(levels, "host", "h1", []byte("b\r\na\n\nb\nlast"))
+	if name, twice := Repeated([]byte("b\r\na\n\n\nb\nlast")); !twice || name != "b" {
+		t.Errorf("repeated %q, %v", name, twice)
+	}
+	if name, twice := Repeated([]byte("a\n\n\nb")); twice {
+		t.Errorf("repeated %q", name)
+	}
 	if err != nil || fmt.Sprint(out) != "[{b db h1 false []} {a db h1 false []} {last db h1 false []}]" {
 		t.Errorf("%v, %v", out, err)
 	}
@@ -122,6 +128,10 @@ func TestSources(t *testing.T) {
 		"empty": func() error { _, err := ManualNodes(levels, nil); return err },
 		"too deep": func() error {
 			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}}, {Name: "b", Children: []string{"c"}}, {Name: "c", Children: []string{"d"}}})
+			return err
+		},
+		"child twice": func() error {
+			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b", "b"}}})
 			return err
 		},
 		"twice":          func() error { _, err := ManualNodes(levels, []ManualNode{{Name: "a"}, {Name: "a"}}); return err },
@@ -166,6 +176,11 @@ func TestListsAndLookups(t *testing.T) {
 	}
 	if _, err := b.Status(Key{"a", "x"}); !errors.Is(err, ErrUnknownNode) {
 		t.Error(err)
+	}
+	for k, want := range map[Key]error{{"a", "db12"}: nil, {"a", "host1"}: ErrUnknownNode, {"a", "nope"}: ErrUnknownNode, {"x", "db12"}: ErrUnknownJob} {
+		if err := b.HasNode(k); !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", k, err, want)
+		}
 	}
 	if _, err := b.Load(Key{"x", "y"}, Status{}, 0); !errors.Is(err, ErrUnknownJob) {
 		t.Error(err)

@@ -17,8 +17,8 @@ const (
 	JobWaiting  State = iota // nothing runs yet, something may
 	JobInvalid               // its configuration has errors
 	JobRunning               // something runs
-	JobDisabled              // by configuration
-	JobPaused                // by an operator
+	JobDisabled              // by configuration, and nodes are left to run
+	JobPaused                // by an operator, and nodes are left to run
 	JobFailed                // everything has ended, some failed
 	JobDone                  // everything is done
 	JobEmpty                 // no node passes its filters
@@ -79,9 +79,9 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 		p.State, p.Reason = JobInvalid, strings.Join(slices.Concat(j.Errors, j.problems), "; ")
 	case p.Running > 0:
 		p.State = JobRunning
-	case j.Disabled:
+	case j.Disabled && (open > 0 || p.Total == 0):
 		p.State = JobDisabled
-	case j.Paused:
+	case j.Paused && (open > 0 || p.Total == 0):
 		p.State = JobPaused
 	case p.Total == 0:
 		p.State = JobEmpty
@@ -115,7 +115,9 @@ type NodeFilter struct {
 	Limit   int     // 0 = all
 }
 
-// Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob.
+// Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob. A
+// node that is asked for by its name and that the job has not is no error here: see
+// HasNode.
 func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	j := b.jobs[name]
 	if j == nil {
@@ -143,6 +145,19 @@ func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 		out[i] = b.nodeView(j, n)
 	}
 	return out, nil
+}
+
+// HasNode returns ErrUnknownJob, or ErrUnknownNode when the job has no node of the
+// name: neither in the forest nor with a status of an earlier one.
+func (b *Board) HasNode(k Key) error {
+	j, n, err := b.lookup(k)
+	if err != nil {
+		return err
+	}
+	if int(n) >= len(j.pairs) || j.pairs[n].class == ClassAbsent && j.pairs[n].bits == 0 {
+		return fmt.Errorf("job %q has no node %q: %w", k.Job, k.Node, ErrUnknownNode)
+	}
+	return nil
 }
 
 func (b *Board) selects(j *job, n int32, f *NodeFilter) bool {

@@ -98,7 +98,7 @@ func (a Application) checked() (Application, error) {
 	}
 	tasks := make([]NamedTask, len(a.Tasks))
 	for i, t := range a.Tasks {
-		def, err := definitionOf(definitionRecord(&t.Definition))
+		def, err := normalisedTask(&t.Definition)
 		if err == nil {
 			err = def.Validate()
 		}

@@ -14,6 +14,7 @@ import (
 	"cantina/bbs/bbspb"
 	"cantina/lrp"
 	"cantina/store"
+	"cantina/task"
 	"cantina/wire"
 )
 
@@ -203,8 +204,24 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 }
 
 // normalised returns d as it will come back from the store, so that a definition
-// that is applied again equals the stored one.
-func normalised(d lrp.Desired) (lrp.Desired, error) { return desiredOf(desiredRecord(&d)) }
+// that is applied again equals the stored one: through the bytes, because a record in
+// memory still tells an empty list from none.
+func normalised(d lrp.Desired) (lrp.Desired, error) {
+	var m bbspb.Desired
+	if err := proto.Unmarshal(marshal(desiredRecord(&d)), &m); err != nil {
+		return lrp.Desired{}, fmt.Errorf("definition: %w: %w", errRecord, err)
+	}
+	return desiredOf(&m)
+}
+
+// normalisedTask is normalised for the definition of a task.
+func normalisedTask(d *task.Definition) (task.Definition, error) {
+	var m bbspb.Definition
+	if err := proto.Unmarshal(marshal(definitionRecord(d)), &m); err != nil {
+		return task.Definition{}, fmt.Errorf("definition: %w: %w", errRecord, err)
+	}
+	return definitionOf(&m)
+}
 
 func indexRecord(x lrp.Index) *bbspb.Index {
 	m := &bbspb.Index{Key: wire.FromLRPKey(x.Key)}

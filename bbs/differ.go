@@ -22,6 +22,7 @@ func compare(path string, a, b reflect.Value, out *[]FieldChange) {
 		if a.IsValid() || b.IsValid() {
 			*out = append(*out, FieldChange{path, text(a), text(b)})
 		}
+	case isNone(a) && isNone(b):
 	case a.Kind() == reflect.Pointer:
 		compare(path, a.Elem(), b.Elem(), out)
 	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported():
@@ -37,6 +38,11 @@ func compare(path string, a, b reflect.Value, out *[]FieldChange) {
 	case !reflect.DeepEqual(a.Interface(), b.Interface()):
 		*out = append(*out, FieldChange{path, text(a), text(b)})
 	}
+}
+
+// isNone reports an empty list or map: no list and an empty one say the same.
+func isNone(v reflect.Value) bool {
+	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
 func compareMaps(path string, a, b reflect.Value, out *[]FieldChange) {

@@ -131,12 +131,16 @@ func (s *Scheduler) Pause(name string, paused bool) (*Change, error) {
 }
 
 // Kill prepares that running batch tasks are ended: a stored intent, repeated until
-// they ended. Errors as of Remove. At most maxKillRows at once.
+// they ended. Errors as of Remove, and batch.ErrUnknownNode for a node that is asked
+// for by its name and is none of the job's. At most maxKillRows at once.
 func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j, err := s.live(name)
 	if err != nil {
+		return nil, err
+	}
+	if err := j.named(f); err != nil {
 		return nil, err
 	}
 	f.Classes, f.Limit = []batch.Class{batch.ClassRunning}, maxKillRows
@@ -246,7 +250,7 @@ func (b *builder) want(w *Wanted) {
 		b.fail(name, ErrInvalid, err.Error())
 		return
 	}
-	spec, err := toJob(fromJob(&w.Job))
+	spec, err := normalised(&w.Job)
 	if err != nil {
 		b.fail(name, ErrInvalid, err.Error())
 		return
@@ -339,7 +343,16 @@ func tryOut(forest *batch.ForestSpec, spec batch.Job) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return board.Put(spec)
+	problems := board.Put(spec)
+	for i, src := range forest.Sources {
+		if src.Kind != batch.SourceManual {
+			continue
+		}
+		if _, err := batch.ManualNodes(forest.Levels, src.Manual); err != nil {
+			problems = append(problems, fmt.Sprintf("source %d: %v", i, err))
+		}
+	}
+	return problems
 }
 
 // countNodes counts the nodes of the last level where that needs no script.

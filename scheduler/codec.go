@@ -155,6 +155,21 @@ func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	return m
 }
 
+// normalised returns a job as it will come back from the store, so that one that is
+// applied again equals the stored one: through the bytes, because a record in memory
+// still tells an empty list from none.
+func normalised(j *batch.Job) (batch.Job, error) {
+	b, err := proto.Marshal(fromJob(j))
+	if err != nil {
+		return batch.Job{}, fmt.Errorf("encode %s: %w", kindJob, err)
+	}
+	var m schedulerpb.JobSpec
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return batch.Job{}, fmt.Errorf("decode %s: %w: %w", kindJob, errRecord, err)
+	}
+	return toJob(&m)
+}
+
 func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 	w, err := wire.ToWorkload(m.Workload)
 	if err != nil {

@@ -11,7 +11,8 @@ const editChunk = 2000
 
 // Forgive lets failed batch tasks run again and ends backoffs. It returns how many
 // it changed, after their commit; a long one is done in steps, each durable by
-// itself. Errors as of Remove, ctx's, or those of the store.
+// itself. Errors as of Remove, batch.ErrUnknownNode as of Kill, ctx's, or those of
+// the store.
 func (s *Scheduler) Forgive(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
 	f.Classes = []batch.Class{batch.ClassFailed, batch.ClassBackoff}
 	return s.edit(ctx, name, f, (*batch.Board).Forgive)
@@ -68,6 +69,9 @@ func (s *Scheduler) editStep(name string, f batch.NodeFilter, change changer) (e
 	defer s.mu.Unlock()
 	j, err := s.live(name)
 	if err != nil {
+		return editing{}, err
+	}
+	if err := j.named(f); err != nil {
 		return editing{}, err
 	}
 	views, err := j.forest.board.Nodes(name, f)

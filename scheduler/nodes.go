@@ -46,36 +46,36 @@ func (r *readers) start() {
 		f.reading = true
 		spec, version := f.board.Spec(), f.version
 		r.working.Go(func() {
-			nodes, err := s.readNodes(r.ctx, &spec)
-			s.planted(f, version, nodes, err)
+			nodes, note, err := s.readNodes(r.ctx, &spec)
+			s.planted(f, version, nodes, note, err)
 		})
 	}
 }
 
 // readNodes runs the sources in order; a later one uses the nodes of the earlier
 // ones as parents. One that fails fails all: half of the nodes are worse than the
-// last good ones.
-func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) ([]batch.NodeSpec, error) {
-	var out []batch.NodeSpec
+// last good ones. The note is what is odd and no error.
+func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out []batch.NodeSpec, note string, err error) {
 	for i := range spec.Sources {
 		src := &spec.Sources[i]
 		var nodes []batch.NodeSpec
-		var err error
+		var odd string
 		switch src.Kind {
 		case batch.SourceManual:
 			nodes, err = batch.ManualNodes(spec.Levels, src.Manual)
 		case batch.SourceScript:
-			nodes, err = s.runScript(ctx, spec, src, out)
+			nodes, odd, err = s.runScript(ctx, spec, src, out)
 		case batch.SourceEmpty:
 		}
 		if err != nil {
-			return nil, fmt.Errorf("source %d: %w", i, err)
+			return nil, "", fmt.Errorf("source %d: %w", i, err)
 		}
+		note = cmpText(note, odd)
 		if out = append(out, nodes...); len(out) > maxNodes {
-			return nil, fmt.Errorf("source %d: more than %d nodes: %w", i, maxNodes, batch.ErrNodes)
+			return nil, "", fmt.Errorf("source %d: more than %d nodes: %w", i, maxNodes, batch.ErrNodes)
 		}
 	}
-	return out, nil
+	return out, note, nil
 }
 
 // scriptWidth is how many parents a script is run for at once.
@@ -83,10 +83,10 @@ const scriptWidth = 4
 
 // runScript runs a script once per parent, a few at a time; the order of the
 // parents is kept.
-func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *batch.Source, have []batch.NodeSpec) ([]batch.NodeSpec, error) {
+func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *batch.Source, have []batch.NodeSpec) (nodes []batch.NodeSpec, note string, err error) {
 	parents := parentsAt(spec, src.ParentLevel, have)
 	results := make([][]batch.NodeSpec, len(parents))
-	errs := make([]error, len(parents))
+	errs, notes := make([]error, len(parents)), make([]string, len(parents))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var working sync.WaitGroup
@@ -103,6 +103,9 @@ func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *
 			if err == nil {
 				results[i], err = batch.ScriptNodes(spec.Levels, src.ParentLevel, parent, out)
 			}
+			if name, twice := batch.Repeated(out); twice {
+				notes[i] = fmt.Sprintf("script %s %s printed node %q twice; it counts once", src.Script[0], parent, name)
+			}
 			if err != nil {
 				errs[i] = fmt.Errorf("script %s %s: %w", src.Script[0], parent, err)
 				cancel()
@@ -111,13 +114,13 @@ func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *
 	}
 	working.Wait()
 	if err := firstReal(errs); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var nodes []batch.NodeSpec
 	for i := range results {
+		note = cmpText(note, notes[i])
 		for _, n := range results[i] {
 			if src.ParentLevel == batch.LevelInstance {
 				n.Parent = ""
@@ -125,7 +128,7 @@ func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *
 			nodes = append(nodes, n)
 		}
 	}
-	return nodes, nil
+	return nodes, note, nil
 }
 
 // firstReal returns the first error that is not only an echo of another one's
@@ -162,8 +165,9 @@ func parentsAt(spec *batch.ForestSpec, level string, have []batch.NodeSpec) []st
 	return out
 }
 
-// planted takes what a reading gave. After a failure the last good nodes stay.
-func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, err error) {
+// planted takes what a reading gave. After a failure the last good nodes stay. A note
+// is shown like a problem, and keeps nothing from running.
+func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.reading = false
@@ -182,7 +186,7 @@ func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, err 
 			s.cfg.Log.Warn("nodes cannot be read, the last good ones stay", "forest", f.board.Spec().Name, "error", err)
 		}
 	} else {
-		f.problem, f.planted, f.readAt = "", true, now+s.cfg.NodesEvery
+		f.problem, f.planted, f.readAt = note, true, now+s.cfg.NodesEvery
 	}
 	ring(s.wake)
 }

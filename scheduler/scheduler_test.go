@@ -485,6 +485,11 @@ func TestScriptSources(t *testing.T) {
 		if v, _ := r.Job("j"); v.NodesError != "" {
 			t.Errorf("%+v", v)
 		}
+		r.scripts.set(nil, map[string]string{"hosts j": "h1\n", "files h1": "x\ny\nx\n"})
+		pass(5 * time.Minute)
+		if v, _ := r.Job("j"); !strings.Contains(v.NodesError, `node "x" twice`) || !v.NodesKnown || v.Progress.Total != 3 {
+			t.Errorf("a repeated name is told and harms nothing: %+v", v)
+		}
 		r.stop()
 	})
 }

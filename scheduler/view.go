@@ -118,6 +118,15 @@ func (s *Scheduler) live(name string) (*job, error) {
 	return j, nil
 }
 
+// named returns batch.ErrUnknownNode when the filter asks for one node by its name
+// and the job has none of it; the scheduler's lock is held.
+func (j *job) named(f batch.NodeFilter) error {
+	if f.Node == "" {
+		return nil
+	}
+	return j.forest.board.HasNode(batch.Key{Job: j.row.name, Node: f.Node})
+}
+
 // Pairs lists batch tasks of a job in order of node. It returns
 // batch.ErrUnknownJob or ErrQuarantined.
 func (s *Scheduler) Pairs(name string, f batch.NodeFilter) ([]PairView, error) {
