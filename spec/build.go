@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/hex"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -295,6 +296,30 @@ func (b *builder) ports(s *service) []action.Port {
 		out = append(out, action.Port{Name: p.Name, Fixed: p.Fixed})
 	}
 	return out
+}
+
+// portsAlone reports what the ports and checks of services have wrong in a file that
+// has other mistakes too, so that one run tells everything. What has a mistake of
+// form itself is passed over: its fields are not to be trusted.
+func (b *builder) portsAlone(f *file) {
+	form := b.problems.List
+	broken := func(at *path, field string) bool {
+		whole := (&path{outer: at, name: field}).String()
+		return slices.ContainsFunc(form, func(p Problem) bool { return strings.HasPrefix(p.Path, whole) })
+	}
+	for i := range f.Services {
+		s := &f.Services[i].value
+		if broken(s.at, "ports") {
+			continue
+		}
+		ports := b.ports(s)
+		if !broken(s.at, "checks") {
+			b.checks(s.Checks, ports)
+		}
+		if !broken(s.at, "readiness_checks") {
+			b.checks(s.Readiness, ports)
+		}
+	}
 }
 
 func (b *builder) checks(list []check, ports []action.Port) []action.Check {

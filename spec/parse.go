@@ -56,10 +56,11 @@ func Parse(name, base string, data []byte) (*File, error) {
 	}
 	var f file
 	d.object(nil, root, reflect.ValueOf(&f).Elem())
+	b := &builder{decoder: d, base: base}
 	if len(d.problems.List) > 0 && !onlyMeaning(d.problems.List) {
+		b.portsAlone(&f)
 		return nil, d.problems.orNil()
 	}
-	b := &builder{decoder: d, base: base}
 	out := b.file(&f)
 	if err := d.problems.orNil(); err != nil {
 		return nil, err

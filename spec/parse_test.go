@@ -363,3 +363,55 @@ func TestSizesAndDurations(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestASyntaxErrorHasItsLine: the reader counts from 0, names the value around the
+// mistake, or nothing.
+func TestASyntaxErrorHasItsLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"services:\n  web:\n    command: a\n   image: b\n": "f:4:4: not YAML: did not find expected key",
+		"services: {web: [a\n":                             "f:1:1: not YAML: did not find expected ',' or ']'",
+		"a: [1,\n 2]\nb: [3\n":                             "f:3:1: not YAML: did not find expected ',' or ']'",
+		"- a\nb: c\n":                                      "f:2:1: not YAML: did not find expected '-' indicator",
+		"x: &a\n  y: *b\n":                                 "f:2:3: not YAML: unknown anchor 'b' referenced",
+		"a: 1\n b: 2\n":                                    "f:2:2: not YAML: mapping values are not allowed in this context",
+	} {
+		if _, err := Parse("f", "/", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestPortsAreToldWithTheOtherMistakes(t *testing.T) {
+	text := `services:
+  web:
+    command: [a]
+    instances: many
+    ports: [{name: http}, {name: http}]
+    checks: [{tcp: {port: htp}}]
+  odd:
+    command: [a]
+    ports: [{nam: http}]
+    checks: [{tcp: {port: http}}]
+`
+	_, err := Parse("f", "/", []byte(text))
+	for _, want := range []string{"services.web.instances: must be a whole", "services.web.ports[1].name: must be a name of its own", "no port htp; did you mean http?", "odd.ports[0]"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "odd.checks") {
+		t.Errorf("what follows from a mistake is no mistake of its own:\n%v", err)
+	}
+}
+
+func TestParseCPU(t *testing.T) {
+	for text, want := range map[string]int{"0.5": 500, "500m": 500, "2": 2000, "0.0001": 1, "x": -1, "-1": -1, "": -1} {
+		got, ok := ParseCPU(text)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

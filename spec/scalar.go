@@ -135,6 +135,15 @@ func ParseDuration(s string) (time.Duration, bool) {
 	return time.Duration(math.Round(sum)), true
 }
 
+// ParseCPU reads processors like "0.5", "2" or "500m" and returns thousandths,
+// rounded up, at most 10000 processors.
+func ParseCPU(s string) (milli int, ok bool) {
+	var c processors
+	n := yaml.Node{Kind: yaml.ScalarNode, Value: s}
+	problem, _ := c.read(&n)
+	return int(c), problem == ""
+}
+
 // processors is an amount of processor time in thousandths.
 type processors int
 

@@ -87,8 +87,9 @@ func (d *decoder) checkBytes(data []byte) bool {
 	return true
 }
 
-// syntax reports an error of the YAML reader, which names the line at best; the
-// column is where that line's text begins.
+// syntax reports an error of the YAML reader, which names the line at best, often
+// that of the value around the mistake and never the first; the column is where
+// that line's text begins.
 func (d *decoder) syntax(data []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	p := Problem{File: d.file, Line: 1, Column: 1, Text: "not YAML: " + text}
@@ -100,10 +101,54 @@ func (d *decoder) syntax(data []byte, err error) {
 		p.Text = "not YAML: " + m[2]
 		p.Column = indentOf(data, p.Line)
 	}
+	if line := d.failingLine(data, err); line > 0 && p.Text != "the file is empty" {
+		p.Line, p.Column = line, indentOf(data, line)
+	}
 	if strings.Contains(text, "cannot start any token") {
 		p.Hint = "YAML is indented with spaces, not tabs; a text that starts with @, ` or % needs quotes"
 	}
 	d.problems.add(p)
+}
+
+// maxLocated and maxLocatedSize bound the lines and bytes of a text in which a
+// mistake is searched for: each line costs one reading.
+const (
+	maxLocated     = 1000
+	maxLocatedSize = 64 << 10
+)
+
+// failingLine is the first line that the text cannot end after without the same
+// complaint: where the mistake stands, or where what is never closed begins. It is 0
+// when the text is too long to search.
+func (d *decoder) failingLine(data []byte, err error) int {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if len(lines) > maxLocated || len(data) > maxLocatedSize {
+		return 0
+	}
+	what := complaint(err)
+	end := len(data)
+	for n := len(lines); n > 1; n-- {
+		end -= len(lines[n-1])
+		var all yaml.Node
+		rest := yaml.NewDecoder(bytes.NewReader(data[:end]))
+		found := safely(func() error { return rest.Decode(&all) })
+		if found == nil {
+			found = safely(func() error { return rest.Decode(&all) })
+		}
+		if found == nil || complaint(found) != what {
+			return n
+		}
+	}
+	return 1
+}
+
+// complaint is an error of the YAML reader without its line.
+func complaint(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if line, rest, ok := strings.Cut(text, ": "); ok && strings.HasPrefix(line, "line ") {
+		return rest
+	}
+	return text
 }
 
 func indentOf(data []byte, line int) int {
