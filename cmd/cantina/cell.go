@@ -93,5 +93,5 @@ func (c *cli) cell(f cellFlags) error {
 	if err != nil {
 		return err
 	}
-	return c.runProcess(cell.Abort, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) })
+	return c.runProcess(log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) })
 }

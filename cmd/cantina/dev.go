@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/executor/terminal"
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/worker"
@@ -92,25 +93,37 @@ func (c *cli) dev(f devFlags) error {
 		return errors.Join(err, server.Close())
 	}
 	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())
-	return c.runProcess(cell.Abort, f.readyFD, server.Addresses(), func(g *run.Group) {
+	return c.runProcess(log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
 		g.Add("server", server.Run)
 		g.Add("cell", cell.Run)
 	})
 }
 
-// runProcess runs the parts of a process until a signal; the first stops it in
-// good order, a further one calls abort.
-func (c *cli) runProcess(abort func(), readyFD int, addresses []string, parts func(*run.Group)) error {
-	var once sync.Once
-	ctx, stop := untilSignal(c.ctx, func() { once.Do(abort) })
+// nothing is the host of a process without containers.
+type nothing struct{}
+
+// Freeze implements terminal.Host.
+func (nothing) Freeze() error { return nil }
+
+// Thaw implements terminal.Host.
+func (nothing) Thaw() error { return nil }
+
+// Abort implements terminal.Host.
+func (nothing) Abort() {}
+
+// runProcess runs the parts of a process until a signal: the first stops it in
+// good order, a second one kills what runs, Ctrl-Z freezes it and fg thaws.
+func (c *cli) runProcess(log *slog.Logger, host terminal.Host, readyFD int, addresses []string, parts func(*run.Group)) error {
+	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
+	served, end := context.WithCancel(context.WithoutCancel(c.ctx))
+	done := make(chan error, 1)
+	go func() { done <- terminal.Serve(served, host, stop, log) }()
 	var g run.Group
 	parts(&g)
 	g.Add("ready", func(ctx context.Context) error {
-		if len(addresses) > 0 {
-			for _, a := range addresses {
-				c.sayf("listening on %s\n", a)
-			}
+		for _, a := range addresses {
+			c.sayf("listening on %s\n", a)
 		}
 		if err := ready(readyFD, addresses); err != nil {
 			return err
@@ -118,5 +131,7 @@ func (c *cli) runProcess(abort func(), readyFD int, addresses []string, parts fu
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	return g.Run(ctx)
+	err := g.Run(ctx)
+	end()
+	return errors.Join(err, <-done)
 }

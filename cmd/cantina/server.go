@@ -85,5 +85,5 @@ func (c *cli) server(f serverFlags) error {
 	if err != nil {
 		return err
 	}
-	return c.runProcess(func() {}, f.readyFD, server.Addresses(), func(g *run.Group) { g.Add("server", server.Run) })
+	return c.runProcess(log, nothing{}, f.readyFD, server.Addresses(), func(g *run.Group) { g.Add("server", server.Run) })
 }

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -70,36 +67,6 @@ func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
 	f.DurationVar(&t.Lease, "lease", t.Lease, "life of the election lease")
 	f.DurationVar(&t.KeepAlive, "keep-alive", t.KeepAlive, "how often the lease is renewed")
 	f.DurationVar(&t.LeaseDrift, "lease-drift", t.LeaseDrift, "taken off the lease by its holder")
-}
-
-// untilSignal returns a context that ends with the first TERM, INT, QUIT or HUP;
-// again is called for every further one.
-func untilSignal(ctx context.Context, again func()) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
-	ended := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for first := true; ; first = false {
-			select {
-			case <-c:
-				if !first {
-					again()
-				}
-				cancel()
-			case <-ended:
-				return
-			}
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(c)
-		close(ended)
-		<-done
-		cancel()
-	}
 }
 
 // ready tells that a process serves: it writes the addresses, one a line, to the

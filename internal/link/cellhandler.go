@@ -16,7 +16,6 @@ import (
 
 // cellHandler serves CellService for one cell.
 type cellHandler struct {
-	cantinav1connect.UnimplementedCellServiceHandler
 	cell Cell
 }
 

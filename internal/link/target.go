@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cantina/cell"
+	"cantina/executor"
 	"cantina/executor/output"
 	"cantina/fence"
 	"cantina/lrp"
@@ -32,6 +33,8 @@ type Cell interface {
 	CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error
 	Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
+	// StartExec runs a program in a running container.
+	StartExec(ctx context.Context, container string, s executor.ExecSpec) (*executor.ExecSession, error)
 	FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error
 }
 
@@ -44,6 +47,8 @@ type Local struct {
 	*cell.Cell
 	Name   worker.CellName
 	Output *output.Store
+	// Executor runs programs in containers.
+	Executor *executor.Executor
 }
 
 var _ Cell = (*Local)(nil)

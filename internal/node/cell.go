@@ -110,7 +110,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
-	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output()}
+	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output(), Executor: exec}
 	return n, nil
 }
 
@@ -146,6 +146,12 @@ func (n *Cell) Local() *link.Local { return n.local }
 
 // Abort kills everything now, for a second interrupt.
 func (n *Cell) Abort() { n.exec.Abort() }
+
+// Freeze and Thaw are what Ctrl-Z and fg mean for a cell in a terminal.
+func (n *Cell) Freeze() error { return n.exec.Freeze() }
+
+// Thaw undoes Freeze.
+func (n *Cell) Thaw() error { return n.exec.Thaw() }
 
 // Run drives executor and cell until ctx is done: the cell leaves first, then the
 // executor ends what is left.
