@@ -156,9 +156,20 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	}
 	if err != nil {
 		p.discard()
-		return nil, fmt.Errorf("start %s: %w", s.Path, err)
+		return nil, fmt.Errorf("start %s: %w", s.Path, plainer(s, err))
 	}
 	return p, nil
+}
+
+// plainer says of a folder that it is one: the kernel speaks of permissions.
+func plainer(s *Spec, err error) error {
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	if info, serr := os.Stat(s.Path); serr == nil && info.IsDir() {
+		return fmt.Errorf("is a directory: %w", err)
+	}
+	return err
 }
 
 // ask has a thread fork.

@@ -513,6 +513,17 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 		}
 		out.Reasons = append(out.Reasons, r)
 	}
+	if s.Node != "" {
+		p, err := v.jobs.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
+		if err != nil {
+			return api.Explanation{}, err
+		}
+		for _, x := range p {
+			if x.Status.Reason != "" {
+				out.Reasons = append(out.Reasons, api.Reason{Code: "batch", Text: "it ended last with: " + x.Status.Reason})
+			}
+		}
+	}
 	return out, nil
 }
 
