@@ -77,7 +77,7 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 		return
 	}
 	for _, k := range c.all {
-		if !slices.Contains(k.procs, d.Proc) {
+		if !slices.Contains(k.procs, d.Proc) || k.extra && k.procs[len(k.procs)-1] != d.Proc {
 			continue
 		}
 		moved := slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
@@ -145,6 +145,9 @@ func (c *checker) full(w *world) {
 	live := map[worker.Work]int{}
 	for _, m := range w.machines {
 		for _, k := range m.box {
+			if k.extra {
+				continue
+			}
 			if live[k.run.Work]++; live[k.run.Work] > 1 {
 				w.fail("I2", "%v is alive twice", k.run.Work)
 			}
@@ -203,6 +206,9 @@ func (c *checker) liveness(w *world) {
 		}
 	}
 	for _, v := range r.leader.Sessions(now) {
+		if v.Unsure > 0 {
+			w.fail("I14", "%d invocations of %s are still unsure", v.Unsure, v.Cell)
+		}
 		if v.Member && !v.Holder && v.Promise > 0 {
 			w.fail("I14", "%+v is still on the list", v)
 		}

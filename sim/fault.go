@@ -171,6 +171,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
 		if w.chance(500) { // one cell hears only the server that lost the store
 			w.cutOthers(s, m, 10*time.Second+long)
+			w.pauseLater(m, 2*short)
 		}
 	case KillAgent:
 		if m.alive {
@@ -197,6 +198,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 			return long
 		}
 		m.lag = w.now + 1500*time.Millisecond // stragglers arrive during the cut
+		w.pauseLater(m, 12*time.Second)
 		w.after(1500*time.Millisecond, func() {
 			if !w.calm {
 				w.cutLink(s, m, long)
@@ -267,6 +269,19 @@ func (w *world) cutLink(s *server, m *machine, d time.Duration) {
 			w.cuts[[2]int{b, a}] = w.now + d
 		}
 	}
+}
+
+// pauseLater pauses an agent some time within d, half of the times: then only its
+// reaper keeps the deadline.
+func (w *world) pauseLater(m *machine, d time.Duration) {
+	if !w.chance(500) {
+		return
+	}
+	w.after(w.between(0, d), func() {
+		if m.alive && w.allowed(PauseAgent) && m.paused <= w.now {
+			m.pauseAgent(w.between(5*time.Second, 25*time.Second))
+		}
+	})
 }
 
 // cutOthers cuts a machine from every server but one.

@@ -29,10 +29,13 @@ type machine struct {
 	deadline time.Duration // the reaper's, local; 0 = none
 	server   int
 	answered int64
+	calls    int           // UpdateStatus calls; grows with an answer, too
 	broken   time.Duration // probes fail until then
 	deaf     time.Duration // no server can call it until then; its own calls and their answers pass
 	lag      time.Duration // what is sent to it until then arrives late
-	off      bool          // a twin that should not run
+	cleared  bool          // the agent was told that its predecessors are gone
+	promises promises
+	off      bool // a twin that should not run
 }
 
 // container is one process tree of a batch invocation.
@@ -41,6 +44,8 @@ type container struct {
 	run   worker.Run
 	procs []worker.Proc // who owned it, in order
 	keep  bool          // survives its agent
+	extra bool          // no batch task
+	never bool          // ends only when it is killed
 	alive bool
 	dying bool
 }
@@ -99,7 +104,7 @@ func (m *machine) startAgent() {
 	gone := true
 	proc := m.newProc()
 	for _, c := range m.live() {
-		if c.keep && !c.dying {
+		if c.keep && !c.dying && !c.extra {
 			adopted = append(adopted, worker.Held{Run: c.run, Adopted: true})
 			c.procs = append(c.procs, proc)
 		} else {
@@ -111,6 +116,8 @@ func (m *machine) startAgent() {
 	m.agent = worker.NewCell(worker.CellConfig{Cell: m.name, Proc: proc, Started: m.starts, Folder: m.folder,
 		Boot: fmt.Sprint(m.id, "-", m.boots), Now: m.local(), Timeouts: m.w.timeouts(), SetID: m.kept.SetID, Epoch: m.kept.Epoch,
 		Predecessor: m.kept.Proc, Adopted: adopted, Deadline: deadline, Promise: m.kept.Promise, Gone: gone, Mistakes: m.w.cfg.Mistakes})
+	m.cleared = gone
+	m.promises = promises{sent: map[int64]time.Duration{}, proc: proc}
 	m.w.trace("machine %d (%s) starts process %s, adopts %d", m.id, m.name, proc, len(adopted))
 	m.server = m.w.rng.IntN(len(m.w.servers))
 	m.tick()
@@ -118,6 +125,10 @@ func (m *machine) startAgent() {
 
 func (m *machine) tick() {
 	m.step(worker.CellTick{})
+	if !m.alive {
+		return
+	}
+	m.perform()
 	m.later(m.w.between(50*time.Millisecond, 250*time.Millisecond), m.tick)
 }
 
@@ -127,10 +138,16 @@ func (m *machine) step(e worker.CellEvent) {
 		return
 	}
 	if a, ok := e.(worker.BeatAnswered); ok && a.Answer.Proc == m.agent.Proc() {
-		m.answered = max(m.answered, a.Answer.Beat)
+		m.answered, m.promises.beatBy = max(m.answered, a.Answer.Beat), 0
 	}
+	if _, ok := e.(worker.StatusAnswered); ok {
+		m.calls++
+		m.promises.statusBy = 0
+	}
+	b := m.view()
 	es := m.agent.Step(m.local(), e)
 	m.kept = m.agent.Kept()
+	m.contract(b, e, es)
 	for _, e := range es {
 		if !m.alive {
 			return
@@ -152,6 +169,7 @@ func (m *machine) effect(e worker.CellEffect) {
 		m.beat(e)
 	case worker.SendStatus:
 		m.toServer(OpStatus, e)
+		m.statusSent()
 	case worker.AnswerReport:
 		m.toServer(OpReport, e)
 	case worker.AnswerRun:
@@ -185,6 +203,7 @@ func (m *machine) effect(e worker.CellEffect) {
 			for _, c := range m.live() {
 				c.procs = append(c.procs, m.agent.Proc())
 			}
+			m.counted()
 		})
 	case worker.Exit:
 		m.exit()
@@ -204,6 +223,7 @@ func (m *machine) exit() {
 }
 
 func (m *machine) beat(e worker.SendBeat) {
+	m.beatSent(e.Beat)
 	m.toServer(OpBeat, e)
 	n, proc := e.Beat.Beat, e.Beat.Proc
 	s := m.w.servers[m.server]
@@ -215,9 +235,32 @@ func (m *machine) beat(e worker.SendBeat) {
 	m.later(wait, func() {
 		if m.answered < n && m.agent.Proc() == proc {
 			m.server = m.w.rng.IntN(len(m.w.servers))
+			newest := m.promises.sent[n+1] == 0
 			m.step(worker.BeatFailed{Beat: n})
+			if newest && m.promises.beatBy == 0 && m.promises.sent[n+1] == 0 {
+				m.promises.beatBy = m.w.now + 1200*time.Millisecond
+			}
 		}
 	})
+}
+
+// statusSent lets the call time out when nothing of it is answered.
+func (m *machine) statusSent() {
+	m.calls++
+	call, proc, term := m.calls, m.proc(), m.agent.Term()
+	m.later(callTimeout, func() {
+		if m.calls != call || m.proc() != proc || m.agent.Term() != term {
+			return
+		}
+		m.step(worker.StatusFailed{})
+		if m.unacked() && m.agent.State() != worker.New {
+			m.promises.statusBy = m.w.now + 1500*time.Millisecond
+		}
+	})
+}
+
+func (m *machine) unacked() bool {
+	return slices.ContainsFunc(m.agent.Held(), func(h worker.Held) bool { return h.Ended })
 }
 
 func (m *machine) toServer(op Op, e worker.CellEffect) {
@@ -241,7 +284,9 @@ func (m *machine) launch(r worker.Run) {
 	if !w.calm && w.chance(300) {
 		d = w.between(5*time.Second, 60*time.Second)
 	}
-	w.after(d, func() { m.ended(c, "ok") })
+	if c.never = !w.calm && w.chance(30); !c.never {
+		w.after(d, func() { m.ended(c, "ok") })
+	}
 }
 
 // live returns the containers that are alive, in a stable order.
@@ -269,10 +314,15 @@ func (m *machine) ended(c *container, status string) {
 	c.alive = false
 	delete(m.box, c.run.Invocation)
 	m.w.check.ended(c)
+	if c.extra {
+		m.counted()
+	}
 	m.w.trace("%s: container of %v %v ended: %s", m.name, c.run.Work, c.run.Invocation, status)
-	m.on(func() { m.step(worker.WorkEnded{Run: c.run, Status: status}) })
+	if !c.extra {
+		m.on(func() { m.step(worker.WorkEnded{Run: c.run, Status: status}) })
+	}
 	if !slices.ContainsFunc(m.live(), func(c *container) bool { return c.procs[len(c.procs)-1] != m.proc() }) {
-		m.on(func() { m.step(worker.PredecessorsCleared{}) })
+		m.on(func() { m.cleared = true; m.step(worker.PredecessorsCleared{}) })
 	}
 }
 
@@ -317,6 +367,7 @@ func (m *machine) crash() {
 func (m *machine) pauseAgent(d time.Duration) {
 	m.w.trace("%s: agent pauses %v", m.name, d)
 	m.paused = m.w.now + d
+	m.promises.beatBy, m.promises.statusBy = 0, 0
 	life := m.life
 	m.w.after(d+time.Nanosecond, func() {
 		if m.life != life || m.paused > m.w.now {

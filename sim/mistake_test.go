@@ -29,8 +29,8 @@ func planted() (names []string, ms []worker.Mistakes) {
 
 // hints are the faults under which a mistake shows most often; nil = all.
 var hints = map[string][]Fault{
-	"CreditWithoutLease":  {CutStore, PauseServer},
-	"CountFromAnswer":     {CutLink},
+	"CreditWithoutLease":  {CutStore, PauseServer, PauseAgent},
+	"CountFromAnswer":     {CutLink, PauseAgent},
 	"MemberAfterEligible": {KillServer, CutLink, KillAgent, UnknownCommit, Farewell},
 	"WaitByOwnFlags":      {OtherFlags, KillServer, PauseAgent, CutLink},
 	"NewByUID":            {DeleteJob, KillServer, CutLink},

@@ -210,6 +210,7 @@ func (w *world) client() {
 		return
 	}
 	s := r.sched
+	s.operator()
 	name := fmt.Sprintf("job-%d", w.rng.IntN(w.cfg.Jobs))
 	j, ok := s.jobs[name]
 	w.jobs++
@@ -252,6 +253,45 @@ func (s *sched) rounds(name string) int {
 		}
 	}
 	return max(least, 0)
+}
+
+// operator kills what never ends, and says what is true: that a process which is
+// gone is gone, that nothing runs while nothing runs or can start.
+func (s *sched) operator() {
+	w, l, now := s.r.s.w, s.r.leader, s.r.s.local()
+	for work, c := range w.check.live {
+		if c.never && w.calm && s.status[work].kill != c.run.Invocation {
+			s.kill(work)
+			break
+		}
+	}
+	if l.Wait(now).Active && len(w.check.all) == 0 && !w.anyAccepts() {
+		s.r.step(worker.EndWait{By: "operator"})
+		if l.Wait(now).Active {
+			w.fail("contract", "the wait was ended by an operator and goes on")
+		}
+	}
+	if !w.allowed(Reboot) || !w.chance(100) {
+		return
+	}
+	for _, v := range l.Sessions(now) {
+		m := w.byProc[v.Proc]
+		gone := !m.alive || m.proc() != v.Proc
+		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all, func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) {
+			continue
+		}
+		s.r.step(worker.Forget{Proc: v.Proc, By: "operator"})
+		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Blind {
+			w.fail("contract", "%s was forgotten and is not dead", v.Proc)
+		}
+		return
+	}
+}
+
+func (w *world) anyAccepts() bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		return m.alive && m.agent.Accepts(m.local()) == nil
+	})
 }
 
 func (s *sched) kill(work worker.Work) {

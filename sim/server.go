@@ -92,6 +92,11 @@ func (s *server) start() {
 
 func (s *server) crash() {
 	s.w.trace("server %d crashes", s.id)
+	for _, m := range s.w.machines {
+		if m.server == s.id && s.reign != nil {
+			m.later(time.Millisecond, func() { m.step(worker.LinkBroken{}) })
+		}
+	}
 	s.alive = false
 	if s.reign != nil {
 		s.reign.over = true
@@ -185,7 +190,7 @@ func (r *reign) keepAlive() {
 		}
 		if !s.storeCut() {
 			if !s.w.store.keepAlive(s.id, r.id) || s.w.store.term != r.term {
-				r.end("lease is gone")
+				r.lost()
 				return
 			}
 			r.held = max(r.held, sent+leaseTTL-leaseDrift)
@@ -195,6 +200,18 @@ func (r *reign) keepAlive() {
 		}
 		s.later(500*time.Millisecond, r.keepAlive)
 	})
+}
+
+// lost ends the term when the lease is gone: by the higher term, if there is one.
+func (r *reign) lost() {
+	if !r.term.Less(r.s.w.store.term) {
+		r.end("lease is gone")
+		return
+	}
+	r.step(worker.TermHeard{Term: r.s.w.store.term})
+	if _, err := r.leader.Step(r.s.local(), worker.Tick{}); !errors.Is(err, worker.ErrDeposed) {
+		r.s.w.fail("contract", "a leader that heard a higher term goes on: %v", err)
+	}
 }
 
 func (r *reign) leaseHeld() bool { return r.s.local() < r.held }

@@ -166,12 +166,19 @@ func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) {
 	}
 }
 
-// follow takes the state that the leader sees. A session never returns to NEW.
+// follow takes the state that the leader sees, as far as the cell's own timers
+// agree. A session never returns to NEW.
 func (c *Cell) follow(now time.Duration, s State) {
 	from := c.health.State
 	if s == MustDie {
 		c.mustDie(now, "the leader gave up on the session")
 		return
+	}
+	if s == Healthy {
+		c.health.HasBeenHealthy = true
+		own := c.health
+		own.State = Healthy
+		s, _ = own.Next(now, c.gaps(), true)
 	}
 	if s == New || s == from {
 		return
@@ -181,7 +188,7 @@ func (c *Cell) follow(now time.Duration, s State) {
 	}
 	c.health.State = s
 	if s == Healthy {
-		c.health.HasBeenHealthy, c.health.BecameHealthy = true, now
+		c.health.BecameHealthy = now
 		c.hurry = firstHurry
 		c.nextBeat = now + c.t.Heartbeat
 	}

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mutant is one deleted case clause.
+type mutant struct {
+	file string // below the module
+	line int
+	text string // the clause's head
+	from int    // its bytes
+	to   int
+}
+
+// mutants lists the case clauses of the two core packages, but for those that only
+// print a name.
+func mutants(t *testing.T, root string) []mutant {
+	var ms []mutant
+	for _, dir := range []string{"worker", "workerset"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			rel, _ := filepath.Rel(root, f)
+			ms = append(ms, mutantsOf(t, f, rel)...)
+		}
+	}
+	return ms
+}
+
+func mutantsOf(t *testing.T, path, rel string) []mutant {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, src, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ms []mutant
+	for _, d := range file.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Name.Name == "String" || fn.Body == nil {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			c, ok := n.(*ast.CaseClause)
+			if !ok || len(c.Body) == 0 {
+				return true
+			}
+			at := fset.Position(c.Pos())
+			head := strings.TrimSpace(string(src[at.Offset:fset.Position(c.Colon).Offset]))
+			ms = append(ms, mutant{rel, at.Line, fn.Name.Name + ": " + strings.Join(strings.Fields(head), " "),
+				at.Offset, fset.Position(c.End()).Offset})
+			return true
+		})
+	}
+	return ms
+}
+
+// TestMutation deletes each case of worker/ and workerset/ in a copy of the module
+// and shows who notices: the simulator, the search, or only a table. It writes the
+// table that docs/design/simulator.md has. CANTINA_SOAK=1 and CANTINA_MUTATION=file.
+func TestMutation(t *testing.T) {
+	out := os.Getenv("CANTINA_MUTATION")
+	if out == "" {
+		t.Skip("set CANTINA_MUTATION to the file for the table")
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyDir := t.TempDir()
+	for _, dir := range []string{"fence", "worker", "workerset", "sim", "sim/testdata"} {
+		copyFiles(t, filepath.Join(root, dir), filepath.Join(copyDir, dir))
+	}
+	for _, f := range []string{"go.mod", "go.sum"} {
+		copyFile(t, filepath.Join(root, f), filepath.Join(copyDir, f))
+	}
+	var table strings.Builder
+	count := map[string]int{}
+	ms := mutants(t, root)
+	for _, m := range ms {
+		by := tryMutant(t, copyDir, m)
+		count[by]++
+		fmt.Fprintf(&table, "| %s:%d | `%s` | %s |\n", m.file, m.line, strings.ReplaceAll(m.text, "|", "\\|"), by)
+		if err := os.WriteFile(out, []byte(table.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d cases: %v", len(ms), count)
+	if found := len(ms) - count["nobody"]; found*10 < len(ms)*9 {
+		t.Errorf("only %d of %d are noticed", found, len(ms))
+	}
+}
+
+func copyFiles(t *testing.T, from, to string) {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !f.IsDir() {
+			copyFile(t, filepath.Join(from, f.Name()), filepath.Join(to, f.Name()))
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tryMutant deletes one clause and runs the simulator, the search, then the tables.
+func tryMutant(t *testing.T, dir string, m mutant) string {
+	path := filepath.Join(dir, m.file)
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.WriteFile(path, src, 0o644)
+	mutated := append(bytes.Clone(src[:m.from]), src[m.to:]...)
+	if err := os.WriteFile(path, mutated, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []struct{ name, pkg, run string }{
+		{"simulator", "./sim", "TestClean|TestOtherShapes|TestConsensusWitness"}, {"search", "./worker", "TestSearch$"}, {"table", "./worker", "."}, {"table", "./workerset", "."},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-run", by.run, by.pkg)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		cancel()
+		switch {
+		case err == nil:
+		case bytes.Contains(out, []byte("[build failed]")):
+			return "compiler"
+		default:
+			return by.name
+		}
+	}
+	return "nobody"
+}
