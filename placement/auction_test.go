@@ -201,12 +201,12 @@ func TestRefusalsByCause(t *testing.T) {
 		text  string
 		never bool
 	}{
-		{"untagged work", tagged, nil, `found no compatible cells: 1 cell: only for work with tag "red"`, true},
-		{"tag not offered", plain, func(it *Item) { it.Constraint.Tags = []string{"blue"} }, `found no compatible cells: 1 cell: tag "blue" not offered`, true},
-		{"taint", tainted, nil, "found no compatible cells: 1 cell: taint slow", true},
-		{"label", plain, func(it *Item) { it.Constraint.Labels = map[string]string{"disk": "ssd"} }, "found no compatible cells: 1 cell: label disk=ssd missing", true},
-		{"host", plain, func(it *Item) { it.Constraint.Host = "other" }, "found no compatible cells: 1 cell: other host", true},
-		{"avoided", plain, func(it *Item) { it.Avoid = []string{"c"} }, "found no compatible cells: 1 cell: not asked for", true},
+		{"untagged work", tagged, nil, `found no compatible cells: 1 cell: only for work with tag "red"`, false},
+		{"tag not offered", plain, func(it *Item) { it.Constraint.Tags = []string{"blue"} }, `found no compatible cells: 1 cell: tag "blue" not offered`, false},
+		{"taint", tainted, nil, "found no compatible cells: 1 cell: taint slow", false},
+		{"label", plain, func(it *Item) { it.Constraint.Labels = map[string]string{"disk": "ssd"} }, "found no compatible cells: 1 cell: label disk=ssd missing", false},
+		{"host", plain, func(it *Item) { it.Constraint.Host = "other" }, "found no compatible cells: 1 cell: other host", false},
+		{"avoided", plain, func(it *Item) { it.Avoid = []string{"c"} }, "found no compatible cells: 1 cell: not asked for", false},
 		{"probe", broken, nil, "found no compatible cells: 1 cell: probe failed: no space", false},
 		{"evacuating", leaving, nil, "found no compatible cells: 1 cell: evacuating", false},
 		{"named resource", plain, func(it *Item) { it.Need["gpu"] = 1 }, "insufficient resources: 1 cell: gpu 1 needed, largest free 0 (largest cell 0)", true},
@@ -229,6 +229,22 @@ func TestRefusalsByCause(t *testing.T) {
 	if r := l.Explain(lrpItem("x", 0, 1)); r.String() != "found no compatible cells: no cell is known" || r.Never {
 		t.Errorf("empty ledger: %v, never %v", r, r.Never)
 	}
+	large := lrpItem("x", 0, 1000)
+	l.Admit("a", "p-a", "")
+	l.Push(plainState("a", 1, 100, 1))
+	if r := l.Explain(large); !r.Never {
+		t.Errorf("larger than every cell: %v", r)
+	}
+	l.Admit("b", "p-b", "")
+	if r := l.Explain(large); r.Never {
+		t.Errorf("a cell has not told yet what it has: %v", r)
+	}
+	l.Push(plainState("b", 1, 2000, 1))
+	l.Admit("b", "p-b", "unhealthy")
+	if r := l.Explain(large); r.Never {
+		t.Errorf("a cell that is not admitted could hold it: %v", r)
+	}
+	l = NewLedger(Config{})
 	l.Admit("c", "p-c", "unhealthy")
 	if r := l.Explain(lrpItem("x", 0, 1)); r.String() != "found no compatible cells: 1 cell: unhealthy" || r.Never {
 		t.Errorf("not admitted: %v, never %v", r, r.Never)

@@ -37,7 +37,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 	counts := make(map[reason]int)
 	short := make(map[uint64]*shortfall)
 	classes := make([]*reason, len(l.classes))
-	known, could := 0, 0
+	suits, could, unheard := 0, 0, 0
 	for _, c := range l.cells {
 		if c == nil || !c.known && !c.session {
 			continue
@@ -47,21 +47,22 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			if classes[c.class] == nil {
 				classes[c.class] = compatibility(&l.classes[c.class].attrs, s)
 			}
-			known++
-			if classes[c.class].ok && l.listed(s, c) && l.couldHold(s, c) {
-				could++
+			if classes[c.class].ok && l.listed(s, c) {
+				suits += count(c.admitted)
+				could += count(l.couldHold(s, c))
 			}
 			if why.ok {
 				why = *classes[c.class]
 			}
 		}
+		unheard += count(!c.known)
 		if !why.ok {
 			counts[why]++
 			continue
 		}
 		l.fallShort(s, c, short)
 	}
-	r := &Refusal{Code: NoCompatibleCells, Never: known > 0 && could == 0}
+	r := &Refusal{Code: NoCompatibleCells, Never: suits > 0 && could+unheard == 0}
 	for why, n := range counts {
 		r.Classes = append(r.Classes, Class{Cause: why.cause, Cells: n, Detail: why.detail})
 	}
@@ -73,6 +74,13 @@ func (l *Ledger) explain(s *shape) *Refusal {
 		return cmp.Or(cmp.Compare(a.Cause, b.Cause), cmp.Compare(b.Cells, a.Cells), strings.Compare(a.String(), b.String()))
 	})
 	return r
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // compatibility is what all cells of a class say to a shape.

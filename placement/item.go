@@ -153,8 +153,10 @@ func (c Code) String() string {
 // Refusal says why an item got no cell, as arithmetic per class of cells.
 type Refusal struct {
 	Code Code
-	// Never is set when cells are known and none of them could hold the item even
-	// empty.
+	// Never is set when admitted cells suit the item and no cell that suits it could
+	// hold it even empty: a matter of resources alone, because a cell of another
+	// stack, tag, label, taint or host may join at any time. It is not set while a
+	// session has not told what its cell has.
 	Never   bool
 	Classes []Class
 }

@@ -35,6 +35,9 @@ type market struct {
 	board *bbs.BBS
 	lrps  map[string]bbs.LRPWant // by item id
 	tasks map[string]bbs.TaskWant
+	// settled says that the cells have had their time to join.
+	settled func() bool
+	early   map[string]bool // items that no cell could hold, found before that
 }
 
 func lrpItem(k lrp.Key) string    { return "lrp/" + k.String() }
@@ -119,7 +122,7 @@ func (m *market) Waiting(refused []placement.Refused) {
 		case isLRP:
 			m.board.PlacementFailed(l.Key, r.Refusal.String())
 		case isTask:
-			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never)
+			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNever(r.Item.ID))
 		}
 	}
 }

@@ -31,6 +31,7 @@ type term struct {
 	log    *slog.Logger
 	reign  *store.Reign
 	since  time.Time
+	began  time.Duration // by the boot clock
 	hub    *event.Hub
 	board  *bbs.BBS
 	house  *auctioneer.Auctioneer
@@ -52,11 +53,12 @@ type term struct {
 // newTerm builds the leader's loops from the rows of the load. It starts nothing
 // but what the board submits at once.
 func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term, error) {
-	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), cells: cells, states: map[worker.CellName]cell.State{}}
+	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	rows := reign.Rows()
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
-	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}}
+	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{},
+		settled: t.settled, early: map[string]bool{}}
 	t.house = auctioneer.New(auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}, Clock: cfg.Clock, Log: cfg.Log}, t.market, t.market)
 	t.market.house = t.house
 	h := &holdings{hub: t.hub, ledger: t.house, booked: map[string]string{}, rows: map[string]int{}, desired: t.desired}
@@ -145,6 +147,7 @@ func (t *term) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) 
 func (t *term) admit(name worker.CellName) {
 	proc, reason := t.reg.Receives(name)
 	t.house.Admit(string(name), string(proc), reason)
+	t.market.recheck()
 }
 
 // UpdateStatus implements cell.Leader.

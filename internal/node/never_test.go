@@ -1,0 +1,97 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/action"
+	"cantina/bbs"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/store"
+	"cantina/store/mem"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// begin runs a term on a fresh memory store, inside a bubble. It returns what ends it.
+func begin(t *testing.T) (*term, func()) {
+	t.Helper()
+	clock := run.Bubble()
+	s, err := store.New(mem.New(mem.Config{}), store.Config{Clock: clock, NewCluster: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tm, err := newTerm(ServerConfig{Name: "s", NewCluster: true, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: slog.New(slog.DiscardHandler)}, reign, link.NewDirectory(link.Security{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- tm.run(ctx) }()
+	synctest.Wait()
+	return tm, func() {
+		cancel()
+		<-ended
+		_ = reign.Resign(context.Background())
+	}
+}
+
+func (t *term) join(name string, memory int) {
+	t.house.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1, Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
+	t.house.Admit(name, "p-"+name, "")
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func large() task.Definition {
+	return task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}, Resources: resource.Amounts{resource.MemoryMB: 1000}}}
+}
+
+func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		tm.join("small", 100)
+		for _, guid := range []string{"helped", "never"} {
+			n := bbs.NewTask{GUID: guid, Domain: "d", Definition: large()}
+			if guid == "never" {
+				n.Definition.Workload.Resources[resource.MemoryMB] = 5000
+			}
+			if _, err := tm.board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(joinGrace / 2)
+		tm.market.recheck()
+		synctest.Wait()
+		for _, guid := range []string{"helped", "never"} {
+			if x, err := tm.board.GetTask(guid); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "largest cell 100") {
+				t.Fatalf("cells are still joining: %+v, %v", x.Task, err)
+			}
+		}
+		tm.join("large", 2000)
+		pass(joinGrace)
+		tm.market.recheck()
+		synctest.Wait()
+		if x, _ := tm.board.GetTask("helped"); x.Ended() {
+			t.Errorf("a cell that helps has joined: %+v", x.Task)
+		}
+		if x, _ := tm.board.GetTask("never"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "largest cell 2000") {
+			t.Errorf("no cell could ever hold it: %+v", x.Task)
+		}
+	})
+}
