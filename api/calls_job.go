@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -52,13 +53,39 @@ func pairFilter(job string, states []string, node, below string) (PairFilter, er
 	return f, nil
 }
 
+// knownNodes refuses a filter that names a node which the job has not, or one that
+// no node of the job is below: an empty answer would look like success.
+func knownNodes(b *Backend, f PairFilter) error {
+	for _, one := range []PairFilter{{Job: f.Job, Node: f.Node}, {Job: f.Job, Below: f.Below}} {
+		if one.Node == "" && one.Below == "" {
+			continue
+		}
+		l, err := b.Jobs.ListPairs(one, Range{Limit: 1})
+		switch {
+		case err != nil:
+			return err
+		case len(l.Items) > 0:
+		case one.Node != "":
+			return fmt.Errorf("job %s has no node %s: %w", f.Job, shorten(f.Node), ErrNotFound)
+		default:
+			return fmt.Errorf("job %s has no node below %s: %w", f.Job, shorten(f.Below), ErrNotFound)
+		}
+	}
+	return nil
+}
+
 // ListNodes lists the batch tasks of a job.
 func (c *calls) ListNodes(_ context.Context, q *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
 	f, err := pairFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) { return b.Jobs.ListPairs(f, r) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) {
+		if err := knownNodes(b, f); err != nil {
+			return Listed[Pair]{}, err
+		}
+		return b.Jobs.ListPairs(f, r)
+	})
 	m := &pb.ListNodesResponse{Listing: where}
 	for i := range l.Items {
 		m.Nodes = append(m.Nodes, pair(&l.Items[i]))
@@ -72,7 +99,12 @@ func (c *calls) ListResults(ctx context.Context, q *connect.Request[pb.ListResul
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) { return b.Jobs.ListResults(ctx, f, r) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) {
+		if err := knownNodes(b, f); err != nil {
+			return Listed[Pair]{}, err
+		}
+		return b.Jobs.ListResults(ctx, f, r)
+	})
 	m := &pb.ListResultsResponse{Listing: where}
 	for i := range l.Items {
 		m.Results = append(m.Results, pair(&l.Items[i]))
@@ -104,6 +136,9 @@ func (c *calls) ForgiveJob(ctx context.Context, q *connect.Request[pb.ForgiveJob
 	}
 	n := 0
 	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		if err = knownNodes(b, f); err != nil {
+			return err
+		}
 		n, err = b.Jobs.ForgiveJob(ctx, f, w)
 		return err
 	})
@@ -118,6 +153,9 @@ func (c *calls) KillJob(ctx context.Context, q *connect.Request[pb.KillJobReques
 	}
 	n := 0
 	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		if err = knownNodes(b, f); err != nil {
+			return err
+		}
 		n, err = b.Jobs.KillPairs(ctx, f, w)
 		return err
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -102,6 +103,20 @@ func (c *calls) RemoveService(ctx context.Context, q *connect.Request[pb.RemoveS
 	return answer(&pb.RemoveServiceResponse{Service: service(&s, false)}, err)
 }
 
+// knownIndices refuses instances that the service has not.
+func knownIndices(b *Backend, k lrp.ServiceKey, indices []int) error {
+	s, err := b.Services.GetService(k)
+	if err != nil {
+		return err
+	}
+	for _, i := range indices {
+		if i >= s.Instances {
+			return fmt.Errorf("service %s has %d instances, and none with index %d: %w", k, s.Instances, i, ErrNotFound)
+		}
+	}
+	return nil
+}
+
 // RestartService has instances stopped and started afresh.
 func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.RestartServiceRequest]) (*connect.Response[pb.RestartServiceResponse], error) {
 	var indices []int
@@ -113,6 +128,9 @@ func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.Restar
 	}
 	n := 0
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+		if err = knownIndices(b, serviceKey(q.Msg.Domain, q.Msg.Name), indices); err != nil {
+			return err
+		}
 		n, err = b.Services.RetireInstances(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), indices, w)
 		return err
 	})

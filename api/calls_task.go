@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -88,7 +90,7 @@ func (c *calls) CancelTask(ctx context.Context, q *connect.Request[pb.CancelOneT
 	var t Task
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
 		t, err = b.Tasks.CancelTask(ctx, q.Msg.Id, w)
-		return err
+		return inWords(b, q.Msg.Id, err)
 	})
 	if err != nil {
 		return nil, err
@@ -98,8 +100,28 @@ func (c *calls) CancelTask(ctx context.Context, q *connect.Request[pb.CancelOneT
 
 // DeleteTask removes a task that has ended.
 func (c *calls) DeleteTask(ctx context.Context, q *connect.Request[pb.DeleteTaskRequest]) (*connect.Response[pb.DeleteTaskResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Tasks.DeleteTask(ctx, q.Msg.Id, w) })
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+		return inWords(b, q.Msg.Id, b.Tasks.DeleteTask(ctx, q.Msg.Id, w))
+	})
 	return answer(&pb.DeleteTaskResponse{}, err)
+}
+
+// inWords says in which state a task is that refused a request, instead of the name
+// of the refused step.
+func inWords(b *Backend, id string, err error) error {
+	if !errors.Is(err, task.ErrInvalidStateTransition) {
+		return err
+	}
+	t, gone := b.Tasks.GetTask(id)
+	switch {
+	case gone != nil:
+		return err
+	case t.Outcome == task.Lost && t.Resolution != task.Unresolved:
+		return &translated{fmt.Errorf("task %s was lost and is settled already, as %s", id, t.Resolution), err}
+	case t.Ended():
+		return &translated{fmt.Errorf("task %s has ended already: %s", id, t.Outcome), err}
+	}
+	return &FieldError{Err: &translated{fmt.Errorf("task %s has not ended: it is %s", id, t.State), err}, Hint: "stop it, or wait until it has ended"}
 }
 
 // SettleTask is a person's word on a lost task.
@@ -118,7 +140,7 @@ func (c *calls) SettleTask(ctx context.Context, q *connect.Request[pb.SettleTask
 	var t Task
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
 		t, err = b.Tasks.SettleTask(ctx, q.Msg.Id, as, w)
-		return err
+		return inWords(b, q.Msg.Id, err)
 	})
 	if err != nil {
 		return nil, err

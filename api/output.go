@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"sync"
 	"unicode/utf8"
@@ -45,7 +46,9 @@ func known(b *Backend, q *pb.OutputQuery) error {
 	case q.GetTask() != "":
 		_, err = b.Tasks.GetTask(q.GetTask())
 	case q.GetJob() != "":
-		_, err = b.Jobs.GetJob(q.GetJob())
+		if _, err = b.Jobs.GetJob(q.GetJob()); err == nil {
+			err = knownNodes(b, PairFilter{Job: q.GetJob(), Node: q.GetNode()})
+		}
 	case len(q.GetContainer()) == 0:
 		return invalid("query", "names no service, task, job or container")
 	}
@@ -93,6 +96,9 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 			return nil, invalid("query.stream", "%q is none of stdout, stderr, event", shorten(name))
 		}
 		m.Streams = append(m.Streams, pb.LogStream(s))
+	}
+	if _, err := regexp.Compile(q.GetGrep()); err != nil {
+		return nil, invalid("query.grep", "%v", err)
 	}
 	if q.GetTail() < 0 {
 		return nil, invalid("query.tail", "must not be negative")

@@ -205,6 +205,13 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 	if res, body := w.get(t, "DELETE", "/v1/tasks/d.once", "", ""); res.StatusCode != 200 {
 		t.Fatalf("%d %s", res.StatusCode, body)
 	}
+	for _, id := range []string{"open", "ended"} {
+		body := `{"id":"` + id + `","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`
+		if res, text := w.get(t, "POST", "/v1/tasks", "application/json", body); res.StatusCode != 200 && res.StatusCode != 201 {
+			t.Fatalf("%d %s", res.StatusCode, text)
+		}
+	}
+	w.SetTask("ended", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
 	for _, c := range []struct {
 		method, path, kind, body string
 		status                   int
@@ -214,6 +221,13 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/tasks/d.once", "", "", 410, "kept 24 h"},
 		{"GET", "/v1/output?task=d.once", "", "", 410, `"code":"collected"`},
 		{"GET", "/v1/output", "", "", 422, "names no service"},
+		{"GET", "/v1/output?job=j&node=nope", "", "", 404, "no node nope"},
+		{"GET", "/v1/output?job=j&grep=(", "", "", 422, "query.grep"},
+		{"GET", "/v1/jobs/j/nodes?below=zz", "", "", 404, "no node below zz"},
+		{"POST", "/v1/services/d/web/restart", "application/json", `{"index":[9]}`, 404, "none with index 9"},
+		{"POST", "/v1/tasks/open/settle", "application/json", `{"as":"done"}`, 409, "task open has not ended: it is PENDING"},
+		{"DELETE", "/v1/tasks/open", "", "", 409, "task open has not ended: it is PENDING"},
+		{"POST", "/v1/tasks/ended/cancel", "application/json", "{}", 409, "task ended has ended already: succeeded"},
 		{"GET", "/v1/nonsense", "", "", 404, "docs/api.md"},
 		{"GET", "/v1/services?limit=x", "", "", 422, `"field":"limit"`},
 		{"GET", "/v1/services?limit=5000", "", "", 422, "from 1 to 1000"},

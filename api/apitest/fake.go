@@ -460,7 +460,7 @@ func (f *Fake) SettleTask(_ context.Context, guid string, as task.Resolution, w 
 	}
 	return once(f, w, t.Revision, func() (api.Task, error) {
 		if t.Outcome != task.Lost {
-			return t, fmt.Errorf("task %s is not lost: %w", guid, api.ErrConflict)
+			return t, fmt.Errorf("task %s: %w", guid, task.ErrInvalidStateTransition)
 		}
 		return f.setTask(guid, func(t *task.Task) { t.Resolution = as }), nil
 	})

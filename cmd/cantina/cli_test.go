@@ -437,7 +437,7 @@ func TestStopRestartRm(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "restart", "stop", "web/0")
 	s.fails(api.ExitUsage, "--yes", "rm", "web")
-	s.fails(api.ExitFailed, "invalid state transition", "rm", "once", "--yes")
+	s.fails(api.ExitFailed, "task d.once has not ended: it is PENDING", "rm", "once", "--yes")
 	s.ok("rm", "once", "--yes", "--force")
 	s.fails(api.ExitNotFound, "kept 24 h", "logs", "task/d.once")
 	s.ok("rm", "web", "job/count", "--yes")
