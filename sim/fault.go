@@ -60,11 +60,12 @@ const (
 	OpSuicide
 	OpStatus
 	OpStatusAnswer
+	OpCall
 	opCount
 )
 
 var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks", "its answer", "runTask", "its answer", "probe",
-	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer"}
+	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer", "other calls"}
 
 // String returns the message's name.
 func (o Op) String() string { return opNames[o] }
@@ -211,6 +212,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 			m.deaf += 15 * time.Second
 			m.crash()
 			w.after(short/4, m.startAgent)
+			w.pauseLater(m, 7*time.Second)
 		}
 		return long
 	case RoughNetwork:

@@ -238,7 +238,7 @@ func (m *machine) beat(e worker.SendBeat) {
 			newest := m.promises.sent[n+1] == 0
 			m.step(worker.BeatFailed{Beat: n})
 			if newest && m.promises.beatBy == 0 && m.promises.sent[n+1] == 0 {
-				m.promises.beatBy = m.w.now + 1200*time.Millisecond
+				m.promises.beatBy = m.w.now + 850*time.Millisecond
 			}
 		}
 	})

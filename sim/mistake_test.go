@@ -35,7 +35,7 @@ var hints = map[string][]Fault{
 	"WaitByOwnFlags":      {OtherFlags, KillServer, PauseAgent, CutLink},
 	"NewByUID":            {DeleteJob, KillServer, CutLink},
 	"EffectBeforeCommit":  {UnknownCommit, CutLink},
-	"CreditBeforeRecord":  {CutCalls, KillAgent},
+	"CreditBeforeRecord":  {CutCalls, KillAgent, PauseAgent},
 }
 
 // patience is how many seeds after the stored one are tried, since any change of

@@ -234,6 +234,9 @@ func (r *reign) tick() {
 	}
 	r.step(worker.Tick{LeaseHeld: r.leaseHeld()})
 	r.sched.run()
+	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
+		r.toCell(OpCall, m.proc(), worker.CallHeard{Term: r.term}) // Perform, StopInstance, …
+	}
 	r.s.later(r.t.Check, r.tick)
 }
 

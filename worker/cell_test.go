@@ -658,3 +658,29 @@ func TestNames(t *testing.T) {
 		t.Fatal("order")
 	}
 }
+
+// TestAccepts: each reason against new work, alone.
+func TestAccepts(t *testing.T) {
+	for name, spoil := range map[string]func(*cellRig){
+		"leaving":     func(r *cellRig) { r.c.leaving = true },
+		"renewing":    func(r *cellRig) { r.c.renewing = true },
+		"ended":       func(r *cellRig) { r.c.ended = true },
+		"unhealthy":   func(r *cellRig) { r.c.health.State = Unhealthy },
+		"not durable": func(r *cellRig) { r.c.eligible = false },
+		"no credit":   func(r *cellRig) { r.c.credited = false },
+		"too late":    func(r *cellRig) { r.now = r.c.deadline },
+	} {
+		r := newCellRig(t, nil)
+		r.healthy()
+		spoil(r)
+		if err := r.c.Accepts(r.now); !errors.Is(err, ErrNotAccepting) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r := newCellRig(t, nil)
+	r.healthy()
+	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Verdict = Refused }))
+	if at := r.c.nextBeat - r.now; at != sec {
+		t.Errorf("after a refusal the next heartbeat is due in %v", at)
+	}
+}
