@@ -135,10 +135,8 @@ func (c *cluster) cell(name string) *pb.Cell {
 // session waits until a cell's session is in a state.
 func (c *cluster) session(name, state string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
 	last := ""
-	err := until(ctx, c.client(), &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name}, func() bool {
+	err := until(c.t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name}, func() bool {
 		if x := c.cell(name); x != nil {
 			last = x.Session
 		}
@@ -151,6 +149,8 @@ func (c *cluster) session(name, state string) {
 
 // until waits until look says yes: at first, and after each event of the stream.
 func until(ctx context.Context, client *api.Client, q *pb.StreamEventsRequest, look func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	return client.Events(ctx, q, func(*pb.StreamEventsResponse) error {
 		// The first message tells that the stream is open: nothing is missed after it.
 		if look() {

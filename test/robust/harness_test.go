@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds everything that a test waits for, unless it says otherwise.
-const patience = 60 * time.Second
+const patience = 40 * time.Second
 
 // program is the cantina that the tests run.
 var program string

@@ -78,6 +78,10 @@ func belongs(pid int, id, folder string) bool {
 		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name)) // it may be gone
 		return string(b)
 	}
+	// A dead one that its parent has not read off holds nothing.
+	if _, state, ok := strings.Cut(read("stat"), ") "); !ok || state[0] == 'Z' || state[0] == 'X' {
+		return false
+	}
 	if strings.Contains(read("environ"), "CANTINA_FOLDER="+folder+"/") {
 		return true
 	}
@@ -114,15 +118,12 @@ func ended(pid int, limit time.Duration) bool {
 	}
 	defer unix.Close(fd)
 	for end := time.Now().Add(limit); ; {
-		left := time.Until(end)
-		if left <= 0 {
-			return false
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		left := max(0, time.Until(end))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
 		if n > 0 {
 			return true
 		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
+		if left == 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return false
 		}
 	}
