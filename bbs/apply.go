@@ -250,12 +250,21 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 	return changes, s, errors.Join(errs...)
 }
 
+// note adds to what is to be said about a change.
+func (c *Change) note(text string) {
+	if c.Note != "" {
+		c.Note += "; "
+	}
+	c.Note += text
+}
+
 func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 	c := Change{Kind: "service", Name: d.Service.Name, Verb: VerbKeep}
 	if b.bad[serviceRow(d.Service)] {
 		return c, fmt.Errorf("service %v: %w", d.Service, ErrQuarantined)
 	}
 	old := b.services.Service(d.Service)
+	d = d.Decided()
 	next, err := lrp.Apply(old, d, "new", b.now())
 	switch {
 	case err != nil || next == old:
@@ -266,12 +275,15 @@ func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 		if next.Numbers != old.Numbers {
 			c.Verb = VerbReplace
 			if old.Phase == lrp.RollingOut {
-				c.Note = "supersedes a rollout that is under way"
+				c.note("supersedes a rollout that is under way")
 			}
 		}
 		was := old.Target().Desired
 		was.Process, was.Instances = "", old.Instances
 		c.Fields = differ("", was, d)
+	}
+	if p := d.FixedPort(); p != "" && c.Verb != VerbKeep && c.Verb != VerbUpdate {
+		c.note("port " + p + " is fixed: an old instance stops before the new one starts (stop_first)")
 	}
 	return c, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/action"
 	"cantina/event"
 	"cantina/lrp"
 	"cantina/store"
@@ -798,6 +799,24 @@ func TestOneBatchOfEventsAnswersEach(t *testing.T) {
 		}
 		if rows := r.b.Rows("a", nil, nil, false); len(rows.LRPs) != 120 {
 			t.Fatalf("%d rows", len(rows.LRPs))
+		}
+	})
+}
+
+func TestAFixedPortStopsFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		d := web(2, "1")
+		d.Workload.Ports = []action.Port{{Name: "http", Fixed: 8080}}
+		plan, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d}})
+		if err != nil || !strings.Contains(plan.Changes[0].Note, "port http is fixed") {
+			t.Errorf("%+v, %v", plan, err)
+		}
+		r.apply([]lrp.Desired{d}, nil)
+		if s, _ := r.b.GetService(webKey); s.Target().Strategy != lrp.StopFirst {
+			t.Errorf("%+v", s.Target())
+		}
+		if out := r.apply([]lrp.Desired{d}, nil); out.Changes[0].Verb != VerbKeep || out.Changes[0].Note != "" {
+			t.Errorf("unchanged: %+v", out.Changes)
 		}
 	})
 }

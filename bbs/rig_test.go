@@ -232,7 +232,9 @@ func runs(path string, args ...string) action.Workload {
 
 // web is a service of n instances whose definition differs by version.
 func web(n int, version string) lrp.Desired {
-	return lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: n, Workload: runs("/bin/web", version), Rollout: lrp.RolloutPolicy{Batch: 1}}
+	w := runs("/bin/web", version)
+	w.Monitor = &action.Action{Run: &action.Run{Path: "/bin/check"}} // healthy as soon as it is RUNNING
+	return lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: n, Workload: w, Rollout: lrp.RolloutPolicy{Batch: 1}}
 }
 
 var webKey = lrp.ServiceKey{Domain: "d", Name: "web"}

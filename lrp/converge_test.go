@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"cantina/action"
+
 	"pgregory.net/rapid"
 )
 
@@ -357,12 +359,15 @@ func finishWell(rt *rapid.T, w *world) {
 	}
 }
 
+// checked is a workload with a check: its instances count as healthy at once.
+func checked() action.Workload { return action.Workload{Monitor: &action.Action{}} }
+
 func TestRollingUpdateStartsBeforeItStops(t *testing.T) {
 	w := newWorld(t)
-	w.apply(Desired{Instances: 4, Rollout: RolloutPolicy{Batch: 1}})
+	w.apply(Desired{Instances: 4, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}})
 	w.settle()
 	w.serve(nil)
-	w.apply(Desired{Instances: 4, Stack: "new", Rollout: RolloutPolicy{Batch: 1}})
+	w.apply(Desired{Instances: 4, Stack: "new", Workload: checked(), Rollout: RolloutPolicy{Batch: 1}})
 	oldest := w.b.Service(svc).Versions[0].Process
 	newest := w.b.Service(svc).Target().Process
 	// Walk it effect by effect: there are never fewer than four running.
@@ -393,10 +398,11 @@ func TestRollingUpdateStartsBeforeItStops(t *testing.T) {
 }
 
 func TestStopFirstNeverOverlaps(t *testing.T) {
-	for name, d := range map[string]Desired{"exclusive": {Exclusive: true}, "stop-first": {Strategy: StopFirst}} {
+	for name, d := range map[string]Desired{"exclusive": {Exclusive: true}, "stop-first": {Strategy: StopFirst}, "fixed port": {Workload: action.Workload{Ports: []action.Port{{Name: "web", Fixed: 80}}}}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			d.Instances, d.Rollout.Batch = 3, 1
+			d.Workload.Monitor = checked().Monitor
 			w.apply(d)
 			w.settle()
 			w.serve(nil)
@@ -429,7 +435,7 @@ func TestStopFirstNeverOverlaps(t *testing.T) {
 func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 	for _, strategy := range []Strategy{StartFirst, StopFirst} {
 		w := newWorld(t)
-		d := Desired{Instances: 4, Strategy: strategy, Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute}}
+		d := Desired{Instances: 4, Strategy: strategy, Workload: checked(), Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute}}
 		w.apply(d)
 		w.settle()
 		w.serve(nil)
@@ -457,7 +463,7 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 
 func TestNewerApplySupersedesARollout(t *testing.T) {
 	w := newWorld(t)
-	d := Desired{Instances: 3, Rollout: RolloutPolicy{Batch: 1}}
+	d := Desired{Instances: 3, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
 	w.apply(d)
 	w.settle()
 	w.serve(nil)
@@ -492,7 +498,7 @@ func TestAppliedUnchangedChangesNothing(t *testing.T) {
 // TestRolloutGoesOnUnderANewLeader: everything is in the service and the rows.
 func TestRolloutGoesOnUnderANewLeader(t *testing.T) {
 	w := newWorld(t)
-	d := Desired{Instances: 4, Rollout: RolloutPolicy{Batch: 1}}
+	d := Desired{Instances: 4, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
 	w.apply(d)
 	w.settle()
 	w.serve(nil)

@@ -24,7 +24,7 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 // cell gives up an instance.
 type Strategy int
 
-// The strategies. An exclusive service is always StopFirst.
+// The strategies. An exclusive service, and one with a fixed port, is always StopFirst.
 const (
 	StartFirst Strategy = iota // default: the new instance runs before the old one stops
 	StopFirst                  // the old instance has stopped before the new one starts
@@ -73,6 +73,26 @@ type Desired struct {
 	Rollout     RolloutPolicy
 }
 
+// FixedPort returns the name of the first port whose number the definition fixes, or
+// "": two instances with it cannot run on one machine.
+func (d *Desired) FixedPort() string {
+	for _, p := range d.Workload.Ports {
+		if p.Fixed != 0 {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// Decided returns the definition as Apply stores it: one with a fixed port is
+// StopFirst, because the new instance would find the port taken by the old one.
+func (d Desired) Decided() Desired {
+	if d.FixedPort() != "" {
+		d.Strategy = StopFirst
+	}
+	return d
+}
+
 // StopFirst reports whether an old instance must have ended before a new one starts.
 func (d *Desired) StopFirst() bool { return d.Exclusive || d.Strategy == StopFirst }
 
@@ -84,13 +104,27 @@ func (d *Desired) DeadlineBound() bool { return d.Exclusive || d.OnPartition == 
 type RolloutPolicy struct {
 	// Batch is how many indices change at once; 0 = a quarter of the instances, at least 1.
 	Batch int
-	// Settle is how long an instance must have been RUNNING and routable to count as healthy; 0 = at once.
+	// Settle is how long an instance must have been RUNNING and routable to count as
+	// healthy; 0 = at once when the workload has a check of any kind, else UncheckedSettle.
 	Settle time.Duration
 	// ProgressDeadline is how long a rollout may go without one more healthy
 	// instance before it is taken back; 0 = 10 min.
 	ProgressDeadline time.Duration
 	// KeepFailed leaves a failed rollout as it is instead of returning to the last good version.
 	KeepFailed bool
+}
+
+// UncheckedSettle is the settle time of a version without one and without checks: its
+// instances are RUNNING as soon as their processes exist, also those that end at once.
+const UncheckedSettle = time.Second
+
+// settle returns how long an instance of d must have been RUNNING to count as healthy.
+func (d *Desired) settle() time.Duration {
+	w := &d.Workload
+	if d.Rollout.Settle == 0 && w.Monitor == nil && len(w.Checks) == 0 && len(w.ReadinessChecks) == 0 {
+		return UncheckedSettle
+	}
+	return d.Rollout.Settle
 }
 
 // Errors of definitions.

@@ -104,7 +104,7 @@ func (r *roll) step() {
 // prefix counts the healthy instances of the target from index 0.
 func (r *roll) prefix(t *Version) int {
 	for i := t.Low; i < t.High; i++ {
-		ok, at := r.in.Healthy(t.Process, i, t.Rollout.Settle, r.now)
+		ok, at := r.in.Healthy(t.Process, i, t.settle(), r.now)
 		if !ok {
 			if !at.IsZero() {
 				r.wake(at)

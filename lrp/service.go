@@ -90,11 +90,12 @@ func (s *Service) clone() *Service {
 // nothing differs; the same versions with new instances, routes and annotation when
 // only these differ; otherwise with one more version, named process, that rolls
 // out. s may be nil for a new service. d.Process is not looked at. A newer version
-// supersedes a rollout that is under way.
+// supersedes a rollout that is under way. What is stored is d.Decided().
 func Apply(s *Service, d Desired, process string, now time.Time) (*Service, error) {
 	if err := d.Validate(); err != nil {
 		return s, fmt.Errorf("apply service %v: %w", d.Service, err)
 	}
+	d = d.Decided()
 	if s == nil {
 		s = &Service{Key: d.Service}
 	}
