@@ -2,8 +2,10 @@ package executor
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,7 +95,7 @@ func (c *container) givePorts() error {
 		n, err := c.e.ports.take(w)
 		if err != nil {
 			c.e.givePortsBack(got)
-			return fmt.Errorf("port %s: %w", w.Name, err)
+			return fmt.Errorf("port %s: %w%s", w.Name, err, c.e.portHolder(w.Fixed))
 		}
 		got = append(got, action.Mapping{Name: w.Name, Port: n})
 	}
@@ -101,6 +103,33 @@ func (c *container) givePorts() error {
 	c.ports = got
 	c.e.mu.Unlock()
 	return nil
+}
+
+// portHolder names the container that holds a port, for an error: " by service
+// d/web, index 0 (container ID)", or "" when it is none of this executor's.
+func (e *Executor) portHolder(port int) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(e.containers)) {
+		c := e.containers[id]
+		if port != 0 && slices.ContainsFunc(c.ports, func(m action.Mapping) bool { return m.Port == port }) {
+			return fmt.Sprintf(" by %s (container %s)", c.labels.subject(), id)
+		}
+	}
+	return ""
+}
+
+// subject says whose a container is, in words (Seams, Containers).
+func (l Labels) subject() string {
+	switch {
+	case l["service"] != "":
+		return fmt.Sprintf("service %s/%s, index %s", l["domain"], l["service"], l["index"])
+	case l["task"] != "":
+		return "task " + l["task"]
+	case l["job"] != "":
+		return fmt.Sprintf("job %s, node %s", l["job"], l["node"])
+	}
+	return "another container"
 }
 
 func (e *Executor) givePortsBack(list []action.Mapping) {
