@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
+	"cantina/internal/run"
 )
 
 // sink takes one stream of a process.
@@ -203,7 +204,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := run.Lock(f); err != nil {
 		f.Close()
 		if err == unix.EWOULDBLOCK {
 			return nil, ErrInUse

@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"cantina/internal/run"
 )
 
 // ErrLocked: another process has the folder open.
@@ -42,7 +43,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open output store: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := run.Lock(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("open output store %s: %w", dir, ErrLocked), f.Close())
 	}
 	return f, nil

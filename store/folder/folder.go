@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cantina/internal/run"
 	"cantina/store"
 )
 
@@ -91,7 +92,7 @@ func Open(path string) (*Folder, error) {
 
 // take locks the file and writes this process into it.
 func take(lock *os.File) error {
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := run.Lock(lock); err != nil {
 		return err
 	}
 	if err := lock.Truncate(0); err != nil {
