@@ -52,7 +52,10 @@ func (l *Leader) Session(now time.Duration, cell CellName) (SessionView, bool) {
 // is trusted. A row that names such a process is lost.
 func (l *Leader) IsDead(proc Proc) bool {
 	p := l.procs[proc]
-	return p == nil && !(l.wait && l.blind) || p != nil && p.dead
+	if p == nil {
+		return l.gone[proc] != Welcome || !l.wait || !l.blind
+	}
+	return p.dead
 }
 
 func (l *Leader) view(p *process, now time.Duration) SessionView {

@@ -1,0 +1,534 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/internal/run"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// fakeStore is a store that commits when it is told to.
+type fakeStore struct {
+	mu      sync.Mutex
+	rows    map[string][]byte
+	queue   []func()
+	hold    bool
+	fail    error
+	cleared bool
+	lease   bool
+}
+
+func newStore() *fakeStore { return &fakeStore{rows: map[string][]byte{}, lease: true} }
+
+func (s *fakeStore) Submit(t store.Transition, done func(int64, error)) {
+	s.mu.Lock()
+	s.queue = append(s.queue, func() {
+		if s.fail == nil {
+			for _, o := range t.Ops {
+				if o.Value == nil {
+					delete(s.rows, o.Key)
+				} else {
+					s.rows[o.Key] = o.Value
+				}
+			}
+		}
+		done(1, s.fail)
+	})
+	hold := s.hold
+	s.mu.Unlock()
+	if !hold {
+		go s.commit()
+	}
+}
+
+func (s *fakeStore) ClearRestored(done func(int64, error)) {
+	s.mu.Lock()
+	s.queue = append(s.queue, func() { s.cleared = true; done(1, s.fail) })
+	s.mu.Unlock()
+}
+
+func (s *fakeStore) LeaseHeld() bool { return s.lease }
+
+// commit makes all that waits durable, in order, one at a time.
+func (s *fakeStore) commit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 {
+		f := s.queue[0]
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		f()
+		s.mu.Lock()
+	}
+}
+
+func (s *fakeStore) load() []store.Row {
+	var rows []store.Row
+	for k, v := range s.rows {
+		rows = append(rows, store.Row{Key: k, Value: v})
+	}
+	return rows
+}
+
+// end is one cell, with its machine, behind the calls.
+type end struct {
+	mu       sync.Mutex
+	clock    run.Clock
+	cell     *worker.Cell
+	launched []worker.Run
+	payloads map[fence.Invocation]string
+	effects  []worker.CellEffect
+	down     error
+	never    bool
+	kills    int
+	suicides []worker.Suicide
+}
+
+func newEnd(clock run.Clock, name worker.CellName, proc worker.Proc) *end {
+	return &end{clock: clock, payloads: map[fence.Invocation]string{}, cell: worker.NewCell(worker.CellConfig{Cell: name, Proc: proc, Started: 1,
+		Folder: string(name), Boot: "b", Now: clock.Boot(), Timeouts: worker.DefaultTimeouts(), Gone: true})}
+}
+
+func (c *end) set(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// fails returns how calls fail now: never says that they do not even leave.
+func (c *end) fails() (never bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.never, c.down
+}
+
+func (c *end) step(ev worker.CellEvent) []worker.CellEffect {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	es := c.cell.Step(c.clock.Boot(), ev)
+	c.effects = append(c.effects, es...)
+	for _, e := range es {
+		switch e := e.(type) {
+		case worker.Launch:
+			c.launched = append(c.launched, e.Run)
+		case worker.StartProbe:
+			c.effects = append(c.effects, c.cell.Step(c.clock.Boot(), worker.ProbeEnded{Probe: e.Probe, OK: true})...)
+		}
+	}
+	return es
+}
+
+// pump sends what the cell wants sent, until it wants nothing more.
+func (c *end) pump(t *testing.T, r *Registry) {
+	t.Helper()
+	for {
+		c.mu.Lock()
+		es := c.effects
+		c.effects = nil
+		c.mu.Unlock()
+		sent := false
+		for _, e := range es {
+			switch e := e.(type) {
+			case worker.SendBeat:
+				sent = true
+				if a, err := r.Heartbeat(t.Context(), e.Beat); err == nil {
+					c.step(worker.BeatAnswered{Answer: a})
+				} else {
+					c.step(worker.BeatFailed{Beat: e.Beat.Beat})
+				}
+			case worker.SendStatus:
+				sent = true
+				answers, err := r.UpdateStatus(t.Context(), e.Update)
+				if err != nil {
+					c.step(worker.StatusFailed{})
+				}
+				for _, a := range answers {
+					c.step(worker.StatusAnswered{Answer: a})
+				}
+			}
+		}
+		if !sent {
+			return
+		}
+	}
+}
+
+type ends map[worker.CellName]*end
+
+var errDown = errors.New("no connection")
+
+func (cs ends) GetRunningTasks(_ context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error) {
+	for _, e := range cs[cell].step(worker.ReportAsked{Call: q}) {
+		if a, ok := e.(worker.AnswerReport); ok {
+			_, err := cs[cell].fails()
+			return a.Report, err
+		}
+	}
+	return worker.Report{}, errDown
+}
+
+func (cs ends) RunTasks(_ context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+	c := cs[cell]
+	never, err := c.fails()
+	if never {
+		return nil, err
+	}
+	var out []worker.RunAnswer
+	for i, q := range calls {
+		for _, e := range c.step(worker.RunAsked{Call: q}) {
+			if a, ok := e.(worker.AnswerRun); ok {
+				out = append(out, a.Answer)
+				c.set(func() { c.payloads[q.Invocation] = payloads[i].Domain })
+			}
+		}
+	}
+	return out, err
+}
+
+func (cs ends) NotifyIfTasksNotRunning(_ context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+	for _, e := range cs[cell].step(worker.NotifyAsked{Call: q}) {
+		if a, ok := e.(worker.AnswerNotify); ok {
+			_, err := cs[cell].fails()
+			return a.Answer, err
+		}
+	}
+	return worker.NotifyAnswer{}, errDown
+}
+
+func (cs ends) KillTask(_ context.Context, cell worker.CellName, k worker.KillTask) error {
+	cs[cell].step(worker.KillAsked{Call: k})
+	cs[cell].set(func() { cs[cell].kills++ })
+	return nil
+}
+
+func (cs ends) RequestSuicide(_ context.Context, cell worker.CellName, s worker.Suicide) error {
+	cs[cell].set(func() { cs[cell].suicides = append(cs[cell].suicides, s) })
+	return errDown
+}
+
+func (cs ends) NeverSent(err error) bool { return errors.Is(err, errDown) }
+
+// ears keeps what the registry tells, in order.
+type ears struct {
+	mu    sync.Mutex
+	all   []worker.Effect
+	ended func(worker.Ended)
+	over  bool
+}
+
+func (l *ears) hear(e worker.Effect) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, e)
+}
+
+func (l *ears) SessionChanged(e worker.SessionChanged) { l.hear(e) }
+func (l *ears) Availability(e worker.Availability)     { l.hear(e) }
+func (l *ears) Eligible(e worker.Eligible)             { l.hear(e) }
+func (l *ears) Dead(e worker.Dead)                     { l.hear(e) }
+func (l *ears) StartsChanged()                         {}
+func (l *ears) Audit(e worker.Audit)                   { l.hear(e) }
+func (l *ears) Deposed(fence.Term)                     { l.mu.Lock(); defer l.mu.Unlock(); l.over = true }
+func (l *ears) Ended(e worker.Ended) {
+	l.hear(e)
+	if l.ended != nil {
+		l.ended(e)
+	}
+}
+
+func heard[E worker.Effect](l *ears) []E {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var es []E
+	for _, e := range l.all {
+		if e, ok := e.(E); ok {
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
+// nothingApplied is a scheduler without rows.
+type nothingApplied struct{}
+
+func (nothingApplied) LastApplied(worker.Work) (fence.Invocation, bool) {
+	return fence.Invocation{}, false
+}
+func (nothingApplied) KillStored(worker.Run) bool { return false }
+
+type fixture struct {
+	t     *testing.T
+	store *fakeStore
+	cells ends
+	ears  *ears
+	clock run.Clock
+	r     *Registry
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+func start(t *testing.T, s *fakeStore, term int64) *fixture {
+	t.Helper()
+	f := &fixture{t: t, store: s, cells: ends{}, ears: &ears{}, clock: run.Bubble(), done: make(chan struct{})}
+	r, err := New(Config{
+		Worker: worker.Config{Term: fence.Term{Epoch: 1, Revision: term}, Timeouts: worker.DefaultTimeouts(), NewStore: true, NewCluster: true},
+		Store:  s, Cells: f.cells, Listener: f.ears, Statuses: nothingApplied{}, Clock: f.clock, Log: slog.New(slog.DiscardHandler),
+	}, s.load())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.r = r
+	ctx, cancel := context.WithCancel(t.Context())
+	f.stop = cancel
+	go func() { defer close(f.done); _ = r.Run(ctx) }()
+	return f
+}
+
+func (f *fixture) end() {
+	f.stop()
+	<-f.done
+}
+
+// healthy lets a cell associate until it accepts work.
+func (f *fixture) healthy(name worker.CellName, proc worker.Proc) *end {
+	f.t.Helper()
+	c := newEnd(f.clock, name, proc)
+	f.cells[name] = c
+	for range 30 {
+		c.step(worker.CellTick{})
+		c.pump(f.t, f.r)
+		synctest.Wait()
+		if c.cell.Accepts(f.clock.Boot()) == nil {
+			return c
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	f.t.Fatalf("%s does not get on its feet: %v", name, c.cell.Accepts(f.clock.Boot()))
+	return nil
+}
+
+func (f *fixture) run(cell worker.CellName, job string) worker.Run {
+	f.t.Helper()
+	w := worker.Work{Job: job, Node: "n"}
+	inv, hold, ok := f.r.StartBatch(worker.Request{Work: w, Cell: cell}, func(fence.Invocation) batch.Payload { return batch.Payload{Domain: "d-" + job} })
+	if !ok {
+		f.t.Fatalf("%s is held: %v", job, hold.Reason)
+	}
+	synctest.Wait()
+	return worker.Run{Work: w, Invocation: inv}
+}
+
+// TestWholeLifeOfABatchTask: associate, start with its payload, end, durable, acknowledged.
+func TestWholeLifeOfABatchTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		f.ears.ended = func(e worker.Ended) { f.r.StatusCommitted(e.Run, e.Kind) }
+		c := f.healthy("c1", "p1")
+		if _, ok := f.store.rows["member/p1"]; !ok || len(heard[worker.Eligible](f.ears)) != 1 {
+			t.Fatal("the row is durable first")
+		}
+		x := f.run("c1", "job")
+		if len(c.launched) != 1 || c.payloads[x.Invocation] != "d-job" || f.r.Live() != 1 || f.r.Idle("job") {
+			t.Fatalf("%v", c.launched)
+		}
+		f.r.Kill(x)
+		synctest.Wait()
+		if c.kills != 1 {
+			t.Fatal("kill")
+		}
+		c.step(worker.WorkEnded{Run: x, Status: "done"})
+		c.pump(t, f.r)
+		synctest.Wait()
+		if e := heard[worker.Ended](f.ears); len(e) != 1 || e[0].Status != "done" || len(c.cell.Held()) != 0 || f.r.Live() != 0 {
+			t.Fatalf("%v %v", e, c.cell.Held())
+		}
+		if p, why := f.r.Receives("c1"); p != "p1" || why != "" || !f.r.MayStart("c1", "p1") || f.r.MayStart("c1", "p2") {
+			t.Fatal(why)
+		}
+	})
+}
+
+// TestNothingLeavesBeforeItsCommit: answers, calls and news wait for the store.
+func TestNothingLeavesBeforeItsCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		c := f.healthy("c1", "p1")
+		f.store.mu.Lock()
+		f.store.hold = true
+		f.store.mu.Unlock()
+		f.run("c1", "job")
+		if len(c.launched) != 0 {
+			t.Fatal("the call left")
+		}
+		done := make(chan error, 1)
+		c.step(worker.LinkBroken{})
+		go func() {
+			c.pump(t, f.r)
+			done <- nil
+		}()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("the answer left")
+		default:
+		}
+		f.store.mu.Lock()
+		f.store.hold = false
+		f.store.mu.Unlock()
+		f.store.commit()
+		<-done
+		synctest.Wait()
+		if len(c.launched) != 1 {
+			t.Fatal("now it leaves")
+		}
+	})
+}
+
+// TestNeverSentAndUnknown: no connection proves that nothing started; a lost answer does not.
+func TestNeverSentAndUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		f.ears.ended = func(e worker.Ended) { f.r.StatusCommitted(e.Run, e.Kind) }
+		c := f.healthy("c1", "p1")
+		c.set(func() { c.never, c.down = true, errDown })
+		f.run("c1", "a")
+		if e := heard[worker.Ended](f.ears); len(e) != 1 || e[0].Kind != worker.NeverStarted {
+			t.Fatalf("%v", e)
+		}
+		c.set(func() { c.never, c.down = false, errors.New("the answer was lost") })
+		x := f.run("c1", "b")
+		if rs := f.r.Running(x.Work); len(rs) != 1 || rs[0].Sure || len(c.launched) != 1 {
+			t.Fatalf("%v", rs)
+		}
+		c.set(func() { c.down = nil })
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if rs := f.r.Running(x.Work); len(rs) != 1 || !rs[0].Sure {
+			t.Fatalf("the question is answered: %v", rs)
+		}
+	})
+}
+
+// TestTermOver: whoever waits is let go, and nothing is taken any more.
+func TestTermOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		c := f.healthy("c1", "p1")
+		f.store.mu.Lock()
+		f.store.hold = true
+		f.store.mu.Unlock()
+		c.step(worker.LinkBroken{})
+		var beat worker.Heartbeat
+		for _, e := range c.effects {
+			if b, ok := e.(worker.SendBeat); ok {
+				beat = b.Beat
+			}
+		}
+		errs := make(chan error, 2)
+		go func() { _, err := f.r.Heartbeat(t.Context(), beat); errs <- err }()
+		go func() {
+			_, err := f.r.UpdateStatus(t.Context(), worker.UpdateStatus{Cell: "c1", Proc: "p1", Term: f.r.Term(),
+				Items: []worker.StatusItem{{Kind: worker.StatusNotRunning}}})
+			errs <- err
+		}()
+		synctest.Wait()
+		f.store.fail = errors.New("fenced off")
+		f.store.commit()
+		for range 2 {
+			if err := <-errs; err == nil {
+				t.Fatal("an answer after the term")
+			}
+		}
+		if _, _, ok := f.r.StartBatch(worker.Request{Cell: "c1"}, nil); ok {
+			t.Fatal("a start after the term")
+		}
+		if err := f.r.EndWait("ann"); err == nil {
+			t.Fatal("an operator's word after the term")
+		}
+		f.end()
+		if _, err := f.r.Heartbeat(t.Context(), beat); err == nil {
+			t.Fatal("after the end")
+		}
+	})
+}
+
+// TestHigherTermDeposes: a cell that has heard another leader ends the term.
+func TestHigherTermDeposes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		f.r.Heard(worker.TermHeard{Term: fence.Term{Epoch: 1, Revision: 9}})
+		synctest.Wait()
+		if !f.ears.over {
+			t.Fatal("goes on")
+		}
+	})
+}
+
+// TestNextTermKnowsTheMembers: rows are read back; a silent process is waited for, and the operator may end that.
+func TestNextTermKnowsTheMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		f := start(t, s, 1)
+		f.healthy("c1", "p1")
+		f.healthy("c2", "p2")
+		f.end()
+		s.rows["member/broken"] = []byte("not a record")
+		g := start(t, s, 2)
+		defer g.end()
+		w := g.r.Wait()
+		if !w.Active || len(w.For) != 3 || !g.r.Blind() {
+			t.Fatalf("%+v", w)
+		}
+		if !slices.Contains(g.r.Members(), "p2") || g.r.IsDead("p1") {
+			t.Fatal(g.r.Members())
+		}
+		if err := g.r.Forget("nobody", "ann"); !errors.Is(err, worker.ErrUnknownProcess) {
+			t.Fatal(err)
+		}
+		if err := g.r.Forget("p1", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, ok := s.rows["member/p1"]; ok || !g.r.IsDead("p1") || len(heard[worker.Dead](g.ears)) != 1 {
+			t.Fatal("forgotten")
+		}
+		if err := g.r.EndWait("ann"); err != nil || g.r.Wait().Active {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(g.r.Sessions()) != 2 {
+			t.Fatalf("%v", g.r.Sessions())
+		}
+	})
+}
+
+// TestRowsSurviveTheirEncoding and what cannot be read counts as existing.
+func TestRowsSurviveTheirEncoding(t *testing.T) {
+	m := worker.Member{Proc: "p", Cell: "c", Folder: "f", Started: 7, Boot: "b", Promise: 86 * time.Second, Displaced: true}
+	op := memberOp(m)
+	got, _, bad := load([]store.Row{{Key: op.Key, Value: op.Value}}, worker.DefaultTimeouts())
+	if len(bad) != 0 || len(got) != 1 || got[0] != m {
+		t.Fatalf("%+v %v", got, bad)
+	}
+	got, list, bad := load([]store.Row{{Key: "member/other", Value: op.Value}, {Key: "listver", Value: op.Value}}, worker.DefaultTimeouts())
+	if len(bad) != 2 || len(got) != 1 || got[0].Proc != "other" || got[0].Promise != 100*time.Second || !list.IsZero() {
+		t.Fatalf("%+v %v", got, bad)
+	}
+	if !Owns("member/x") || !Owns("listver") || Owns("job/x") {
+		t.Fatal("whose rows")
+	}
+}
