@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"cantina/resource"
 )
@@ -31,9 +32,9 @@ func (w Why) String() string {
 }
 
 // Explain says why a batch task is as it is: every reason that keeps it from
-// starting, none when it may start now. It returns ErrUnknownJob or
-// ErrUnknownNode.
-func (b *Board) Explain(k Key) ([]Why, error) {
+// starting, none when it may start now. Reason is that of its last end, which the
+// board does not hold; empty = not known. It returns ErrUnknownJob or ErrUnknownNode.
+func (b *Board) Explain(k Key, reason string) ([]Why, error) {
 	j, n, err := b.lookup(k)
 	if err != nil {
 		return nil, err
@@ -44,14 +45,8 @@ func (b *Board) Explain(k Key) ([]Why, error) {
 		w.Class = x.class
 		out = append(out, w)
 	}
-	if b.spec.Disabled {
-		say(Why{Text: "the forest is disabled"})
-	}
-	for _, p := range slices.Concat(j.Errors, j.problems) {
-		say(Why{Text: "the job is invalid: " + p})
-	}
-	if j.Disabled || j.Paused {
-		say(Why{Text: "the job is " + map[bool]string{true: "disabled", false: "paused"}[j.Disabled]})
+	if ended := x.class == ClassDone || x.class == ClassFailed; !ended {
+		b.explainSwitches(j, say)
 	}
 	switch x.class {
 	case ClassAbsent:
@@ -59,10 +54,10 @@ func (b *Board) Explain(k Key) ([]Why, error) {
 	case ClassRunning:
 		r := b.runs[k]
 		say(Why{Text: fmt.Sprintf("runs on cell %s as %s", r.cell, r.inv)})
-	case ClassDone, ClassFailed:
-		say(Why{Text: "ended: " + x.class.String(), Change: map[bool]string{true: "forgive it to run it again"}[x.class == ClassFailed]})
-	case ClassBackoff:
-		say(Why{Text: fmt.Sprintf("waits %d ms more after an error", b.dueAt(x)-b.now), Change: "forgive it to run it now"})
+	case ClassDone:
+		say(Why{Text: "ended: done"})
+	case ClassFailed, ClassBackoff:
+		say(b.explainEnd(j, n, reason))
 	case ClassBlocked:
 		b.explainDependencies(j, n, say)
 	case ClassAvoided, ClassDisabled:
@@ -73,14 +68,133 @@ func (b *Board) Explain(k Key) ([]Why, error) {
 	return out, nil
 }
 
+// explainSwitches says what keeps all nodes of a job from starting, by whoever said so.
+func (b *Board) explainSwitches(j *job, say func(Why)) {
+	if b.spec.Disabled {
+		say(Why{Text: "the forest is disabled"})
+	}
+	for _, p := range slices.Concat(j.Errors, j.problems) {
+		say(Why{Text: "the job is invalid: " + p})
+	}
+	if j.Disabled {
+		say(Why{Text: "the job is disabled", Change: "enable it in its file and apply it"})
+	}
+	if j.Paused {
+		say(Why{Text: "the job is paused", Change: "cantina job resume " + quoted(j.Name)})
+	}
+}
+
+// explainEnd says how a node's last run ended, and how to run it again.
+func (b *Board) explainEnd(j *job, n int32, reason string) Why {
+	x := b.pair(j, n)
+	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
+	if x.class == ClassBackoff {
+		w.Text = fmt.Sprintf("waits %v more after an error", time.Duration(b.dueAt(x)-b.now)*time.Millisecond)
+	}
+	if how := b.unpack(x).ending(reason); how != "" {
+		w.Text += ": " + how
+	}
+	return w
+}
+
+// ending says in words how the last run ended; reason may say the same already.
+func (s Status) ending(reason string) string {
+	how := ""
+	switch {
+	case s.Signal != 0:
+		how = fmt.Sprintf("signal %d", s.Signal)
+	case s.ExitCode != 0 || reason == "" && s.Bits&(Failed|Error) != 0 && s.Bits&Overwriteable == 0:
+		how = fmt.Sprintf("exit code %d", s.ExitCode)
+	}
+	switch {
+	case reason == "":
+		return how
+	case how == "" || strings.Contains(reason, how):
+		return reason
+	}
+	return how + ": " + reason
+}
+
+// quoted is a name as a shell reads it.
+func quoted(name string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
+
+// named is how many nodes of a kind ExplainJob names.
+const named = 5
+
+// ExplainJob says why a job as a whole is not done: its switches, up to five nodes
+// that failed or wait after an error, up to five that other jobs block, and what the
+// first node that is ready lacks. reason gives the reason of a node's last end, which
+// the board does not hold. It returns ErrUnknownJob.
+func (b *Board) ExplainJob(name string, reason func(node string) string) ([]Why, error) {
+	j := b.jobs[name]
+	if j == nil {
+		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
+	}
+	var out []Why
+	of := func(n int32) func(Why) {
+		return func(w Why) {
+			w.Class = b.pair(j, n).class
+			w.Text = b.f.names[j.level].list[n] + ": " + w.Text
+			out = append(out, w)
+		}
+	}
+	c := j.counts
+	if c[ClassReady]+c[ClassBackoff]+c[ClassBlocked] > 0 || len(j.Errors)+len(j.problems) > 0 {
+		b.explainSwitches(j, func(w Why) { out = append(out, w) })
+	}
+	for _, n := range j.first(named, ClassFailed, ClassBackoff) {
+		of(n)(b.explainEnd(j, n, reason(b.f.names[j.level].list[n])))
+	}
+	if more := c[ClassFailed] + c[ClassBackoff] - named; more > 0 {
+		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait after an error", more), Change: "cantina job retry " + quoted(name)})
+	}
+	for _, n := range j.first(named, ClassBlocked) {
+		b.explainDependencies(j, n, of(n))
+	}
+	if more := c[ClassBlocked] - named; more > 0 {
+		out = append(out, Why{Text: fmt.Sprintf("%d more nodes are blocked", more)})
+	}
+	for _, n := range j.first(1, ClassReady) {
+		if j.blocked == "" { // else Progress says it, for all nodes
+			b.explainRoom(j, n, of(n))
+		}
+	}
+	return out, nil
+}
+
+// first returns up to limit nodes of the classes, the classes in order, within one in
+// the order of the nodes' numbers.
+func (j *job) first(limit int, classes ...Class) []int32 {
+	var out []int32
+	for _, c := range classes {
+		left := min(limit-len(out), j.counts[c])
+		for i := 0; i < len(j.pairs) && left > 0; i++ {
+			if j.pairs[i].class == c {
+				out = append(out, int32(i))
+				left--
+			}
+		}
+	}
+	return out
+}
+
 func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
+	node := b.f.names[j.level].list[n]
 	for _, name := range j.DependsOn {
 		d := b.jobs[name]
 		switch {
 		case d == nil:
-			say(Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name)})
+			say(Why{Text: fmt.Sprintf("blocked by %s/%s: it depends on job %q, which does not exist", name, node, name)})
 		case !b.doneOn(d, j, n):
-			say(Why{Text: fmt.Sprintf("depends on job %q, which is not done on this node", name)})
+			say(Why{Text: fmt.Sprintf("blocked by %s/%s: it depends on job %q, which is not done on this node", name, node, name)})
 		}
 	}
 }

@@ -213,12 +213,18 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	}
 	ended := false
 	if node == "" {
-		p := s.progress(j)
-		if ended = p.State.Ended(); p.Reason != "" {
+		ended = s.progress(j).State.Ended()
+		more, err := j.forest.board.ExplainJob(name, func(n string) string { return j.reasons[n] })
+		if err != nil {
+			s.mu.Unlock()
+			return nil, err
+		}
+		if p := s.progress(j); p.Reason != "" && !slices.ContainsFunc(slices.Concat(why, more), func(w batch.Why) bool { return strings.Contains(w.Text, p.Reason) }) && p.State != batch.JobInvalid {
 			why = append(why, batch.Why{Text: p.Reason})
 		}
+		why = append(why, more...)
 	} else {
-		more, err := j.forest.board.Explain(batch.Key{Job: name, Node: node})
+		more, err := j.forest.board.Explain(batch.Key{Job: name, Node: node}, j.reasons[node])
 		if err != nil {
 			s.mu.Unlock()
 			return nil, err

@@ -500,10 +500,17 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 		return api.Explanation{}, err
 	}
 	out := api.Explanation{Subject: s, State: j.Progress.State.String(), Wanted: batch.JobDone.String(), Fine: j.Progress.State == batch.JobDone}
-	for _, w := range why {
-		if s.Node != "" && w.Class != batch.ClassAbsent {
-			out.State, out.Fine = w.Class.String(), w.Class == batch.ClassDone || w.Class == batch.ClassRunning
+	if s.Node != "" {
+		p, err := v.jobs.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
+		if err != nil {
+			return api.Explanation{}, err
 		}
+		out.State, out.Fine = batch.ClassAbsent.String(), false
+		for _, x := range p {
+			out.State, out.Fine = x.Class.String(), x.Class == batch.ClassDone || x.Class == batch.ClassRunning
+		}
+	}
+	for _, w := range why {
 		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
 		for i, h := range w.Holders {
 			if i > 0 {
@@ -512,17 +519,6 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 			r.Holder += h.Job + "/" + h.Node
 		}
 		out.Reasons = append(out.Reasons, r)
-	}
-	if s.Node != "" {
-		p, err := v.jobs.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
-		if err != nil {
-			return api.Explanation{}, err
-		}
-		for _, x := range p {
-			if x.Status.Reason != "" {
-				out.Reasons = append(out.Reasons, api.Reason{Code: "batch", Text: "it ended last with: " + x.Status.Reason})
-			}
-		}
 	}
 	return out, nil
 }
