@@ -494,12 +494,24 @@ func (c *Cell) countBound() {
 			continue
 		}
 		alive := ct.State != executor.Completed || ct.Stuck != nil
-		// A cell that leaves says farewell only when nothing is left of it.
-		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) {
+		// A cell that leaves says farewell only when nothing is left of it but what
+		// nobody can be told of.
+		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.unreadable(ct)) {
 			n++
 		}
 	}
 	c.session.step(worker.BoundCount{Containers: n})
+}
+
+// unreadable reports whether the row of a container is quarantined: its end cannot
+// be told to the leader.
+func (c *Cell) unreadable(ct executor.Container) bool {
+	if key, _, ok := keyOf(ct.Labels); ok && ct.Labels[labelKind] == kindLRP {
+		row, ok := c.known.lrp(key)
+		return ok && row.quarantined
+	}
+	row, ok := c.known.task(ct.Labels[labelTask])
+	return ok && row.quarantined
 }
 
 // state is what the cell says of itself now; its version grows when it changes.

@@ -41,6 +41,10 @@ func TestCorruptRow(t *testing.T) {
 			t.Errorf("%s was started %d times", id, len(list))
 		}
 	}
+	c.cells["c1"].stop()
+	if text := c.cells["c1"].log.tail(100); strings.Contains(text, "without farewell") {
+		t.Errorf("the damaged row kept the cell from its farewell:\n%s", text)
+	}
 }
 
 // damage changes a byte in the middle of a row of the instance of a service.

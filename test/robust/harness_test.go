@@ -171,7 +171,7 @@ func (p *process) cleanup() {
 			p.t.Errorf("%s did not end within %v", p.name, patience)
 		}
 	}
-	if p.t.Failed() {
+	if p.t.Failed() || os.Getenv("CANTINA_TEST_LOG") != "" {
 		p.t.Logf("--- %s\n%s", p.name, p.log.tail(60))
 	}
 }
