@@ -270,6 +270,11 @@ func TestCrashesWaitByTheClock(t *testing.T) {
 		if err != nil || e.State != "CRASHED" || e.Reasons[0].Code != "crash_backoff" || e.Reasons[0].Longest != 30*time.Second {
 			t.Fatalf("%v %+v", err, e)
 		}
+		of, err := r.b.ExplainService(webKey)
+		last := of.Reasons[len(of.Reasons)-1]
+		if err != nil || of.Fine || last.Code != "crash_backoff" || !strings.HasPrefix(last.Text, "web/0: crash 3: exited with status 1") {
+			t.Fatalf("%v %+v", err, of)
+		}
 		time.Sleep(30*time.Second - time.Millisecond)
 		synctest.Wait()
 		if w, _, _ := r.take(); len(w) != 0 {
@@ -817,6 +822,38 @@ func TestAFixedPortStopsFirst(t *testing.T) {
 		}
 		if out := r.apply([]lrp.Desired{d}, nil); out.Changes[0].Verb != VerbKeep || out.Changes[0].Note != "" {
 			t.Errorf("unchanged: %+v", out.Changes)
+		}
+	})
+}
+
+func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(8, "1")}, nil)
+		synctest.Wait()
+		w, _, _ := r.take()
+		for _, x := range w {
+			if x.Key.Index == 1 {
+				r.run(x)
+			} else {
+				r.b.PlacementFailed(x.Key, "insufficient resources: 2 cells: memory_mb 512 needed, largest free 300")
+			}
+		}
+		synctest.Wait()
+		e, err := r.b.ExplainService(webKey)
+		if err != nil || e.Fine {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		var texts []string
+		for _, x := range e.Reasons {
+			if x.Code == "placement" || x.Code == "instances" {
+				texts = append(texts, strings.SplitN(x.Text, ":", 2)[0])
+			}
+		}
+		if got := strings.Join(texts, ", "); got != "web/0, web/2, web/3, web/4, web/5, 2 more instances are not as wanted" {
+			t.Errorf("%s", got)
+		}
+		if _, err := r.b.ExplainService(lrp.ServiceKey{Domain: "d", Name: "nope"}); !errors.Is(err, ErrServiceNotFound) {
+			t.Error(err)
 		}
 	})
 }

@@ -38,13 +38,18 @@ func (b *BBS) ExplainInstance(k lrp.ServiceKey, index int) (Explanation, error) 
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	s, ok := v.services[k]
-	if !ok {
+	if !ok || s.row.Target() == nil {
 		return Explanation{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
-	version := s.row.Target()
-	for i := range s.row.Versions {
-		if s.row.Versions[i].Wants(index) {
-			version = &s.row.Versions[i]
+	return b.explainIndex(s.row, index, now)
+}
+
+// explainIndex explains one index of a service; the view's lock is held.
+func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanation, error) {
+	v, version := b.view, s.Target()
+	for i := range s.Versions {
+		if s.Versions[i].Wants(index) {
+			version = &s.Versions[i]
 		}
 	}
 	key := lrp.Key{Process: version.Process, Index: index}
@@ -54,11 +59,11 @@ func (b *BBS) ExplainInstance(k lrp.ServiceKey, index int) (Explanation, error) 
 		e.Wanted = "RUNNING"
 	}
 	if v.badRows[indexRow(key)] {
-		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine drop or restore "+indexRow(key), 0)
+		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine restore "+indexRow(key)+", or drop", 0)
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {
-		return e, fmt.Errorf("service %v index %d: %w", k, index, lrp.ErrNotFound)
+		return e, fmt.Errorf("service %v index %d: %w", s.Key, index, lrp.ErrNotFound)
 	}
 	b.explainRows(&e, x.row, version, now)
 	return e, nil
@@ -110,17 +115,48 @@ func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now ti
 
 func explainCrash(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	at, ever := version.Restart.RestartAt(o)
+	again := fmt.Sprintf("cantina restart %s/%d", o.Service.Name, o.Key.Index)
 	switch {
 	case o.Finished:
-		e.add("finished", "ended with status 0, and restart is on-failure", "cantina restart "+o.Service.Name, 0)
+		e.add("finished", "ended with status 0, and restart is on-failure", again, 0)
 	case !ever:
-		e.add("given_up", fmt.Sprintf("crashed %d times and is not restarted any more, last: %s", o.CrashCount, o.CrashReason), "cantina restart "+o.Service.Name, 0)
+		e.add("given_up", fmt.Sprintf("crashed %d times and is not restarted any more, last: %s", o.CrashCount, o.CrashReason), again, 0)
 	default:
 		e.add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason, max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
 	}
 }
 
-// ExplainService explains a service as a whole.
+// namedInstances is how many instances ExplainService names.
+const namedInstances = 5
+
+// explainInstances adds the reasons of the instances that are not as wanted, of the
+// first few by name; the view's lock is held.
+func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) {
+	bad := 0
+	for i := range s.Instances {
+		x, err := b.explainIndex(s, i, now)
+		if err != nil || x.Fine {
+			continue
+		}
+		if bad++; bad > namedInstances {
+			continue
+		}
+		name := fmt.Sprintf("%s/%d: ", s.Key.Name, i)
+		for _, r := range x.Reasons {
+			r.Text = name + r.Text
+			e.Reasons = append(e.Reasons, r)
+		}
+		if len(x.Reasons) == 0 {
+			e.add("instance", name+x.State, "", 0)
+		}
+	}
+	if more := bad - namedInstances; more > 0 {
+		e.add("instances", fmt.Sprintf("%d more instances are not as wanted", more), "", 0)
+	}
+}
+
+// ExplainService explains a service as a whole, and its first instances that are not
+// as wanted.
 func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	now := b.now()
 	s, err := b.GetService(k)
@@ -144,6 +180,9 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	}
 	b.view.mu.RLock()
 	defer b.view.mu.RUnlock()
+	if row := b.view.services[k].row; row != nil && row.Target() != nil && !row.Removed {
+		b.explainInstances(&e, row, now)
+	}
 	if d, known := b.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
 		e.add("stale_domain", "domain "+k.Domain+" is not fresh: convergence stops nothing in it", "apply it again", 0)
 	}
@@ -171,7 +210,7 @@ func (b *BBS) ExplainTask(guid string) (Explanation, error) {
 		if row.MayStillRun {
 			text += "; it may still run there"
 		}
-		e.add("lost", text, "cantina task resolve "+guid+" --as done, failed or rerun", 0)
+		e.add("lost", text, "cantina task settle "+guid+" --as done|failed|rerun", 0)
 	case row.Result.Reason != "":
 		e.add("ended", row.Result.Reason, "", 0)
 	}
