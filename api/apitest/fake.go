@@ -278,6 +278,18 @@ func (f *Fake) SetInstance(k lrp.ServiceKey, index int, change func(*lrp.Actual)
 	f.count(k)
 }
 
+// SetService changes the row of a service.
+func (f *Fake) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision++
+	next := *f.services[k.String()]
+	change(&next.Service)
+	f.services[k.String()] = &next
+	row := next.Service
+	f.publish(event.Event{Kind: event.Service, Domain: k.Domain, Subject: k.String(), Service: &row})
+}
+
 // ListServices implements api.Services.
 func (f *Fake) ListServices(domain string, r api.Range) (api.Listed[api.Service], error) {
 	f.mu.Lock()

@@ -30,6 +30,8 @@ type surroundings struct {
 	Width                 func() int
 	// Interrupts returns a channel that gets each Ctrl-C, and a function that ends it.
 	Interrupts func() (<-chan os.Signal, func())
+	// Ticks, when set, stand for the clock that says when to look at a reason again.
+	Ticks <-chan time.Time
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -59,6 +61,7 @@ type cli struct {
 	columns           []string
 	template          string
 	noHeader, noTrunc bool
+	widths            []int // of the columns of the table that was printed last
 	quiet             bool
 	color             string
 	utc               bool
@@ -151,8 +154,9 @@ func (c *cli) complain(e *api.Error) {
 	if d.Hint != "" {
 		c.sayf("; %s", d.Hint)
 	}
-	if e.Code != "no_connection" && e.Code != "timeout" && d.RequestId != "" {
-		c.sayf(" (%s, request %s)", e.Code, d.RequestId)
+	// What a server's log has more about.
+	if (e.Code == "internal" || e.Code == "unknown_outcome") && d.RequestId != "" {
+		c.sayf(" (request %s)", d.RequestId)
 	}
 	c.sayf("\n")
 }

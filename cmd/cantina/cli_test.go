@@ -69,6 +69,7 @@ type shell struct {
 	tty     bool
 	signals chan os.Signal
 	out     *safeBuffer
+	ticks   chan time.Time
 }
 
 func now() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
@@ -105,7 +106,7 @@ func (s *shell) run(args ...string) (out, errs string, code int) {
 	code = invoke(s.t.Context(), args, surroundings{
 		In: strings.NewReader(s.in), Out: o, Err: e, Getenv: func(k string) string { return s.env[k] }, Now: now,
 		InTTY: s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
-		Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
+		Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} }, Ticks: s.ticks,
 	})
 	return o.String(), e.String(), code
 }
@@ -259,6 +260,43 @@ func TestFormsOfOutput(t *testing.T) {
 	}
 }
 
+// TestATableFitsItsTerminal: the note says why, so it is cut last.
+func TestATableFitsItsTerminal(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.tty, s.env["NO_COLOR"] = true, "1"
+	note := "the database said no"
+	s.SetInstance(lrp.ServiceKey{Domain: "d", Name: "web"}, 1, func(a *lrp.Actual) {
+		a.State, a.CrashReason, a.Cell = lrp.Crashed, note, "a-cell-with-a-very-long-name-indeed"
+	})
+	got := s.ok("ps")
+	if !strings.Contains(got, note) || !strings.Contains(got, "a-cell-with-a…") {
+		t.Error(got)
+	}
+	for _, l := range strings.Split(got, "\n") {
+		if n := len([]rune(l)); n > 100 {
+			t.Errorf("%d columns: %s", n, l)
+		}
+	}
+	if got := s.ok("ps", "--no-trunc"); !strings.Contains(got, "very-long-name-indeed") {
+		t.Error(got)
+	}
+}
+
+func TestLaterRowsStandUnderTheFirst(t *testing.T) {
+	var out bytes.Buffer
+	c := &cli{surroundings: surroundings{Out: &out, Getenv: func(string) string { return "" }}, output: "table"}
+	cols := []column[*pb.Job]{{name: "JOB", text: func(x *pb.Job) string { return x.Name }}, {name: "STATE", text: func(x *pb.Job) string { return x.State }}}
+	for i, x := range []*pb.Job{{Name: "long-name", State: "ready"}, {Name: "a", State: "done"}} {
+		if err := rows(c, cols, []*pb.Job{x}, i == 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "JOB        STATE\nlong-name  ready\na          done\n"; out.String() != want {
+		t.Fatalf("%q", out.String())
+	}
+}
+
 func TestJobVerbs(t *testing.T) {
 	s := newShell(t)
 	s.apply()
@@ -304,6 +342,78 @@ func TestSubjects(t *testing.T) {
 		}
 	}
 	s.fails(api.ExitUsage, "no output of its own", "logs", "c1")
+}
+
+// TestAWholeNameBeatsTheBeginningOfAnId: and one name means the newest run.
+func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for i, id := range []string{"web-1", "once-1", "r1", "r2", "r3"} {
+		s.ok("run", "-d", "--id", id, "--name", "n"+id[:1], "--domain", "d", "--", "true")
+		s.SetTask(id, func(x *task.Task) { x.Created = now().Add(time.Duration(i%4) * time.Minute) })
+	}
+	s.SetJob("count", func(j *api.Job) { j.NodesKnown = true },
+		api.Pair{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
+	for arg, want := range map[string]string{
+		"web": "service/d/web", "once": "task/d.once", "nr": "task/r2", "web-": "task/web-1",
+		"count[net/http]": "job/count/net/http", "count[h1/net/http]": "job/count/net/http", "count/h1/net/http": "job/count/net/http",
+	} {
+		if got := s.ok("explain", arg); !strings.HasPrefix(got, want+" is ") {
+			t.Errorf("%s: %s", arg, got)
+		}
+	}
+	s.fails(api.ExitNotFound, "nothing is called", "explain", "count[h2/net/http]")
+	s.fails(api.ExitNotFound, "nothing is called", "explain", "count[http]")
+}
+
+func TestWhatDoesNotExistIsNotFound(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for _, args := range [][]string{
+		{"restart", "web/9"}, {"logs", "web/9"}, {"wait", "web/9"}, {"logs", "count", "--node", "nope"}, {"logs", "-f", "count", "--node", "nope"},
+		{"logs", "web", "--attempt", "99"}, {"job", "nodes", "count", "--below", "zz"}, {"job", "results", "count", "--node", "zz"},
+		{"job", "retry", "count", "--node", "zz"}, {"job", "kill", "count", "--below", "zz"},
+	} {
+		s.fails(api.ExitNotFound, "cantina: ", args...)
+	}
+	s.fails(api.ExitUsage, "--grep", "logs", "web", "--grep", "(")
+}
+
+func TestRefusalsNameARemedy(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitUsage, "cantina service scale web N", "rm", "web/0", "--yes")
+	s.fails(api.ExitUsage, "cantina job kill count --node a", "rm", "count[a]", "--yes")
+	s.fails(api.ExitUsage, "remove web, once: give --yes", "rm", "web", "once")
+	s.fails(api.ExitUsage, `not "jsn"; did you mean json?`, "ps", "-o", "jsn")
+	s.fails(api.ExitUsage, "0.5 or 500m", "run", "--cpu", "x", "--", "true")
+	s.ok("stop", "once")
+	if _, errs, code := s.run("stop", "once"); code != 0 || !strings.Contains(errs, "already ended, cancelled") {
+		t.Fatal(code, errs)
+	}
+	if got := s.ok("task", "ls", "--columns", "id,outcome,code", "--no-header"); got != "d.once  cancelled  -\n" {
+		t.Fatal(got)
+	}
+}
+
+func TestCodes(t *testing.T) {
+	for want, x := range map[string]*pb.Task{
+		"0": {Outcome: "succeeded"}, "3": {Outcome: "failed", ExitCode: 3}, "signal 9": {Outcome: "failed", Signal: 9},
+	} {
+		if got := taskCodeText(x); got != want {
+			t.Errorf("%v: %s", x, got)
+		}
+	}
+	for _, x := range []*pb.Task{{}, {Outcome: "failed"}, {Outcome: "cancelled"}, {Outcome: "lost", ExitCode: 1}, {Outcome: "failed", ExitCode: -1}} {
+		if got := taskCodeText(x); got != "" {
+			t.Errorf("%v: %s", x, got)
+		}
+	}
+	for state, want := range map[string]string{"done": "0", "failed": "", "backoff": "", "disabled": ""} {
+		if got := nodeCode(&pb.JobNode{State: state}); got != want {
+			t.Errorf("%s: %s", state, got)
+		}
+	}
 }
 
 func TestLogs(t *testing.T) {
@@ -421,10 +531,41 @@ func TestWait(t *testing.T) {
 	s.fails(api.ExitTimeout, "timed out", "wait", "once", "--timeout", "50ms")
 	s.fails(api.ExitUsage, "does not end", "wait", "c1")
 	s.fails(api.ExitUsage, "does not fit", "wait", "web", "--for", "done")
-	s.SetInstance(lrp.ServiceKey{Domain: "d", Name: "web"}, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
+	web := lrp.ServiceKey{Domain: "d", Name: "web"}
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.ok("wait", "web", "--for", "healthy")
+	s.SetService(web, func(x *lrp.Service) { x.Failure = "version 2: no progress for 10s: 0 of 2 instances healthy" })
+	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; version 1 serves again", "wait", "web")
+	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollingBack })
+	s.fails(api.ExitTimeout, "timed out", "wait", "web", "--timeout", "50ms")
+	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollFailed })
+	s.fails(api.ExitFailed, "it is left as it is", "wait", "web")
 	s.ok("stop", "web")
 	s.ok("wait", "web", "--for", "stopped")
+}
+
+// TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it
+// goes on.
+func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "50ms")
+	s.fails(api.ExitTimeout, "it goes on: cantina logs -f task/d.once follows it, cantina stop task/d.once ends it", "wait", "once", "--timeout", "50ms")
+	s.fails(api.ExitTimeout, "cantina stop service/d/web ends it", "wait", "web/1", "--timeout", "50ms")
+	s.ticks = make(chan time.Time)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 3 {
+			s.ticks <- now() // taken only when the one before was worked off
+		}
+		s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	}()
+	_, errs, code := s.run("wait", "once")
+	<-done
+	if code != 0 || strings.Count(errs, "waiting since") != 1 || !strings.Contains(errs, "ask for memory: 300Mi or less") {
+		t.Fatalf("%d %s", code, errs)
+	}
 }
 
 func TestStopRestartRm(t *testing.T) {

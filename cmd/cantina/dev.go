@@ -24,6 +24,8 @@ type devFlags struct {
 	socket  string
 	name    string
 	readyFD int
+
+	insecure bool
 }
 
 func (c *cli) devVerb() *cobra.Command {
@@ -43,6 +45,7 @@ func (c *cli) devVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	cmd.Flags().StringVar(&f.socket, "socket", "", "Unix socket of the API; none = without (default: dev.sock where clients look first)")
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
+	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
 	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
 }
@@ -74,7 +77,7 @@ func (c *cli) dev(f devFlags) error {
 	cfg := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
-	cfg.Listen = []string{f.listen}
+	cfg.Listen, cfg.Insecure = []string{f.listen}, f.insecure
 	if socket != "" {
 		cfg.Listen = append(cfg.Listen, "unix:"+socket)
 	}

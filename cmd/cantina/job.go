@@ -74,8 +74,10 @@ func nodeCode(x *pb.JobNode) string {
 		return ""
 	case x.Signal > 0:
 		return fmt.Sprintf("signal %d", x.Signal)
+	case x.State == "done" || x.ExitCode > 0:
+		return number(x.ExitCode)
 	}
-	return number(x.ExitCode)
+	return "" // it never ran, or was lost
 }
 
 func resultTable(c *cli) table[*pb.JobNode] {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/api"
@@ -101,7 +103,29 @@ func (c *cli) logs(f *outputFlags, text string) error {
 	if len(missing) > 0 {
 		return code(api.ExitConnection)
 	}
+	if p.printed == 0 {
+		return c.whyEmpty(s, q)
+	}
 	return nil
+}
+
+// whyEmpty tells output that is empty from output of something that never was.
+func (c *cli) whyEmpty(s subject, q *pb.OutputQuery) error {
+	if s.kind == "instance" {
+		if err := c.knownInstance(c.ctx, s); err != nil {
+			return err
+		}
+	}
+	if q.Attempt == "" {
+		return nil
+	}
+	all := proto.CloneOf(q)
+	all.Since, all.Until, all.Grep, all.Stream = nil, nil, "", []string{"stdout", "stderr", "event"}
+	got, err := call(c, calls.ReadOutput, &pb.ReadOutputRequest{Query: all, Page: &pb.Page{Limit: 1}})
+	if err != nil || len(got.Lines) > 0 {
+		return err
+	}
+	return failf(api.ExitNotFound, "%s left no output in an attempt %s", s, q.Attempt)
 }
 
 func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {
@@ -119,6 +143,9 @@ func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {
 		q.Job, q.Node = s.name, s.node
 	default:
 		return nil, failf(api.ExitUsage, "a %s has no output of its own", s.kind)
+	}
+	if _, err := regexp.Compile(f.grep); err != nil {
+		return nil, failf(api.ExitUsage, "--grep %q: %s", f.grep, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	if f.tail < 0 || f.tail > api.MaxPage {
 		return nil, failf(api.ExitUsage, "-n must be from 1 to %d", api.MaxPage)
@@ -168,10 +195,11 @@ type linePrinter struct {
 	prefix     bool
 	timestamps bool
 	split      bool // stderr goes to stderr, as if the program ran here
-
+	printed    int  // lines
 }
 
 func (p *linePrinter) lines(ls []*pb.OutputLine) error {
+	p.printed += len(ls)
 	for _, l := range ls {
 		if err := p.line(l); err != nil {
 			return err

@@ -188,7 +188,8 @@ func chosen[T proto.Message](c *cli, t table[T]) ([]column[T], error) {
 	return out, nil
 }
 
-// rows prints a table without borders, one row per item.
+// rows prints a table without borders, one row per item. Rows that come later, in a
+// watch or of a further page, stand under those before.
 func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) error {
 	grid := make([][]string, 0, len(items)+1)
 	if header {
@@ -209,12 +210,19 @@ func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) err
 		}
 		grid = append(grid, row)
 	}
-	width := make([]int, len(cols))
+	width := c.widths
+	if len(width) != len(cols) {
+		width = make([]int, len(cols))
+	}
 	for _, row := range grid {
 		for i, v := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(v))
 		}
 	}
+	if c.OutTTY && !c.noTrunc {
+		fit(cols, width, c.Width())
+	}
+	c.widths = width
 	for n, row := range grid {
 		if err := line(c.Out, c.row(row, width, header && n == 0)); err != nil {
 			return err
@@ -223,25 +231,56 @@ func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) err
 	return nil
 }
 
+// Columns are cut to no less than these.
+const (
+	leastWidth = 12
+	leastNote  = 8
+)
+
+// fit narrows columns until a table has its width: first the widest of those in the
+// middle, then the first, which names the item, last NOTE, which says why.
+func fit[T proto.Message](cols []column[T], width []int, limit int) {
+	over := 2*(len(width)-1) - limit
+	for _, w := range width {
+		over += w
+	}
+	classes := [3]func(i int) bool{
+		func(i int) bool { return i > 0 && cols[i].name != "NOTE" },
+		func(i int) bool { return i == 0 },
+		func(i int) bool { return cols[i].name == "NOTE" },
+	}
+	for n, in := range classes {
+		for ; over > 0; over-- {
+			widest := -1
+			for i, w := range width {
+				least := max(leastWidth, utf8.RuneCountInString(cols[i].name))
+				if n == len(classes)-1 {
+					least = leastNote
+				}
+				if in(i) && w > least && (widest < 0 || w > width[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				break
+			}
+			width[widest]--
+		}
+	}
+}
+
 func (c *cli) row(row []string, width []int, header bool) string {
 	var b strings.Builder
-	at := 0
-	limit := 0
-	if c.OutTTY && !c.noTrunc {
-		limit = c.Width()
-	}
 	for i, v := range row {
-		last := i == len(row)-1
-		room := limit - at
-		if n := utf8.RuneCountInString(v); last && limit > 0 && n > max(room, 8) {
-			v = string([]rune(v)[:max(room, 8)-1]) + "…"
+		n := utf8.RuneCountInString(v)
+		if n > width[i] {
+			v, n = string([]rune(v)[:width[i]-1])+"…", width[i]
 		}
 		pad := ""
-		if !last {
-			pad = strings.Repeat(" ", width[i]-utf8.RuneCountInString(v)+2)
+		if i < len(row)-1 {
+			pad = strings.Repeat(" ", width[i]-n+2)
 		}
 		b.WriteString(c.paint(v, header) + pad)
-		at += width[i] + 2
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -106,7 +107,10 @@ func (c *cli) checkOutput() error {
 	}
 	if !known {
 		hint := spec.DidYouMean(c.output, choices)
-		return failf(api.ExitUsage, "-o must be %s, not %q %s", strings.Join(choices, ", "), c.output, hint)
+		if hint != "" {
+			hint = "; " + hint
+		}
+		return failf(api.ExitUsage, "-o must be %s, not %q%s", strings.Join(choices, ", "), c.output, hint)
 	}
 	switch c.color {
 	case "auto", "always", "never":
@@ -183,3 +187,27 @@ func (f *sizeFlag) String() string {
 
 // Type implements pflag.Value.
 func (f *sizeFlag) Type() string { return "size" }
+
+// cpuFlag reads processors as spec files do: 0.5 or 500m.
+type cpuFlag struct{ milli *int }
+
+// Set implements pflag.Value.
+func (f *cpuFlag) Set(s string) error {
+	v, ok := spec.ParseCPU(s)
+	if !ok {
+		return failf(api.ExitUsage, "must be a number of processors like 0.5 or 500m, not %q", s)
+	}
+	*f.milli = v
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *cpuFlag) String() string {
+	if f.milli == nil || *f.milli == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%dm", *f.milli)
+}
+
+// Type implements pflag.Value.
+func (f *cpuFlag) Type() string { return "cpu" }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ type runFlags struct {
 	env               []string
 	dir, user, result string
 	memory, disk      int64
-	cpu               float64
+	cpu               int // thousandths
 	limit, pending    time.Duration
 	onLost, whenFull  string
 	stack, annotation string
@@ -73,11 +74,11 @@ func (c *cli) runVerb() *cobra.Command {
 	fl.StringVar(&f.result, "result", "", "file whose content becomes the task's result")
 	fl.Var(&sizeFlag{&f.memory}, "memory", "memory that is set aside, and the limit, like 64Mi")
 	fl.Var(&sizeFlag{&f.disk}, "disk", "disk space, like 1Gi")
-	fl.Float64Var(&f.cpu, "cpu", 0, "processors, like 0.5")
+	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors, like 0.5 or 500m")
 	fl.Var(&durationFlag{&f.limit}, "time-limit", "for the whole run")
 	fl.Var(&durationFlag{&f.pending}, "pending-timeout", "end it when it was not started in time (30m)")
 	fl.StringVar(&f.onLost, "on-lost", "end", "end or keep: what its cell does with it when it lost the leader")
-	fl.StringVar(&f.whenFull, "when-full", "wait", "wait or fail: when no cell has room")
+	fl.StringVar(&f.whenFull, "when-full", "wait", "wait or fail: when no cell has room (what no cell could ever hold fails at once either way)")
 	fl.StringVar(&f.stack, "stack", "", "kind of cell that can run it")
 	fl.StringVar(&f.annotation, "annotation", "", "opaque text")
 	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must carry, NAME=VALUE")
@@ -107,10 +108,7 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 	}
 	var end *pb.Task
 	err = c.detachable("cantina logs -f "+id+", cantina wait "+id, stop, func(ctx context.Context) error {
-		ctx, cancel := context.WithCancel(ctx)
-		told := make(chan struct{})
-		go func() { defer close(told); c.tellWhy(ctx, id) }()
-		defer func() { cancel(); <-told }()
+		defer c.telling(ctx, subject{kind: "task", name: id})()
 		p := &linePrinter{c: c, timestamps: f.timestamps, split: true}
 		if err := c.follow(ctx, &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, p); err != nil {
 			return err
@@ -119,7 +117,10 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return c.timedOut(subject{kind: "task", name: id}, err)
+	}
+	if f.dir != "" && strings.Contains(end.Reason, "no such file or directory") {
+		end.Reason += fmt.Sprintf("; is there a folder %s (--dir) on cell %s?", f.dir, end.Cell)
 	}
 	return c.taskCode(end, f.ownCode)
 }
@@ -202,60 +203,12 @@ func (f *runFlags) resources() resource.Amounts {
 		out[resource.DiskMB] = int((f.disk + 1<<20 - 1) >> 20)
 	}
 	if f.cpu > 0 {
-		out[resource.CPUMilli] = int(f.cpu*1000 + 0.999999)
+		out[resource.CPUMilli] = f.cpu
 	}
 	if len(out) == 0 {
 		return nil
 	}
 	return out
-}
-
-// whyAfter is how long a task may be PENDING before the reason is printed.
-const whyAfter = 2 * time.Second
-
-// tellWhy prints why a task waits, each reason once, until it runs.
-func (c *cli) tellWhy(ctx context.Context, id string) {
-	client, err := c.client()
-	if err != nil {
-		return
-	}
-	tick := time.NewTicker(whyAfter)
-	defer tick.Stop()
-	start := c.Now()
-	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		got, err := api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id})
-		if err != nil {
-			continue // the follower tells what is wrong with the connection
-		}
-		if got.Task.State != task.Pending.String() {
-			return
-		}
-		x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: &pb.Subject{Kind: "task", Name: id}})
-		if err != nil || len(x.Reasons) == 0 {
-			continue
-		}
-		if text := reasonText(x.Reasons[0]); text != last {
-			last = text
-			c.notef("waiting since %s: %s\n", short(c.Now().Sub(start)), text)
-		}
-	}
-}
-
-func reasonText(r *pb.Reason) string {
-	text := r.Text
-	if r.Longest != nil {
-		text += ", at most " + r.Longest.AsDuration().Round(time.Second).String()
-	}
-	if r.Change != "" {
-		text += "; " + r.Change
-	}
-	return printable(text)
 }
 
 // taskCode is the exit code for a task that has ended.
@@ -270,7 +223,7 @@ func (c *cli) taskCode(t *pb.Task, own bool) error {
 	case task.Succeeded.String():
 		return nil
 	case task.Lost.String():
-		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task settle %s\n", t.Id, printable(t.Reason), t.Id)
+		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task settle %s --as done, failed or rerun\n", t.Id, printable(t.Reason), t.Id)
 		return code(api.ExitLost)
 	}
 	if t.Reason != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,8 +74,7 @@ func (c *cli) stopOne(s subject) (string, error) {
 		_, err := call(c, calls.ScaleService, &pb.ScaleServiceRequest{Domain: s.domain, Name: s.name})
 		return "scaled to 0", err
 	case "task":
-		_, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: s.name})
-		return "cancelled", err
+		return c.stopTask(s.name)
 	case "job":
 		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: s.name, Paused: true}); err != nil {
 			return "", err
@@ -90,6 +90,19 @@ func (c *cli) stopOne(s subject) (string, error) {
 	return "", failf(api.ExitUsage, "a %s cannot be stopped", s.kind)
 }
 
+// stopTask cancels a task. One that has ended is as it should be.
+func (c *cli) stopTask(id string) (string, error) {
+	_, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id})
+	if !isCode(err, "conflict", "lost_unresolved") {
+		return "cancelled", err
+	}
+	got, gone := call(c, calls.GetTask, &pb.GetTaskRequest{Id: id})
+	if gone != nil || got.Task.Outcome == "" {
+		return "", err
+	}
+	return "already ended, " + got.Task.Outcome, nil
+}
+
 func (c *cli) rmVerb() *cobra.Command {
 	var domain string
 	var force bool
@@ -102,7 +115,7 @@ func (c *cli) rmVerb() *cobra.Command {
 			"  cantina rm task/4f1c --yes",
 		Args: atLeast(1, "SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("remove %v", args); err != nil {
+			if err := c.confirm("remove %s", strings.Join(args, ", ")); err != nil {
 				return err
 			}
 			return c.each(args, domain, func(s subject) (string, error) { return c.rmOne(s, force) })
@@ -138,7 +151,13 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 		}
 		return "removed", err
 	}
-	return "", failf(api.ExitUsage, "a %s cannot be removed", s.kind)
+	switch s.kind {
+	case "instance":
+		return "", failf(api.ExitUsage, "an instance would be started again; cantina service scale %s N sets how many there are, cantina rm %s removes all", s.name, s.name)
+	case "node":
+		return "", failf(api.ExitUsage, "the nodes of a job come from its node sources; cantina job kill %s --node %s ends what runs on it", s.name, s.node)
+	}
+	return "", failf(api.ExitUsage, "a %s cannot be removed; cantina cells forget PROC declares a dead one dead", s.kind)
 }
 
 func (c *cli) restartVerb() *cobra.Command {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,7 +73,7 @@ func (s subject) wire() *pb.Subject {
 }
 
 const subjectHelp = "A SUBJECT is a service (web), one of its instances (web/0), a task by its id or the beginning of it, a job (count), one of its\n" +
-	"nodes (count[NODE] or count/NODE), or a cell. service/, task/, job/ or cell/ before it says which is meant; a service of\n" +
+	"nodes (count[NODE] or count/NODE, with nodes above it if you like), or a cell. A task's name in a spec file means its newest run. service/, task/, job/ or cell/ before it says which is meant; a service of\n" +
 	"another domain is DOMAIN/web."
 
 // domainFlag adds --domain.
@@ -79,7 +81,16 @@ func domainFlag(cmd *cobra.Command, domain *string) {
 	cmd.Flags().StringVar(domain, "domain", "", "look in this domain only")
 }
 
-// find looks up what an argument names. Nothing is exit code 3; more than one thing
+// finder looks among one kind of things; start: not for names, but for what an id
+// begins with.
+type finder struct {
+	kind  string
+	start bool
+	find  func(text, domain string) ([]subject, error)
+}
+
+// find looks up what an argument names. A whole id or name counts before the
+// beginning of an id. Nothing is exit code 3; more than one thing
 // is listed, exit code 2.
 func (c *cli) find(text, domain string) (subject, error) {
 	kind, rest, explicit := strings.Cut(text, "/")
@@ -89,14 +100,18 @@ func (c *cli) find(text, domain string) (subject, error) {
 		kind, rest = "", text
 	}
 	var found []subject
-	for _, look := range []struct {
-		kind string
-		find func(text, domain string) ([]subject, error)
-	}{{"service", c.findService}, {"job", c.findJob}, {"task", c.findTask}, {"cell", c.findCell}} {
+	var collected error
+	for _, look := range []finder{{"service", false, c.findService}, {"job", false, c.findJob}, {"task", false, c.findTask}, {"cell", false, c.findCell}, {"task", true, c.findTaskByStart}} {
 		if kind != "" && look.kind != kind {
 			continue
 		}
+		if look.start && len(found) > 0 {
+			break // the name itself beats the beginning of an id
+		}
 		got, err := look.find(rest, domain)
+		if isCode(err, "collected") {
+			collected, err = err, nil
+		}
 		if err != nil {
 			return subject{}, err
 		}
@@ -104,6 +119,9 @@ func (c *cli) find(text, domain string) (subject, error) {
 	}
 	switch len(found) {
 	case 0:
+		if collected != nil {
+			return subject{}, collected // it was there: say when it went
+		}
 		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cells", text)
 	case 1:
 		return found[0], nil
@@ -190,15 +208,38 @@ func (c *cli) findJob(text, domain string) ([]subject, error) {
 	}
 	s.domain = got.Job.Domain
 	if s.kind == "node" {
-		l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: s.name, Node: s.node, Page: &pb.Page{Limit: 1}})
-		if isCode(err, "not_found") || err == nil && len(l.Nodes) == 0 {
-			return nil, nil
-		}
-		if err != nil {
+		node, err := c.findNode(s.name, s.node)
+		if node == "" || err != nil {
 			return nil, err
 		}
+		s.node = node
 	}
 	return []subject{s}, nil
+}
+
+// findNode returns the name of a node of a job, which may be given with nodes above
+// it ("host/package"); "" when there is none. Names hold slashes of their own, so
+// the longest end of the text that is a name counts.
+func (c *cli) findNode(job, text string) (string, error) {
+	parts := strings.Split(text, "/")
+	for i := range parts {
+		name := strings.Join(parts[i:], "/")
+		if name == "" {
+			continue
+		}
+		l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: job, Node: name, Page: &pb.Page{Limit: 1}})
+		if isCode(err, "not_found") || err == nil && len(l.Nodes) == 0 {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		path := strings.Join(l.Nodes[0].Path, "/")
+		if i == 0 || path == text || strings.HasSuffix(path, "/"+text) {
+			return l.Nodes[0].Node, nil
+		}
+	}
+	return "", nil
 }
 
 // maxShown is how many tasks are shown for an ambiguous beginning of an id.
@@ -212,11 +253,20 @@ func (c *cli) findTask(text, domain string) ([]subject, error) {
 	if err == nil && (domain == "" || got.Task.Domain == domain) {
 		return []subject{{kind: "task", name: text, domain: got.Task.Domain}}, nil
 	}
-	if isCode(err, "collected") {
-		return nil, err // it was there: say when it went
-	}
-	if err != nil && !isCode(err, "not_found") {
+	if err != nil && !isCode(err, "not_found", "collected") {
 		return nil, err
+	}
+	found, other := c.findTaskByName(text, domain)
+	if other != nil || len(found) > 0 || isCode(err, "not_found") {
+		return found, other
+	}
+	return nil, err
+}
+
+// findTaskByStart finds tasks by the beginning of their ids.
+func (c *cli) findTaskByStart(text, domain string) ([]subject, error) {
+	if strings.ContainsAny(text, "/[") || text == "" {
+		return nil, nil
 	}
 	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Page: &pb.Page{Cursor: text, Limit: maxShown}})
 	if err != nil {
@@ -228,23 +278,35 @@ func (c *cli) findTask(text, domain string) ([]subject, error) {
 			found = append(found, subject{kind: "task", name: t.Id, domain: t.Domain})
 		}
 	}
-	if len(found) > 0 {
-		return found, nil
-	}
-	return c.findTaskByName(text, domain)
+	return found, nil
 }
 
-// findTaskByName finds tasks by the name they have in a spec file.
+// findTaskByName finds tasks by the name they have in a spec file: the newest run of
+// each domain.
 func (c *cli) findTaskByName(name, domain string) ([]subject, error) {
-	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Name: name, Page: &pb.Page{Limit: maxShown}})
-	if err != nil {
-		return nil, err
-	}
+	newest := map[string]*pb.Task{}
+	err := pages(func(cursor string) (string, error) {
+		l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Name: name, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+		for _, t := range l.GetTasks() {
+			if old := newest[t.Domain]; old == nil || later(t, old) {
+				newest[t.Domain] = t
+			}
+		}
+		return l.GetListing().GetNext(), err
+	})
 	var found []subject
-	for _, t := range l.Tasks {
-		found = append(found, subject{kind: "task", name: t.Id, domain: t.Domain})
+	for _, domain := range slices.Sorted(maps.Keys(newest)) {
+		found = append(found, subject{kind: "task", name: newest[domain].Id, domain: domain})
 	}
-	return found, nil
+	return found, err
+}
+
+// later reports whether a was made after b.
+func later(a, b *pb.Task) bool {
+	if n := a.Created.AsTime().Compare(b.Created.AsTime()); n != 0 {
+		return n > 0
+	}
+	return a.Id > b.Id
 }
 
 func (c *cli) findCell(text, _ string) ([]subject, error) {

@@ -34,12 +34,14 @@ func (c *cli) taskTable() table[*pb.Task] {
 
 func taskCodeText(x *pb.Task) string {
 	switch {
-	case x.Outcome == "" || x.Outcome == task.Lost.String() || x.ExitCode < 0:
+	case x.Outcome == "" || x.Outcome == task.Lost.String():
 		return ""
 	case x.Signal > 0:
 		return fmt.Sprintf("signal %d", x.Signal)
+	case x.Outcome == task.Succeeded.String() || x.ExitCode > 0:
+		return number(x.ExitCode)
 	}
-	return number(x.ExitCode)
+	return "" // it never ran, or was ended before it had a code
 }
 
 func taskNote(x *pb.Task) string {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 )
@@ -30,7 +32,11 @@ func (c *cli) waitVerb() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				err = c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error { return c.waitFor(ctx, s, until, ownCode) })
+				err = c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error {
+					defer c.telling(ctx, s)()
+					return c.waitFor(ctx, s, until, ownCode)
+				})
+				err = c.timedOut(s, err)
 				var e *exit
 				if err != nil && (!errors.As(err, &e) || e.err != nil || e.code == exitInterrupted) {
 					return err
@@ -151,11 +157,42 @@ func jobEnded(state string) bool {
 	return false
 }
 
+// knownInstance refuses an index that its service has not.
+func (c *cli) knownInstance(ctx context.Context, s subject) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	got, err := api.Call(ctx, client, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
+	if err == nil && s.index >= got.Service.Instances {
+		err = failf(api.ExitNotFound, "service %s has %d instances, and none with index %d", s.name, got.Service.Instances, s.index)
+	}
+	return err
+}
+
+// failedRollout says whether the version that was applied last has failed for good:
+// it was rolled back, or is left as it is.
+func failedRollout(x *pb.Service) error {
+	if x.Failure == "" || x.Phase == lrp.RollingOut.String() || x.Phase == lrp.RollingBack.String() {
+		return nil
+	}
+	text := "; it is left as it is"
+	if x.Phase == lrp.Steady.String() {
+		text = fmt.Sprintf("; version %d serves again", x.Version)
+	}
+	return failf(api.ExitFailed, "service %s: the rollout failed: %s%s", x.Name, printable(x.Failure), text)
+}
+
 // waitService waits until a service, or one instance of it, is healthy or stopped.
 func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 	client, err := c.client()
 	if err != nil {
 		return err
+	}
+	if s.kind == "instance" && !stopped {
+		if err := c.knownInstance(ctx, s); err != nil {
+			return err
+		}
 	}
 	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance"}, Domain: s.domain}
 	return c.until(ctx, q, func(ctx context.Context) (bool, string, error) {
@@ -180,7 +217,10 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 			return false, "", err
 		}
 		x := got.Service
-		return x.Routable == x.Instances && x.Phase == "steady", l.Listing.Position, nil
+		if err := failedRollout(x); err != nil {
+			return false, "", err
+		}
+		return x.Routable == x.Instances && x.Phase == lrp.Steady.String(), l.Listing.Position, nil
 	})
 }
 

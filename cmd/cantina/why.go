@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+
+	"cantina/api"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+// whyAfter is how long something may be awaited before the reason is printed, and
+// how often the reason is looked at.
+const whyAfter = 2 * time.Second
+
+// every is a ticker of the machine, or of the test.
+func (c *cli) every(d time.Duration) (<-chan time.Time, func()) {
+	if c.Ticks != nil {
+		return c.Ticks, func() {}
+	}
+	t := time.NewTicker(d)
+	return t.C, t.Stop
+}
+
+// telling starts tellWhy; the function that it returns ends it.
+func (c *cli) telling(ctx context.Context, s subject) func() {
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() { defer close(told); c.tellWhy(ctx, s) }()
+	return func() { cancel(); <-told }
+}
+
+// tellWhy prints why something is not as it should be, each reason once, until ctx
+// is done or a task runs.
+func (c *cli) tellWhy(ctx context.Context, s subject) {
+	client, err := c.client()
+	if err != nil {
+		return
+	}
+	tick, stop := c.every(whyAfter)
+	defer stop()
+	start := c.Now()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
+		if err != nil {
+			continue // who waits tells what is wrong with the connection
+		}
+		if s.kind == "task" && !strings.HasPrefix(x.State, task.Pending.String()) {
+			return
+		}
+		if x.Fine || len(x.Reasons) == 0 {
+			continue
+		}
+		// Times and amounts move all the while; that is no new reason.
+		if kind := x.Reasons[0].Code + withoutNumbers(x.Reasons[0].Text); kind != last {
+			last = kind
+			c.notef("waiting since %s: %s\n", short(c.Now().Sub(start)), reasonText(x.Reasons[0]))
+		}
+	}
+}
+
+// withoutNumbers leaves out digits, and the units and signs that stand among them.
+func withoutNumbers(s string) string {
+	words := strings.Fields(s)
+	kept := words[:0]
+	for _, w := range words {
+		if !strings.ContainsFunc(w, unicode.IsDigit) {
+			kept = append(kept, w)
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+func reasonText(r *pb.Reason) string {
+	text := r.Text
+	if r.Longest != nil {
+		text += ", at most " + r.Longest.AsDuration().Round(time.Second).String()
+	}
+	if r.Change != "" {
+		text += "; " + r.Change
+	}
+	return printable(text)
+}
+
+// lastWord bounds the call that finds out what a wait that timed out was for.
+const lastWord = 3 * time.Second
+
+// timedOut says in which state something is that was awaited for too long, why, and
+// that it goes on. Other errors stay as they are.
+func (c *cli) timedOut(s subject, err error) error {
+	var remote *api.Error
+	if !errors.As(err, &remote) || remote.Exit != api.ExitTimeout {
+		return err
+	}
+	text := "timed out: " + s.String()
+	client, failed := c.client()
+	if failed != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, lastWord)
+	defer cancel()
+	if x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()}); err == nil {
+		text += " is " + printable(x.State)
+		if len(x.Reasons) > 0 && !x.Fine {
+			text += ": " + reasonText(x.Reasons[0])
+		}
+	}
+	stop := s.String()
+	if s.kind == "instance" {
+		stop = subject{kind: "service", domain: s.domain, name: s.name}.String()
+	}
+	return failf(api.ExitTimeout, "%s\nit goes on: cantina logs -f %s follows it, cantina stop %s ends it", text, s, stop)
+}
