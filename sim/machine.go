@@ -224,6 +224,7 @@ func (m *machine) exit() {
 
 func (m *machine) beat(e worker.SendBeat) {
 	m.beatSent(e.Beat)
+	m.redirect()
 	m.toServer(OpBeat, e)
 	n, proc := e.Beat.Beat, e.Beat.Proc
 	s := m.w.servers[m.server]
@@ -261,6 +262,18 @@ func (m *machine) statusSent() {
 
 func (m *machine) unacked() bool {
 	return slices.ContainsFunc(m.agent.Held(), func(h worker.Held) bool { return h.Ended })
+}
+
+// redirect follows a standby's word about who leads, when it can be asked.
+func (m *machine) redirect() {
+	s := m.w.servers[m.server]
+	a, b := m.w.machineNode(m.id), m.w.serverNode(s.id)
+	if !s.alive || s.paused > m.w.now || s.reign != nil || m.w.cut(a, b) || m.w.cut(b, a) {
+		return
+	}
+	if r := m.w.leading(); r != nil {
+		m.server = r.s.id
+	}
 }
 
 func (m *machine) toServer(op Op, e worker.CellEffect) {
