@@ -187,6 +187,7 @@ func (c *container) complete(r RunResult) {
 		return
 	}
 	c.state, c.result, c.stuck, c.routable = Completed, r, nil, false
+	c.rest()
 	gone := c.delete
 	c.e.mu.Unlock()
 	close(c.doneC)
@@ -194,6 +195,19 @@ func (c *container) complete(r RunResult) {
 	if gone {
 		c.forget()
 	}
+}
+
+// rest gives back what a completed container does not need any more: of it only
+// the folder is left, so it holds disk space alone. What comes next need not wait
+// until somebody has read the result and deletes it. The lock is held.
+func (c *container) rest() {
+	var left resource.Amounts
+	if mb := c.need[resource.DiskMB]; mb > 0 {
+		left = resource.Amounts{resource.DiskMB: mb}
+	}
+	c.e.take(c.need, -1)
+	c.e.take(left, 1)
+	c.need = left
 }
 
 // forget removes what is left of a completed container.

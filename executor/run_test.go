@@ -40,6 +40,26 @@ func TestEchoAndExitCodeAreNeverLost(t *testing.T) {
 	}
 }
 
+func TestCompletedContainerHoldsOnlyItsDisk(t *testing.T) {
+	e := testExecutor(t, nil)
+	need := resource.Amounts{resource.DiskMB: 3, resource.MemoryMB: 50, resource.CPUMilli: 10}
+	if err := e.Launch(Reservation{ID: "x", Resources: need}, sh("exit 0")); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", completed)
+	want := resource.Amounts{resource.DiskMB: 3}
+	if got := e.Capacity().Sub(e.Free()); !got.Equal(want) || !c.Resources.Equal(want) {
+		t.Errorf("used %v, of the container %v, want %v", got, c.Resources, want)
+	}
+	if err := e.Delete("x"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", gone)
+	if f := e.Free(); !f.Equal(e.Capacity()) {
+		t.Errorf("free %v of %v", f, e.Capacity())
+	}
+}
+
 func TestSignalByHandEndsTheContainer(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
