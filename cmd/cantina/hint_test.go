@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHintsNameVerbsThatExist reads every text of the sources that says "cantina
+// VERB" and looks the verb, and the flags behind it, up in the command tree.
+func TestHintsNameVerbsThatExist(t *testing.T) {
+	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	root := c.root()
+	found := 0
+	err := filepath.WalkDir("../..", func(name string, e fs.DirEntry, err error) error {
+		switch base := filepath.Base(name); {
+		case err != nil:
+			return err
+		case e.IsDir() && (base == "testdata" || base == ".git" || base == "node_modules"):
+			return filepath.SkipDir
+		case e.IsDir() || !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") || strings.HasSuffix(base, ".pb.go"):
+			return nil
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if os.IsNotExist(err) || f == nil {
+			return nil // a file that was moved meanwhile; what does not compile is found elsewhere
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			x, ok := n.(ast.Expr)
+			if !ok {
+				return true
+			}
+			text, whole := textOf(x)
+			if !whole {
+				return true
+			}
+			for _, hint := range hintsIn(text) {
+				found++
+				if problem := wrongHint(root, hint); problem != "" {
+					t.Errorf("%s: %q: %s", fset.Position(n.Pos()), hint, problem)
+				}
+			}
+			return false
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 50 {
+		t.Fatalf("only %d hints found: the search is broken", found)
+	}
+}
+
+// TestAWrongHintIsFound keeps the search honest.
+func TestAWrongHintIsFound(t *testing.T) {
+	root := (&cli{surroundings: surroundings{Getenv: func(string) string { return "" }}}).root()
+	for text, ok := range map[string]bool{
+		"see cantina task resolve X": false, "cantina forgive X": false, "cantina task settle X --as done|failed|rerun": true,
+		"cantina task settle X --like done": false, "cantina runs services": true, "cantina run -d -- prog --any": true,
+		"cantina wait x --timeout 5m; cantina ps --nope": false, "`cantina dev` starts one": true, "cantina leader endwait": false,
+	} {
+		wrong := ""
+		for _, hint := range hintsIn(text) {
+			wrong += wrongHint(root, hint)
+		}
+		if (wrong == "") != ok {
+			t.Errorf("%q: %q", text, wrong)
+		}
+	}
+}
+
+// textOf is a text that is written in parts, with X for what is not known; whole is
+// false for an expression without a text.
+func textOf(x ast.Expr) (text string, whole bool) {
+	switch x := x.(type) {
+	case *ast.BasicLit:
+		if s, err := strconv.Unquote(x.Value); err == nil && x.Kind == token.STRING {
+			return s, true
+		}
+	case *ast.BinaryExpr:
+		left, a := textOf(x.X)
+		right, b := textOf(x.Y)
+		if x.Op != token.ADD || !a && !b {
+			return "", false
+		}
+		if !a {
+			left = "X"
+		}
+		if !b {
+			right = "X"
+		}
+		return left + right, true
+	}
+	return "", false
+}
+
+var (
+	hintStart = regexp.MustCompile("(?:^|[\\s`($])cantina ([a-z][a-z-]*)[^\n;,)`|&]*")
+	flagWord  = regexp.MustCompile(`^(-[a-zA-Z]|--[a-zA-Z][a-zA-Z-]*)(=.*)?$`)
+)
+
+// prose are words that follow the name of the program in sentences.
+var prose = []string{"runs", "running", "did", "has", "is", "knows", "keeps", "itself", "on", "and", "for", "that", "subject", "help"}
+
+func hintsIn(text string) []string {
+	var out []string
+	for _, m := range hintStart.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(prose, m[1]) {
+			out = append(out, strings.TrimLeft(m[0], " \t\n`($"))
+		}
+	}
+	return out
+}
+
+// wrongHint says what is wrong with "cantina VERB ...", or nothing.
+func wrongHint(root *cobra.Command, hint string) string {
+	words := strings.Fields(hint)[1:]
+	cmd := root
+	for len(words) > 0 && cmd.HasSubCommands() {
+		i := slices.IndexFunc(cmd.Commands(), func(s *cobra.Command) bool { return s.Name() == strings.TrimRight(words[0], ".:?'\"") })
+		if i < 0 {
+			break
+		}
+		cmd, words = cmd.Commands()[i], words[1:]
+	}
+	// A noun alone is a hint at its page; a word behind it must be one of its verbs.
+	if cmd == root || cmd.HasSubCommands() && !cmd.HasLocalFlags() && len(words) > 0 && words[0] != "X" {
+		return "no such verb"
+	}
+	for _, w := range words {
+		if w == "--" || cmd.DisableFlagParsing { // sim reads its flags itself
+			break
+		}
+		m := flagWord.FindStringSubmatch(strings.TrimRight(w, ".:?"))
+		if m == nil || m[1] == "--help" {
+			continue
+		}
+		name := strings.TrimLeft(m[1], "-")
+		known := cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
+		if !strings.HasPrefix(m[1], "--") {
+			known = cmd.Flags().ShorthandLookup(name) != nil || cmd.InheritedFlags().ShorthandLookup(name) != nil
+		}
+		if !known {
+			return "no flag " + m[1]
+		}
+	}
+	return ""
+}
