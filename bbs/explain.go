@@ -197,6 +197,9 @@ func (b *BBS) ExplainTask(guid string) (Explanation, error) {
 	}
 	now := b.now()
 	e := Explanation{State: row.State.String(), Wanted: "ended", Fine: row.Ended() && !row.Unresolved()}
+	if row.Outcome == task.Failed {
+		e.Wanted, e.Fine = task.Succeeded.String(), false
+	}
 	if row.Outcome != task.Open {
 		e.State += ", " + row.Outcome.String()
 	}
