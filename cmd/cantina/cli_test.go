@@ -396,6 +396,24 @@ func TestRefusalsNameARemedy(t *testing.T) {
 	}
 }
 
+// counted is a host with some containers.
+type counted struct {
+	nothing
+	n int
+}
+
+func (c counted) Containers() int { return c.n }
+
+func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
+	for n, want := range map[int]string{0: "\nstopping\n", 1: "\nstopping 1 container; Ctrl-C again kills now\n", 3: "\nstopping 3 containers; Ctrl-C again kills now\n"} {
+		var errs bytes.Buffer
+		(&cli{surroundings: surroundings{Err: &errs}}).leaving(counted{n: n})
+		if errs.String() != want {
+			t.Errorf("%d: %q", n, errs.String())
+		}
+	}
+}
+
 func TestCodes(t *testing.T) {
 	for want, x := range map[string]*pb.Task{
 		"0": {Outcome: "succeeded"}, "3": {Outcome: "failed", ExitCode: 3}, "signal 9": {Outcome: "failed", Signal: 9},

@@ -114,14 +114,35 @@ func (nothing) Thaw() error { return nil }
 // Abort implements terminal.Host.
 func (nothing) Abort() {}
 
+// Containers implements host.
+func (nothing) Containers() int { return 0 }
+
+// host is what the terminal steers: the executor, and what it has to end.
+type host interface {
+	terminal.Host
+	Containers() int
+}
+
+// leaving says what the first Ctrl-C waits for.
+func (c *cli) leaving(h host) {
+	switch n := h.Containers(); n {
+	case 0:
+		c.sayf("\nstopping\n")
+	case 1:
+		c.sayf("\nstopping 1 container; Ctrl-C again kills now\n")
+	default:
+		c.sayf("\nstopping %d containers; Ctrl-C again kills now\n", n)
+	}
+}
+
 // runProcess runs the parts of a process until a signal: the first stops it in
 // good order, a second one kills what runs, Ctrl-Z freezes it and fg thaws.
-func (c *cli) runProcess(log *slog.Logger, host terminal.Host, readyFD int, addresses []string, parts func(*run.Group)) error {
+func (c *cli) runProcess(log *slog.Logger, h host, readyFD int, addresses []string, parts func(*run.Group)) error {
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
 	served, end := context.WithCancel(context.WithoutCancel(c.ctx))
 	done := make(chan error, 1)
-	go func() { done <- terminal.Serve(served, host, stop, log) }()
+	go func() { done <- terminal.Serve(served, h, func() { c.leaving(h); stop() }, log) }()
 	var g run.Group
 	parts(&g)
 	g.Add("ready", func(ctx context.Context) error {

@@ -144,6 +144,17 @@ func (n *Cell) leader() (cell.Leader, error) {
 // Local returns the cell for calls within the process.
 func (n *Cell) Local() *link.Local { return n.local }
 
+// Containers counts what has not ended yet.
+func (n *Cell) Containers() int {
+	count := 0
+	for _, c := range n.exec.List() {
+		if c.State != executor.Completed {
+			count++
+		}
+	}
+	return count
+}
+
 // Abort kills everything now, for a second interrupt.
 func (n *Cell) Abort() { n.exec.Abort() }
 
