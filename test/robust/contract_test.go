@@ -216,7 +216,7 @@ func TestBigOutput(t *testing.T) {
 	data := t.TempDir()
 	d := startDev(t, data).wait()
 	must(t, d.Addr, "run", "--", "true")
-	mb := soak(256, 1024)
+	mb := soak(1100, 4000) // more than a container's output is kept of
 	store, before := filepath.Join(data, "server", "etcd", "member", "snap", "db"), peak(t, d)
 	size := fileSize(t, store)
 	id := strings.TrimSpace(must(t, d.Addr, "run", "-d", "--", "sh", "-c", fmt.Sprintf("yes 'a line of output that is not short and not long either' | head -c %dM; exit 7", mb)))
