@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"cantina/batch"
+	"cantina/event"
+	"cantina/store"
 )
 
 // maxNodes bounds the nodes of one forest.
@@ -187,6 +189,27 @@ func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note
 		}
 	} else {
 		f.problem, f.planted, f.readAt = note, true, now+s.cfg.NodesEvery
+		s.tellPlanted(f)
 	}
 	ring(s.wake)
+}
+
+// tellPlanted shows jobs whose state the nodes have changed: no commit will, when
+// all of them had ended before. The lock is held.
+func (s *Scheduler) tellPlanted(f *forest) {
+	var events []event.Event
+	for _, name := range sortedKeys(s.jobs) {
+		if j := s.jobs[name]; j.forest == f && j.spec != nil && s.progress(j).State != j.state {
+			events = append(events, s.jobEvent(j))
+		}
+	}
+	if len(events) == 0 {
+		return
+	}
+	// Behind the commits that are under way, in their order.
+	s.cfg.Store.Submit(store.Transition{}, func(revision int64, err error) {
+		if err == nil {
+			s.cfg.Hub.Publish(revision, events...)
+		}
+	})
 }
