@@ -19,6 +19,7 @@ type promises struct {
 	t        worker.Timeouts         // of the newest answer
 	beatBy   time.Duration           // true time; 0 = none
 	statusBy time.Duration
+	quiet    time.Duration // refused: no heartbeat before that without a cause
 	probing  bool
 }
 
@@ -49,6 +50,7 @@ func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect)
 	}
 	m.answers(b, e, es)
 	m.follows(b, e, es)
+	m.rests(b, e, es)
 	m.timely(b, es)
 }
 
@@ -179,4 +181,89 @@ func (m *machine) counted() {
 		}
 		m.step(worker.BoundCount{Containers: n})
 	})
+}
+
+// rests: a refused cell waits a second, unless something happens.
+func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
+	switch e := e.(type) {
+	case worker.CellTick:
+		if has[worker.SendBeat](es) && m.w.now < m.promises.quiet {
+			m.w.fail("contract", "%s was refused and beats again before %v", m.name, m.promises.quiet)
+		}
+	case worker.BeatAnswered:
+		m.promises.quiet = 0
+		newest := m.promises.sent[e.Answer.Beat+1] == 0 && m.promises.sent[e.Answer.Beat] > 0
+		if e.Answer.Verdict == worker.Refused && e.Answer.Proc == b.proc && newest && !has[worker.SendBeat](es) && b.state != worker.MustDie {
+			m.promises.quiet = m.w.now + 900*time.Millisecond
+		}
+	default:
+		m.promises.quiet = 0
+	}
+}
+
+// contract checks what the leader promises, right after a step.
+func (r *reign) contract(e worker.Event, out worker.Output) {
+	switch e := e.(type) {
+	case worker.StatusReceived:
+		if !e.Update.Term.Less(r.term) {
+			return
+		}
+		for _, f := range out.Effects {
+			if a, ok := f.(worker.AnswerStatus); !ok || a.Answer.OK {
+				r.s.w.fail("contract", "a status of an earlier term: %T%v", f, f)
+			}
+		}
+	case worker.RunAnswered:
+		for _, v := range r.leader.Running(e.Answer.Run.Work) {
+			known := v.Run == e.Answer.Run && v.Proc == e.Answer.Proc && !v.Ending && r.lives(v.Proc)
+			if known && e.Answer.Result == worker.RunOK && !v.Sure {
+				r.s.w.fail("contract", "%v runs, and the leader is not sure", v.Run)
+			}
+		}
+	}
+}
+
+func (r *reign) lives(p worker.Proc) bool {
+	for _, v := range r.leader.Sessions(r.s.local()) {
+		if v.Proc == p {
+			return v.State != worker.MustDie && !v.Dead
+		}
+	}
+	return false
+}
+
+// explains: a refusal names the reason that the views show.
+func (r *reign) explains(q worker.Request) {
+	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
+		return
+	}
+	now, l := r.s.local(), r.leader
+	h, ok := l.MayReceive(q.Cell)
+	if h.Reason == worker.HoldDeposed {
+		return // EndTerm waits for the commit before it
+	}
+	v, held := l.Session(now, q.Cell)
+	want := worker.HoldNone
+	switch {
+	case !held:
+		want = worker.HoldNoSession
+	case !v.Reported:
+		want = worker.HoldNotReported
+	case !v.Eligible:
+		want = worker.HoldNotMember
+	case v.State != worker.Healthy && v.Blocked:
+		want = worker.HoldConsensus
+	case v.State != worker.Healthy:
+		want = worker.HoldNotHealthy
+	case v.Unavailable:
+		want = worker.HoldUnavailable
+	}
+	if h.Reason != want || ok != (want == worker.HoldNone) {
+		r.s.w.fail("contract", "%s: %v, want %v (%+v)", q.Cell, h.Reason, want, v)
+	}
+	wait := l.Wait(now)
+	free := len(l.Running(q.Work)) == 0 && (!wait.Active || !wait.Blind && !r.jobs[q.Work.Job] && len(q.Nodes) == 0)
+	if _, ok := l.MayRun(now, q); free && !ok {
+		r.s.w.fail("contract", "%v is new, and held", q.Work)
+	}
 }

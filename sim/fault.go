@@ -171,6 +171,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 	case CutStore:
 		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
 		if w.chance(500) { // one cell hears only the server that lost the store
+			m.server = s.id
 			w.cutOthers(s, m, 10*time.Second+long)
 			w.pauseLater(m, 2*short)
 		}

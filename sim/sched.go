@@ -37,6 +37,7 @@ func (s *sched) load(cfg *worker.Config) {
 		}
 	}
 	for _, name := range s.names() {
+		s.r.jobs[name] = true
 		cfg.Jobs = append(cfg.Jobs, worker.JobRow{Name: name, UID: s.jobs[name].uid})
 		for n := range s.r.s.w.cfg.Nodes { // what runs may come from an earlier definition of the job
 			cfg.HeldNodes = append(cfg.HeldNodes, host(name, jobRow{}, n), host(name, jobRow{draws: private}, n))
@@ -118,6 +119,7 @@ func (s *sched) start(work worker.Work, j jobRow, host string) {
 	for i := range w.cfg.Cells {
 		cell := worker.CellName(fmt.Sprintf("cell-%d", (s.next+i)%w.cfg.Cells))
 		q := worker.Request{Work: work, JobUID: j.uid, Nodes: nodes, Cell: cell}
+		s.r.explains(q)
 		if _, ok := l.MayStart(s.r.s.local(), q); !ok {
 			continue
 		}

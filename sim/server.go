@@ -34,6 +34,7 @@ type reign struct {
 	pending []item
 	flying  bool
 	over    bool
+	jobs    map[string]bool  // names and nodes that are held during the wait
 	calls   map[callKey]bool // RunTasks and Notifies without an answer
 	t       worker.Timeouts
 }
@@ -155,7 +156,7 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, t: w.timeouts()}
+	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, t: w.timeouts()}
 	r.sched = newSched(r)
 	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
 		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,
@@ -171,6 +172,9 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	s.reign, s.old = r, term
 	w.res.Terms++
 	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(cfg.Members), cfg.Restored)
+	if _, err := l.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
+		w.fail("contract", "no event is taken for one: %v", err)
+	}
 	r.submit(l.Start())
 	r.tick()
 	r.keepAlive()
@@ -249,6 +253,7 @@ func (r *reign) step(e worker.Event) {
 	if errors.Is(err, worker.ErrDeposed) {
 		return // EndTerm waits for the commit before it
 	}
+	r.contract(e, out)
 	if err != nil {
 		r.s.w.fail("I10", "%T: %v", e, err)
 		return

@@ -17,6 +17,8 @@ type SessionView struct {
 	Eligible  bool // reported, and the row is durable
 	Displaced bool
 	Dead      bool // proven dead, statuses being committed
+	// Blocked: UNHEALTHY only because the worker set does not permit it yet.
+	Blocked bool
 	// Unavailable: the probe failed three times in a row; Reason says why.
 	Unavailable bool
 	Reason      string
@@ -61,7 +63,7 @@ func (l *Leader) IsDead(proc Proc) bool {
 func (l *Leader) view(p *process, now time.Duration) SessionView {
 	v := SessionView{Cell: p.row.Cell, Proc: p.row.Proc, State: p.health.State, Holder: p.holds(l), Member: p.member,
 		Reported: p.reported, Eligible: p.reported && p.durable, Displaced: p.displaced, Dead: p.dead,
-		Unavailable: p.probe.out, Promise: p.row.Promise, Work: len(p.work), Unsure: len(p.unsure.runs)}
+		Blocked: p.blocked && p.health.State == Unhealthy, Unavailable: p.probe.out, Promise: p.row.Promise, Work: len(p.work), Unsure: len(p.unsure.runs)}
 	if p.probe.out {
 		v.Reason = p.probe.reason
 	} else {
