@@ -141,9 +141,9 @@ type restart struct {
 
 type update struct {
 	place
-	Order     enum[updateOrders]   `spec:"order" default:"start_first" doc:"whether the new instance runs before the old one stops"`
+	Order     enum[updateOrders]   `spec:"order" default:"start_first" doc:"whether the new instance runs before the old one stops; with a fixed port always stop_first"`
 	Batch     int                  `spec:"batch" min:"1" default:"a quarter" doc:"how many instances change at once"`
-	Settle    duration             `spec:"settle" default:"at once" doc:"how long an instance must run and be routable to count as healthy"`
+	Settle    duration             `spec:"settle" default:"at once with a check, else 1s" doc:"how long an instance must run and be routable to count as healthy"`
 	Deadline  duration             `spec:"progress_deadline" default:"10m" doc:"how long an update may go without one more healthy instance"`
 	OnFailure enum[updateFailures] `spec:"on_failure" default:"rollback" doc:"what to do with an update that failed"`
 }
