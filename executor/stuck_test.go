@@ -87,7 +87,7 @@ func TestStuckContainer(t *testing.T) {
 	if d := launch(t, e, "other", sh("true")); d.Result.Failed {
 		t.Errorf("%+v", d.Result)
 	}
-	if err := e.Reserve(Reservation{ID: "full", Resources: resource.Amounts{resource.Containers: 1}}); !errors.Is(err, ErrInsufficient) {
+	if err := e.Reserve(Reservation{ID: "full", Resources: resource.Amounts{resource.Containers: 2}}); !errors.Is(err, ErrInsufficient) {
 		t.Errorf("reserve beside a stuck container: %v", err)
 	}
 	e.Delete("other")
