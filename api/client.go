@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -203,12 +204,8 @@ func (c *Client) try(ctx context.Context, do func(*server) error) error {
 		if time.Now().After(deadline) {
 			return e
 		}
-		timer := time.NewTimer(retryPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return toError(ctx.Err(), s.address)
-		case <-timer.C:
+		if err := run.Pause(ctx, retryPause); err != nil {
+			return toError(err, s.address)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -81,12 +82,8 @@ func follow(ctx context.Context, c *Client, once func(context.Context, *server, 
 		if ctx.Err() != nil {
 			return toError(ctx.Err(), "")
 		}
-		timer := time.NewTimer(retryPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return toError(ctx.Err(), "")
-		case <-timer.C:
+		if err := run.Pause(ctx, retryPause); err != nil {
+			return toError(err, "")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"cantina/internal/run"
 	"cantina/store/head"
 )
 
@@ -41,7 +42,7 @@ func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
 			return nil, fmt.Errorf("campaign of %s: %w", c.ID, err)
 		}
 		s.cfg.Log.Warn("campaign failed, trying again", "server", c.ID, "error", err)
-		if err := pause(ctx, wait); err != nil {
+		if err := run.Pause(ctx, wait); err != nil {
 			return nil, fmt.Errorf("campaign of %s: %w", c.ID, err)
 		}
 	}

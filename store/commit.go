@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"cantina/internal/run"
 	"cantina/store/head"
 )
 
@@ -159,7 +160,7 @@ func (r *Reign) settling(ctx context.Context, p *patience, cause error) error {
 	if p.over() {
 		return fmt.Errorf("commit: %w for %s: %w", ErrUnsettled, p.limit, cause)
 	}
-	if pause(ctx, p.next()) != nil {
+	if run.Pause(ctx, p.next()) != nil {
 		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
 	}
 	return nil

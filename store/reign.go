@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/fence"
+	"cantina/internal/run"
 	"cantina/store/head"
 )
 
@@ -327,7 +328,7 @@ func (r *Reign) deliver() {
 // failed too. At the end it revokes the lease, so that others need not wait for it.
 func (r *Reign) keepAlive(ctx context.Context) {
 	cfg := r.store.cfg
-	for pause(ctx, cfg.KeepAlive) == nil {
+	for run.Pause(ctx, cfg.KeepAlive) == nil {
 		sent := cfg.Clock.Boot()
 		err := r.keepAliveOnce(ctx, sent)
 		if errors.Is(err, ErrLeaseGone) || errors.Is(err, ErrBroken) || errors.Is(err, ErrWentBack) {

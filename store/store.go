@@ -255,21 +255,9 @@ func (s *Store) WatchLeader(ctx context.Context, tell func(Leader)) error {
 		}
 		if err != nil {
 			s.cfg.Log.Debug("watch leader", "error", err)
-			if err := pause(ctx, s.cfg.KeepAlive/2); err != nil {
+			if err := run.Pause(ctx, s.cfg.KeepAlive/2); err != nil {
 				return err
 			}
 		}
-	}
-}
-
-// pause waits, or returns ctx's error.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

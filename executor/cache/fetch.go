@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"cantina/internal/run"
 )
 
 // errAbandoned: everybody who had waited for the fetch has left.
@@ -144,12 +146,8 @@ func (c *Cache) get(ctx context.Context, f *fetch) (e *entry, fresh bool, err er
 		}
 		pause := min(500*time.Millisecond<<try, 5*time.Second)
 		pause += time.Duration(rand.Int64N(int64(pause) / 2)) // only spreads load: nothing is decided by it
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, false, ctx.Err()
+		if err := run.Pause(ctx, pause); err != nil {
+			return nil, false, err
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"cantina/action"
 	"cantina/executor/archive"
 	"cantina/executor/cache"
+	"cantina/internal/run"
 )
 
 // download fetches through the cache and puts the file in its place.
@@ -204,15 +205,12 @@ func (p *program) send(ctx context.Context, u *action.Upload) (int64, error) {
 	}
 }
 
+// sleep is run.Pause with the error that a step ends with.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if run.Pause(ctx, d) != nil {
 		return canceled(ctx)
 	}
+	return nil
 }
 
 // openUpload opens a regular file and nothing that would block or lead elsewhere.

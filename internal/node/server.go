@@ -186,24 +186,15 @@ func (s *Server) openStore(ctx context.Context) (store.Backend, func(context.Con
 
 // watch keeps what is known of the leader for those who ask a standby.
 func (s *Server) watch(ctx context.Context, st *store.Store) error {
-	for {
-		err := st.WatchLeader(ctx, func(l store.Leader) {
-			s.mu.Lock()
-			s.leader = l
-			leads := s.term != nil
-			s.mu.Unlock()
-			if !leads {
-				s.api.Follow(first(l.Addresses), l.Term)
-			}
-		})
-		if ctx.Err() != nil {
-			return ctx.Err()
+	return st.WatchLeader(ctx, func(l store.Leader) {
+		s.mu.Lock()
+		s.leader = l
+		leads := s.term != nil
+		s.mu.Unlock()
+		if !leads {
+			s.api.Follow(first(l.Addresses), l.Term)
 		}
-		s.log.Debug("watch leader", "error", err)
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
+	})
 }
 
 func first(list []string) string {
@@ -211,18 +202,6 @@ func first(list []string) string {
 		return ""
 	}
 	return list[0]
-}
-
-// pause waits, or returns ctx's error.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // campaign wins terms and leads, one after the other.
@@ -238,7 +217,7 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 				return err
 			}
 			s.log.Warn("campaign", "error", err)
-			if err := pause(ctx, 500*time.Millisecond); err != nil {
+			if err := run.Pause(ctx, 500*time.Millisecond); err != nil {
 				return err
 			}
 			continue
