@@ -19,6 +19,8 @@ type promises struct {
 	t        worker.Timeouts         // of the newest answer
 	beatBy   time.Duration           // true time; 0 = none
 	statusBy time.Duration
+	fresh    bool          // the answer that is being taken is to a newer beat than any before
+	eligible bool          // said by the newest answer of this term
 	quiet    time.Duration // refused: no heartbeat before that without a cause
 	probing  bool
 }
@@ -43,7 +45,7 @@ func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect)
 		return
 	}
 	if p.proc != m.agent.Proc() || p.term != m.agent.Term() {
-		p.proc, p.term, p.credited, p.beatBy, p.statusBy = m.agent.Proc(), m.agent.Term(), 0, 0, 0
+		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.eligible = m.agent.Proc(), m.agent.Term(), 0, 0, 0, false
 	}
 	if b.proc != p.proc {
 		p.sent, p.probing = map[int64]time.Duration{}, false
@@ -101,12 +103,13 @@ func (m *machine) follows(b before, e worker.CellEvent, es []worker.CellEffect) 
 		m.w.fail("contract", "%s is %v and told %v", m.name, m.agent.State(), m.promises.shown)
 	}
 	a, ok := e.(worker.BeatAnswered)
-	if !ok || a.Answer.Proc != b.proc || a.Answer.Beat < m.answered || a.Answer.Term.Less(b.term) || b.state == worker.MustDie {
+	if !ok || a.Answer.Proc != b.proc || !m.promises.fresh || a.Answer.Term.Less(b.term) || b.state == worker.MustDie {
 		return
 	}
 	if die := a.Answer.Verdict == worker.Die || a.Answer.Verdict == worker.DieAll; die && m.agent.State() != worker.MustDie {
 		m.w.fail("contract", "%s was told %v and is %v", m.name, a.Answer.Verdict, m.agent.State())
 	}
+	m.promises.eligible = a.Answer.Eligible && a.Answer.Verdict == worker.Welcome
 	if a.Answer.Credit && a.Answer.Verdict == worker.Welcome {
 		m.promises.credited, m.promises.t = max(m.promises.credited, m.promises.sent[a.Answer.Beat]), a.Answer.Timeouts
 	}
@@ -133,6 +136,17 @@ func (m *machine) timely(b before, es []worker.CellEffect) {
 	}
 	if b.state == worker.Unhealthy && m.agent.State() == worker.Unhealthy && now > p.credited+gap+p.t.Lost {
 		m.w.fail("I6", "%s is not lost %v after its last credit", m.name, now-p.credited)
+	}
+}
+
+// starting: work starts in a HEALTHY session with a durable row and credit, in time.
+func (m *machine) starting() {
+	if m.w.cfg.Mistakes != (worker.Mistakes{}) {
+		return
+	}
+	p := m.promises
+	if m.agent.State() != worker.Healthy || !p.eligible || p.credited == 0 || m.deadline > 0 && m.local() >= m.deadline {
+		m.w.fail("contract", "%s starts work: %v, durable %v, credited %v", m.name, m.agent.State(), p.eligible, p.credited)
 	}
 }
 
@@ -198,72 +212,5 @@ func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 		}
 	default:
 		m.promises.quiet = 0
-	}
-}
-
-// contract checks what the leader promises, right after a step.
-func (r *reign) contract(e worker.Event, out worker.Output) {
-	switch e := e.(type) {
-	case worker.StatusReceived:
-		if !e.Update.Term.Less(r.term) {
-			return
-		}
-		for _, f := range out.Effects {
-			if a, ok := f.(worker.AnswerStatus); !ok || a.Answer.OK {
-				r.s.w.fail("contract", "a status of an earlier term: %T%v", f, f)
-			}
-		}
-	case worker.RunAnswered:
-		for _, v := range r.leader.Running(e.Answer.Run.Work) {
-			known := v.Run == e.Answer.Run && v.Proc == e.Answer.Proc && !v.Ending && r.lives(v.Proc)
-			if known && e.Answer.Result == worker.RunOK && !v.Sure {
-				r.s.w.fail("contract", "%v runs, and the leader is not sure", v.Run)
-			}
-		}
-	}
-}
-
-func (r *reign) lives(p worker.Proc) bool {
-	for _, v := range r.leader.Sessions(r.s.local()) {
-		if v.Proc == p {
-			return v.State != worker.MustDie && !v.Dead
-		}
-	}
-	return false
-}
-
-// explains: a refusal names the reason that the views show.
-func (r *reign) explains(q worker.Request) {
-	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
-		return
-	}
-	now, l := r.s.local(), r.leader
-	h, ok := l.MayReceive(q.Cell)
-	if h.Reason == worker.HoldDeposed {
-		return // EndTerm waits for the commit before it
-	}
-	v, held := l.Session(now, q.Cell)
-	want := worker.HoldNone
-	switch {
-	case !held:
-		want = worker.HoldNoSession
-	case !v.Reported:
-		want = worker.HoldNotReported
-	case !v.Eligible:
-		want = worker.HoldNotMember
-	case v.State != worker.Healthy && v.Blocked:
-		want = worker.HoldConsensus
-	case v.State != worker.Healthy:
-		want = worker.HoldNotHealthy
-	case v.Unavailable:
-		want = worker.HoldUnavailable
-	}
-	if h.Reason != want || ok != (want == worker.HoldNone) {
-		r.s.w.fail("contract", "%s: %v, want %v (%+v)", q.Cell, h.Reason, want, v)
-	}
-	wait := l.Wait(now)
-	free := len(l.Running(q.Work)) == 0 && (!wait.Active || !wait.Blind && !r.jobs[q.Work.Job] && len(q.Nodes) == 0)
-	if _, ok := l.MayRun(now, q); free && !ok {
-		r.s.w.fail("contract", "%v is new, and held", q.Work)
 	}
 }

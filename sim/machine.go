@@ -87,7 +87,7 @@ func (m *machine) later(d time.Duration, fn func()) {
 func (m *machine) newProc() worker.Proc {
 	m.w.procs++
 	p := worker.Proc(fmt.Sprintf("p%d", m.w.procs))
-	m.w.byProc[p] = m
+	m.w.byProc[p], m.w.boots[p] = m, fmt.Sprint(m.id, "-", m.boots)
 	m.starts++
 	return p
 }
@@ -138,6 +138,7 @@ func (m *machine) step(e worker.CellEvent) {
 		return
 	}
 	if a, ok := e.(worker.BeatAnswered); ok && a.Answer.Proc == m.agent.Proc() {
+		m.promises.fresh = a.Answer.Beat > m.answered
 		m.answered, m.promises.beatBy = max(m.answered, a.Answer.Beat), 0
 	}
 	if _, ok := e.(worker.StatusAnswered); ok {
@@ -290,6 +291,7 @@ func (m *machine) probe(n int64) {
 
 func (m *machine) launch(r worker.Run) {
 	w := m.w
+	m.starting()
 	c := &container{m: m, run: r, procs: []worker.Proc{m.agent.Proc()}, keep: w.chance(500), alive: true}
 	m.box[r.Invocation] = c
 	w.check.launched(w, c)

@@ -43,6 +43,9 @@ func (s *sched) load(cfg *worker.Config) {
 			cfg.HeldNodes = append(cfg.HeldNodes, host(name, jobRow{}, n), host(name, jobRow{draws: private}, n))
 		}
 	}
+	for _, n := range cfg.HeldNodes {
+		s.r.nodes[n] = true
+	}
 	slices.SortFunc(cfg.Members, func(a, b worker.Member) int { return cmp.Compare(a.Proc, b.Proc) })
 	s.dirty = true
 }
@@ -261,6 +264,9 @@ func (s *sched) rounds(name string) int {
 // gone is gone, that nothing runs while nothing runs or can start.
 func (s *sched) operator() {
 	w, l, now := s.r.s.w, s.r.leader, s.r.s.local()
+	if h, _ := l.MayReceive(""); h.Reason == worker.HoldDeposed {
+		return
+	}
 	for work, c := range w.check.live {
 		if c.never && w.calm && s.status[work].kill != c.run.Invocation {
 			s.kill(work)

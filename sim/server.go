@@ -24,19 +24,23 @@ type server struct {
 
 // reign is one term won by a server.
 type reign struct {
-	s       *server
-	id      int
-	made    int // the store's generation when won
-	term    fence.Term
-	leader  *worker.Leader
-	sched   *sched
-	held    time.Duration // lease held until, by own clock
-	pending []item
-	flying  bool
-	over    bool
-	jobs    map[string]bool  // names and nodes that are held during the wait
-	calls   map[callKey]bool // RunTasks and Notifies without an answer
-	t       worker.Timeouts
+	s         *server
+	id        int
+	made      int // the store's generation when won
+	term      fence.Term
+	leader    *worker.Leader
+	sched     *sched
+	held      time.Duration // lease held until, by own clock
+	pending   []item
+	flying    bool
+	over      bool
+	jobs      map[string]bool // names that are held during the wait
+	nodes     map[string]bool // nodes
+	dead      map[worker.Proc]bool
+	displaced map[worker.Proc]bool
+	handed    map[worker.Run]bool // ends given to the scheduler
+	calls     map[callKey]bool    // RunTasks and Notifies without an answer
+	t         worker.Timeouts
 }
 
 type callKey struct {
@@ -156,7 +160,8 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, t: w.timeouts()}
+	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, nodes: map[string]bool{},
+		dead: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts()}
 	r.sched = newSched(r)
 	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
 		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,
@@ -249,11 +254,12 @@ func (r *reign) step(e worker.Event) {
 	if r.over {
 		return
 	}
+	seen := r.before(e)
 	out, err := r.leader.Step(r.s.local(), e)
 	if errors.Is(err, worker.ErrDeposed) {
 		return // EndTerm waits for the commit before it
 	}
-	r.contract(e, out)
+	r.contract(seen, e, out)
 	if err != nil {
 		r.s.w.fail("I10", "%T: %v", e, err)
 		return

@@ -103,6 +103,7 @@ type world struct {
 	servers  []*server
 	machines []*machine
 	byProc   map[worker.Proc]*machine
+	boots    map[worker.Proc]string // the boot id under which each process began
 	procs    int
 	calm     bool
 	loseJob  bool          // the next commit of a job row is lost, and the term with it
@@ -140,7 +141,7 @@ func Run(cfg Config) (Result, error) {
 }
 
 func newWorld(cfg Config) *world {
-	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, cuts: map[[2]int]time.Duration{}}
+	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}, cuts: map[[2]int]time.Duration{}}
 	w.check = newChecker()
 	w.store = newStore(w)
 	for i := range cfg.Servers {

@@ -533,16 +533,16 @@ func (s *search) run(b budget, limit int) (complete bool) {
 	return true
 }
 
-// soakBudgets are visited whole by make soak.
+// soakBudgets are visited by make soak, whole or up to 200,000 states each.
 var soakBudgets = []budget{
-	{lose: 1, calls: 1}, {twice: 1, calls: 1}, {late: 1, restart: 1}, {pause: 1, time: 1}, {restart: 1, time: 1},
+	{lose: 1, calls: 1}, {twice: 1, calls: 1, kill: 1}, {restart: 1}, {time: 2}, {restart: 1, time: 1}, {pause: 1, time: 1},
 }
 
 // TestSearch visits every state within small budgets.
 func TestSearch(t *testing.T) {
 	limit, budgets := 1_000, []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {time: 2}}
 	if os.Getenv("CANTINA_SOAK") != "" {
-		limit, budgets = 1<<40, soakBudgets
+		limit, budgets = 200_000, soakBudgets
 	}
 	for _, b := range budgets {
 		s := &search{t: t}

@@ -1,0 +1,254 @@
+package sim
+
+import (
+	"slices"
+
+	"cantina/worker"
+)
+
+// seen is what the leader's views showed before a step.
+type seen struct {
+	holder  worker.SessionView
+	held    bool
+	sender  worker.SessionView // of the process that calls
+	known   bool
+	wait    worker.WaitView
+	earlier []worker.SessionView // members of the sender's folder that began before it
+}
+
+func (r *reign) look(cell worker.CellName, proc worker.Proc) seen {
+	now, l := r.s.local(), r.leader
+	s := seen{wait: l.Wait(now)}
+	s.holder, s.held = l.Session(now, cell)
+	m := r.s.w.byProc[proc]
+	for _, v := range l.Sessions(now) {
+		if v.Proc == proc {
+			s.sender, s.known = v, true
+		}
+		if m != nil && r.s.w.byProc[v.Proc] == m && v.Member && !v.Dead && number(v.Proc) < number(proc) {
+			s.earlier = append(s.earlier, v)
+		}
+	}
+	return s
+}
+
+// number is how many processes were begun before one: p17 is the seventeenth.
+func number(p worker.Proc) int {
+	n := 0
+	for _, c := range p[1:] {
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// before looks at what a step will be held against.
+func (r *reign) before(e worker.Event) seen {
+	switch e := e.(type) {
+	case worker.BeatReceived:
+		return r.look(e.Beat.Cell, e.Beat.Proc)
+	case worker.ReportReceived:
+		return r.look("", e.Report.Proc)
+	case worker.StatusReceived:
+		return r.look(e.Update.Cell, e.Update.Proc)
+	}
+	return seen{}
+}
+
+// contract checks what the leader promises, right after a step.
+func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
+	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
+		return
+	}
+	for _, f := range out.Effects {
+		if d, ok := f.(worker.Dead); ok {
+			r.dead[d.Proc] = true
+		}
+		if c, ok := f.(worker.SessionChanged); ok && c.Displaced {
+			r.displaced[c.Proc] = true
+		}
+	}
+	switch e := e.(type) {
+	case worker.BeatReceived:
+		r.verdict(s, e.Beat, out)
+	case worker.StatusReceived:
+		r.statuses(s, e.Update, out)
+	case worker.RunAnswered:
+		r.sure(e.Answer)
+	}
+	r.succession(e)
+}
+
+// verdict: a heartbeat is answered by the table of docs/design/worker-protocol.md.
+func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
+	var got worker.Verdict
+	answered := false
+	for _, f := range out.Effects {
+		if a, ok := f.(worker.AnswerBeat); ok {
+			got, answered = a.Answer.Verdict, true
+		}
+		if a, ok := f.(worker.EndTerm); ok && r.term.Less(a.Higher) {
+			return
+		}
+	}
+	want, why, sure := r.wanted(s, h)
+	if gone := !s.known && (got == worker.Die || got == worker.DieAll); gone && (want == worker.Die || want == worker.Refused) {
+		return // it was displaced or lost earlier in this term, and is told so
+	}
+	if !answered || sure && got != want {
+		r.s.w.fail("contract", "heartbeat of %s (%s): %v, want %v: %s", h.Proc, h.Cell, got, want, why)
+	}
+}
+
+func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string, sure bool) {
+	w := r.s.w
+	blind := r.leader.Wait(r.s.local()).Blind && r.leader.Wait(r.s.local()).Active
+	listed := s.known && s.sender.Member || len(s.earlier) > 0
+	adopts := blind || w.cfg.Witness == worker.WitnessConsensus && s.wait.Active
+	switch {
+	case r.dead[h.Proc] && !s.known:
+		return worker.Die, "declared dead", !s.sender.Displaced && !r.displaced[h.Proc]
+	case s.known && s.sender.Displaced:
+		return worker.DieAll, "displaced", true
+	case h.Farewell || !s.known && r.displaced[h.Proc]:
+		return 0, "", false
+	case h.HasWork && !listed && !adopts:
+		return worker.Die, "unlisted", true
+	case h.HasWork && h.Epoch != r.term.Epoch && !blind && !adopts:
+		return worker.Die, "another epoch", w.cfg.Witness == worker.WitnessList
+	case !s.held || s.holder.Proc == h.Proc:
+		return 0, "", false
+	case w.byProc[s.holder.Proc] == w.byProc[h.Proc] && number(h.Proc) < number(s.holder.Proc):
+		return worker.Refused, "an older process of the folder", true
+	case w.byProc[s.holder.Proc] == w.byProc[h.Proc], s.holder.State == worker.MustDie:
+		return worker.Welcome, "replaces", !s.known || s.sender.State != worker.MustDie
+	case s.holder.State == worker.Healthy && r.fresh(s.holder.Proc):
+		return worker.DieAll, "the name is held", true
+	}
+	return 0, "", false
+}
+
+// fresh: the holder's session did not time out within this very step.
+func (r *reign) fresh(p worker.Proc) bool {
+	for _, v := range r.leader.Sessions(r.s.local()) {
+		if v.Proc == p {
+			return v.State == worker.Healthy
+		}
+	}
+	return false
+}
+
+// statuses: of an earlier term or before the report nothing is taken, and every
+// end is answered, handed over, or on its way.
+func (r *reign) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
+	early := u.Term.Less(r.term) || s.known && !s.sender.Reported && !s.sender.Dead
+	for _, f := range out.Effects {
+		if e, ok := f.(worker.Ended); ok {
+			r.handed[e.Run] = true
+			if early {
+				r.s.w.fail("contract", "%v is taken from %s too early", e.Run, u.Proc)
+			}
+		}
+		if a, ok := f.(worker.AnswerStatus); ok && early && a.Answer.OK {
+			r.s.w.fail("contract", "%v of %s is acknowledged too early", a.Answer.Run, u.Proc)
+		}
+		if _, ok := f.(worker.EndTerm); ok {
+			return
+		}
+	}
+	for _, it := range u.Items {
+		answered := slices.ContainsFunc(out.Effects, func(f worker.Effect) bool {
+			a, ok := f.(worker.AnswerStatus)
+			return ok && a.Answer.Run == it.Run && a.Answer.Kind == it.Kind
+		})
+		if !answered && (it.Kind != worker.StatusEnded || !r.handed[it.Run]) {
+			r.s.w.fail("contract", "%+v of %s is neither answered nor handed over", it, u.Proc)
+		}
+	}
+}
+
+func (r *reign) sure(a worker.RunAnswer) {
+	for _, v := range r.leader.Running(a.Run.Work) {
+		known := v.Run == a.Run && v.Proc == a.Proc && !v.Ending && r.lives(v.Proc)
+		if known && a.Result == worker.RunOK && !v.Sure {
+			r.s.w.fail("contract", "%v runs, and the leader is not sure", v.Run)
+		}
+	}
+}
+
+func (r *reign) lives(p worker.Proc) bool {
+	for _, v := range r.leader.Sessions(r.s.local()) {
+		if v.Proc == p {
+			return v.State != worker.MustDie && !v.Dead
+		}
+	}
+	return false
+}
+
+// succession: who has reported and shown its predecessors gone, or was booted
+// anew, leaves none of them on the list; nobody is displaced and off the list.
+func (r *reign) succession(e worker.Event) {
+	var proc worker.Proc
+	gone := false
+	switch e := e.(type) {
+	case worker.BeatReceived:
+		proc, gone = e.Beat.Proc, e.Beat.PredecessorsGone
+	case worker.ReportReceived:
+		proc, gone = e.Report.Proc, e.Report.PredecessorsGone
+	default:
+		return
+	}
+	s := r.look("", proc)
+	for _, v := range r.leader.Sessions(r.s.local()) {
+		if v.Displaced && !v.Member && !v.Dead {
+			r.s.w.fail("contract", "%s is displaced, on no list, and kept", v.Proc)
+		}
+	}
+	if !s.known || !s.sender.Reported || !s.sender.Holder || s.sender.State == worker.MustDie {
+		return
+	}
+	for _, v := range s.earlier {
+		if gone || r.s.w.boots[v.Proc] != r.s.w.boots[proc] {
+			r.s.w.fail("contract", "%s has succeeded %s, which is still on the list", proc, v.Proc)
+		}
+	}
+}
+
+// explains: a refusal names the reason that the views show.
+func (r *reign) explains(q worker.Request) {
+	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
+		return
+	}
+	now, l := r.s.local(), r.leader
+	h, ok := l.MayReceive(q.Cell)
+	if h.Reason == worker.HoldDeposed {
+		return // EndTerm waits for the commit before it
+	}
+	if want := reason(l.Session(now, q.Cell)); h.Reason != want || ok != (want == worker.HoldNone) {
+		r.s.w.fail("contract", "%s: %v, want %v", q.Cell, h.Reason, want)
+	}
+	wait := l.Wait(now)
+	node := slices.ContainsFunc(q.Nodes, func(n string) bool { return r.nodes[n] })
+	idle := len(l.Running(q.Work)) == 0
+	_, ok = l.MayRun(now, q)
+	if free := idle && (!wait.Active || !wait.Blind && !r.jobs[q.Work.Job] && !node); free != ok {
+		r.s.w.fail("contract", "%v may run: %v (waiting %v, node %v, running %v)", q.Work, ok, wait.Active, node, !idle)
+	}
+}
+
+func reason(v worker.SessionView, held bool) worker.HoldReason {
+	switch {
+	case !held:
+		return worker.HoldNoSession
+	case !v.Reported:
+		return worker.HoldNotReported
+	case !v.Eligible:
+		return worker.HoldNotMember
+	case v.State != worker.Healthy && v.Blocked:
+		return worker.HoldConsensus
+	case v.State != worker.Healthy:
+		return worker.HoldNotHealthy
+	case v.Unavailable:
+		return worker.HoldUnavailable
+	}
+	return worker.HoldNone
+}
