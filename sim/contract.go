@@ -22,7 +22,7 @@ type promises struct {
 	fresh    bool          // the answer that is being taken is to a newer beat than any before
 	eligible bool          // said by the newest answer of this term
 	quiet    time.Duration // refused: no heartbeat before that without a cause
-	probing  bool
+	probing  int64         // number of the probe that runs; 0 = none
 }
 
 // before is the agent's view before a step.
@@ -45,10 +45,10 @@ func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect)
 		return
 	}
 	if p.proc != m.agent.Proc() || p.term != m.agent.Term() {
-		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.eligible = m.agent.Proc(), m.agent.Term(), 0, 0, 0, false
+		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.probing, p.eligible = m.agent.Proc(), m.agent.Term(), 0, 0, 0, 0, false
 	}
 	if b.proc != p.proc {
-		p.sent, p.probing = map[int64]time.Duration{}, false
+		p.sent = map[int64]time.Duration{}
 	}
 	m.answers(b, e, es)
 	m.follows(b, e, es)
@@ -68,11 +68,15 @@ func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) 
 			ok, what = has[worker.AnswerRun](es), "runTask has no answer"
 		} else {
 			mine := e.Call.Proc == b.proc && !e.Call.Term.Less(b.term) && !dying
-			ok, what = !mine || m.promises.probing || has[worker.StartProbe](es), "a probe is not started"
-			m.promises.probing = m.promises.probing || has[worker.StartProbe](es)
+			ok, what = !mine || m.promises.probing != 0 || has[worker.StartProbe](es), "a probe is not started"
+			if has[worker.StartProbe](es) {
+				m.promises.probing = e.Call.Probe
+			}
 		}
 	case worker.ProbeEnded:
-		m.promises.probing = false
+		if m.promises.probing == e.Probe {
+			m.promises.probing = 0
+		}
 	case worker.NotifyAsked:
 		ok, what = has[worker.AnswerNotify](es), "notifyIfTasksNotRunning has no answer"
 	case worker.KillAsked:

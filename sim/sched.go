@@ -267,9 +267,9 @@ func (s *sched) operator() {
 	if h, _ := l.MayReceive(""); h.Reason == worker.HoldDeposed {
 		return
 	}
-	for work, c := range w.check.live {
-		if c.never && w.calm && s.status[work].kill != c.run.Invocation {
-			s.kill(work)
+	for _, c := range w.check.all {
+		if c.never && w.calm && s.status[c.run.Work].kill != c.run.Invocation {
+			s.kill(c.run.Work)
 			break
 		}
 	}

@@ -105,10 +105,11 @@ func (l *Leader) report(now time.Duration, r Report) {
 }
 
 // record enters one reported invocation in the model, unless its real end is
-// applied already: then it waits for the status to be acknowledged again.
+// applied already, or about to be: then it waits for the status to be
+// acknowledged again.
 func (l *Leader) record(p *process, h Held, preds []*process) {
 	last, real := l.cfg.Statuses.LastApplied(h.Work)
-	if last == h.Invocation && real {
+	if last == h.Invocation && real || l.model.late[h.Run] != nil {
 		return
 	}
 	if e := l.model.byRun[h.Invocation]; e != nil {

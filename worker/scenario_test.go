@@ -529,3 +529,27 @@ func TestLateEndAfterRestart(t *testing.T) {
 		t.Fatalf("%v", rs)
 	}
 }
+
+// TestReportOfALateEnd: a successor reports what ended late before that end is
+// durable: it is counted once, and acknowledged to both.
+func TestReportOfALateEnd(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	x := r.run("w1", "j")
+	r.step(Forget{Proc: "p1", By: "ann"})
+	r.apply(one[Ended](r))
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	e := one[Ended](r)
+	r.beat("w1", "p3", 3)
+	r.out = nil
+	r.step(ReportReceived{Report{Term: term5, Proc: "p3", Predecessor: "p1", Held: []Held{{Run: x, Adopted: true, Ended: true}}}})
+	r.status("w1", "p3", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	if e := peek[Ended](r); len(e) != 0 || r.state("p3") != Unhealthy {
+		t.Fatalf("counted twice: %+v", e)
+	}
+	r.apply(e)
+	if a := take[AnswerStatus](r); len(a) != 2 || !a[0].Answer.OK || !a[1].Answer.OK || r.mayRun("j") != HoldNone {
+		t.Fatalf("both are acknowledged, and nothing runs: %v %v", a, r.mayRun("j"))
+	}
+}
