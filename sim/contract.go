@@ -45,10 +45,10 @@ func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect)
 		return
 	}
 	if p.proc != m.agent.Proc() || p.term != m.agent.Term() {
-		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.probing, p.eligible = m.agent.Proc(), m.agent.Term(), 0, 0, 0, 0, false
+		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.eligible = m.agent.Proc(), m.agent.Term(), 0, 0, 0, false
 	}
 	if b.proc != p.proc {
-		p.sent = map[int64]time.Duration{}
+		p.sent, p.probing = map[int64]time.Duration{}, 0
 	}
 	m.answers(b, e, es)
 	m.follows(b, e, es)
