@@ -66,6 +66,8 @@ type container struct {
 	// owned by the driver
 	timedOut  bool
 	folder    string
+	pooled    *folder // the same, when folders gave it out
+	forgotten bool
 	group     *cgroup.Group // set to nil under mu
 	writers   [2]*output.Writer
 	status    statusSink
@@ -98,7 +100,11 @@ func (c *container) snapshot() Container {
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 
+// folderPath is where the container's folder is, or will be.
 func (c *container) folderPath() string {
+	if c.folder != "" {
+		return c.folder
+	}
 	return filepath.Join(c.e.cfg.Folder, "run", cgroup.Escape(c.id))
 }
 
@@ -210,9 +216,16 @@ func (c *container) rest() {
 	c.need = left
 }
 
-// forget removes what is left of a completed container.
+// forget removes what is left of a completed container, once.
 func (c *container) forget() {
-	c.removeFolder()
+	c.e.mu.Lock()
+	first := !c.forgotten
+	c.forgotten = true
+	c.e.mu.Unlock()
+	if !first {
+		return
+	}
+	spare := c.removeFolder()
 	if c.keptProgram() != nil || c.heir != nil {
 		os.RemoveAll(c.e.keepFolder(c.id))
 	}
@@ -226,6 +239,7 @@ func (c *container) forget() {
 	snap := c.snapshot()
 	ports := c.ports
 	c.e.mu.Unlock()
+	c.e.folders.put(spare)
 	c.e.givePortsBack(ports)
 	if !c.e.hub.none() {
 		c.e.hub.emit(Event{Kind: EventDeleted, Container: snap})

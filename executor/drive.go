@@ -68,8 +68,7 @@ func (c *container) prepare() error {
 	if err := c.checkKeep(); err != nil {
 		return err
 	}
-	c.folder = c.folderPath()
-	if err := os.Mkdir(c.folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := c.makeFolder(); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	if err := c.givePorts(); err != nil {
@@ -82,6 +81,25 @@ func (c *container) prepare() error {
 		return err
 	}
 	return c.openOutput()
+}
+
+// makeFolder gives the container its folder: a service one by its name, what comes
+// and goes a ready one.
+func (c *container) makeFolder() error {
+	path := c.folderPath()
+	if c.bound && !c.keep() && !c.hidden {
+		f, err := c.e.folders.take()
+		if err != nil {
+			return err
+		}
+		c.pooled, path = f, f.path
+	} else if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	c.e.mu.Lock()
+	c.folder = path
+	c.e.mu.Unlock()
+	return nil
 }
 
 func (c *container) makeGroup() error {

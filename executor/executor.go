@@ -134,6 +134,7 @@ type Executor struct {
 	drivers      sync.WaitGroup
 	starts       sync.RWMutex // held for writing while all is frozen
 	ports        ports
+	folders      folders
 	left         []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
@@ -173,6 +174,7 @@ func (e *Executor) open() error {
 		return err
 	}
 	raiseFileLimit()
+	e.folders.dir, e.folders.clock = e.path("run"), e.clock.Boot
 	if err := e.clearPredecessor(); err != nil {
 		return err
 	}
@@ -213,6 +215,7 @@ func (e *Executor) open() error {
 
 // release undoes a failed open.
 func (e *Executor) release() {
+	e.folders.clear()
 	if e.tree != nil {
 		e.tree.Close()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -148,15 +147,20 @@ func diskUsage(dir string) int64 {
 	return sum
 }
 
-// removeFolder removes the container's folder. What it holds may belong to anyone.
-func (c *container) removeFolder() {
+// removeFolder removes the container's folder, or returns it when it may be given
+// out again. What it holds may belong to anyone.
+func (c *container) removeFolder() *folder {
 	if c.folder == "" {
-		return
+		return nil
 	}
-	if syscall.Rmdir(c.folder) == nil {
-		return
+	if c.pooled.untouched() {
+		return c.pooled
 	}
-	if err := os.RemoveAll(c.folder); err != nil {
+	if err := removeAll(c.folder); err != nil {
 		c.e.log.Warn("folder is not removed", "container", c.id, "error", err)
 	}
+	if c.pooled == nil {
+		return nil
+	}
+	return c.e.folders.replacement()
 }

@@ -32,7 +32,7 @@ func count(t testing.TB, e *Executor) holdings {
 		}
 		return len(l)
 	}
-	h := holdings{descriptors: dirs("/proc/self/fd/*"), goroutines: runtime.NumGoroutine(), folders: dirs(e.path("run") + "/*")}
+	h := holdings{descriptors: dirs("/proc/self/fd/*"), goroutines: runtime.NumGoroutine(), folders: dirs(e.path("run") + "/[^.]*")}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
