@@ -43,7 +43,7 @@ jobs:
 type cluster struct {
 	program string
 	callers int
-	// cpuMilli is what each launch asks for: at 250 four have room on each processor.
+	// cpuMilli is what each launch asks for: at 100 ten have room on each processor.
 	cpuMilli int
 }
 

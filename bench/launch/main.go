@@ -72,7 +72,7 @@ func measure(ctx context.Context, args []string) error {
 	n := fs.Int("n", 5000, "launches of each form in each round")
 	rounds := fs.Int("rounds", 3, "rounds")
 	only := fs.String("only", "floor,xargs,batch,tasks", "forms to measure")
-	cpu := fs.Int("cpu", 250, "thousandths of a processor that each launch asks for")
+	cpu := fs.Int("cpu", 100, "thousandths of a processor that each launch asks for")
 	callers := fs.Int("callers", 32, "concurrent RunTask calls")
 	if err := fs.Parse(args); err != nil {
 		return err
