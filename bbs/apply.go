@@ -156,7 +156,7 @@ func (b *BBS) Apply(ctx context.Context, a Application, w Write) (Applied, error
 		return reply{a.Domain, marshal(changesRecord(changes))}, t.addExtra(a)
 	})
 	if tooLarge(err) {
-		return b.applyLarge(ctx, a)
+		return b.applyLarge(ctx, a, w, request)
 	}
 	if err != nil {
 		return Applied{}, err
@@ -178,13 +178,18 @@ func (t *tx) addExtra(a Application) error {
 	if err != nil {
 		return err
 	}
-	for _, op := range ops {
-		t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
-	}
+	t.addRows(ops)
 	if done != nil {
 		t.extra = append(t.extra, done)
 	}
 	return nil
+}
+
+// addRows adds rows of which the view shows nothing.
+func (t *tx) addRows(ops []store.Op) {
+	for _, op := range ops {
+		t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
+	}
 }
 
 // record is the application as bytes, to recognise a repeated request.
@@ -209,6 +214,9 @@ type step struct {
 	tasks          []NamedTask
 	removeServices []string
 	removeTasks    []string
+	rows           []store.Op // of another owner
+	keyRow         string     // of the idempotency key; empty = none
+	key            *bbspb.Idem
 }
 
 // diff compares the application with the newest rows.
@@ -362,6 +370,10 @@ func (t *tx) applyStep(s step) error {
 				return err
 			}
 		}
+	}
+	t.addRows(s.rows)
+	if s.key != nil {
+		return t.recall(s.keyRow, s.key)
 	}
 	return nil
 }

@@ -72,19 +72,13 @@ func (b *BBS) writeLocked(w Write, operation, request string, fn func(t *tx) (re
 	if err := b.isOver(); err != nil {
 		return reply{}, nil, err
 	}
-	row := ""
-	if w.Key != "" {
-		row = idemRow(w.Key)
-		if b.bad[row] {
-			return reply{}, nil, fmt.Errorf("key %q: %w", w.Key, ErrQuarantined)
-		}
-		if e := b.idem[row]; e != nil {
-			if e.operation != operation || e.request != request {
-				return reply{}, nil, fmt.Errorf("key %q: %w", w.Key, ErrKeyReused)
-			}
-			b.barrier(k)
-			return reply{e.subject, e.answer}, e, nil
-		}
+	row, e, err := b.used(w, operation, request)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	if e != nil {
+		b.barrier(k)
+		return reply{e.subject, e.answer}, e, nil
 	}
 	t := b.begin(b.now())
 	t.atomic = true
@@ -104,18 +98,41 @@ func (b *BBS) writeLocked(w Write, operation, request string, fn func(t *tx) (re
 	return out, nil, nil
 }
 
+// used returns the row of a write's key ("" = none), and what was answered when it
+// has been used before.
+func (b *BBS) used(w Write, operation, request string) (string, *idemEntry, error) {
+	if w.Key == "" {
+		return "", nil, nil
+	}
+	row := idemRow(w.Key)
+	if b.bad[row] {
+		return row, nil, fmt.Errorf("key %q: %w", w.Key, ErrQuarantined)
+	}
+	e := b.idem[row]
+	if e != nil && (e.operation != operation || e.request != request) {
+		return row, nil, fmt.Errorf("key %q: %w", w.Key, ErrKeyReused)
+	}
+	return row, e, nil
+}
+
+func (e *idemEntry) record(until time.Time) *bbspb.Idem {
+	return &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: valid(e.subject), Answer: e.answer, Expires: wire.FromTime(until)}
+}
+
 // remember adds the key with its answer to the change.
 func (t *tx) remember(row string, e *idemEntry) {
+	t.rememberUntil(row, e, t.now.Add(t.b.cfg.keyLife()))
+}
+
+func (t *tx) rememberUntil(row string, e *idemEntry, until time.Time) {
 	b := t.b
-	until := t.now.Add(b.cfg.keyLife())
 	b.idem[row] = e
 	b.idemAge = append(b.idemAge, idemAge{until, row})
 	t.undo = append(t.undo, func() {
 		delete(b.idem, row)
 		b.idemAge = b.idemAge[:len(b.idemAge)-1]
 	})
-	value := encode(kindIdem, &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: valid(e.subject), Answer: e.answer, Expires: wire.FromTime(until)})
-	t.others = append(t.others, rowChange{op: store.Op{Key: row, Value: value}, show: func(*view, int64) {}})
+	t.addRows([]store.Op{{Key: row, Value: encode(kindIdem, e.record(until))}})
 	t.extra = append(t.extra, func(revision int64, err error) {
 		if err == nil {
 			b.mu.Lock()
@@ -123,6 +140,16 @@ func (t *tx) remember(row string, e *idemEntry) {
 			b.mu.Unlock()
 		}
 	})
+}
+
+// recall adds a key that a manifest carries.
+func (t *tx) recall(row string, m *bbspb.Idem) error {
+	until, err := wire.ToTime(m.Expires)
+	if err != nil {
+		return err
+	}
+	t.rememberUntil(row, &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject, answer: m.Answer}, until)
+	return nil
 }
 
 // expireKeys forgets keys whose life is over.

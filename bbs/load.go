@@ -236,9 +236,9 @@ func (b *BBS) markBad(key string, bad bool) {
 	}
 }
 
-// Release answers a quarantined row of this board: restore reads value again (nil =
-// the row as it was), otherwise the row is dropped. done is called after the commit;
-// when the value cannot be read nothing is changed.
+// Release answers a quarantined row of this board: restore stores value, which is
+// read like a row of a load, otherwise the row is dropped. done is called after the
+// commit; when the value cannot be read nothing is changed.
 func (b *BBS) Release(key string, restore bool, value []byte, done func(revision int64, err error)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -251,7 +251,7 @@ func (b *BBS) Release(key string, restore bool, value []byte, done func(revision
 	}
 	probe := New(Config{Store: noStore{}, Clock: b.cfg.Clock, Log: slog.New(slog.DiscardHandler), Hub: noHub{}}, nil, 0, nil)
 	if err := probe.load(store.Row{Key: key, Value: value}); err != nil {
-		return fmt.Errorf("restore %s: %w", key, err)
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, ErrQuarantined)
 	}
 	b.cfg.Store.Restore(key, value, func(revision int64, err error) { b.released(key, value, revision, err, done) })
 	return nil

@@ -2,7 +2,9 @@ package bbs
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -18,73 +20,102 @@ const manifestSubject = "apply "
 // stepThings is how many services and tasks one step of a manifest changes.
 const stepThings = 10
 
+// stepBytes bounds the rows of another owner in one step of more than one row.
+const stepBytes = 256 << 10
+
 // manifests holds the highest number that was given to a manifest.
 type manifests struct{ highest int64 }
 
 // applyLarge commits an application that is larger than one transaction: first the
 // promise, step by step and marker last, then the steps, each in one transaction
 // with its deletion. It returns after the last one.
-func (b *BBS) applyLarge(ctx context.Context, a Application) (Applied, error) {
+func (b *BBS) applyLarge(ctx context.Context, a Application, w Write, request []byte) (Applied, error) {
 	ticket := newTicket()
-	changes, err := b.applyLargeLocked(a, ticket)
+	sum := sha256.Sum256(request)
+	answer, err := b.applyLargeLocked(a, w, string(sum[:]), ticket)
 	if err != nil {
 		return Applied{}, err
 	}
 	revision, err := ticket.wait(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	b.cfg.Log.Info("applied in steps", "domain", a.Domain, "by", w.By, "revision", revision)
+	changes, err := changesOf(answer)
 	return Applied{Revision: revision, Changes: changes}, err
 }
 
-func (b *BBS) applyLargeLocked(a Application, k *ticket) ([]Change, error) {
+func (b *BBS) applyLargeLocked(a Application, w Write, request string, k *ticket) (answer []byte, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.isOver(); err != nil {
+		return nil, err
+	}
+	row, e, err := b.used(w, "apply", request)
+	if err != nil {
+		return nil, err
+	}
+	if e != nil { // the same call came twice at once
+		b.barrier(k)
+		return e.answer, nil
+	}
+	if err := b.expect(domainRow(a.Domain), b.view.domain(a.Domain).revision, w.Expect); err != nil {
 		return nil, err
 	}
 	changes, all, err := b.diff(a)
 	if err != nil {
 		return nil, err
 	}
-	extra, err := b.beginExtra(a)
-	if err != nil {
+	var rows []store.Op
+	done := func(int64, error) {}
+	if a.Extra != nil {
+		var extraDone func(int64, error)
+		if rows, extraDone, err = a.Extra(); err != nil {
+			return nil, err
+		}
+		if extraDone != nil {
+			done = extraDone
+		}
+	}
+	steps := append(otherSteps(rows), all.split()...)
+	answer = marshal(changesRecord(changes))
+	if row != "" {
+		e := &idemEntry{operation: "apply", request: request, subject: a.Domain, answer: answer}
+		steps = append(steps, step{domain: a.Domain, keyRow: row, key: e.record(b.now().Add(b.cfg.keyLife()))})
+	}
+	if err := b.promise(a.Domain, steps, func(revision int64, err error) {
+		done(revision, err)
+		k.done(revision, err)
+	}); err != nil {
 		return nil, err
 	}
-	b.manifest.highest++
-	m := store.Manifest{Number: b.manifest.highest, Subject: manifestSubject + a.Domain}
-	for _, s := range all.split() {
+	b.converge(false)
+	return answer, nil
+}
+
+// promise writes a manifest and rolls it forward; done is called after the commit
+// of the last step. store.ErrTooLarge when one step alone does not fit; then
+// nothing was written.
+func (b *BBS) promise(domain string, steps []step, done func(int64, error)) error {
+	m := store.Manifest{Number: b.manifest.highest + 1, Subject: manifestSubject + domain}
+	for _, s := range steps {
 		payload := marshal(s.record())
 		if err := b.cfg.Store.Fits(store.Transition{Ops: []store.Op{{Key: store.ManifestPrefix, Value: payload}}}); err != nil {
-			return nil, err // one service alone is larger than a transaction
+			return err // one service or job alone is larger than a transaction
 		}
 		m.Steps = append(m.Steps, payload)
 	}
+	b.manifest.highest++
 	b.cfg.Store.WriteManifest(m, func(_ int64, err error) {
 		if err != nil {
 			b.fail(fmt.Errorf("write manifest: %w", err))
 		}
 	})
-	if err := b.forward(m); err != nil {
-		return nil, err
-	}
-	// The last commit of the application is what it is answered by.
-	b.submit(extra, k.done)
-	b.converge(false)
-	return changes, nil
-}
-
-// beginExtra is the change with the rows of another owner, who does not know the
-// manifest: they go last, in one transaction. store.ErrTooLarge when they do not
-// fit, before anything was promised.
-func (b *BBS) beginExtra(a Application) (*tx, error) {
-	t := b.begin(b.now())
-	t.atomic = true
-	if err := t.addExtra(a); err != nil {
-		return nil, err
-	}
-	return t, t.fits()
+	return b.forward(m, done)
 }
 
 // forward does all steps of a promised manifest, in order.
-func (b *BBS) forward(m store.Manifest) error {
+func (b *BBS) forward(m store.Manifest, done func(int64, error)) error {
 	for {
 		payload, ops, rest, ok := m.Forward()
 		if !ok {
@@ -102,12 +133,50 @@ func (b *BBS) forward(m store.Manifest) error {
 			t = b.begin(b.now())
 			t.atomic = true
 		}
-		for _, op := range ops {
-			t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
+		t.addRows(ops)
+		if len(rest.Steps) == 0 {
+			b.submit(t, done)
+		} else {
+			b.submit(t, nil)
 		}
-		b.submit(t, nil)
 		m = rest
 	}
+}
+
+// RollForwardOthers does the steps of promised manifests that write rows of other
+// owners, and returns the rows as they are then. It comes before any owner reads the
+// rows of a new term, and before anybody writes.
+func RollForwardOthers(s Store, rows []store.Row) []store.Row {
+	pending, _, _ := store.Manifests(rows)
+	changed := map[string][]byte{}
+	for _, m := range pending {
+		if !strings.HasPrefix(m.Subject, manifestSubject) {
+			continue
+		}
+		for {
+			payload, ops, rest, ok := m.Forward()
+			step, err := stepOf(payload)
+			if !ok || err != nil || len(step.rows) == 0 {
+				break
+			}
+			s.Submit(store.Transition{Ops: append(slices.Clone(step.rows), ops...)}, nil)
+			for _, op := range append(step.rows, ops...) {
+				changed[op.Key] = op.Value
+			}
+			m = rest
+		}
+	}
+	if len(changed) == 0 {
+		return rows
+	}
+	out := slices.DeleteFunc(slices.Clone(rows), func(r store.Row) bool { _, ok := changed[r.Key]; return ok })
+	for key, value := range changed {
+		if value != nil {
+			out = append(out, store.Row{Key: key, Value: value})
+		}
+	}
+	slices.SortFunc(out, func(a, b store.Row) int { return strings.Compare(a.Key, b.Key) })
+	return out
 }
 
 // loadManifests rolls forward what an earlier leader promised.
@@ -124,10 +193,25 @@ func (b *BBS) loadManifests(rows []store.Row) {
 		if !strings.HasPrefix(m.Subject, manifestSubject) {
 			continue // another owner's
 		}
-		if err := b.forward(m); err != nil {
+		if err := b.forward(m, nil); err != nil {
 			b.cfg.Log.Error("manifest cannot be rolled forward", "manifest", m.Number, "error", err)
 		}
 	}
+}
+
+// otherSteps packs rows of another owner into steps.
+func otherSteps(rows []store.Op) []step {
+	var out []step
+	size := 0
+	for _, op := range rows {
+		if len(out) == 0 || len(out[len(out)-1].rows) == stepThings || size+len(op.Value) > stepBytes {
+			out, size = append(out, step{}), 0
+		}
+		s := &out[len(out)-1]
+		s.rows = append(s.rows, op)
+		size += len(op.Key) + len(op.Value)
+	}
+	return out
 }
 
 // split cuts a step into steps of a few things each.
@@ -168,6 +252,10 @@ func (s step) record() *bbspb.ApplyStep {
 	for i := range s.tasks {
 		m.Tasks = append(m.Tasks, &bbspb.NamedTask{Name: s.tasks[i].Name, Definition: definitionRecord(&s.tasks[i].Definition)})
 	}
+	for _, op := range s.rows {
+		m.Rows = append(m.Rows, &bbspb.OtherRow{Key: op.Key, Value: op.Value, Remove: op.Value == nil})
+	}
+	m.KeyRow, m.Key = s.keyRow, s.key
 	return m
 }
 
@@ -188,5 +276,13 @@ func stepOf(payload []byte) (step, error) {
 		r.keep(err)
 		s.tasks = append(s.tasks, NamedTask{t.Name, got})
 	}
+	for _, o := range m.Rows {
+		op := store.Op{Key: o.Key}
+		if !o.Remove {
+			op.Value = append([]byte{}, o.Value...)
+		}
+		s.rows = append(s.rows, op)
+	}
+	s.keyRow, s.key = m.KeyRow, m.Key
 	return s, r.err
 }

@@ -33,6 +33,7 @@ type rig struct {
 	b     *BBS
 	hub   *event.Hub
 	stop  func()
+	rows  []store.Row // what the term began with
 
 	mu        sync.Mutex
 	ids       int
@@ -81,7 +82,8 @@ func (r *rig) elect(change func(*Config)) {
 	if change != nil {
 		change(&cfg)
 	}
-	r.b = New(cfg, reign.Rows(), reign.Revision(), []string{"a1", "b1"})
+	r.rows = RollForwardOthers(reign, reign.Rows())
+	r.b = New(cfg, r.rows, reign.Revision(), []string{"a1", "b1"})
 	ended := make(chan error, 1)
 	go func() { ended <- r.b.Run(ctx) }()
 	r.stop = func() {

@@ -1243,8 +1243,14 @@ type ApplyStep struct {
 	Tasks          []*NamedTask           `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	RemoveServices []string               `protobuf:"bytes,6,rep,name=remove_services,json=removeServices,proto3" json:"remove_services,omitempty"`
 	RemoveTasks    []string               `protobuf:"bytes,7,rep,name=remove_tasks,json=removeTasks,proto3" json:"remove_tasks,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Rows of another owner, as they become. A step has these alone, and such steps
+	// come first.
+	Rows []*OtherRow `protobuf:"bytes,8,rep,name=rows,proto3" json:"rows,omitempty"`
+	// The idempotency key of the application with its answer, in the last step.
+	KeyRow        string `protobuf:"bytes,9,opt,name=key_row,json=keyRow,proto3" json:"key_row,omitempty"`
+	Key           *Idem  `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyStep) Reset() {
@@ -1326,6 +1332,89 @@ func (x *ApplyStep) GetRemoveTasks() []string {
 	return nil
 }
 
+func (x *ApplyStep) GetRows() []*OtherRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *ApplyStep) GetKeyRow() string {
+	if x != nil {
+		return x.KeyRow
+	}
+	return ""
+}
+
+func (x *ApplyStep) GetKey() *Idem {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// A row of another owner in a step of a manifest.
+type OtherRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// The row goes.
+	Remove        bool `protobuf:"varint,3,opt,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OtherRow) Reset() {
+	*x = OtherRow{}
+	mi := &file_cantina_board_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OtherRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OtherRow) ProtoMessage() {}
+
+func (x *OtherRow) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_board_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OtherRow.ProtoReflect.Descriptor instead.
+func (*OtherRow) Descriptor() ([]byte, []int) {
+	return file_cantina_board_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *OtherRow) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *OtherRow) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *OtherRow) GetRemove() bool {
+	if x != nil {
+		return x.Remove
+	}
+	return false
+}
+
 type NamedTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1336,7 +1425,7 @@ type NamedTask struct {
 
 func (x *NamedTask) Reset() {
 	*x = NamedTask{}
-	mi := &file_cantina_board_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1437,7 @@ func (x *NamedTask) String() string {
 func (*NamedTask) ProtoMessage() {}
 
 func (x *NamedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1450,7 @@ func (x *NamedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedTask.ProtoReflect.Descriptor instead.
 func (*NamedTask) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{14}
+	return file_cantina_board_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NamedTask) GetName() string {
@@ -1388,7 +1477,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_cantina_board_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1489,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1502,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{15}
+	return file_cantina_board_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Changes) GetChanges() []*Change {
@@ -1436,7 +1525,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_cantina_board_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1537,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1550,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{16}
+	return file_cantina_board_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Change) GetKind() string {
@@ -1510,7 +1599,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_cantina_board_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1611,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1624,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{17}
+	return file_cantina_board_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Field) GetPath() string {
@@ -1693,7 +1782,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\fR\x06answer\x124\n" +
-	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xaf\x02\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x9e\x03\n" +
 	"\tApplyStep\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12;\n" +
 	"\vfresh_until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -1702,7 +1791,15 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\bservices\x18\x04 \x03(\v2\x17.cantina.bbs.v1.DesiredR\bservices\x12/\n" +
 	"\x05tasks\x18\x05 \x03(\v2\x19.cantina.bbs.v1.NamedTaskR\x05tasks\x12'\n" +
 	"\x0fremove_services\x18\x06 \x03(\tR\x0eremoveServices\x12!\n" +
-	"\fremove_tasks\x18\a \x03(\tR\vremoveTasks\"[\n" +
+	"\fremove_tasks\x18\a \x03(\tR\vremoveTasks\x12,\n" +
+	"\x04rows\x18\b \x03(\v2\x18.cantina.bbs.v1.OtherRowR\x04rows\x12\x17\n" +
+	"\akey_row\x18\t \x01(\tR\x06keyRow\x12&\n" +
+	"\x03key\x18\n" +
+	" \x01(\v2\x14.cantina.bbs.v1.IdemR\x03key\"J\n" +
+	"\bOtherRow\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x16\n" +
+	"\x06remove\x18\x03 \x01(\bR\x06remove\"[\n" +
 	"\tNamedTask\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\n" +
@@ -1733,7 +1830,7 @@ func file_cantina_board_proto_rawDescGZIP() []byte {
 	return file_cantina_board_proto_rawDescData
 }
 
-var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_cantina_board_proto_goTypes = []any{
 	(*Service)(nil),               // 0: cantina.bbs.v1.Service
 	(*Version)(nil),               // 1: cantina.bbs.v1.Version
@@ -1749,64 +1846,67 @@ var file_cantina_board_proto_goTypes = []any{
 	(*Applied)(nil),               // 11: cantina.bbs.v1.Applied
 	(*Idem)(nil),                  // 12: cantina.bbs.v1.Idem
 	(*ApplyStep)(nil),             // 13: cantina.bbs.v1.ApplyStep
-	(*NamedTask)(nil),             // 14: cantina.bbs.v1.NamedTask
-	(*Changes)(nil),               // 15: cantina.bbs.v1.Changes
-	(*Change)(nil),                // 16: cantina.bbs.v1.Change
-	(*Field)(nil),                 // 17: cantina.bbs.v1.Field
-	nil,                           // 18: cantina.bbs.v1.Desired.RoutesEntry
-	nil,                           // 19: cantina.bbs.v1.Desired.LabelsEntry
-	nil,                           // 20: cantina.bbs.v1.Definition.LabelsEntry
-	(*cantinav1.ServiceKey)(nil),  // 21: cantina.v1.ServiceKey
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 23: cantina.v1.Workload
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*cantinav1.LRPKey)(nil),      // 25: cantina.v1.LRPKey
-	(*cantinav1.ActualLRP)(nil),   // 26: cantina.v1.ActualLRP
-	(*cantinav1.TaskResult)(nil),  // 27: cantina.v1.TaskResult
+	(*OtherRow)(nil),              // 14: cantina.bbs.v1.OtherRow
+	(*NamedTask)(nil),             // 15: cantina.bbs.v1.NamedTask
+	(*Changes)(nil),               // 16: cantina.bbs.v1.Changes
+	(*Change)(nil),                // 17: cantina.bbs.v1.Change
+	(*Field)(nil),                 // 18: cantina.bbs.v1.Field
+	nil,                           // 19: cantina.bbs.v1.Desired.RoutesEntry
+	nil,                           // 20: cantina.bbs.v1.Desired.LabelsEntry
+	nil,                           // 21: cantina.bbs.v1.Definition.LabelsEntry
+	(*cantinav1.ServiceKey)(nil),  // 22: cantina.v1.ServiceKey
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*cantinav1.Workload)(nil),    // 24: cantina.v1.Workload
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*cantinav1.LRPKey)(nil),      // 26: cantina.v1.LRPKey
+	(*cantinav1.ActualLRP)(nil),   // 27: cantina.v1.ActualLRP
+	(*cantinav1.TaskResult)(nil),  // 28: cantina.v1.TaskResult
 }
 var file_cantina_board_proto_depIdxs = []int32{
-	21, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
+	22, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
 	1,  // 1: cantina.bbs.v1.Service.versions:type_name -> cantina.bbs.v1.Version
-	22, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
-	22, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	23, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
+	23, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	2,  // 4: cantina.bbs.v1.Version.desired:type_name -> cantina.bbs.v1.Desired
-	21, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
-	18, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
-	23, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
-	19, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
+	22, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
+	19, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
+	24, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
+	20, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
 	3,  // 9: cantina.bbs.v1.Desired.restart:type_name -> cantina.bbs.v1.Restart
 	4,  // 10: cantina.bbs.v1.Desired.rollout:type_name -> cantina.bbs.v1.Rollout
-	24, // 11: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
-	24, // 12: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
-	24, // 13: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
-	24, // 14: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
-	24, // 15: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
-	25, // 16: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
+	25, // 11: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
+	25, // 12: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
+	25, // 13: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
+	25, // 14: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
+	25, // 15: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
+	26, // 16: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
 	6,  // 17: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
-	26, // 18: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
+	27, // 18: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
 	8,  // 19: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
-	27, // 20: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
-	22, // 21: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
-	22, // 22: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
-	22, // 23: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
+	28, // 20: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
+	23, // 21: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
+	23, // 22: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
+	23, // 23: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
 	9,  // 24: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
-	23, // 25: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
-	20, // 26: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
-	24, // 27: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
-	22, // 28: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
-	22, // 29: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	22, // 30: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
-	22, // 31: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
+	24, // 25: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
+	21, // 26: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
+	25, // 27: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
+	23, // 28: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
+	23, // 29: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	23, // 30: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
+	23, // 31: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
 	2,  // 32: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
-	14, // 33: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
-	8,  // 34: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
-	16, // 35: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
-	17, // 36: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	15, // 33: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
+	14, // 34: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
+	12, // 35: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
+	8,  // 36: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
+	17, // 37: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
+	18, // 38: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_cantina_board_proto_init() }
@@ -1820,7 +1920,7 @@ func file_cantina_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_board_proto_rawDesc), len(file_cantina_board_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

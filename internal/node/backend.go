@@ -450,8 +450,19 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 	if !bbs.Owns(key) {
 		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks and domains can be released while a leader runs: %w", key, api.ErrConflict)
 	}
+	var value []byte
+	if restore { // as it stands now: somebody may have repaired it
+		row, ok, err := v.reign.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, api.ErrConflict)
+		}
+		value = row.Value
+	}
 	done := make(chan error, 1)
-	if err := v.board.Release(key, restore, nil, func(_ int64, err error) { done <- err }); err != nil {
+	if err := v.board.Release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
 		return err
 	}
 	select {

@@ -55,7 +55,7 @@ type term struct {
 func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term, error) {
 	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	rows := reign.Rows()
+	rows := bbs.RollForwardOthers(reign, reign.Rows())
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
 	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{},
 		settled: t.settled, early: map[string]bool{}}

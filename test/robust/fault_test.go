@@ -36,6 +36,19 @@ func TestCorruptRow(t *testing.T) {
 	if s := c.status(); s.Quarantined == 0 {
 		t.Errorf("status says nothing of the damaged row")
 	}
+	// It cannot be restored as it is; once somebody has repaired it, it can.
+	name := strings.TrimSpace(out)
+	if r := cli(t, c.addr(), "store", "quarantine", "restore", name); r.code == 0 || !strings.Contains(r.err, name) {
+		t.Errorf("restored a damaged row: code %d, %q", r.code, r.err)
+	} else {
+		t.Log(r.err)
+	}
+	c.flip(row)
+	must(t, c.addr(), "store", "quarantine", "restore", name)
+	must(t, c.addr(), "wait", "hurt", "--timeout", "30s")
+	if s := c.status(); s.Quarantined != 0 {
+		t.Errorf("%d rows are quarantined after the repair", s.Quarantined)
+	}
 	for id, list := range w.begun() {
 		if len(list) != 1 {
 			t.Errorf("%s was started %d times", id, len(list))
@@ -68,14 +81,32 @@ func (c *cluster) damage(service string) string {
 		if !strings.Contains(key, "actual") && !strings.Contains(key, "lrp") || !strings.Contains(string(kv.Value), service) {
 			continue
 		}
-		kv.Value[len(kv.Value)/2] ^= 0x55
-		if _, err := client.Put(ctx, key, string(kv.Value)); err != nil {
-			c.t.Fatal(err)
-		}
+		c.flip(key)
 		return key
 	}
 	c.t.Fatalf("no row of an instance of %s among %q", service, keys)
 	return ""
+}
+
+// flip damages a row, or repairs it again.
+func (c *cluster) flip(key string) {
+	c.t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.endpoint}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	got, err := client.Get(ctx, key)
+	if err != nil || len(got.Kvs) != 1 {
+		c.t.Fatalf("row %s: %d rows, %v", key, len(got.Kvs), err)
+	}
+	value := got.Kvs[0].Value
+	value[len(value)/2] ^= 0x55
+	if _, err := client.Put(ctx, key, string(value)); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // TestFullDisk fills the disk of a cell: what cannot run says so, what runs goes

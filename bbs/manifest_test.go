@@ -1,0 +1,153 @@
+package bbs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"cantina/store"
+	"cantina/store/mem"
+)
+
+// large is an application with many services and rows of another owner.
+func large() Application {
+	a := Application{Domain: "d"}
+	for i := range 40 {
+		d := web(1, "1")
+		d.Service.Name = fmt.Sprintf("s%03d", i)
+		a.Services = append(a.Services, d)
+	}
+	a.Extra = func() ([]store.Op, func(int64, error), error) {
+		ops := []store.Op{{Key: "job/old"}}
+		for i := range 30 {
+			ops = append(ops, store.Op{Key: fmt.Sprintf("job/x%02d", i), Value: bytes.Repeat([]byte{'x'}, 5000)})
+		}
+		return ops, nil, nil
+	}
+	return a
+}
+
+// small are limits that a change of the board which may be cut up still fits.
+var small = store.Limits{Ops: chunkOps + 2, Bytes: 64 << 10}
+
+// TestALargeApplyKeepsItsKey: it happens once for its key, as a small one does, and
+// minds the revision that it was made for.
+func TestALargeApplyKeepsItsKey(t *testing.T) {
+	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
+		told := 0
+		a := large()
+		extra := a.Extra
+		a.Extra = func() ([]store.Op, func(int64, error), error) {
+			ops, _, err := extra()
+			return ops, func(int64, error) { told++ }, err
+		}
+		first, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
+		if err != nil || len(first.Changes) != 40 || told != 1 {
+			t.Fatalf("%v, %d changes, told %d", err, len(first.Changes), told)
+		}
+		for range 2 {
+			again, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
+			if err != nil || fmt.Sprint(again.Changes) != fmt.Sprint(first.Changes) || again.Revision != first.Revision || told != 1 {
+				t.Fatalf("%v, revision %d and %d, told %d", err, again.Revision, first.Revision, told)
+			}
+			r.reelect()
+		}
+		if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, ErrKeyReused) {
+			t.Fatalf("another request: %v", err)
+		}
+		for i := range a.Services {
+			a.Services[i].Workload.Action.Run.Args = []string{"changed"}
+		}
+		if _, err := r.b.Apply(t.Context(), a, Write{Expect: 1}); !errors.Is(err, ErrRevision) {
+			t.Fatalf("for another revision: %v", err)
+		}
+		if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
+			t.Fatalf("left: %v", rows)
+		}
+	})
+}
+
+// TestALargeApplyIsWholeOrNothing: wherever the leader dies, the next one has all
+// of a promised application, with its key and the rows of the other owner, who reads
+// them as they will be.
+func TestALargeApplyIsWholeOrNothing(t *testing.T) {
+	var mu sync.Mutex
+	left := 0
+	fault := func(c mem.Call, _ store.Txn) mem.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if c != mem.CallTxn || left == 0 {
+			return mem.None
+		}
+		if left--; left == 0 {
+			left = 1
+			return mem.LoseRequest
+		}
+		return mem.None
+	}
+	set := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		left = n
+	}
+	whole := 0
+	for after := 1; after <= 16; after++ {
+		set(0)
+		inBubbleOn(t, mem.Config{Fault: fault, Limits: small}, func(t *testing.T, r *rig) {
+			old := newTicket()
+			r.reign.Submit(store.Transition{Ops: []store.Op{{Key: "job/old", Value: []byte("x")}}}, old.done)
+			if _, err := old.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			set(after)
+			_, err := r.b.Apply(t.Context(), large(), Write{Key: "k"})
+			set(0)
+			r.reelect()
+			seen := 0
+			for _, row := range r.rows {
+				if strings.HasPrefix(row.Key, "job/x") {
+					seen++
+				}
+			}
+			r.serve()
+			page, _ := r.b.ListServices("d", Range{Limit: 1000})
+			jobs := r.rowsLeft("job/")
+			switch {
+			case len(page.Items) == 40 && len(jobs) == 30 && jobs[0] == "job/x00" && seen == 30:
+				whole++
+				if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, ErrKeyReused) {
+					t.Fatalf("after %d transactions the key is not known: %v", after, err)
+				}
+			case len(page.Items) == 0 && len(jobs) == 1 && jobs[0] == "job/old" && seen == 0 && err != nil:
+			default:
+				t.Fatalf("after %d transactions: %d services, jobs %v, seen %d; apply said %v", after, len(page.Items), jobs, seen, err)
+			}
+			if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
+				t.Fatalf("left: %v", rows)
+			}
+		})
+	}
+	if whole < 3 || whole == 16 {
+		t.Fatalf("%d of 16 were promised: the test does not cut on both sides of the promise", whole)
+	}
+}
+
+// TestOneThingLargerThanATransaction is refused, and nothing is written.
+func TestOneThingLargerThanATransaction(t *testing.T) {
+	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
+		a := large()
+		a.Extra = func() ([]store.Op, func(int64, error), error) {
+			return []store.Op{{Key: "job/x", Value: bytes.Repeat([]byte{'x'}, 70<<10)}}, nil, nil
+		}
+		if _, err := r.b.Apply(t.Context(), a, Write{}); !errors.Is(err, store.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		if rows := r.rowsLeft(""); strings.Contains(fmt.Sprint(rows), "job/") || strings.Contains(fmt.Sprint(rows), "/s000") {
+			t.Fatalf("written: %v", rows)
+		}
+	})
+}
+
