@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cantina/action"
 	"cantina/lrp"
@@ -87,19 +88,28 @@ func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows 
 	}
 	slices.SortFunc(out.LRPs, func(x, y lrp.Index) int { return x.Key.Compare(y.Key) })
 	slices.SortFunc(out.QuarantinedLRPs, lrp.Key.Compare)
-	slices.SortFunc(out.Tasks, func(x, y *task.Task) int { return compareText(x.GUID, y.GUID) })
+	slices.SortFunc(out.Tasks, func(x, y *task.Task) int { return strings.Compare(x.GUID, y.GUID) })
 	slices.Sort(out.QuarantinedTasks)
 	return out
 }
 
-func compareText(x, y string) int {
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
+// OnCell counts what runs, or was claimed, on a cell: instances, and tasks that are
+// RUNNING.
+func (b *BBS) OnCell(cell string) (lrps, tasks int) {
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k := range v.byCell[cell] {
+		if _, ok := v.indices[k]; ok && !v.isBadIndex(k) {
+			lrps++
+		}
 	}
-	return 0
+	for g := range v.taskCells[cell] {
+		if t, ok := v.tasks[g]; ok && !v.badRows[taskRow(g)] && t.row.State == task.Running {
+			tasks++
+		}
+	}
+	return lrps, tasks
 }
 
 // isBadIndex reports whether the index, or the service it belongs to, cannot be read.
@@ -240,7 +250,7 @@ func (b *BBS) Pending() ([]LRPWant, []TaskWant) {
 	var tasks []TaskWant
 	for _, g := range v.tasksInOrder() {
 		if t := v.task(g); t != nil && t.State == task.Pending {
-			tasks = append(tasks, TaskWant{t.GUID, t.UID, t.Definition})
+			tasks = append(tasks, TaskWant{t.GUID, t.UID, t.Domain, t.Definition})
 		}
 	}
 	return lrps, tasks

@@ -53,8 +53,8 @@ type LRPWant struct {
 
 // TaskWant asks for a place for one task.
 type TaskWant struct {
-	GUID, UID  string
-	Definition *task.Definition
+	GUID, UID, Domain string
+	Definition        *task.Definition
 }
 
 // TaskID names one life of a guid.

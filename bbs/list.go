@@ -234,7 +234,7 @@ func (b *BBS) ListDomains() []Domain {
 	for n, d := range b.view.domains {
 		out = append(out, Domain{n, d.until.IsZero() || now.Before(d.until), d.until, d.revision})
 	}
-	slices.SortFunc(out, func(x, y Domain) int { return compareText(x.Name, y.Name) })
+	slices.SortFunc(out, func(x, y Domain) int { return strings.Compare(x.Name, y.Name) })
 	return out
 }
 

@@ -150,4 +150,3 @@ func TestOneThingLargerThanATransaction(t *testing.T) {
 		}
 	})
 }
-

@@ -420,7 +420,7 @@ func (b *BBS) act(t *tx) {
 		switch e := e.(type) {
 		case task.RequestAuction:
 			if row := b.view.task(e.GUID); row != nil && row.UID == e.UID && row.State == task.Pending {
-				tasks = append(tasks, TaskWant{row.GUID, row.UID, row.Definition})
+				tasks = append(tasks, TaskWant{row.GUID, row.UID, row.Domain, row.Definition})
 			}
 		case task.WithdrawAuction:
 			noTasks = append(noTasks, TaskID{e.GUID, e.UID})

@@ -29,12 +29,15 @@ type Hub struct {
 }
 
 // New returns a hub that begins after revision start (of the load of the term) and
-// keeps size events (0 = DefaultSize).
+// keeps size events (0 = DefaultSize). No event of an earlier hub may have the
+// revision start: what is published without a commit of its own gets it until the
+// first commit.
 func New(size int, start int64, now func() time.Time) *Hub {
 	if size <= 0 {
 		size = DefaultSize
 	}
-	return &Hub{now: now, size: size, lost: After(start), newest: After(start), wake: make(chan struct{})}
+	begin := Position{Revision: start}
+	return &Hub{now: now, size: size, lost: begin, newest: begin, wake: make(chan struct{})}
 }
 
 // Publish adds the events of one commit, in their order. Several calls may share a
@@ -51,7 +54,7 @@ func (h *Hub) Publish(revision int64, events ...Event) {
 		return
 	}
 	at := Position{Revision: max(revision, h.newest.Revision)}
-	if at.Revision == h.newest.Revision && h.total > 0 {
+	if at.Revision == h.newest.Revision {
 		at = h.newest
 	}
 	now := h.now()

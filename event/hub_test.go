@@ -62,6 +62,30 @@ func TestResumeIsStrictlyAfter(t *testing.T) {
 	}
 }
 
+// TestAYoungHub: what is published before the first commit of a term has a position
+// from which a reader can resume, and one who came before it misses nothing.
+func TestAYoungHub(t *testing.T) {
+	h := New(8, 10, time.Now)
+	before := h.Newest()
+	h.Publish(0, Event{Subject: "a"})
+	between := h.Newest()
+	h.Publish(0, Event{Subject: "b"})
+	h.Publish(11, Event{Subject: "c"})
+	for at, want := range map[Position]string{before: "[a b c]", between: "[b c]", {10, 2}: "[c]", After(10): "[c]"} {
+		p, err := ParsePosition(at.String())
+		if err != nil || p != at {
+			t.Fatalf("%v: %v, %v", at, p, err)
+		}
+		events, gaps := drain(t, h.Since(p))
+		if got := fmt.Sprint(subjects(events)); got != want || len(gaps) != 0 {
+			t.Errorf("after %v: %s and gaps %v, want %s", at, got, gaps, want)
+		}
+	}
+	if _, gaps := drain(t, h.Since(Position{9, 7})); len(gaps) != 1 {
+		t.Errorf("an earlier hub's position: gaps %v, want one", gaps)
+	}
+}
+
 func TestWhatIsMissingIsTold(t *testing.T) {
 	h := New(2, 10, time.Now)
 	h.Publish(11, Event{Subject: "a"}, Event{Subject: "b"})

@@ -112,6 +112,13 @@ func (r *Registry) Wait() worker.WaitView {
 	return r.leader.Wait(r.now())
 }
 
+// Session returns the process that holds a cell's name.
+func (r *Registry) Session(cell worker.CellName) (worker.SessionView, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Session(r.now(), cell)
+}
+
 // Sessions returns every cell process that is known.
 func (r *Registry) Sessions() []worker.SessionView {
 	r.mu.Lock()

@@ -35,6 +35,9 @@ const (
 	dataPrefix   = store.DataPrefix + "batch/"
 )
 
+// JobRow is the key of a job's row: what the revision of its view is about.
+func JobRow(name string) string { return jobPrefix + name }
+
 func segmentKey(uid string, n uint32) string { return fmt.Sprintf("%s%s/%010d", statusPrefix, uid, n) }
 func dataKey(uid string, n uint32) string    { return fmt.Sprintf("%s%s/%010d", dataPrefix, uid, n) }
 func killKey(uid, node string) string        { return killPrefix + uid + "/" + node }

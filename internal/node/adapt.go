@@ -96,7 +96,7 @@ func (m *market) Perform(ctx context.Context, name, process string, items []plac
 		if w, ok := m.lrps[it.ID]; ok {
 			work.LRPs = append(work.LRPs, cell.LRPWork{Key: w.Key, Service: w.Desired.Service, Instance: it.Hold, Workload: &w.Desired.Workload, DeadlineBound: w.Desired.DeadlineBound(), Exclusive: w.Desired.Exclusive})
 		} else if w, ok := m.tasks[it.ID]; ok && w.UID == it.Hold {
-			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
+			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Domain: w.Domain, Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
 		}
 	}
 	m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -261,79 +262,106 @@ func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (a
 	return pairs(all, r.Limit), err
 }
 
-// commit commits a change of the scheduler alone.
-func (v view) commit(ctx context.Context, c *scheduler.Change, err error) (int, error) {
+// change commits a change of one job, once for the caller's key, and returns how
+// many batch tasks it touches.
+func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func() (*scheduler.Change, error)) (int, error) {
+	answer, err := v.board.WriteForeign(ctx, toWrite(w), operation, request(f), func() (bbs.Foreign, error) {
+		j, err := v.jobs.Job(f.Job)
+		if err != nil {
+			return bbs.Foreign{}, err
+		}
+		c, err := prepare()
+		if err != nil {
+			return bbs.Foreign{}, err
+		}
+		n := 0
+		for _, l := range c.Lines {
+			n += max(l.Nodes, 0)
+		}
+		return bbs.Foreign{Row: scheduler.JobRow(f.Job), Revision: j.Revision, Ops: c.Ops, Done: c.Done, Answer: strconv.AppendInt(nil, int64(n), 10)}, nil
+	})
 	if err != nil {
 		return 0, err
 	}
-	if _, err := v.jobs.Commit(ctx, c); err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, l := range c.Lines {
-		n += max(l.Nodes, 0)
-	}
-	return n, nil
+	return strconv.Atoi(string(answer))
+}
+
+// request is what a call with a filter asks, to tell a repeated one from another.
+func request(f api.PairFilter) []byte {
+	return fmt.Appendf(nil, "%q %v %q %q", f.Job, f.Classes, f.Node, f.Below)
 }
 
 // RemoveJob implements api.Jobs.
-func (v view) RemoveJob(ctx context.Context, name string, _ api.Write) error {
-	c, err := v.jobs.Remove(name)
-	_, err = v.commit(ctx, c, err)
+func (v view) RemoveJob(ctx context.Context, name string, w api.Write) error {
+	_, err := v.change(ctx, w, "remove job", api.PairFilter{Job: name}, func() (*scheduler.Change, error) { return v.jobs.Remove(name) })
 	return err
 }
 
 // PauseJob implements api.Jobs.
-func (v view) PauseJob(ctx context.Context, name string, paused bool, _ api.Write) (api.Job, error) {
-	c, err := v.jobs.Pause(name, paused)
-	if _, err = v.commit(ctx, c, err); err != nil {
+func (v view) PauseJob(ctx context.Context, name string, paused bool, w api.Write) (api.Job, error) {
+	operation := "pause job"
+	if !paused {
+		operation = "resume job"
+	}
+	if _, err := v.change(ctx, w, operation, api.PairFilter{Job: name}, func() (*scheduler.Change, error) { return v.jobs.Pause(name, paused) }); err != nil {
 		return api.Job{}, err
 	}
 	return v.GetJob(name)
 }
 
-// ForgiveJob implements api.Jobs.
-func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, _ api.Write) (int, error) {
-	return v.jobs.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
+// ForgiveJob implements api.Jobs. It may take several commits, each of which can be
+// repeated; the key is kept with the answer when all are done.
+func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
+	const operation = "forgive job"
+	answer, ok, err := v.board.Answered(ctx, toWrite(w), operation, request(f))
+	if err != nil {
+		return 0, err
+	}
+	if ok {
+		return strconv.Atoi(string(answer))
+	}
+	if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
+		return 0, err // before anything is done
+	}
+	n, err := v.jobs.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
+	if err != nil {
+		return n, err
+	}
+	return v.change(ctx, api.Write{Key: w.Key, By: w.By}, operation, f, func() (*scheduler.Change, error) {
+		return &scheduler.Change{Lines: []scheduler.Line{{Name: f.Job, Nodes: n}}}, nil
+	})
 }
+
+func nothing() (*scheduler.Change, error) { return &scheduler.Change{}, nil }
 
 // KillPairs implements api.Jobs.
-func (v view) KillPairs(ctx context.Context, f api.PairFilter, _ api.Write) (int, error) {
-	c, err := v.jobs.Kill(f.Job, nodeFilter(f, api.Range{}))
-	return v.commit(ctx, c, err)
+func (v view) KillPairs(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
+	return v.change(ctx, w, "kill pairs", f, func() (*scheduler.Change, error) { return v.jobs.Kill(f.Job, nodeFilter(f, api.Range{})) })
 }
 
-// cellsNow returns every cell that holds its name, in order.
-func (v view) cellsNow() []api.Cell {
-	ledgers := map[string]resource.Amounts{}
-	for _, c := range v.house.Cells() {
-		ledgers[c.Name] = c.Capacity.Sub(c.Used).Sub(c.Foreign)
-	}
-	var out []api.Cell
+// cellNow describes the cell whose name a session holds.
+func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, s := range v.reg.Sessions() {
-		if !s.Holder {
-			continue
-		}
-		st := v.states[s.Cell]
-		c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Reason: s.Reason,
-			Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Evacuating: st.Evacuating, Capacity: st.Capacity,
-			Free: ledgers[string(s.Cell)], Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),
-			Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
-		if s.Unavailable {
-			c.Unavailable = s.Reason
-		}
-		rows := v.board.Rows(string(s.Cell), nil, nil, false)
-		c.LRPs = len(rows.LRPs)
-		for _, t := range rows.Tasks {
-			if t.State == task.Running {
-				c.Tasks++
-			}
-		}
-		out = append(out, c)
+	st, since := v.states[s.Cell], v.changed[s.Cell]
+	v.mu.Unlock()
+	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Since: since, Reason: s.Reason,
+		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Evacuating: st.Evacuating, Capacity: st.Capacity,
+		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),
+		Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
+	if s.Unavailable {
+		c.Unavailable = s.Reason
 	}
-	return out
+	c.LRPs, c.Tasks = v.board.OnCell(string(s.Cell))
+	return c
+}
+
+// free is what each cell has left, by the one ledger.
+func (v view) free() map[string]resource.Amounts {
+	free := map[string]resource.Amounts{}
+	for _, c := range v.house.Cells() {
+		free[c.Name] = c.Capacity.Sub(c.Used).Sub(c.Foreign)
+	}
+	return free
 }
 
 // ListCells implements api.Cells.
@@ -342,27 +370,27 @@ func (v view) ListCells(r api.Range) (api.Listed[api.Cell], error) {
 		return api.Listed[api.Cell]{}, err
 	}
 	out := api.Listed[api.Cell]{}
-	for _, c := range v.cellsNow() {
-		if string(c.Name) <= r.After && r.After != "" {
+	free := v.free()
+	for _, s := range v.reg.Sessions() {
+		if !s.Holder || string(s.Cell) <= r.After && r.After != "" {
 			continue
 		}
 		if len(out.Items) == r.Limit {
 			out.Next = string(out.Items[len(out.Items)-1].Name)
 			break
 		}
-		out.Items = append(out.Items, c)
+		out.Items = append(out.Items, v.cellNow(&s, free[string(s.Cell)]))
 	}
 	return out, nil
 }
 
 // GetCell implements api.Cells.
 func (v view) GetCell(name worker.CellName) (api.Cell, error) {
-	for _, c := range v.cellsNow() {
-		if c.Name == name {
-			return c, v.fresh()
-		}
+	s, ok := v.reg.Session(name)
+	if !ok {
+		return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
 	}
-	return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
+	return v.cellNow(&s, v.free()[string(name)]), v.fresh()
 }
 
 // ForgetCell implements api.Cells.

@@ -47,13 +47,15 @@ type term struct {
 
 	mu     sync.Mutex
 	states map[worker.CellName]cell.State
-	audits []string
+	// changed is when the session that holds a cell's name got its state.
+	changed map[worker.CellName]time.Time
+	audits  []string
 }
 
 // newTerm builds the leader's loops from the rows of the load. It starts nothing
 // but what the board submits at once.
 func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term, error) {
-	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}}
+	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	rows := bbs.RollForwardOthers(reign, reign.Rows())
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
@@ -161,10 +163,8 @@ func (t *term) known(from cell.Caller) error {
 		t.reg.Heard(worker.TermHeard{Term: from.Term})
 		return cell.ErrNotLeader
 	}
-	for _, s := range t.reg.Sessions() {
-		if s.Proc == from.Proc && s.Cell == from.Cell && s.Holder && s.Reported {
-			return nil
-		}
+	if s, ok := t.reg.Session(from.Cell); ok && s.Proc == from.Proc && s.Reported {
+		return nil
 	}
 	return fmt.Errorf("%w: cell %s, process %s", cell.ErrProc, from.Cell, from.Proc)
 }
@@ -210,7 +210,13 @@ func (t *term) SessionChanged(e worker.SessionChanged) {
 		t.board.CellMustDie(name, proc)
 	}
 	t.admit(e.Cell)
-	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: name, Text: e.To.String() + ": " + e.Reason})
+	t.mu.Lock()
+	if s, ok := t.reg.Session(e.Cell); ok && s.Proc == e.Proc {
+		t.changed[e.Cell] = t.cfg.Clock.Wall()
+	}
+	t.mu.Unlock()
+	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: name, Text: e.To.String() + ": " + e.Reason,
+		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: t.Term()}})
 }
 
 // Availability implements registry.Listener.

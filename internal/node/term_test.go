@@ -1,0 +1,101 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/batch"
+	"cantina/bbs"
+	"cantina/event"
+	"cantina/worker"
+)
+
+// TestASessionsChangeIsAnEvent: whoever watches cells sees who it is and what became
+// of it.
+func TestASessionsChangeIsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		sub := tm.hub.Tail()
+		tm.SessionChanged(worker.SessionChanged{Cell: "c", Proc: "p", From: worker.New, To: worker.Unhealthy, Reason: "reported"})
+		b, err := sub.Next(t.Context(), time.Second)
+		if err != nil || len(b.Events) != 1 {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		e := b.Events[0]
+		if e.Kind != event.Cell || e.Subject != "c" || e.Cell == nil || *e.Cell != (event.CellState{Name: "c", Proc: "p", Session: worker.Unhealthy, Reason: "reported", Term: tm.Term()}) {
+			t.Fatalf("%+v %+v", e, e.Cell)
+		}
+	})
+}
+
+// TestJobWritesHappenOnce: a repeated call with its key gets the first answer, one
+// for another revision is refused, and one key is for one call.
+func TestJobWritesHappenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		ctx := t.Context()
+		if _, err := v.Apply(ctx, api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a", "b")}}, api.Write{Key: "apply"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		first, err := v.PauseJob(ctx, "j", true, api.Write{Key: "pause"})
+		if err != nil || !first.Paused {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		if _, err := v.PauseJob(ctx, "j", false, api.Write{Key: "resume"}); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := v.PauseJob(ctx, "j", true, api.Write{Key: "pause"}); err != nil || again.Paused {
+			t.Fatalf("the repeated call acted: %+v, %v", again, err)
+		}
+		if _, err := v.PauseJob(ctx, "j", false, api.Write{Key: "pause"}); !errors.Is(err, bbs.ErrKeyReused) {
+			t.Fatalf("a key for two calls: %v", err)
+		}
+		for name, call := range map[string]func(api.Write) error{
+			"pause":   func(w api.Write) error { _, err := v.PauseJob(ctx, "j", true, w); return err },
+			"forgive": func(w api.Write) error { _, err := v.ForgiveJob(ctx, api.PairFilter{Job: "j"}, w); return err },
+			"kill":    func(w api.Write) error { _, err := v.KillPairs(ctx, api.PairFilter{Job: "j"}, w); return err },
+			"remove":  func(w api.Write) error { return v.RemoveJob(ctx, "j", w) },
+		} {
+			if err := call(api.Write{Expect: first.Revision - 1}); !errors.Is(err, bbs.ErrRevision) {
+				t.Errorf("%s for another revision: %v", name, err)
+			}
+		}
+		for range 2 {
+			if n, err := v.ForgiveJob(ctx, api.PairFilter{Job: "j"}, api.Write{Key: "forgive"}); n != 0 || err != nil {
+				t.Fatalf("forgiven %d, %v", n, err)
+			}
+			if n, err := v.KillPairs(ctx, api.PairFilter{Job: "j"}, api.Write{Key: "kill"}); n != 0 || err != nil {
+				t.Fatalf("killed %d, %v", n, err)
+			}
+		}
+		for range 2 {
+			if err := v.RemoveJob(ctx, "j", api.Write{Key: "remove"}); err != nil {
+				t.Fatalf("removed: %v", err)
+			}
+		}
+		if err := v.RemoveJob(ctx, "j", api.Write{}); err == nil {
+			t.Fatal("removed twice")
+		}
+	})
+}
+
+// jobOver is a job over hosts.
+func jobOver(name string, hosts ...string) api.NamedJob {
+	src := batch.Source{Kind: batch.SourceManual}
+	for _, h := range hosts {
+		src.Manual = append(src.Manual, batch.ManualNode{Name: h})
+	}
+	return api.NamedJob{
+		Job: batch.Job{Name: name, Forest: name, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true},
+			Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}},
+		Forest: batch.ForestSpec{Name: name, Levels: []string{"host"}, Instance: name, Sources: []batch.Source{src}},
+	}
+}
