@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -179,7 +180,7 @@ func (b *builder) resources(j *job, out *Job, levels []string) {
 	if j.NodesOf == "" {
 		return
 	}
-	for level := range limits {
+	for _, level := range slices.Sorted(maps.Keys(limits)) {
 		b.field(&j.place, "resources", "limits on level "+level+" stand in the job that nodes_of names", "write only take")
 	}
 }

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"maps"
-	"path/filepath"
+	"cantina/resource"
 	"strconv"
 	"time"
 
@@ -75,19 +74,15 @@ func (c *cli) cell(f cellFlags) error {
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
 		EvacuationTimeout: f.evacuate, Build: version, Clock: run.Kernel(), Log: log}
-	if len(f.capacity) > 0 {
-		machine, err := node.MachineCapacity(filepath.Dir(f.data))
-		if err != nil {
-			return err
+	for name, text := range f.capacity {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return failf(api.ExitUsage, "--capacity %s=%s: must be a whole number that is not negative", name, text)
 		}
-		cfg.Capacity = maps.Clone(machine)
-		for name, text := range f.capacity {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 {
-				return failf(api.ExitUsage, "--capacity %s=%s: must be a whole number that is not negative", name, text)
-			}
-			cfg.Capacity[name] = n
+		if cfg.Capacity == nil {
+			cfg.Capacity = resource.Amounts{}
 		}
+		cfg.Capacity[name] = n
 	}
 	cell, err := node.OpenCell(c.ctx, cfg)
 	if err != nil {

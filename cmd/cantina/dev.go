@@ -26,6 +26,7 @@ type devFlags struct {
 	readyFD int
 
 	insecure bool
+	callback string
 }
 
 func (c *cli) devVerb() *cobra.Command {
@@ -46,6 +47,7 @@ func (c *cli) devVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.socket, "socket", "", "Unix socket of the API; none = without (default: dev.sock where clients look first)")
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
+	callbackFlag(cmd, &f.callback)
 	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
 }
@@ -77,6 +79,9 @@ func (c *cli) dev(f devFlags) error {
 	cfg := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
+	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
+		return err
+	}
 	cfg.Listen, cfg.Insecure = []string{f.listen}, f.insecure
 	if socket != "" {
 		cfg.Listen = append(cfg.Listen, "unix:"+socket)

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -231,18 +231,14 @@ func (p *linePrinter) line(l *pb.OutputLine) error {
 	if p.prefix {
 		before += printable(l.Source) + " | "
 	}
-	if before != "" {
-		if _, err := io.WriteString(w, before); err != nil {
-			return err
-		}
-	}
 	end := ""
 	// A line that goes on in the next piece stays one line; elsewhere a missing
 	// newline would glue it to somebody else's line.
 	if !l.Unterminated || !p.raw && !p.split && !l.Continues {
 		end = "\n"
 	}
-	_, err := w.Write(append(text, end...))
+	// In one piece: several programs may write to the same terminal or file.
+	_, err := w.Write(slices.Concat([]byte(before), text, []byte(end)))
 	return err
 }
 

@@ -42,18 +42,21 @@ func (c *cli) each(args []string, domain string, do func(subject) (string, error
 	for _, s := range all {
 		said, err := do(s)
 		if err != nil {
-			errs = append(errs, err)
-			if len(all) > 1 {
-				c.sayf("%s: %v\n", s, err)
-			}
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 			continue
 		}
 		c.notef("%s: %s\n", s, said)
 	}
-	if len(errs) > 1 {
-		return code(exitOf(errs[0]))
+	if len(all) == 1 || len(errs) == 1 {
+		return errors.Join(errs...)
 	}
-	return errors.Join(errs...)
+	for _, err := range errs {
+		c.sayf("%v\n", err)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return code(exitOf(errs[0]))
 }
 
 func exitOf(err error) int {

@@ -196,21 +196,16 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 	}
 	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance"}, Domain: s.domain}
 	return c.until(ctx, q, func(ctx context.Context) (bool, string, error) {
-		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, Page: &pb.Page{Limit: api.MaxPage}})
+		if s.kind == "instance" {
+			up, at, err := instanceIsUp(ctx, client, s)
+			return up != stopped, at, err
+		}
+		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, Page: &pb.Page{Limit: 1}})
 		if err != nil {
 			return false, "", err
 		}
-		up := 0
-		for _, x := range l.Instances {
-			if x.State == "RUNNING" && x.Routable && (s.kind == "service" || x.Index == s.index) {
-				up++
-			}
-		}
 		if stopped {
-			return len(l.Instances) == 0 || up == 0 && s.kind == "instance", l.Listing.Position, nil
-		}
-		if s.kind == "instance" {
-			return up > 0, l.Listing.Position, nil
+			return len(l.Instances) == 0, l.Listing.Position, nil
 		}
 		got, err := api.Call(ctx, client, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
 		if err != nil {
@@ -222,6 +217,22 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 		}
 		return x.Routable == x.Instances && x.Phase == lrp.Steady.String(), l.Listing.Position, nil
 	})
+}
+
+// instanceIsUp looks for one instance on all pages; at is the position of the first,
+// so that a change on a later one is not missed.
+func instanceIsUp(ctx context.Context, client *api.Client, s subject) (up bool, at string, err error) {
+	err = pages(func(cursor string) (string, error) {
+		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, State: []string{"RUNNING"}, Page: &pb.Page{Limit: api.MaxPage, Cursor: cursor}})
+		if at == "" {
+			at = l.GetListing().GetPosition()
+		}
+		for _, x := range l.GetInstances() {
+			up = up || x.Routable && x.Index == s.index
+		}
+		return l.GetListing().GetNext(), err
+	})
+	return up, at, err
 }
 
 // exactly and atLeast are argument checks that say what is missing.

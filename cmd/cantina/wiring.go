@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -125,6 +126,30 @@ func (c *cli) dataFolder(name string) string {
 }
 
 // serverConfig is what dev and server have in common.
+// callbackFlag names the file whose content signs completion callbacks.
+func callbackFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "callback-secret-file", "", "file with the secret that signs completion callbacks (default: they are not signed)")
+}
+
+// minSecret is the least length of a secret that signs, in bytes.
+const minSecret = 16
+
+// secretOf reads a secret, without the newline at its end; no file is no secret.
+func secretOf(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, failf(api.ExitUsage, "--callback-secret-file: %v", err)
+	}
+	text = bytes.TrimRight(text, "\r\n")
+	if len(text) < minSecret {
+		return nil, failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too few for a secret, write at least %d", file, len(text), minSecret)
+	}
+	return text, nil
+}
+
 func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) node.ServerConfig {
 	return node.ServerConfig{Name: hostName(), Cluster: "cantina", Dir: dir, TLS: c.tls, Timeouts: t, Build: version,
 		ScriptEnv: os.Environ(), Clock: run.Kernel(), Log: log}

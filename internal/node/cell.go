@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,8 +42,9 @@ type CellConfig struct {
 	TLS               api.TLSFiles
 	Insecure          bool
 
-	Offer    placement.State
-	Capacity resource.Amounts // empty = what the machine has
+	Offer placement.State
+	// Capacity replaces what the machine has, name by name, and adds to it.
+	Capacity resource.Amounts
 	// Host is the address at which instances are reached; empty = 127.0.0.1.
 	Host string
 	// Env is given to every container.
@@ -74,13 +76,12 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cell folder: %w", err)
 	}
-	if len(cfg.Capacity) == 0 {
-		c, err := MachineCapacity(cfg.Dir)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Capacity = c
+	machine, err := MachineCapacity(cfg.Dir)
+	if err != nil {
+		return nil, err
 	}
+	maps.Copy(machine, cfg.Capacity)
+	cfg.Capacity = machine
 	n := &Cell{cfg: cfg}
 	if cfg.Listen != "" {
 		ln, warning, err := api.Listener{Address: cfg.Listen, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
