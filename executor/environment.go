@@ -214,9 +214,9 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// raiseFileLimit lets the cell have as many descriptors as the system allows,
+// RaiseFileLimit lets the cell have as many descriptors as the system allows,
 // without touching what its children inherit: the Go runtime restores that.
-func raiseFileLimit() {
+func RaiseFileLimit() {
 	var lim unix.Rlimit
 	if unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &lim) != nil {
 		return

@@ -173,7 +173,7 @@ func (e *Executor) open() error {
 	if e.lock, err = lockFolder(e.cfg.Folder); err != nil {
 		return err
 	}
-	raiseFileLimit()
+	RaiseFileLimit()
 	e.folders.dir, e.folders.clock = e.path("run"), e.clock.Boot
 	if err := e.clearPredecessor(); err != nil {
 		return err

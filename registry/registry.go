@@ -78,6 +78,7 @@ type Registry struct {
 	beats    map[beatKey]chan worker.HeartbeatAnswer
 	statuses map[statusKey][]chan worker.StatusAnswer
 	lines    map[lineKey]*line
+	reports  map[worker.Proc]int // getRunningTasks under way
 	over     error
 }
 
@@ -108,7 +109,7 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Registry{cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel, leader: leader, payloads: map[fence.Invocation]*batch.Payload{},
-		beats: map[beatKey]chan worker.HeartbeatAnswer{}, statuses: map[statusKey][]chan worker.StatusAnswer{}, lines: map[lineKey]*line{}}
+		beats: map[beatKey]chan worker.HeartbeatAnswer{}, statuses: map[statusKey][]chan worker.StatusAnswer{}, lines: map[lineKey]*line{}, reports: map[worker.Proc]int{}}
 	return r, nil
 }
 
@@ -207,7 +208,7 @@ func (r *Registry) perform(e worker.Effect) {
 	case worker.AnswerStatus:
 		r.answerStatus(e.Answer)
 	case worker.SendReportRequest:
-		r.call(func(ctx context.Context) { r.report(ctx, e) })
+		r.askReport(e)
 	case worker.SendRun:
 		r.queueRun(e)
 	case worker.SendNotify:
@@ -255,7 +256,30 @@ func (r *Registry) call(f func(context.Context)) {
 	}
 }
 
+// maxReports is how many getRunningTasks of one process are under way: the leader
+// asks with every heartbeat of a new session, and one that hangs must not be the only
+// one.
+const maxReports = 2
+
+// askReport asks a process what it runs, unless enough questions are under way.
+func (r *Registry) askReport(e worker.SendReportRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil || r.reports[e.Call.Proc] == maxReports {
+		return
+	}
+	r.reports[e.Call.Proc]++
+	r.calls.Go(func() { r.report(r.ctx, e) })
+}
+
 func (r *Registry) report(ctx context.Context, e worker.SendReportRequest) {
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.reports[e.Call.Proc]--; r.reports[e.Call.Proc] == 0 {
+			delete(r.reports, e.Call.Proc)
+		}
+	}()
 	got, err := r.cfg.Cells.GetRunningTasks(ctx, e.Cell, e.Call)
 	if err != nil {
 		r.debug("GetRunningTasks", e.Cell, err)

@@ -1,7 +1,8 @@
 package main
 
 import (
-	"cantina/resource"
+	"log/slog"
+	"net"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/placement"
+	"cantina/resource"
 	"cantina/worker"
 )
 
@@ -28,6 +30,7 @@ type cellFlags struct {
 	capacity  map[string]string
 	timeouts  worker.Timeouts
 	evacuate  time.Duration
+	simulate  int
 }
 
 func (c *cli) cellVerb() *cobra.Command {
@@ -58,6 +61,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints that keep work away that does not tolerate them")
 	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of named resources that replace or join what the machine has, name=number")
 	p.DurationVar(&f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
+	p.IntVar(&f.simulate, "simulate", 0, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
 	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the address, once the cell listens")
 	return cmd
 }
@@ -84,9 +88,32 @@ func (c *cli) cell(f cellFlags) error {
 		}
 		cfg.Capacity[name] = n
 	}
+	if f.simulate != 0 {
+		return c.simulated(cfg, f, log)
+	}
 	cell, err := node.OpenCell(c.ctx, cfg)
 	if err != nil {
 		return err
 	}
 	return c.runProcess(log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) })
 }
+
+// simulated runs many cells whose containers exist in memory alone.
+func (c *cli) simulated(cfg node.CellConfig, f cellFlags, log *slog.Logger) error {
+	_, port, err := net.SplitHostPort(f.listen)
+	switch {
+	case f.simulate < 0 || f.simulate > maxSimulated:
+		return failf(api.ExitUsage, "--simulate %d: must be between 1 and %d", f.simulate, maxSimulated)
+	case err != nil || port != "0" || f.advertise != "":
+		return failf(api.ExitUsage, "--simulate needs an address for each cell: --listen HOST:0, without --advertise")
+	}
+	all, err := node.OpenSimulation(c.ctx, cfg, f.simulate)
+	if err != nil {
+		return err
+	}
+	c.sayf("simulating %d cells, %s-0 to %s-%d\n", f.simulate, f.name, f.name, f.simulate-1)
+	return c.runProcess(log, nothing{}, f.readyFD, nil, func(g *run.Group) { g.Add("simulation", all.Run) })
+}
+
+// maxSimulated bounds the cells of one process: each has an address of its own.
+const maxSimulated = 20000

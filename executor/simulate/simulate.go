@@ -75,11 +75,15 @@ func (s *Subscription) Close() {
 	}
 }
 
+// maxEvents is how many events wait for a reader. It is few: there are thousands of
+// executors in a process.
+const maxEvents = 64
+
 // Watch returns a new subscription.
 func (e *Executor) Watch() *Subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &Subscription{e: e, c: make(chan executor.Event, 1024)}
+	s := &Subscription{e: e, c: make(chan executor.Event, maxEvents)}
 	e.subs[s] = true
 	return s
 }

@@ -24,6 +24,11 @@ func (e *dialError) Unwrap() error { return e.err }
 // ErrAddress reports an address that is neither host:port nor unix:PATH.
 var ErrAddress = errors.New("bad address")
 
+// keepIdle is how long a connection is kept without a call: longer than between two
+// heartbeats or probes, so one is kept for good, and not much longer, so those of a
+// burst go. A server with ten thousand cells has few descriptors to spare.
+const keepIdle = 20 * time.Second
+
 // transport returns an HTTP transport for one peer, HTTP/1.1, with kept
 // connections. lost, when not nil, is called when a connection ends.
 func transport(address string, sec Security, lost func()) *http.Transport {
@@ -46,7 +51,7 @@ func transport(address string, sec Security, lost func()) *http.Transport {
 		TLSClientConfig:     sec.TLS,
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 only
 		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     5 * time.Minute,
+		IdleConnTimeout:     keepIdle,
 		DisableCompression:  true,
 	}
 }

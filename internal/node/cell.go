@@ -76,12 +76,11 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cell folder: %w", err)
 	}
-	machine, err := MachineCapacity(cfg.Dir)
+	capacity, err := capacityOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(machine, cfg.Capacity)
-	cfg.Capacity = machine
+	cfg.Capacity = capacity
 	n := &Cell{cfg: cfg}
 	if cfg.Listen != "" {
 		ln, warning, err := api.Listener{Address: cfg.Listen, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
@@ -233,6 +232,16 @@ func (n nearLeader) TaskEvents(ctx context.Context, from cell.Caller, events []c
 // defaultContainers is how many containers a cell offers; one more is kept back for
 // the probe.
 const defaultContainers = 250
+
+// capacityOf is what a cell offers: what its machine has, but for what it is told.
+func capacityOf(cfg CellConfig) (resource.Amounts, error) {
+	c, err := MachineCapacity(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(c, cfg.Capacity)
+	return c, nil
+}
 
 // MachineCapacity is what this machine has: memory, processors, and the space of
 // the file system below dir.

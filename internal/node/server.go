@@ -15,6 +15,7 @@ import (
 
 	"cantina/api"
 	"cantina/cell"
+	"cantina/executor"
 	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/internal/run"
@@ -86,6 +87,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err := cfg.Timeouts.Validate(); err != nil {
 		return nil, err
 	}
+	executor.RaiseFileLimit() // each cell has a connection, and is called over another
 	f, err := folder.Open(cfg.Dir)
 	if err != nil {
 		return nil, err

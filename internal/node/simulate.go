@@ -1,0 +1,160 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/api"
+	"cantina/cell"
+	"cantina/executor"
+	"cantina/executor/simulate"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// Simulation is many cells in one process. Each speaks the real protocol over a
+// connection of its own, from an address of its own; only their containers exist in
+// memory alone (package simulate). It is for trying and measuring a cluster that one
+// does not have.
+type Simulation struct {
+	cfg   CellConfig
+	lock  *os.File
+	cells []*simulated
+}
+
+type simulated struct {
+	simulatedCell
+	exec     *simulate.Executor
+	client   *link.LeaderClient
+	listener net.Listener
+}
+
+// simulatedCell is a cell whose containers write nothing.
+type simulatedCell struct{ *cell.Cell }
+
+// ReadLogs implements link.Cell: there is nothing.
+func (simulatedCell) ReadLogs(context.Context, *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
+	return &pb.ReadLogsResponse{End: true}, nil
+}
+
+// FollowLogs implements link.Cell: it ends at once.
+func (simulatedCell) FollowLogs(context.Context, *pb.FollowLogsRequest, func(*pb.FollowLogsResponse) error) error {
+	return nil
+}
+
+// StartExec implements link.Cell: nothing can run in what does not exist.
+func (simulatedCell) StartExec(context.Context, string, executor.ExecSpec) (*executor.ExecSession, error) {
+	return nil, fmt.Errorf("exec in a simulated container: %w", errors.ErrUnsupported)
+}
+
+// openAtOnce is how many cells of a simulation are opened at the same time: each
+// waits for its folder to be durable.
+const openAtOnce = 64
+
+// OpenSimulation opens n cells called Name-0 to Name-(n-1), each in a folder of that
+// name below Dir. Listen needs port 0. It returns executor.ErrInUse when the folder is
+// in use, and what OpenCell returns.
+func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of the simulation: %w", err)
+	}
+	capacity, err := capacityOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Capacity = capacity
+	s := &Simulation{cfg: cfg, cells: make([]*simulated, n)}
+	if s.lock, err = os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, fmt.Errorf("folder of the simulation: %w", err)
+	}
+	if err := run.Lock(s.lock); err != nil {
+		s.lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = executor.ErrInUse
+		}
+		return nil, fmt.Errorf("folder %s: %w", cfg.Dir, err)
+	}
+	executor.RaiseFileLimit()
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *Simulation) open(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.cells))
+	room := make(chan struct{}, openAtOnce)
+	for i := range s.cells {
+		room <- struct{}{}
+		wg.Go(func() {
+			s.cells[i], errs[i] = s.openOne(ctx, i)
+			<-room
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
+	cfg := s.cfg
+	cfg.Name += worker.CellName("-" + strconv.Itoa(i))
+	cfg.Dir = filepath.Join(cfg.Dir, string(cfg.Name))
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cell folder: %w", err)
+	}
+	tls, err := cfg.TLS.Client()
+	if err != nil {
+		return nil, err
+	}
+	ln, _, err := api.Listener{Address: cfg.Listen, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &simulated{listener: ln, exec: simulate.New(cfg.Capacity, cfg.Clock.Wall)}
+	m.client = link.NewLeaderClient(cfg.Servers, link.Security{TLS: tls}, func() {
+		if m.Cell != nil {
+			m.LinkBroken()
+		}
+	})
+	cfg.Offer.Host = string(cfg.Name)
+	m.Cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log.With("cell", string(cfg.Name)), Offer: cfg.Offer,
+		Address: addressOf(ln, cfg.Listen), Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, Timeouts: cfg.Timeouts,
+		EvacuationTimeout: cfg.EvacuationTimeout}, cell.Simulated{Executor: m.exec}, m.client)
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return m, nil
+}
+
+// Run drives all cells until ctx is done, or one of them ends with an error.
+func (s *Simulation) Run(ctx context.Context) error {
+	var g run.Group
+	for _, m := range s.cells {
+		_, h := link.NewCellHandler(m)
+		g.Add("listener "+m.listener.Addr().String(), func(ctx context.Context) error { return serveHTTP(ctx, m.listener, h) })
+		g.Add("cell", m.Cell.Run)
+	}
+	return errors.Join(g.Run(ctx), s.close())
+}
+
+func (s *Simulation) close() error {
+	for _, m := range s.cells {
+		if m != nil {
+			m.client.Close()
+			m.exec.Close()
+			m.listener.Close()
+		}
+	}
+	return s.lock.Close()
+}
