@@ -35,8 +35,8 @@ func (k *keeper) tellDeadline() {
 		return
 	}
 	root := k.e.tree.Root()
-	k.send("deadline " + filepath.Join(root, classStopBound) + " " + text)
-	k.send("deadline " + filepath.Join(root, k.keepBound) + " " + text)
+	k.send("deadline " + filepath.Join(root, k.e.classOf(classStopBound)) + " " + text)
+	k.send("deadline " + filepath.Join(root, k.e.classOf(classKeepBound)) + " " + text)
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
 	k.mu.Unlock()
@@ -50,7 +50,7 @@ func (k *keeper) tellDeadline() {
 }
 
 func (k *keeper) isOwn(dir string) bool {
-	return dir == filepath.Join(k.e.tree.Root(), classStopBound)
+	return dir == filepath.Join(k.e.tree.Root(), k.e.classOf(classStopBound))
 }
 
 func (k *keeper) onExpired(dir string) {
@@ -110,7 +110,7 @@ func (e *Executor) deadlinePath(generation string) string {
 }
 
 func (e *Executor) openDeadline() error {
-	f, err := os.OpenFile(e.deadlinePath(e.keepBound), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(e.deadlinePath(e.classOf(classKeepBound)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open deadline: %w", err)
 	}

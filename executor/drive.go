@@ -392,13 +392,13 @@ func (c *container) parentDeath() syscall.Signal {
 func (c *container) class() string {
 	switch {
 	case c.keep() && c.bound:
-		return c.e.keeper.keepBound
+		return c.e.classOf(classKeepBound)
 	case c.keep():
-		return classKeepFree
+		return c.e.classOf(classKeepFree)
 	case c.bound:
-		return classStopBound
+		return c.e.classOf(classStopBound)
 	}
-	return classStopFree
+	return c.e.classOf(classStopFree)
 }
 
 // timer returns a channel that is ready after d; d ≤ 0 is never.

@@ -140,7 +140,10 @@ func TestReadoption(t *testing.T) {
 			t.Errorf("%s: pid %d, was %d", id, got.Pid, pids[id])
 		}
 		if err := numbered(allLines(t, e, id), count+1); err != nil {
-			t.Errorf("%s: %v", id, err)
+			again := numbered(allLines(t, e, id), count+1)
+			segs, _ := shim.Segments(e.keepFolder(id), 1)
+			w, _ := e.Output().Writer(output.Source{ID: id}, output.Stdout)
+			t.Errorf("%s: %v; read again %v, written %d, segments %+v", id, err, again, w.Written(), segs)
 		}
 		e.Delete(id)
 		await(t, e, id, gone)
@@ -275,6 +278,9 @@ func TestReusedPidIsNotKilled(t *testing.T) {
 	cfg.Cgroups = CgroupNone
 	e, stop := runExecutor(t, cfg)
 	launch(t, e, "x", sh("true"))
+	if _, err := Open(cfg); !errors.Is(err, ErrInUse) {
+		t.Errorf("the folder of a living cell: %v", err)
+	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

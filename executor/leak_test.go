@@ -239,6 +239,9 @@ func TestDelegatedKill(t *testing.T) {
 	}
 	// A TERM alone makes the reaper end everything, itself last.
 	reaper := e.reaperIdentity()
+	if !reaper.Alive() {
+		t.Fatalf("no reaper: %+v", reaper)
+	}
 	if err := unix.Kill(reaper.Pid, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func TestForkBombUnderAPidsLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := await(t, e, "x", runningState)
-	for c.State == Running { // the bomb is at its limit, or has burnt out
+	for end := time.Now().Add(2 * time.Second); c.State == Running && time.Now().Before(end); { // at its limit, or burnt out
 		if pids, _ := e.containers["x"].group.Procs(); len(pids) > 50 {
 			t.Fatalf("%d processes", len(pids))
 		} else if len(pids) > 20 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ type watcher struct {
 	classes  map[string]*class
 	kills    map[string]int64 // group → when it is killed, boot time in ns
 	procs    map[int]*proc    // without control groups
+	clean    []string         // patterns of groups that are removed at the end, as far as they are empty
 	orphan   bool             // the cell is gone
 	handover bool             // a successor holds the deadlines now
 	finish   bool             // end everything, then itself
@@ -237,7 +239,7 @@ func (w *watcher) over() bool {
 		return true
 	}
 	for _, c := range w.classes {
-		if c.stop && c.state != closed {
+		if c.stop && (c.state != closed || !c.empty()) {
 			return false
 		}
 		keeps := !c.stop && c.deadline > 0 && !w.handover && !w.finish
@@ -250,10 +252,11 @@ func (w *watcher) over() bool {
 			return false
 		}
 	}
-	if w.orphan {
-		for _, c := range w.classes {
-			if c.stop {
-				c.remove()
+	if w.orphan && !w.handover {
+		for _, pattern := range w.clean {
+			dirs, _ := filepath.Glob(pattern)
+			for _, d := range dirs {
+				cgroup.RemoveEmpty(d)
 			}
 		}
 	}

@@ -100,11 +100,14 @@ func cellDir(m *Mount, id string) (string, error) {
 		return "", fmt.Errorf("own group %s is not visible below %s", m.Self, m.Dir)
 	}
 	top := filepath.Join(self, "cantina")
-	if err := makeDir(top); err != nil {
-		return "", err
-	}
 	dir := filepath.Join(top, id)
-	return dir, makeDir(dir)
+	for try := 0; ; try++ {
+		err := errors.Join(makeDir(top), makeDir(dir))
+		// Another cell that ends may just have removed the empty folder above.
+		if !errors.Is(err, unix.ENOENT) || try == 10 {
+			return dir, err
+		}
+	}
 }
 
 func (t *Tree) openBase(m *Mount, controller string) error {
@@ -191,6 +194,16 @@ func (t *Tree) Dirs() (tracker string, v1 []string) {
 	}
 	slices.Sort(v1)
 	return t.root, v1
+}
+
+// Patterns match the folders (in the sense of path/filepath) that this process
+// made below those of Dirs, classes and slots.
+func (t *Tree) Patterns() []string {
+	patterns := []string{filepath.Join(t.root, "*."+t.generation)}
+	for _, d := range t.v1 {
+		patterns = append(patterns, filepath.Join(d, "slot-"+t.generation+"-*"))
+	}
+	return patterns
 }
 
 // Class makes the class name, which is given to Create afterwards.
