@@ -109,7 +109,11 @@ func (c *container) resumeAdopted() (RunResult, bool) {
 // predecessor's. (Never twice, Calls.)
 func (e *Executor) AdoptionRecorded() {
 	e.keeper.mu.Lock()
+	first := !e.keeper.own
 	e.keeper.own = true
 	e.keeper.mu.Unlock()
-	e.keeper.tellDeadline()
+	if first {
+		e.saveDeadline(e.deadline.Load())
+		e.keeper.tellDeadline()
+	}
 }

@@ -102,43 +102,50 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Output.Clock.Wall == nil {
-		c.Output.Clock = c.Clock
+	for _, clock := range []*run.Clock{&c.Output.Clock, &c.Cache.Clock, &c.Image.Clock} {
+		if clock.Wall == nil {
+			*clock = c.Clock
+		}
+	}
+	for _, log := range []**slog.Logger{&c.Output.Log, &c.Cache.Log, &c.Image.Log} {
+		if *log == nil {
+			*log = c.Log
+		}
 	}
 	return c
 }
 
 // Executor owns the containers of one cell. Make it with Open and call Run.
 type Executor struct {
-	cfg          Config
-	clock        run.Clock
-	log          *slog.Logger
-	lock         *os.File
-	tree         *cgroup.Tree // nil without control groups
-	watcher      *cgroup.Watcher
-	launcher     *process.Launcher
-	keeper       *keeper
-	steps        *step.Engine
-	images       *image.Store
-	cache        *cache.Cache
-	spaces       *isolate.Host // nil where there are no name spaces
-	out          *output.Store
-	hub          hub
-	null         *os.File
-	generation   string   // of this cell process, in the names of its classes
-	kept         []string // classes of predecessors whose containers were adopted
-	deadlineFile *os.File
-	adopted      []adoptedClass
-	deadline     atomic.Int64  // boot time in ns; 0 = none
-	expired      atomic.Bool   // the reaper says that the deadline passed
-	abort        chan struct{} // closed by Abort: kill without grace
-	aborting     sync.Once
-	rebooting    sync.Once
-	drivers      sync.WaitGroup
-	starts       sync.RWMutex // held for writing while all is frozen
-	ports        ports
-	folders      folders
-	left         []*container // of predecessors: adopted or stuck
+	cfg           Config
+	clock         run.Clock
+	log           *slog.Logger
+	lock          *os.File
+	tree          *cgroup.Tree // nil without control groups
+	watcher       *cgroup.Watcher
+	launcher      *process.Launcher
+	keeper        *keeper
+	steps         *step.Engine
+	images        *image.Store
+	cache         *cache.Cache
+	spaces        *isolate.Host // nil where there are no name spaces
+	out           *output.Store
+	hub           hub
+	null          *os.File
+	generation    string     // of this cell process, in the names of its classes
+	kept          []string   // classes of predecessors whose containers were adopted
+	deadlineFiles []*os.File // of this generation, and of the adopted classes
+	adopted       []adoptedClass
+	deadline      atomic.Int64  // boot time in ns; 0 = none
+	expired       atomic.Bool   // the reaper says that the deadline passed
+	abort         chan struct{} // closed by Abort: kill without grace
+	aborting      sync.Once
+	rebooting     sync.Once
+	drivers       sync.WaitGroup
+	starts        sync.RWMutex // held for writing while all is frozen
+	ports         ports
+	folders       folders
+	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -232,7 +239,7 @@ func (e *Executor) release() {
 	if e.spaces != nil {
 		e.spaces.Close()
 	}
-	for _, f := range []*os.File{e.null, e.deadlineFile, e.lock} {
+	for _, f := range append(e.deadlineFiles, e.null, e.lock) {
 		if f != nil {
 			f.Close()
 		}

@@ -310,7 +310,7 @@ func (k *kept) Exit() step.Exit {
 	switch {
 	case k.ended != nil:
 		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal}
-		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.usageNow().OOMKills > 0
+		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.oomKillsNow() > 0
 		return e
 	case k.lost:
 		return step.Exit{Code: lostCode}

@@ -272,6 +272,36 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	}
 }
 
+// TestRecordedDeadlineIsInherited: what a leader extended after one adoption is what
+// the next successor finds.
+func TestRecordedDeadlineIsInherited(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	ids := pidsOf(t, dir, "x")
+	c.kill(t)
+	deadline := time.Duration(0)
+	for i := range 3 {
+		e, stop := runExecutor(t, testConfig(folder))
+		if got := e.adopted[0].deadline; len(e.adopted) != 1 || deadline != 0 && got != int64(deadline) {
+			t.Errorf("successor %d: deadline %d, want %d", i, got, deadline)
+		}
+		deadline = e.clock.Boot() + time.Duration(i+1)*time.Hour
+		e.SetDeadline(deadline)
+		e.AdoptionRecorded()
+		await(t, e, "x", func(c Container, _ bool) bool { return c.State == Running && c.Pid != 0 })
+		if i == 2 {
+			e.Delete("x")
+			await(t, e, "x", gone)
+		}
+		if err := stop(); (err == nil) != (i == 2) {
+			t.Errorf("what is kept keeps its group, and nothing else: %v", err)
+		}
+	}
+	for _, id := range ids {
+		awaitDeath(t, id, time.Second)
+	}
+}
+
 func TestReusedPidIsNotKilled(t *testing.T) {
 	// A record with the pid of a stranger and another start time.
 	cfg := testConfig(t.TempDir())

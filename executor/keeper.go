@@ -277,6 +277,18 @@ func (k *keeper) kill(dir string, in time.Duration) {
 	k.send("kill " + dir + " " + strconv.FormatInt(in.Milliseconds(), 10))
 }
 
+// spare takes a kill back: the group is gone, and the next one of its name is
+// another's.
+func (k *keeper) spare(dir string) {
+	k.mu.Lock()
+	_, there := k.kills[dir]
+	delete(k.kills, dir)
+	k.mu.Unlock()
+	if there {
+		k.send("spare " + dir)
+	}
+}
+
 // started tells the reaper of a process, where no group does.
 func (k *keeper) started(c *container, p *process.Process) {
 	if c.group != nil {

@@ -270,6 +270,36 @@ func TestDeleteInDelegateMode(t *testing.T) {
 	}
 }
 
+// TestReaperForgetsWhatIsGone: a kill that was handed to the reaper does not reach a
+// later container of the same id, also through a reaper that was started again.
+func TestReaperForgetsWhatIsGone(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	const grace = 700 * time.Millisecond
+	s := sh("echo up; sleep 1000")
+	s.Workload.Termination.Mode, s.Workload.Termination.Grace = action.KillTerm, grace
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "up")
+	e.Delete("x") // heeds TERM long before the kill is due
+	await(t, e, "x", gone)
+	e.keeper.mu.Lock()
+	if n := len(e.keeper.kills); n != 0 {
+		t.Errorf("%d kills are kept", n)
+	}
+	e.keeper.mu.Unlock()
+	if err := e.Launch(Reservation{ID: "x"}, sh("echo again; sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	over, stop := timer(2 * grace)
+	defer stop()
+	<-over
+	if c, _ := e.Get("x"); c.State != Running {
+		t.Errorf("the second container is %v: %+v", c.State, c.Result)
+	}
+}
+
 func TestKillTargets(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)

@@ -272,7 +272,7 @@ func (s *stepProcess) Exit() step.Exit {
 	}
 	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal)}
 	if e.Code != 0 || e.Signal != 0 {
-		e.OutOfMemory = s.h.c.usageNow().OOMKills > 0
+		e.OutOfMemory = s.h.c.oomKillsNow() > 0
 	}
 	return e
 }

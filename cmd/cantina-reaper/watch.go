@@ -131,9 +131,9 @@ func (w *watcher) endStopped() {
 
 // command understands:
 //
-//	class DIR stop|keep       DIR is a class of containers
 //	deadline DIR NS           boot time at which DIR ends; 0 = never
 //	kill DIR MS               kill the group DIR in MS milliseconds
+//	spare DIR                 but not that one: it is gone
 //	proc PID START bound|free stop|keep SIGNAL GRACE_MS   (without control groups)
 //	procdeadline NS           the deadline of all bound processes
 //	gone PID                  the process has been waited for
@@ -141,12 +141,12 @@ func (w *watcher) endStopped() {
 func (w *watcher) command(m string) {
 	f := strings.Fields(m)
 	switch {
-	case len(f) == 3 && f[0] == "class":
-		w.class(f[1]).stop = f[2] == "stop"
 	case len(f) == 3 && f[0] == "deadline":
 		w.class(f[1]).setDeadline(number(f[2]))
 	case len(f) == 3 && f[0] == "kill":
 		w.kills[f[1]] = bootNow() + number(f[2])*1e6
+	case len(f) == 2 && f[0] == "spare":
+		delete(w.kills, f[1])
 	case len(f) == 7 && f[0] == "proc":
 		w.addProc(f[1:])
 	case len(f) == 2 && f[0] == "procdeadline":

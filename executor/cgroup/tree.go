@@ -28,7 +28,6 @@ type Options struct {
 	// adopted containers are still in.
 	Generation string
 	ForceV1    bool // track with the v1 freezer although v2 is mounted
-	NoLimits   bool // never use controllers
 }
 
 // limitControllers are the v1 controllers that limits need.
@@ -56,9 +55,6 @@ func Open(host Host, id string, o Options) (*Tree, error) {
 	err := t.openTracker(host, id, o)
 	if err != nil {
 		return nil, err
-	}
-	if o.NoLimits {
-		return t, nil
 	}
 	if t.v2 && t.enableV2(host) {
 		t.v2ctl = true
@@ -245,14 +241,14 @@ func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
 	g := &Group{tree: t, dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))}
 	if len(slotDirs) > 0 {
-		g.slot = &slot{dirs: slotDirs, limits: l, adopted: true}
+		g.slot = &slot{dirs: slotDirs, limits: l, joined: joined(slotDirs, l), adopted: true}
 	} else {
 		g.v2l = g.v2 && exists(filepath.Join(dir, "memory.max"))
 	}
 	return g
 }
 
-// Descriptors are what LeaveThread needs in the calling thread's table.
+// Descriptors are what Group.LeaveThread needs in the calling thread's table.
 func (t *Tree) Descriptors() []int {
 	fds := make([]int, 0, len(t.base))
 	for _, fd := range t.base {
@@ -261,16 +257,6 @@ func (t *Tree) Descriptors() []int {
 	return fds
 }
 
-// LeaveThread brings the calling thread back into the cell's own groups.
-func (t *Tree) LeaveThread() error {
-	var first error
-	for c, fd := range t.base {
-		if err := writeFD(fd, "0"); err != nil && first == nil {
-			first = fmt.Errorf("leave %s: %w", c, err)
-		}
-	}
-	return first
-}
 
 // Close removes what is empty of the tree and closes its descriptors. Groups
 // that still hold processes stay.
