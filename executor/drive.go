@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -212,6 +213,26 @@ func (c *container) detached() <-chan struct{} {
 		return c.leaveC
 	}
 	return nil
+}
+
+// untilStopped returns a context that is done when the container is asked to end,
+// or when also is closed. The caller calls release.
+func (c *container) untilStopped(also <-chan struct{}) (ctx context.Context, release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-c.stopC:
+		case <-also:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, func() {
+		cancel()
+		<-watched
+	}
 }
 
 // conclude closes what belongs to the run, of which nothing is left, and adds what

@@ -210,7 +210,7 @@ func (e *Executor) open() error {
 	if e.images, err = image.Open(e.path("image"), e.cfg.Image); err != nil {
 		return err
 	}
-	e.steps = step.New(step.Config{Cache: e.cache})
+	e.steps = step.New(e.cache)
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ type kept struct {
 	dir  string
 	shim *process.Process // ends after the program
 	done chan struct{}
+	buf  []byte // of the follower
 
 	mu       sync.Mutex
 	main     *process.Process // watched only, to signal it
@@ -239,9 +240,11 @@ func (k *kept) isDetached() bool {
 // takeOutput stores what the shim has written, from where the store stopped, and
 // removes whole files that are stored.
 func (k *kept) takeOutput() {
-	buf := make([]byte, 256<<10)
+	if k.buf == nil {
+		k.buf = make([]byte, 256<<10)
+	}
 	for i, w := range k.c.writers {
-		if err := k.takeStream(i+1, w, buf); err != nil {
+		if err := k.takeStream(i+1, w, k.buf); err != nil {
 			k.c.e.log.Warn("output of a kept container", "container", k.c.id, "error", err)
 		}
 	}

@@ -257,7 +257,6 @@ func (t *Tree) Descriptors() []int {
 	return fds
 }
 
-
 // Close removes what is empty of the tree and closes its descriptors. Groups
 // that still hold processes stay.
 func (t *Tree) Close() error {
