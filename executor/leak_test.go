@@ -109,9 +109,12 @@ func settle(e *Executor) {
 
 // Pdeathsig is about threads: the thread that forked must not end before the cell.
 func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
-	n, length := 50, 3*time.Second
+	n, length := 200, 30*time.Second
+	if testing.Short() {
+		n, length = 50, 3*time.Second
+	}
 	if soak() {
-		n, length = 200, 10*time.Minute
+		length = 10 * time.Minute
 	}
 	e := testExecutor(t, nil)
 	dir := t.TempDir()

@@ -57,16 +57,21 @@ func measure(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("container", flag.ContinueOnError)
 	n := fs.Int("n", 3000, "launches of each form in each round")
 	rounds := fs.Int("rounds", 5, "rounds")
-	idle := fs.Int("idle", 1000, "idle containers")
-	beside := fs.Int("beside", 5000, "running containers beside which a launch is measured")
+	idle := fs.Int("idle", 1000, "idle containers; 0 = not measured")
+	beside := fs.Int("beside", 5000, "running containers beside which a launch is measured; 0 = not measured")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	if err := ratios(ctx, *n, *rounds); err != nil {
 		return err
 	}
-	if err := standing(ctx, *idle); err != nil {
-		return err
+	if *idle > 0 {
+		if err := standing(ctx, *idle); err != nil {
+			return err
+		}
+	}
+	if *beside == 0 {
+		return nil
 	}
 	return crowd(ctx, *n, *rounds, *beside)
 }
