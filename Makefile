@@ -24,7 +24,7 @@ all: build
 
 build: $(BIN)/cantina
 
-$(REAPER): $(wildcard cmd/cantina-reaper/*.go)
+$(REAPER): $(GOSOURCES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $@ ./cmd/cantina-reaper
 
 $(BIN)/cantina: $(REAPER) $(GOSOURCES) go.mod go.sum

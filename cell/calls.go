@@ -195,7 +195,13 @@ func (c *Cell) startProbe(number int64) {
 	c.queue.Push("probe", func(ctx context.Context) { c.probe(ctx, number) })
 }
 
-func (c *Cell) setDeadline(at time.Duration) { c.exec.SetDeadline(at) }
+// A deadline comes from a credit, and the leader gives credit only when it has
+// recorded what this process reported: so it covers what was adopted too. (Never
+// twice, Calls.)
+func (c *Cell) setDeadline(at time.Duration) {
+	c.exec.SetDeadline(at)
+	c.exec.AdoptionRecorded()
+}
 
 func (c *Cell) endBound(grace time.Duration, reason string) {
 	c.log.Warn("deadline-bound work ends", "reason", reason)

@@ -38,6 +38,7 @@ type Executor interface {
 	Watch() (Events, error)
 	ResultFile(id string) ([]byte, error)
 	SetDeadline(boot time.Duration)
+	AdoptionRecorded()
 	Capacity() resource.Amounts
 	Probe(ctx context.Context) error
 }

@@ -35,6 +35,8 @@ type leader struct {
 
 	mu       sync.Mutex
 	silent   bool // answers nothing
+	promise  time.Duration
+	uncredit bool // gives no credit: it has not recorded what the cell holds
 	proc     worker.Proc
 	index    lrp.Index
 	desired  *lrp.Desired
@@ -67,6 +69,10 @@ func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, _ State) (work
 		return worker.HeartbeatAnswer{}, errSilent
 	}
 	l.proc = b.Proc
+	if l.uncredit { // a probe that ends hurries the next beat
+		return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat, State: worker.Unhealthy, Reported: true,
+			Timeouts: worker.DefaultTimeouts()}, nil
+	}
 	l.probe++
 	number := l.probe
 	l.probes.Go(func() { // the leader's healthcheck
@@ -81,7 +87,7 @@ func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, _ State) (work
 		state = worker.MustDie
 	}
 	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat, State: state, Reported: true,
-		Eligible: true, Credit: true, Promise: t.DiesWithin(), Timeouts: t}, nil
+		Eligible: true, Credit: true, Promise: l.promise, Timeouts: t}, nil
 }
 
 func (l *leader) UpdateStatus(_ context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
@@ -158,11 +164,17 @@ type world struct {
 // inBubble runs f with a cell whose session is HEALTHY.
 func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
+	inBubbleOf(t, func(*leader) {}, f)
+}
+
+// inBubbleOf is inBubble with a leader that is changed first.
+func inBubbleOf(t *testing.T, change func(*leader), f func(t *testing.T, w *world)) {
+	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		clock := run.Bubble()
 		w := &world{t: t, clock: clock, exec: simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall),
-			leader: &leader{clock: clock, term: fence.Term{Epoch: 1, Revision: 7}}}
+			leader: &leader{clock: clock, promise: worker.DefaultTimeouts().DiesWithin(), term: fence.Term{Epoch: 1, Revision: 7}}}
 		healthy := make(chan struct{}, 10)
 		cfg := Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler), Leave: 5 * time.Second,
 			OnSession: func(s worker.State) {
@@ -175,6 +187,7 @@ func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
 			t.Fatal(err)
 		}
 		w.cell, w.leader.cell = c, c
+		change(w.leader)
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- c.Run(ctx) }()
@@ -186,7 +199,9 @@ func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
 			w.exec.Close()
 			w.leader.probes.Wait()
 		})
-		<-healthy
+		if !w.leader.uncredit {
+			<-healthy
+		}
 		time.Sleep(time.Second) // the first probe
 		synctest.Wait()
 		f(t, w)
@@ -431,6 +446,31 @@ func TestWithoutALeaderBoundWorkEndsAndFreeWorkStays(t *testing.T) {
 			t.Fatalf("the service was not harmonised: %+v", row)
 		}
 	})
+}
+
+// TestAdoptedWorkLivesByTheCreditOfALeaderThatRecordedIt: not before, also when the
+// leader's promise has no end.
+func TestAdoptedWorkLivesByTheCreditOfALeaderThatRecordedIt(t *testing.T) {
+	for _, promise := range []time.Duration{worker.DefaultTimeouts().DiesWithin(), 0} {
+		t.Run(promise.String(), func(t *testing.T) {
+			inBubbleOf(t, func(l *leader) { l.uncredit, l.promise = true, promise }, func(t *testing.T, w *world) {
+				if w.exec.Recorded() || w.exec.Deadline() != 0 {
+					t.Fatal("adopted work got a new deadline without credit")
+				}
+				w.leader.mu.Lock()
+				w.leader.uncredit = false
+				w.leader.mu.Unlock()
+				time.Sleep(worker.DefaultTimeouts().Heartbeat)
+				synctest.Wait()
+				if !w.exec.Recorded() {
+					t.Fatal("adopted work keeps its predecessor's deadline although the leader gives credit")
+				}
+				if has := w.exec.Deadline() != 0; has != (promise != 0) {
+					t.Fatalf("deadline %v by a promise of %v", w.exec.Deadline(), promise)
+				}
+			})
+		})
+	}
 }
 
 func TestACallOfAnOlderTermOrForAnotherProcessIsRefused(t *testing.T) {

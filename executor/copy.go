@@ -99,7 +99,7 @@ func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) err
 		return fmt.Errorf("copy to %s: %w", id, err)
 	}
 	defer root.Close()
-	if err := root.MkdirAll(rel, 0o755); err != nil {
+	if err := makeFolders(root, rel, cred); err != nil {
 		return fmt.Errorf("copy %s to %s: %w", name, id, err)
 	}
 	to, err := root.OpenRoot(rel)
@@ -115,6 +115,25 @@ func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) err
 		return fmt.Errorf("copy %s to %s: %w", name, id, err)
 	}
 	return nil
+}
+
+// makeFolders makes a folder and those above it; what it makes belongs to cred, nil
+// = the cell itself.
+func makeFolders(root *os.Root, rel string, cred *syscall.Credential) error {
+	if rel == "." {
+		return nil
+	}
+	if info, err := root.Stat(rel); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := makeFolders(root, path.Dir(rel), cred); err != nil {
+		return err
+	}
+	err := root.Mkdir(rel, 0o755)
+	if err == nil && cred != nil {
+		err = root.Lchown(rel, int(cred.Uid), int(cred.Gid))
+	}
+	return err
 }
 
 // openRoot opens what of a container may be copied from and to, and makes the

@@ -35,8 +35,8 @@ func (k *keeper) tellDeadline() {
 		return
 	}
 	root := k.e.tree.Root()
-	k.send("deadline " + filepath.Join(root, classStopBound) + " " + text)
-	k.send("deadline " + filepath.Join(root, k.keepBound) + " " + text)
+	k.send("deadline " + filepath.Join(root, k.e.classOf(classStopBound)) + " " + text)
+	k.send("deadline " + filepath.Join(root, k.e.classOf(classKeepBound)) + " " + text)
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
 	k.mu.Unlock()
@@ -49,8 +49,15 @@ func (k *keeper) tellDeadline() {
 	}
 }
 
+// recorded reports whether a leader has recorded what was adopted.
+func (k *keeper) recorded() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.own
+}
+
 func (k *keeper) isOwn(dir string) bool {
-	return dir == filepath.Join(k.e.tree.Root(), classStopBound)
+	return dir == filepath.Join(k.e.tree.Root(), k.e.classOf(classStopBound))
 }
 
 func (k *keeper) onExpired(dir string) {
@@ -92,16 +99,19 @@ type adoptedClass struct {
 	deadline int64 // the predecessor's, boot time in ns; 0 = none
 }
 
-// The file "deadline" of the data folder holds the deadline of the present
-// generation, so that a successor knows it.
+// saveDeadline writes down the deadline of the present generation, and of what it
+// has adopted once that is recorded, so that a successor knows it.
 func (e *Executor) saveDeadline(at int64) {
-	if e.deadlineFile == nil {
-		return
+	files := e.deadlineFiles[:min(len(e.deadlineFiles), 1)]
+	if e.keeper != nil && e.keeper.recorded() {
+		files = e.deadlineFiles
 	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(at))
-	if _, err := e.deadlineFile.WriteAt(b[:], 0); err != nil {
-		e.log.Warn("deadline is not saved", "error", err)
+	for _, f := range files {
+		if _, err := f.WriteAt(b[:], 0); err != nil {
+			e.log.Warn("deadline is not saved", "error", err)
+		}
 	}
 }
 
@@ -109,12 +119,19 @@ func (e *Executor) deadlinePath(generation string) string {
 	return filepath.Join(e.cfg.Folder, "deadline."+generation)
 }
 
+// openDeadline opens the files of the deadlines, that of this generation first.
 func (e *Executor) openDeadline() error {
-	f, err := os.OpenFile(e.deadlinePath(e.keepBound), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("open deadline: %w", err)
+	classes := []string{e.classOf(classKeepBound)}
+	for _, a := range e.adopted {
+		classes = append(classes, filepath.Base(a.dir))
 	}
-	e.deadlineFile = f
+	for _, class := range classes {
+		f, err := os.OpenFile(e.deadlinePath(class), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return fmt.Errorf("open deadline: %w", err)
+		}
+		e.deadlineFiles = append(e.deadlineFiles, f)
+	}
 	e.saveDeadline(0)
 	return nil
 }

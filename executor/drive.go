@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -214,6 +215,26 @@ func (c *container) detached() <-chan struct{} {
 	return nil
 }
 
+// untilStopped returns a context that is done when the container is asked to end,
+// or when also is closed. The caller calls release.
+func (c *container) untilStopped(also <-chan struct{}) (ctx context.Context, release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-c.stopC:
+		case <-also:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, func() {
+		cancel()
+		<-watched
+	}
+}
+
 // conclude closes what belongs to the run, of which nothing is left, and adds what
 // is known only now.
 func (c *container) conclude(r RunResult) (RunResult, bool) {
@@ -392,13 +413,13 @@ func (c *container) parentDeath() syscall.Signal {
 func (c *container) class() string {
 	switch {
 	case c.keep() && c.bound:
-		return c.e.keeper.keepBound
+		return c.e.classOf(classKeepBound)
 	case c.keep():
-		return classKeepFree
+		return c.e.classOf(classKeepFree)
 	case c.bound:
-		return classStopBound
+		return c.e.classOf(classStopBound)
 	}
-	return classStopFree
+	return c.e.classOf(classStopFree)
 }
 
 // timer returns a channel that is ready after d; d ≤ 0 is never.

@@ -176,13 +176,17 @@ func (e *ending) over() bool {
 		return true
 	}
 	c.account()
+	dir := c.group.Dir()
 	c.mu.Lock() // housekeeping may be reading
-	defer c.mu.Unlock()
-	if c.group.Remove() != nil {
-		return false
+	err := c.group.Remove()
+	if err == nil {
+		c.group = nil
 	}
-	c.group = nil
-	return true
+	c.mu.Unlock()
+	if err == nil && c.leavesKill() {
+		c.e.keeper.spare(dir)
+	}
+	return err == nil
 }
 
 // leftovers tells what outlived the main process to end, once.

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
+	"cantina/executor/shim"
 	"cantina/internal/run"
 )
 
@@ -91,43 +91,27 @@ func lastWins(env []string) []string {
 	return out
 }
 
-// maxStatus is the longest line of the status pipe that is kept.
-const maxStatus = 64 << 10
-
-// statusSink keeps the last line written to the status pipe. (Bistro, Pipes.)
+// statusSink keeps the last line written to the status pipe.
 type statusSink struct {
 	mu   sync.Mutex
-	line []byte // last whole line
-	part []byte // begun after it
+	line shim.LastLine
 }
 
 // Write takes what a process wrote.
 func (s *statusSink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.part = append(s.part, p...)
-	if i := bytes.LastIndexByte(s.part, '\n'); i >= 0 {
-		whole := s.part[:i]
-		s.line = bytes.Clone(whole[bytes.LastIndexByte(whole, '\n')+1:])
-		s.part = append(s.part[:0], s.part[i+1:]...)
-	}
-	if len(s.part) > maxStatus {
-		s.part = s.part[:maxStatus]
-	}
+	s.line.Take(p)
 	return len(p), nil
 }
 
 // Close does nothing: several processes may share the sink.
 func (s *statusSink) Close() error { return nil }
 
-// last is the last line, also when it is not terminated; nil when none came.
 func (s *statusSink) last() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.part) > 0 {
-		return bytes.Clone(s.part)
-	}
-	return s.line
+	return s.line.Last()
 }
 
 // credential finds a user "name", "name:group" or "uid:gid" in the account files

@@ -141,7 +141,10 @@ func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
 		if s.Rows == 0 || s.Cols == 0 {
 			s.Rows, s.Cols = 24, 80
 		}
-		return []*os.File{slave, slave, slave}, x.Resize(s.Rows, s.Cols)
+		if err := x.Resize(s.Rows, s.Cols); err != nil {
+			return nil, errors.Join(fmt.Errorf("size terminal: %w", err), master.Close(), slave.Close())
+		}
+		return []*os.File{slave, slave, slave}, nil
 	}
 	var child []*os.File
 	var own [3]*os.File

@@ -1,12 +1,14 @@
 package executor
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,6 +110,32 @@ func TestExecTerminal(t *testing.T) {
 	}
 }
 
+// TestFailedExecHoldsNothing: whatever makes a start fail, no end of a stream stays open.
+func TestFailedExecHoldsNothing(t *testing.T) {
+	e := testExecutor(t, nil)
+	if err := e.Launch(Reservation{ID: "x"}, sh("echo up; sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "up")
+	fails := func() {
+		for _, s := range []ExecSpec{{Path: "/no/such"}, {Path: "/no/such", Terminal: true}, {Path: "true", User: "nobody-of-this-name"},
+			{Path: "true", Dir: "/no/such", Terminal: true, Rows: 1, Cols: 1}} {
+			if x, err := e.Exec(t.Context(), "x", s); err == nil {
+				x.Close()
+				t.Errorf("%+v runs", s)
+			}
+		}
+	}
+	fails()
+	before := count(t, e).descriptors
+	for range 20 {
+		fails()
+	}
+	if now := count(t, e).descriptors; now > before {
+		t.Errorf("%d descriptors, %d before", now, before)
+	}
+}
+
 func readUntil(t *testing.T, r io.Reader, want string) {
 	t.Helper()
 	var got strings.Builder
@@ -118,6 +146,46 @@ func readUntil(t *testing.T, r io.Reader, want string) {
 		if err != nil {
 			t.Errorf("%q does not come, got %q: %v", want, got.String(), err)
 			return
+		}
+	}
+}
+
+// TestCopyInGivesAllToTheUser: the folders on the way too, but not those that were there.
+func TestCopyInGivesAllToTheUser(t *testing.T) {
+	needRoot(t)
+	base, err := os.MkdirTemp("", "cantina-copy") // others may pass through it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := testExecutor(t, func(c *Config) { c.Folder = filepath.Join(base, "cell") })
+	s := sh("mkdir old; echo up; sleep 1000")
+	s.Workload.User = "1234:1235"
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "up")
+	if c, _ := e.Get("x"); os.Chown(filepath.Join(c.Folder, "old"), 77, 77) != nil {
+		t.Fatal("cannot give a folder away")
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	w.WriteHeader(&tar.Header{Name: "d/f", Typeflag: tar.TypeReg, Mode: 0o644})
+	w.Close()
+	if err := e.CopyIn(t.Context(), "x", "old/a/b", &b); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := e.Get("x")
+	for name, want := range map[string]uint32{"old": 77, "old/a": 1234, "old/a/b": 1234, "old/a/b/d": 1234, "old/a/b/d/f": 1234} {
+		info, err := os.Stat(filepath.Join(c.Folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != want {
+			t.Errorf("%s belongs to %d, want %d", name, st.Uid, want)
 		}
 	}
 }

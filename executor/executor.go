@@ -15,8 +15,11 @@
 //
 //	stop.bound  ends with the cell's process, and at the deadline
 //	stop.free   ends with the cell's process
-//	keep.bound.<generation>  outlives it, until the deadline of that generation
+//	keep.bound  outlives it, until the deadline of its generation
 //	keep.free   outlives it
+//
+// The name of a class ends with the generation, which is new in each cell process:
+// so the reaper of a dead one never touches what its successor started.
 //
 // (Diego executor, Container lifecycle; Bistro task termination.) The cell calls
 // this package; nobody else does.
@@ -26,7 +29,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -100,42 +102,50 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Output.Clock.Wall == nil {
-		c.Output.Clock = c.Clock
+	for _, clock := range []*run.Clock{&c.Output.Clock, &c.Cache.Clock, &c.Image.Clock} {
+		if clock.Wall == nil {
+			*clock = c.Clock
+		}
+	}
+	for _, log := range []**slog.Logger{&c.Output.Log, &c.Cache.Log, &c.Image.Log} {
+		if *log == nil {
+			*log = c.Log
+		}
 	}
 	return c
 }
 
 // Executor owns the containers of one cell. Make it with Open and call Run.
 type Executor struct {
-	cfg          Config
-	clock        run.Clock
-	log          *slog.Logger
-	lock         *os.File
-	tree         *cgroup.Tree // nil without control groups
-	watcher      *cgroup.Watcher
-	launcher     *process.Launcher
-	keeper       *keeper
-	steps        *step.Engine
-	images       *image.Store
-	cache        *cache.Cache
-	spaces       *isolate.Host // nil where there are no name spaces
-	out          *output.Store
-	hub          hub
-	null         *os.File
-	keepBound    string // class of this generation's kept deadline-bound containers
-	deadlineFile *os.File
-	adopted      []adoptedClass
-	deadline     atomic.Int64  // boot time in ns; 0 = none
-	expired      atomic.Bool   // the reaper says that the deadline passed
-	abort        chan struct{} // closed by Abort: kill without grace
-	aborting     sync.Once
-	rebooting    sync.Once
-	drivers      sync.WaitGroup
-	starts       sync.RWMutex // held for writing while all is frozen
-	ports        ports
-	folders      folders
-	left         []*container // of predecessors: adopted or stuck
+	cfg           Config
+	clock         run.Clock
+	log           *slog.Logger
+	lock          *os.File
+	tree          *cgroup.Tree // nil without control groups
+	watcher       *cgroup.Watcher
+	launcher      *process.Launcher
+	keeper        *keeper
+	steps         *step.Engine
+	images        *image.Store
+	cache         *cache.Cache
+	spaces        *isolate.Host // nil where there are no name spaces
+	out           *output.Store
+	hub           hub
+	null          *os.File
+	generation    string     // of this cell process, in the names of its classes
+	kept          []string   // classes of predecessors whose containers were adopted
+	deadlineFiles []*os.File // of this generation, and of the adopted classes
+	adopted       []adoptedClass
+	deadline      atomic.Int64  // boot time in ns; 0 = none
+	expired       atomic.Bool   // the reaper says that the deadline passed
+	abort         chan struct{} // closed by Abort: kill without grace
+	aborting      sync.Once
+	rebooting     sync.Once
+	drivers       sync.WaitGroup
+	starts        sync.RWMutex // held for writing while all is frozen
+	ports         ports
+	folders       folders
+	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -175,6 +185,7 @@ func (e *Executor) open() error {
 	}
 	RaiseFileLimit()
 	e.folders.dir, e.folders.clock = e.path("run"), e.clock.Boot
+	e.generation = fmt.Sprintf("%016x", int64(e.clock.Boot()))
 	if err := e.clearPredecessor(); err != nil {
 		return err
 	}
@@ -199,7 +210,7 @@ func (e *Executor) open() error {
 	if e.images, err = image.Open(e.path("image"), e.cfg.Image); err != nil {
 		return err
 	}
-	e.steps = step.New(step.Config{Cache: e.cache})
+	e.steps = step.New(e.cache)
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
 	}
@@ -228,7 +239,7 @@ func (e *Executor) release() {
 	if e.spaces != nil {
 		e.spaces.Close()
 	}
-	for _, f := range []*os.File{e.null, e.deadlineFile, e.lock} {
+	for _, f := range append(e.deadlineFiles, e.null, e.lock) {
 		if f != nil {
 			f.Close()
 		}
@@ -325,204 +336,6 @@ func (e *Executor) keepsBound() bool {
 		}
 	}
 	return false
-}
-
-// Output is the store of what containers wrote.
-func (e *Executor) Output() *output.Store { return e.out }
-
-// Capacity is what containers may take together.
-func (e *Executor) Capacity() resource.Amounts { return e.cfg.Capacity.Clone() }
-
-// Free is what is not taken.
-func (e *Executor) Free() resource.Amounts {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cfg.Capacity.Sub(e.used)
-}
-
-// Subscribe returns a subscription to events; the caller closes it.
-func (e *Executor) Subscribe() (*Subscription, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, ErrClosed
-	}
-	return e.hub.subscribe(), nil
-}
-
-// Get returns one container.
-func (e *Executor) Get(id string) (Container, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c, ok := e.containers[id]
-	if !ok {
-		return Container{}, false
-	}
-	return c.snapshot(), true
-}
-
-// List returns all containers, in no order.
-func (e *Executor) List() []Container {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := make([]Container, 0, len(e.containers))
-	for _, c := range e.containers {
-		out = append(out, c.snapshot())
-	}
-	return out
-}
-
-// Reserve claims resources. It returns ErrInsufficient (an InsufficientError),
-// ErrExists, ErrDeadline or ErrClosed.
-func (e *Executor) Reserve(r Reservation) error {
-	e.mu.Lock()
-	c, err := e.reserveLocked(r)
-	e.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("reserve %s: %w", r.ID, err)
-	}
-	e.emit(EventReserved, c)
-	return nil
-}
-
-func (e *Executor) reserveLocked(r Reservation) (*container, error) {
-	switch {
-	case e.closed:
-		return nil, ErrClosed
-	case r.ID == "":
-		return nil, errors.New("a container needs an id")
-	case e.containers[r.ID] != nil:
-		return nil, ErrExists
-	case r.DeadlineBound && e.pastDeadline():
-		return nil, ErrDeadline
-	case e.uncleanLocked():
-		return nil, ErrUnclean
-	}
-	need := r.Resources
-	if need[resource.Containers] == 0 {
-		need = need.Add(resource.Amounts{resource.Containers: 1})
-	}
-	if lacking := e.cfg.Capacity.Sub(e.used).Lacking(need); len(lacking) > 0 {
-		return nil, &InsufficientError{lacking}
-	}
-	if r.Expires <= 0 {
-		r.Expires = time.Minute
-	}
-	c := newContainer(e, r, need)
-	e.take(need, 1)
-	e.containers[r.ID] = c
-	return c, nil
-}
-
-// take changes what is used, in place: this runs for every start.
-func (e *Executor) take(need resource.Amounts, sign int) {
-	for n, v := range need {
-		e.used[n] += sign * v
-	}
-}
-
-// Start runs a reserved container. It returns at once; see Get and Subscribe.
-// It returns ErrUnknown, ErrState or ErrClosed.
-func (e *Executor) Start(id string, s Spec) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.containers[id]
-	switch {
-	case c == nil:
-		return fmt.Errorf("start %s: %w", id, ErrUnknown)
-	case e.closed:
-		return fmt.Errorf("start %s: %w", id, ErrClosed)
-	case c.state != Reserved || c.ask != askNothing:
-		return fmt.Errorf("start %s: %w", id, ErrState)
-	}
-	e.startLocked(c, s)
-	return nil
-}
-
-func (e *Executor) startLocked(c *container, s Spec) {
-	c.spec = s
-	c.state = Initializing
-	e.drivers.Go(func() { c.drive() })
-}
-
-// Launch is Reserve and Start in one step.
-func (e *Executor) Launch(r Reservation, s Spec) error {
-	e.mu.Lock()
-	c, err := e.reserveLocked(r)
-	if err == nil {
-		e.startLocked(c, s)
-	}
-	e.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("launch %s: %w", r.ID, err)
-	}
-	return nil
-}
-
-// Stop ends a container gracefully; the result says Stopped. It returns
-// ErrUnknown; a completed container stays as it is.
-func (e *Executor) Stop(id string) error { return e.askFor(id, askStop, "") }
-
-// StopWithin is Stop with the shorter of the workload's own grace and grace, for
-// deadline-bound work whose time is over. It returns ErrUnknown.
-func (e *Executor) StopWithin(id string, grace time.Duration) error {
-	e.mu.Lock()
-	if c := e.containers[id]; c != nil {
-		c.within.Store(int64(grace))
-	}
-	e.mu.Unlock()
-	return e.askFor(id, askStop, "")
-}
-
-// Kill ends a container like Stop, but the result is Failed with the reason.
-func (e *Executor) Kill(id, reason string) error { return e.askFor(id, askKill, reason) }
-
-// Delete stops a container in whatever state it is and forgets it when nothing
-// of it is left. It returns at once, with ErrUnknown when there is none.
-func (e *Executor) Delete(id string) error { return e.askFor(id, askDelete, "") }
-
-func (e *Executor) askFor(id string, a ask, reason string) error {
-	e.mu.Lock()
-	c := e.containers[id]
-	if c == nil {
-		e.mu.Unlock()
-		return fmt.Errorf("%s %s: %w", a, id, ErrUnknown)
-	}
-	after := c.request(a, reason)
-	e.mu.Unlock()
-	after()
-	return nil
-}
-
-// maxResult is how much of a result file is kept: 50 KiB.
-const maxResult = 51200
-
-// ResultFile returns the result file of a completed container, at most 51200
-// bytes of it. It returns ErrUnknown, ErrState, or an error that says that there
-// is none.
-func (e *Executor) ResultFile(id string) ([]byte, error) {
-	e.mu.Lock()
-	c := e.containers[id]
-	var state State
-	var name string
-	if c != nil {
-		state, name = c.state, c.spec.Workload.ResultFile
-	}
-	e.mu.Unlock()
-	switch {
-	case c == nil:
-		return nil, fmt.Errorf("result file of %s: %w", id, ErrUnknown)
-	case state != Completed:
-		return nil, fmt.Errorf("result file of %s: %w", id, ErrState)
-	case name == "":
-		return nil, nil
-	}
-	f, err := openBelow(c.root(), name)
-	if err != nil {
-		return nil, fmt.Errorf("result file of %s: %w", id, err)
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxResult))
 }
 
 // emit tells subscribers, when there are any.

@@ -41,7 +41,7 @@ func (e *Executor) setFrozen(on bool) error {
 		return e.stopGroups(on)
 	}
 	var errs []error
-	classes := []string{classStopBound, classStopFree, classKeepFree, e.keepBound}
+	classes := append(e.classes(), e.kept...)
 	for _, name := range classes {
 		g := e.tree.ClassGroup(name)
 		if on {

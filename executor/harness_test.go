@@ -299,12 +299,29 @@ func startCell(t testing.TB, s script) *cell {
 		cmd.Process.Signal(syscall.SIGCONT)
 		cmd.Process.Kill()
 		cmd.Wait()
+		endLeftovers(s.Folder)
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
 		t.Fatalf("cell says %q, %v", line, err)
 	}
 	return c
+}
+
+// endLeftovers kills what a failed test left in the groups of a data folder.
+func endLeftovers(folder string) {
+	var l legacy
+	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
+	if err != nil || json.Unmarshal(b, &l) != nil || l.Tracker == "" {
+		return
+	}
+	stop, _ := filepath.Glob(l.Tracker + "/stop.*")
+	kept, _ := filepath.Glob(l.Tracker + "/keep.*")
+	for _, c := range append(stop, kept...) {
+		g := cgroup.At(c, 0)
+		g.Thaw()
+		g.Kill()
+	}
 }
 
 func (c *cell) kill(t testing.TB) {
@@ -362,6 +379,30 @@ func trackerOf(t testing.TB, folder string) string {
 	return l.Tracker
 }
 
+// reaperOf is the reaper of a data folder.
+func reaperOf(t testing.TB, folder string) procid.Identity {
+	t.Helper()
+	var l legacy
+	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Reaper
+}
+
+// classAt is the one folder of a class in a tracker.
+func classAt(t testing.TB, tracker, kind string) string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(tracker, kind+".*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("class %s: %v, %v", kind, dirs, err)
+	}
+	return dirs[0]
+}
+
 // awaitEmpty waits until a group holds no process.
 func awaitEmpty(t testing.TB, dir string, most time.Duration) {
 	t.Helper()
@@ -375,12 +416,15 @@ func awaitEmpty(t testing.TB, dir string, most time.Duration) {
 	go w.Run(ctx)
 	events, unwatch := w.Watch(g)
 	defer unwatch()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		if full, err := g.Populated(); err == nil && !full {
 			return
 		}
 		select {
 		case <-events:
+		case <-tick.C:
 		case <-ctx.Done():
 			pids, _ := g.Procs()
 			t.Fatalf("group %s still holds %v after %v", dir, pids, most)
@@ -468,6 +512,10 @@ func awaitOutput(t testing.TB, e *Executor, q output.Query, ok func(string) bool
 		return nil
 	})
 	if err != found {
+		for _, id := range q.IDs {
+			c, there := e.Get(id)
+			t.Logf("%s: %v %+v", id, there, c)
+		}
 		t.Fatalf("the line of %v does not come: %v", q.IDs, err)
 	}
 }

@@ -76,17 +76,28 @@ func (e *Executor) live(want func(*container) bool) []*container {
 func (e *Executor) watchMemory() {
 	limited := func(c *container) bool { return c.spec.Workload.Resources[resource.MemoryMB] > 0 }
 	for _, c := range e.live(limited) {
-		u := c.usageNow()
+		kills := c.oomKillsNow()
 		e.mu.Lock()
-		more := int(u.OOMKills) - c.oomKills
+		more := kills - c.oomKills
 		if more > 0 && c.state == Running {
-			c.oomKills = int(u.OOMKills)
+			c.oomKills = kills
 		}
 		e.mu.Unlock()
 		if more > 0 {
+			u := c.usageNow()
 			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.victims(), u.MemoryLimit, u.MemoryPeak)
 		}
 	}
+}
+
+// oomKillsNow reads that counter alone while the container has a group.
+func (c *container) oomKillsNow() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.group == nil {
+		return 0
+	}
+	return int(c.group.OOMKills())
 }
 
 // usageNow reads the counters while the container has a group.

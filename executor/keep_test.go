@@ -81,14 +81,15 @@ func TestKilledShimIsLost(t *testing.T) {
 	}
 }
 
-// writer prints numbered lines at full speed and ends with its own code.
-const writerScript = `i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i of this writer"; done; while [ ! -e %s ]; do sleep 0.01; done; i=$((i+1)); echo "line $i of this writer"; exit %d`
+// writerScript prints numbered lines at full speed and ends with its own code. All
+// lines of one writer are as long as is asked.
+const writerScript = `p=$(head -c %d /dev/zero | tr '\0' -); i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i of this writer$p"; done; while [ ! -e %s ]; do sleep 0.01; done; i=$((i+1)); echo "line $i of this writer$p"; exit %d`
 
 // numbered checks that lines 1 to n came once each and in order.
 func numbered(lines []string, n int) error {
 	for i, l := range lines {
-		if want := fmt.Sprintf("line %d of this writer", i+1); l != want {
-			return fmt.Errorf("line %d is %q", i+1, l)
+		if want := fmt.Sprintf("line %d of this writer", i+1); strings.TrimRight(l, "-") != want {
+			return fmt.Errorf("line %d is %q", i+1, l[:min(len(l), 100)])
 		}
 	}
 	if len(lines) != n {
@@ -98,16 +99,20 @@ func numbered(lines []string, n int) error {
 }
 
 func TestReadoption(t *testing.T) {
-	writers, kills, count := 10, 6, 20000
-	if os.Getenv("CANTINA_SOAK") != "" {
-		writers, kills, count = 50, 20, 200000
+	// Each writer goes through more than one file of its shim.
+	writers, kills, count, long := 50, 20, 2500, shim.SegmentSize/2000
+	if testing.Short() {
+		writers, kills = 10, 6
+	}
+	if soak() {
+		count, long = 200_000, 1
 	}
 	folder := t.TempDir()
 	dir := t.TempDir()
 	flag := filepath.Join(dir, "end")
 	s := script{Folder: folder}
 	for i := range writers {
-		s.Jobs = append(s.Jobs, job{ID: fmt.Sprint("w", i), Spec: keep(sh(fmt.Sprintf("echo $$ > %s/w%d; ", dir, i) + fmt.Sprintf(writerScript, count, flag, i)))})
+		s.Jobs = append(s.Jobs, job{ID: fmt.Sprint("w", i), Spec: keep(sh(fmt.Sprintf("echo $$ > %s/w%d; ", dir, i) + fmt.Sprintf(writerScript, long, count, flag, i)))})
 	}
 	c := startCell(t, s)
 	pids := map[string]int{}
@@ -140,7 +145,10 @@ func TestReadoption(t *testing.T) {
 			t.Errorf("%s: pid %d, was %d", id, got.Pid, pids[id])
 		}
 		if err := numbered(allLines(t, e, id), count+1); err != nil {
-			t.Errorf("%s: %v", id, err)
+			again := numbered(allLines(t, e, id), count+1)
+			segs, _ := shim.Segments(e.keepFolder(id), 1)
+			w, _ := e.Output().Writer(output.Source{ID: id}, output.Stdout)
+			t.Errorf("%s: %v; read again %v, written %d, segments %+v", id, err, again, w.Written(), segs)
 		}
 		e.Delete(id)
 		await(t, e, id, gone)
@@ -269,12 +277,45 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	}
 }
 
+// TestRecordedDeadlineIsInherited: what a leader extended after one adoption is what
+// the next successor finds.
+func TestRecordedDeadlineIsInherited(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	ids := pidsOf(t, dir, "x")
+	c.kill(t)
+	deadline := time.Duration(0)
+	for i := range 3 {
+		e, stop := runExecutor(t, testConfig(folder))
+		if got := e.adopted[0].deadline; len(e.adopted) != 1 || deadline != 0 && got != int64(deadline) {
+			t.Errorf("successor %d: deadline %d, want %d", i, got, deadline)
+		}
+		deadline = e.clock.Boot() + time.Duration(i+1)*time.Hour
+		e.SetDeadline(deadline)
+		e.AdoptionRecorded()
+		await(t, e, "x", func(c Container, _ bool) bool { return c.State == Running && c.Pid != 0 })
+		if i == 2 {
+			e.Delete("x")
+			await(t, e, "x", gone)
+		}
+		if err := stop(); (err == nil) != (i == 2) {
+			t.Errorf("what is kept keeps its group, and nothing else: %v", err)
+		}
+	}
+	for _, id := range ids {
+		awaitDeath(t, id, time.Second)
+	}
+}
+
 func TestReusedPidIsNotKilled(t *testing.T) {
 	// A record with the pid of a stranger and another start time.
 	cfg := testConfig(t.TempDir())
 	cfg.Cgroups = CgroupNone
 	e, stop := runExecutor(t, cfg)
 	launch(t, e, "x", sh("true"))
+	if _, err := Open(cfg); !errors.Is(err, ErrInUse) {
+		t.Errorf("the folder of a living cell: %v", err)
+	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,26 @@ import (
 const (
 	classStopBound = "stop.bound"
 	classStopFree  = "stop.free"
+	classKeepBound = "keep.bound"
 	classKeepFree  = "keep.free"
-	prefixKeep     = "keep.bound."
 )
+
+// classOf is the name of a class of this generation.
+func (e *Executor) classOf(kind string) string { return kind + "." + e.generation }
+
+// classes are all of this generation.
+func (e *Executor) classes() []string {
+	return []string{e.classOf(classStopBound), e.classOf(classStopFree), e.classOf(classKeepBound), e.classOf(classKeepFree)}
+}
+
+// kindOf is the class of which a folder is, of whatever generation.
+func kindOf(dir string) string {
+	name := filepath.Base(dir)
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		return name[:i]
+	}
+	return name
+}
 
 // restartReaper is how long a new reaper is put off when the last one died at once.
 const restartReaper = 200 * time.Millisecond
@@ -33,11 +50,10 @@ const restartReaper = 200 * time.Millisecond
 // deadlines, and starts it again when it dies. While there is none, nothing is
 // started.
 type keeper struct {
-	e         *Executor
-	path      string
-	program   *os.File // the embedded one, in memory
-	keepBound string   // class of this generation
-	up        atomic.Bool
+	e       *Executor
+	path    string
+	program *os.File // the embedded one, in memory
+	up      atomic.Bool
 
 	mu      sync.Mutex
 	sock    *os.File
@@ -51,7 +67,7 @@ type keeper struct {
 }
 
 func newKeeper(e *Executor) (*keeper, error) {
-	k := &keeper{e: e, path: e.cfg.Reaper, keepBound: e.keepBound, adopted: e.adopted, ready: make(chan struct{}), drained: true,
+	k := &keeper{e: e, path: e.cfg.Reaper, adopted: e.adopted, ready: make(chan struct{}), drained: true,
 		kills: map[string]int64{}, records: map[int]string{}}
 	if k.path != "" {
 		return k, nil
@@ -161,9 +177,12 @@ func (k *keeper) start() (*process.Process, *os.File, error) {
 	args := []string{"watch", strconv.FormatInt(k.e.cfg.KillWait.Milliseconds(), 10)}
 	if k.e.tree != nil {
 		for _, c := range []string{classStopBound, classStopFree} {
-			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), c))
+			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), k.e.classOf(c)))
 		}
-		args = append(args, "keep="+filepath.Join(k.e.tree.Root(), k.keepBound))
+		args = append(args, "keep="+filepath.Join(k.e.tree.Root(), k.e.classOf(classKeepBound)))
+		for _, pattern := range k.e.tree.Patterns() {
+			args = append(args, "clean="+pattern)
+		}
 	}
 	p, err := k.e.launcher.Start(&process.Spec{Path: k.path, Args: args, Session: true, Gain: true, Env: []string{"GOMAXPROCS=2"},
 		Files: []uintptr{uintptr(fds[1]), k.e.null.Fd(), os.Stderr.Fd()}})
@@ -256,6 +275,18 @@ func (k *keeper) kill(dir string, in time.Duration) {
 	k.kills[dir] = int64(k.e.clock.Boot() + in)
 	k.mu.Unlock()
 	k.send("kill " + dir + " " + strconv.FormatInt(in.Milliseconds(), 10))
+}
+
+// spare takes a kill back: the group is gone, and the next one of its name is
+// another's.
+func (k *keeper) spare(dir string) {
+	k.mu.Lock()
+	_, there := k.kills[dir]
+	delete(k.kills, dir)
+	k.mu.Unlock()
+	if there {
+		k.send("spare " + dir)
+	}
 }
 
 // started tells the reaper of a process, where no group does.

@@ -109,9 +109,12 @@ func settle(e *Executor) {
 
 // Pdeathsig is about threads: the thread that forked must not end before the cell.
 func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
-	n, length := 50, 3*time.Second
+	n, length := 200, 30*time.Second
+	if testing.Short() {
+		n, length = 50, 3*time.Second
+	}
 	if soak() {
-		n, length = 200, 10*time.Minute
+		length = 10 * time.Minute
 	}
 	e := testExecutor(t, nil)
 	dir := t.TempDir()
@@ -239,6 +242,9 @@ func TestDelegatedKill(t *testing.T) {
 	}
 	// A TERM alone makes the reaper end everything, itself last.
 	reaper := e.reaperIdentity()
+	if !reaper.Alive() {
+		t.Fatalf("no reaper: %+v", reaper)
+	}
 	if err := unix.Kill(reaper.Pid, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -264,6 +270,36 @@ func TestDeleteInDelegateMode(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, e, id, gone)
+	}
+}
+
+// TestReaperForgetsWhatIsGone: a kill that was handed to the reaper does not reach a
+// later container of the same id, also through a reaper that was started again.
+func TestReaperForgetsWhatIsGone(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	const grace = 700 * time.Millisecond
+	s := sh("echo up; sleep 1000")
+	s.Workload.Termination.Mode, s.Workload.Termination.Grace = action.KillTerm, grace
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, e, "x", "up")
+	e.Delete("x") // heeds TERM long before the kill is due
+	await(t, e, "x", gone)
+	e.keeper.mu.Lock()
+	if n := len(e.keeper.kills); n != 0 {
+		t.Errorf("%d kills are kept", n)
+	}
+	e.keeper.mu.Unlock()
+	if err := e.Launch(Reservation{ID: "x"}, sh("echo again; sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	over, stop := timer(2 * grace)
+	defer stop()
+	<-over
+	if c, _ := e.Get("x"); c.State != Running {
+		t.Errorf("the second container is %v: %+v", c.State, c.Result)
 	}
 }
 

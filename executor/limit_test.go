@@ -48,6 +48,31 @@ func TestOutOfMemoryIsTold(t *testing.T) {
 	}
 }
 
+// TestVerdictIsNotOfThePredecessor: whatever limits follow one another in one slot.
+func TestVerdictIsNotOfThePredecessor(t *testing.T) {
+	e := testExecutor(t, nil)
+	needLimit(t, e, "memory")
+	needLimit(t, e, "cpu")
+	for i, next := range []func(*action.Workload){
+		func(w *action.Workload) { w.Resources = resource.Amounts{resource.CPUMilli: 900} },
+		func(w *action.Workload) { w.MaxPids = 50 },
+		func(w *action.Workload) { w.Resources = resource.Amounts{resource.MemoryMB: 900} },
+		func(*action.Workload) {},
+	} {
+		s := sh(hog)
+		s.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
+		if c := launch(t, e, fmt.Sprint("hog", i), s); c.Result.OOM == nil {
+			t.Errorf("no lack of memory: %+v", c.Result)
+		}
+		s = sh("exit 3")
+		next(&s.Workload)
+		c := launch(t, e, fmt.Sprint("next", i), s)
+		if r := c.Result; r.OOM != nil || c.OOMKills != 0 || r.Reason != "exit status 3" || r.Usage.MemoryPeak > 20<<20 {
+			t.Errorf("%d: %+v %+v", i, r, c.OOMKills)
+		}
+	}
+}
+
 func TestOutOfMemoryOfAChildIsTold(t *testing.T) {
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
@@ -87,7 +112,7 @@ func TestForkBombUnderAPidsLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := await(t, e, "x", runningState)
-	for c.State == Running { // the bomb is at its limit, or has burnt out
+	for end := time.Now().Add(2 * time.Second); c.State == Running && time.Now().Before(end); { // at its limit, or burnt out
 		if pids, _ := e.containers["x"].group.Procs(); len(pids) > 50 {
 			t.Fatalf("%d processes", len(pids))
 		} else if len(pids) > 20 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -72,7 +71,7 @@ func (e *Executor) openGroups() error {
 		return err
 	}
 	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1,
-		Generation: strconv.FormatInt(int64(e.clock.Boot()), 36)})
+		Generation: e.generation})
 	if errors.Is(err, cgroup.ErrUnusable) {
 		e.log.Warn("containers run without control groups", "error", err)
 		err = nil
@@ -82,14 +81,13 @@ func (e *Executor) openGroups() error {
 
 // makeClasses makes the folders of this generation.
 func (e *Executor) makeClasses() error {
-	e.keepBound = fmt.Sprintf("%s%016x", prefixKeep, int64(e.clock.Boot()))
 	if err := os.MkdirAll(e.path("run"), 0o755); err != nil {
 		return err
 	}
 	if e.tree == nil {
 		return e.openDeadline()
 	}
-	for _, c := range []string{classStopBound, classStopFree, classKeepFree, e.keepBound} {
+	for _, c := range e.classes() {
 		if err := e.tree.Class(c); err != nil {
 			return err
 		}
@@ -219,7 +217,7 @@ func (e *Executor) clearGroups(l legacy) map[string]bool {
 		if !d.IsDir() {
 			continue
 		}
-		if d.Name() == classKeepFree || strings.HasPrefix(d.Name(), prefixKeep) {
+		if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
 			e.clearKept(dir, stays)
 			continue
 		}
@@ -254,7 +252,10 @@ func (e *Executor) clearKept(class string, stays map[string]bool) {
 		cgroup.RemoveEmpty(dir)
 	}
 	generation := filepath.Base(class)
-	if held && generation != classKeepFree {
+	if held {
+		e.kept = append(e.kept, generation)
+	}
+	if held && kindOf(class) == classKeepBound {
 		e.adopted = append(e.adopted, adoptedClass{class, e.savedDeadline(generation)})
 	}
 	if !held {
@@ -285,7 +286,7 @@ func (e *Executor) noteStuck(class string, stays map[string]bool) {
 			continue
 		}
 		stays[d.Name()] = true
-		c := newContainer(e, Reservation{ID: d.Name(), DeadlineBound: filepath.Base(class) == classStopBound}, nil)
+		c := newContainer(e, Reservation{ID: d.Name(), DeadlineBound: kindOf(class) == classStopBound}, nil)
 		c.group, c.state, c.adopted = g, Running, true
 		c.stuck = &Stuck{Since: e.clock.Wall()}
 		e.stuck[c] = true

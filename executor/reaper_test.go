@@ -52,11 +52,18 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 			t.Errorf("free process %d is gone", id.Pid)
 		}
 	}
-	awaitEmpty(t, filepath.Join(trackerOf(t, folder), classStopBound), time.Second)
+	tracker, reaper := trackerOf(t, folder), reaperOf(t, folder)
+	awaitEmpty(t, classAt(t, tracker, classStopBound), time.Second)
 	c.kill(t)
 	for _, id := range free {
 		awaitDeath(t, id, 2*time.Second)
 	}
+	// The reaper goes last, and leaves no group behind.
+	awaitDeath(t, reaper, 2*time.Second)
+	if left, _ := filepath.Glob(tracker + "/stop.*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	cgroup.RemoveEmpty(tracker)
 }
 
 func TestNothingOutlivesAKilledCell(t *testing.T) {

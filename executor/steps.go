@@ -28,23 +28,10 @@ import (
 func (c *container) runSteps() (RunResult, bool) { return c.interpret(&c.spec.Workload) }
 
 func (c *container) interpret(w *action.Workload) (RunResult, bool) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-c.stopC:
-			cancel()
-		case <-c.detached():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, release := c.untilStopped(c.detached())
 	h := &stepHost{c: c}
 	res := c.e.steps.Run(ctx, w, h, h)
-	cancel()
-	<-watched
+	release()
 	if k := c.keptProgram(); k != nil && k.isDetached() {
 		c.followers.Wait()
 		return RunResult{}, false
@@ -272,7 +259,7 @@ func (s *stepProcess) Exit() step.Exit {
 	}
 	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal)}
 	if e.Code != 0 || e.Signal != 0 {
-		e.OutOfMemory = s.h.c.usageNow().OOMKills > 0
+		e.OutOfMemory = s.h.c.oomKillsNow() > 0
 	}
 	return e
 }

@@ -112,7 +112,7 @@ func TestCtrlZFreezesAndFgThaws(t *testing.T) {
 	awaitFile(t, ticks)
 	tty.WriteString("\x1a")
 	awaitState(t, cmd.Process.Pid, "T")
-	class := filepath.Join(trackerOf(t, folder), classStopFree)
+	class := classAt(t, trackerOf(t, folder), classStopFree)
 	if b, err := os.ReadFile(filepath.Join(class, "cgroup.events")); err == nil && !strings.Contains(string(b), "frozen 1") {
 		t.Errorf("class is not frozen: %s", b)
 	}

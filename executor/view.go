@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -70,20 +69,9 @@ func (c *container) credential(user string) (*syscall.Credential, error) {
 
 // openImage makes the container's image available; a stop gives up waiting for it.
 func (c *container) openImage() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-c.stopC:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, release := c.untilStopped(nil)
 	img, err := c.e.images.Get(ctx, c.spec.Workload.Rootfs)
-	cancel()
-	<-watched
+	release()
 	if err != nil {
 		return fmt.Errorf("rootfs: %w", err)
 	}

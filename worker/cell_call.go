@@ -152,6 +152,7 @@ func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) {
 		return
 	}
 	c.health.LastBeat = max(c.health.LastBeat, at)
+	first := !c.credited
 	c.epoch, c.promise, c.credited, c.spent = c.term.Epoch, a.Promise, true, false
 	deadline := at + a.Promise - c.t.KillWait
 	if c.m.CellOutlives {
@@ -160,7 +161,7 @@ func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) {
 	if a.Promise == 0 {
 		deadline = 0
 	}
-	if deadline != c.deadline {
+	if first || deadline != c.deadline {
 		c.deadline = deadline
 		c.do(SetDeadline{deadline})
 	}

@@ -148,8 +148,6 @@ func (c *class) empty() bool {
 	return err == nil && !full
 }
 
-func (c *class) remove() { cgroup.RemoveEmpty(c.dir) }
-
 // killUntilEmpty kills a group and reports whether nothing is left of it.
 func killUntilEmpty(g *cgroup.Group) bool {
 	if full, err := g.Populated(); err == nil && !full {

@@ -4,7 +4,7 @@
 // (The wish of the note "Bistro task termination": a reaper that reaps when the
 // worker is gone, kills itself last, and does TERM, wait, KILL on a SIGTERM.)
 //
-//	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR]...
+//	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR|clean=PATTERN]...
 //	cantina-reaper shim DIR
 //
 // It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
@@ -44,12 +44,16 @@ func watch(args []string) int {
 	}
 	w := newWatcher(ms)
 	for _, a := range args[1:] {
-		role, dir, ok := strings.Cut(a, "=")
-		if !ok || role != "stop" && role != "keep" {
+		role, dir, _ := strings.Cut(a, "=")
+		switch role {
+		case "stop", "keep":
+			w.class(dir).stop = role == "stop"
+		case "clean":
+			w.clean = append(w.clean, dir)
+		default:
 			say("not understood: " + a)
 			return 2
 		}
-		w.class(dir).stop = role == "stop"
 	}
 	if err := w.run(); err != nil {
 		say(err.Error())

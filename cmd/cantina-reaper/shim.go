@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/signal"
@@ -47,8 +46,7 @@ type shimmed struct {
 	dir        string
 	pid, pidfd int
 	streams    [3]stream // stdout, stderr, status
-	status     []byte
-	part       []byte // of the status line
+	status     shim.LastLine
 }
 
 // stream is one pipe and the file that it goes into.
@@ -188,7 +186,7 @@ func (s *shimmed) copy(st *stream, buf []byte) (bool, error) {
 		return false, nil
 	}
 	if st.n == 0 {
-		s.takeStatus(buf[:n])
+		s.status.Take(buf[:n])
 		return true, nil
 	}
 	return true, s.store(st, buf[:n])
@@ -237,17 +235,6 @@ func (s *shimmed) awaitRoom(n int) {
 	}
 }
 
-func (s *shimmed) takeStatus(p []byte) {
-	s.part = append(s.part, p...)
-	if i := bytes.LastIndexByte(s.part, '\n'); i >= 0 {
-		whole := s.part[:i]
-		s.status = bytes.Clone(whole[bytes.LastIndexByte(whole, '\n')+1:])
-		s.part = append(s.part[:0], s.part[i+1:]...)
-	}
-	const most = 64 << 10
-	s.part = s.part[:min(len(s.part), most)]
-}
-
 // ended takes what is in the pipes, and writes down how the process ended.
 func (s *shimmed) ended(buf []byte) error {
 	for i := range s.streams {
@@ -272,12 +259,9 @@ func (s *shimmed) ended(buf []byte) error {
 	unix.Close(s.pidfd)
 	s.pidfd = -1
 	e := shim.Ended{ExitCode: ws.ExitStatus(), User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
-		MaxRSS: ru.Maxrss << 10, At: time.Now(), Status: s.status}
+		MaxRSS: ru.Maxrss << 10, At: time.Now(), Status: s.status.Last()}
 	if ws.Signaled() {
 		e.Signal = int(ws.Signal())
-	}
-	if len(s.part) > 0 {
-		e.Status = s.part
 	}
 	return shim.Put(s.dir, shim.EndedFile, e, true)
 }

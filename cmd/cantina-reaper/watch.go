@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ type watcher struct {
 	classes  map[string]*class
 	kills    map[string]int64 // group → when it is killed, boot time in ns
 	procs    map[int]*proc    // without control groups
+	clean    []string         // patterns of groups that are removed at the end, as far as they are empty
 	orphan   bool             // the cell is gone
 	handover bool             // a successor holds the deadlines now
 	finish   bool             // end everything, then itself
@@ -129,9 +131,9 @@ func (w *watcher) endStopped() {
 
 // command understands:
 //
-//	class DIR stop|keep       DIR is a class of containers
 //	deadline DIR NS           boot time at which DIR ends; 0 = never
 //	kill DIR MS               kill the group DIR in MS milliseconds
+//	spare DIR                 but not that one: it is gone
 //	proc PID START bound|free stop|keep SIGNAL GRACE_MS   (without control groups)
 //	procdeadline NS           the deadline of all bound processes
 //	gone PID                  the process has been waited for
@@ -139,12 +141,12 @@ func (w *watcher) endStopped() {
 func (w *watcher) command(m string) {
 	f := strings.Fields(m)
 	switch {
-	case len(f) == 3 && f[0] == "class":
-		w.class(f[1]).stop = f[2] == "stop"
 	case len(f) == 3 && f[0] == "deadline":
 		w.class(f[1]).setDeadline(number(f[2]))
 	case len(f) == 3 && f[0] == "kill":
 		w.kills[f[1]] = bootNow() + number(f[2])*1e6
+	case len(f) == 2 && f[0] == "spare":
+		delete(w.kills, f[1])
 	case len(f) == 7 && f[0] == "proc":
 		w.addProc(f[1:])
 	case len(f) == 2 && f[0] == "procdeadline":
@@ -237,7 +239,7 @@ func (w *watcher) over() bool {
 		return true
 	}
 	for _, c := range w.classes {
-		if c.stop && c.state != closed {
+		if c.stop && (c.state != closed || !c.empty()) {
 			return false
 		}
 		keeps := !c.stop && c.deadline > 0 && !w.handover && !w.finish
@@ -250,10 +252,11 @@ func (w *watcher) over() bool {
 			return false
 		}
 	}
-	if w.orphan {
-		for _, c := range w.classes {
-			if c.stop {
-				c.remove()
+	if w.orphan && !w.handover {
+		for _, pattern := range w.clean {
+			dirs, _ := filepath.Glob(pattern)
+			for _, d := range dirs {
+				cgroup.RemoveEmpty(d)
 			}
 		}
 	}

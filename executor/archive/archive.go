@@ -21,6 +21,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"cantina/internal/run"
 )
 
 // Errors of this package; those of the file system and of damaged archives are wrapped.
@@ -50,7 +52,7 @@ type Options struct {
 
 // unpacker is one archive on its way into a folder.
 type unpacker struct {
-	stop    func() error // not nil: give up
+	ctx     context.Context // of the one call that unpacks
 	root    *os.Root
 	o       Options
 	bytes   int64
@@ -135,7 +137,7 @@ func newUnpacker(ctx context.Context, dir *os.Root, o Options) *unpacker {
 	if o.MaxEntries <= 0 {
 		o.MaxEntries = 1_000_000
 	}
-	return &unpacker{stop: ctx.Err, root: dir, o: o}
+	return &unpacker{ctx: ctx, root: dir, o: o}
 }
 
 // clean makes an entry's name relative to the folder; "" is the folder itself.
@@ -143,7 +145,7 @@ func (u *unpacker) clean(name string) (string, error) {
 	if u.entries++; u.entries > u.o.MaxEntries {
 		return "", ErrTooLarge
 	}
-	if err := u.stop(); err != nil {
+	if err := u.ctx.Err(); err != nil {
 		return "", err
 	}
 	if strings.ContainsRune(name, 0) {
@@ -285,7 +287,7 @@ func (u *unpacker) file(name string, mode fs.FileMode, at time.Time, content io.
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(f, &stoppable{u.stop, io.LimitReader(content, u.o.MaxBytes-u.bytes+1)})
+	n, err := io.Copy(f, run.Reader(u.ctx, io.LimitReader(content, u.o.MaxBytes-u.bytes+1)))
 	if u.bytes += n; err == nil && u.bytes > u.o.MaxBytes {
 		err = ErrTooLarge
 	}
@@ -296,19 +298,6 @@ func (u *unpacker) file(name string, mode fs.FileMode, at time.Time, content io.
 		return err
 	}
 	return u.root.Chtimes(name, at, at)
-}
-
-// stoppable ends a long copy.
-type stoppable struct {
-	stop func() error
-	r    io.Reader
-}
-
-func (s *stoppable) Read(p []byte) (int, error) {
-	if err := s.stop(); err != nil {
-		return 0, err
-	}
-	return s.r.Read(p)
 }
 
 func (u *unpacker) symlink(name, target string) error {

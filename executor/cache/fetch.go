@@ -120,9 +120,7 @@ func (c *Cache) deliver(f *fetch, e *entry, fresh bool) (gone []*entry) {
 				gone = append(gone, was)
 			}
 		}
-		e.refs++ // not itself
 		gone = append(gone, c.evict(e.Size)...)
-		e.refs--
 		c.entries[e.Key] = e
 		c.size += e.Size
 	}
@@ -301,24 +299,11 @@ func (c *Cache) copyFile(ctx context.Context, f *fetch) (*entry, error) {
 	if info.Size() > c.cfg.MaxBytes {
 		return nil, ErrTooLarge
 	}
-	e, err := c.store(f, &cancelable{ctx, in}, -1)
+	e, err := c.store(f, run.Reader(ctx, in), -1)
 	if err == nil {
 		e.stale = f.r.Checksum == ""
 	}
 	return e, err
-}
-
-// cancelable ends a long copy with its context.
-type cancelable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *cancelable) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
 
 // Base is the last element of a URL's path, to tell archives by their names.

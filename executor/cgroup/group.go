@@ -59,8 +59,8 @@ func (g *Group) OpenDir() (int, error) {
 func (g *Group) NeedsThread() bool { return !g.v2 || g.slot != nil }
 
 // JoinThread moves the calling thread into the v1 groups of the container, so
-// that what it forks is there from the first instruction. Tree.LeaveThread
-// undoes it.
+// that what it forks is there from the first instruction. LeaveThread undoes
+// it.
 func (g *Group) JoinThread() error {
 	if !g.v2 {
 		if err := write(filepath.Join(g.dir, "tasks"), "0"); err != nil {
@@ -71,6 +71,26 @@ func (g *Group) JoinThread() error {
 		return g.slot.joinThread()
 	}
 	return nil
+}
+
+// LeaveThread brings the calling thread back into the cell's own groups, also from
+// a JoinThread that failed half way.
+func (g *Group) LeaveThread() error {
+	var first error
+	leave := func(controller string) {
+		if err := writeFD(g.tree.base[controller], "0"); err != nil && first == nil {
+			first = fmt.Errorf("leave %s: %w", controller, err)
+		}
+	}
+	if !g.v2 {
+		leave("freezer")
+	}
+	if g.slot != nil {
+		for _, c := range g.slot.joined {
+			leave(c)
+		}
+	}
+	return first
 }
 
 // SetStop leaves the signal and the grace (ms) for the reaper, where they are

@@ -18,7 +18,6 @@ const maxPool = 256
 // Usage is what a container used, as far as its controllers tell.
 type Usage struct {
 	MemoryPeak  int64 // bytes; 0 = unknown
-	MemoryNow   int64 // bytes
 	MemoryLimit int64 // bytes; 0 = none
 	OOMKills    int64 // processes killed for lack of memory
 }
@@ -26,10 +25,11 @@ type Usage struct {
 // slot is one set of v1 limit groups, used by one container after the other.
 type slot struct {
 	dirs    map[string]string // controller → folder
-	tasks   []string
 	limits  Limits
-	killed  int64 // oom_kill when the present container began
-	adopted bool  // of a predecessor: never pooled
+	joined  []string // controllers that limit the present container: it is in their groups alone
+	charged bool     // memory was charged to it before
+	killed  int64    // oom_kill when the present container began
+	adopted bool     // of a predecessor: never pooled
 }
 
 // SlotDirs are the v1 folders that limit the container, by controller.
@@ -97,7 +97,6 @@ func (t *Tree) acquire() (*slot, error) {
 			return nil, err
 		}
 		s.dirs[c] = dir
-		s.tasks = append(s.tasks, filepath.Join(dir, "tasks"))
 	}
 	return s, nil
 }
@@ -121,8 +120,8 @@ func (s *slot) remove() {
 }
 
 func (s *slot) joinThread() error {
-	for _, f := range s.tasks {
-		if err := write(f, "0"); err != nil {
+	for _, c := range s.joined {
+		if err := write(filepath.Join(s.dirs[c], "tasks"), "0"); err != nil {
 			return err
 		}
 	}
@@ -146,8 +145,19 @@ func (s *slot) set(l Limits) error {
 		}
 		errs = append(errs, write(filepath.Join(d, "cpu.cfs_quota_us"), strconv.Itoa(q)))
 	}
-	s.limits = l
+	s.limits, s.joined = l, joined(s.dirs, l)
 	return errors.Join(errs...)
+}
+
+// joined are the controllers with a folder that limit something.
+func joined(dirs map[string]string, l Limits) []string {
+	out := make([]string, 0, len(limitControllers))
+	for i, limited := range [...]bool{l.MemoryBytes > 0, l.Pids > 0, l.CPUMilli > 0} {
+		if c := limitControllers[i]; limited && dirs[c] != "" {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func orMax(n int) string {
@@ -158,10 +168,13 @@ func orMax(n int) string {
 }
 
 func (s *slot) setMemory(dir string, limit int64) error {
-	if limit == 0 && s.limits.MemoryBytes == 0 {
-		return nil
+	if limit == 0 { // the container is not put there
+		if s.limits.MemoryBytes == 0 {
+			return nil
+		}
+		return setMemoryLimit(dir, 0, s.limits.MemoryBytes)
 	}
-	if s.limits.MemoryBytes != 0 { // used before
+	if s.charged { // what an earlier one left is not the next one's
 		if used, _ := readInt(filepath.Join(dir, "memory.usage_in_bytes")); used > 1<<20 {
 			write(filepath.Join(dir, "memory.force_empty"), "0")
 		}
@@ -173,6 +186,7 @@ func (s *slot) setMemory(dir string, limit int64) error {
 		}
 	}
 	write(filepath.Join(dir, "memory.max_usage_in_bytes"), "0")
+	s.charged = true
 	return nil
 }
 
@@ -197,22 +211,30 @@ func setMemoryLimit(dir string, limit, old int64) error {
 	return nil
 }
 
-// Usage tells what the container uses and used; zero where nothing is limited.
-func (g *Group) Usage() Usage {
-	var u Usage
+// OOMKills is how many processes of the container were killed for lack of memory.
+func (g *Group) OOMKills() int64 {
+	var n int64
 	switch {
-	case g.slot != nil && g.slot.dirs["memory"] != "":
+	case g.slot != nil && g.slot.limits.MemoryBytes > 0 && g.slot.dirs["memory"] != "":
+		n, _ = readField(filepath.Join(g.slot.dirs["memory"], "memory.oom_control"), "oom_kill")
+		n -= g.slot.killed
+	case g.v2l:
+		n, _ = readField(filepath.Join(g.dir, "memory.events"), "oom_kill")
+	}
+	return max(n, 0)
+}
+
+// Usage tells what the container used; zero where nothing is limited.
+func (g *Group) Usage() Usage {
+	u := Usage{OOMKills: g.OOMKills()}
+	switch {
+	case g.slot != nil && g.slot.limits.MemoryBytes > 0 && g.slot.dirs["memory"] != "":
 		d := g.slot.dirs["memory"]
 		u.MemoryLimit = g.slot.limits.MemoryBytes
 		u.MemoryPeak, _ = readInt(filepath.Join(d, "memory.max_usage_in_bytes"))
-		u.MemoryNow, _ = readInt(filepath.Join(d, "memory.usage_in_bytes"))
-		n, _ := readField(filepath.Join(d, "memory.oom_control"), "oom_kill")
-		u.OOMKills = n - g.slot.killed
 	case g.v2l:
 		u.MemoryPeak, _ = readInt(filepath.Join(g.dir, "memory.peak"))
-		u.MemoryNow, _ = readInt(filepath.Join(g.dir, "memory.current"))
 		u.MemoryLimit, _ = readInt(filepath.Join(g.dir, "memory.max"))
-		u.OOMKills, _ = readField(filepath.Join(g.dir, "memory.events"), "oom_kill")
 		if u.MemoryLimit == 1<<63-1 {
 			u.MemoryLimit = 0
 		}

@@ -28,7 +28,6 @@ type Options struct {
 	// adopted containers are still in.
 	Generation string
 	ForceV1    bool // track with the v1 freezer although v2 is mounted
-	NoLimits   bool // never use controllers
 }
 
 // limitControllers are the v1 controllers that limits need.
@@ -56,9 +55,6 @@ func Open(host Host, id string, o Options) (*Tree, error) {
 	err := t.openTracker(host, id, o)
 	if err != nil {
 		return nil, err
-	}
-	if o.NoLimits {
-		return t, nil
 	}
 	if t.v2 && t.enableV2(host) {
 		t.v2ctl = true
@@ -100,11 +96,14 @@ func cellDir(m *Mount, id string) (string, error) {
 		return "", fmt.Errorf("own group %s is not visible below %s", m.Self, m.Dir)
 	}
 	top := filepath.Join(self, "cantina")
-	if err := makeDir(top); err != nil {
-		return "", err
-	}
 	dir := filepath.Join(top, id)
-	return dir, makeDir(dir)
+	for try := 0; ; try++ {
+		err := errors.Join(makeDir(top), makeDir(dir))
+		// Another cell that ends may just have removed the empty folder above.
+		if !errors.Is(err, unix.ENOENT) || try == 10 {
+			return dir, err
+		}
+	}
 }
 
 func (t *Tree) openBase(m *Mount, controller string) error {
@@ -193,6 +192,16 @@ func (t *Tree) Dirs() (tracker string, v1 []string) {
 	return t.root, v1
 }
 
+// Patterns match the folders (in the sense of path/filepath) that this process
+// made below those of Dirs, classes and slots.
+func (t *Tree) Patterns() []string {
+	patterns := []string{filepath.Join(t.root, "*."+t.generation)}
+	for _, d := range t.v1 {
+		patterns = append(patterns, filepath.Join(d, "slot-"+t.generation+"-*"))
+	}
+	return patterns
+}
+
 // Class makes the class name, which is given to Create afterwards.
 func (t *Tree) Class(name string) error {
 	dir := filepath.Join(t.root, name)
@@ -232,31 +241,20 @@ func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
 	g := &Group{tree: t, dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))}
 	if len(slotDirs) > 0 {
-		g.slot = &slot{dirs: slotDirs, limits: l, adopted: true}
+		g.slot = &slot{dirs: slotDirs, limits: l, joined: joined(slotDirs, l), adopted: true}
 	} else {
 		g.v2l = g.v2 && exists(filepath.Join(dir, "memory.max"))
 	}
 	return g
 }
 
-// Descriptors are what LeaveThread needs in the calling thread's table.
+// Descriptors are what Group.LeaveThread needs in the calling thread's table.
 func (t *Tree) Descriptors() []int {
 	fds := make([]int, 0, len(t.base))
 	for _, fd := range t.base {
 		fds = append(fds, fd)
 	}
 	return fds
-}
-
-// LeaveThread brings the calling thread back into the cell's own groups.
-func (t *Tree) LeaveThread() error {
-	var first error
-	for c, fd := range t.base {
-		if err := writeFD(fd, "0"); err != nil && first == nil {
-			first = fmt.Errorf("leave %s: %w", c, err)
-		}
-	}
-	return first
 }
 
 // Close removes what is empty of the tree and closes its descriptors. Groups

@@ -85,10 +85,9 @@ func (i *Image) Close() { i.once.Do(i.release) }
 
 // Store holds unpacked layers. Make one with Open.
 type Store struct {
-	dir       string
-	cfg       Config
-	platform  v1.Platform
-	transport http.RoundTripper
+	dir      string
+	cfg      Config
+	platform v1.Platform
 
 	mu     sync.Mutex
 	layers map[string]*layer // by folder name
@@ -132,7 +131,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 		cfg.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
 			ResponseHeaderTimeout: time.Minute, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4}
 	}
-	st := &Store{dir: dir, cfg: cfg, platform: machine(), transport: cfg.Transport, layers: map[string]*layer{}, busy: map[string]chan struct{}{}}
+	st := &Store{dir: dir, cfg: cfg, platform: machine(), layers: map[string]*layer{}, busy: map[string]chan struct{}{}}
 	for _, sub := range []string{layerFolder, imageFolder} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("open image store: %w", err)

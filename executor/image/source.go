@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"cantina/executor/archive"
+	"cantina/internal/run"
 )
 
 // machine is the platform that images are chosen for.
@@ -38,7 +39,7 @@ func (st *Store) fromRegistry(ctx context.Context, ref string) (*Image, error) {
 	if i := st.recall(digest.DigestStr()); i != nil {
 		return i, nil
 	}
-	img, err := remote.Image(digest, remote.WithContext(ctx), remote.WithTransport(st.transport),
+	img, err := remote.Image(digest, remote.WithContext(ctx), remote.WithTransport(st.cfg.Transport),
 		remote.WithAuthFromKeychain(st.cfg.Keychain), remote.WithPlatform(st.platform))
 	if err != nil {
 		return nil, err
@@ -85,20 +86,10 @@ func (st *Store) fromTarball(ctx context.Context, file, sum string) (*Image, err
 // fileDigest hashes a file; the end of ctx ends it.
 func fileDigest(ctx context.Context, r io.Reader) (string, error) {
 	h := sha256.New()
-	buf := make([]byte, 1<<20)
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		n, err := r.Read(buf)
-		h.Write(buf[:n])
-		if err == io.EOF {
-			return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", err
-		}
+	if _, err := io.CopyBuffer(h, run.Reader(ctx, r), make([]byte, 1<<20)); err != nil {
+		return "", err
 	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 type tarFormat int

@@ -116,9 +116,12 @@ func (st *Store) promotes(s *source, b batch) bool {
 	if b.kind == kindFragment || s.written+int64(len(b.chunk)) > st.cfg.Promote {
 		return true
 	}
+	if s.shares < maxShares { // the writer's own business
+		return false
+	}
 	st.appendMu.Lock()
 	defer st.appendMu.Unlock()
-	return s.shares >= maxShares && s.seg != st.shared
+	return s.seg != st.shared
 }
 
 func (st *Store) putOwn(s *source, b batch) error {

@@ -314,7 +314,7 @@ func (l *Launcher) fork(r *request) {
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 		}
 		if s.Group.NeedsThread() {
-			defer r.back(l.tree.LeaveThread)
+			defer r.back(s.Group.LeaveThread)
 			if r.err = s.Group.JoinThread(); r.err != nil {
 				return
 			}

@@ -14,6 +14,7 @@
 package shim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -61,6 +62,33 @@ type View struct {
 	Folder string
 	OwnNet bool
 	Root   *isolate.Root
+}
+
+// LastLine keeps the last line of a stream, of at most 64 KiB when it is not
+// terminated. (Bistro, Pipes.) The zero value is ready.
+type LastLine struct {
+	line []byte // last whole line
+	part []byte // begun after it
+}
+
+// Take takes what was written.
+func (l *LastLine) Take(p []byte) {
+	l.part = append(l.part, p...)
+	if i := bytes.LastIndexByte(l.part, '\n'); i >= 0 {
+		whole := l.part[:i]
+		l.line = bytes.Clone(whole[bytes.LastIndexByte(whole, '\n')+1:])
+		l.part = append(l.part[:0], l.part[i+1:]...)
+	}
+	const most = 64 << 10
+	l.part = l.part[:min(len(l.part), most)]
+}
+
+// Last is the last line, also when it is not terminated; nil when none came.
+func (l *LastLine) Last() []byte {
+	if len(l.part) > 0 {
+		return bytes.Clone(l.part)
+	}
+	return l.line
 }
 
 // Started is what came of the start.

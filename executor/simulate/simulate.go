@@ -31,6 +31,7 @@ type Executor struct {
 	containers map[string]*container
 	used       resource.Amounts
 	deadline   time.Duration
+	recorded   bool // AdoptionRecorded was called
 	probe      error
 	subs       map[*Subscription]bool
 	closed     bool
@@ -285,6 +286,20 @@ func (e *Executor) SetDeadline(boot time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.deadline = boot
+}
+
+// AdoptionRecorded notes that it was called; nothing is adopted here.
+func (e *Executor) AdoptionRecorded() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recorded = true
+}
+
+// Recorded reports whether AdoptionRecorded was called.
+func (e *Executor) Recorded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.recorded
 }
 
 // Deadline returns what SetDeadline was last given.

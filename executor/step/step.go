@@ -99,14 +99,12 @@ type Place struct {
 	Uid, Gid int
 }
 
-// Config is what an Engine works with.
-type Config struct {
-	Cache *cache.Cache
-	// Client sends uploads; nil = one with a transport of its own.
-	Client *http.Client
-	// How many of each kind run at a time on the whole cell; 0 = 5, 5, 64.
-	Downloads, Uploads, Checks int
-}
+// How many of each kind run at a time on the whole cell.
+const (
+	maxDownloads = 5
+	maxUploads   = 5
+	maxChecks    = 64
+)
 
 // Engine runs workloads. Make one with New; it is safe for concurrent use.
 type Engine struct {
@@ -117,20 +115,11 @@ type Engine struct {
 	checks    slots
 }
 
-// New makes an Engine. It starts nothing.
-func New(cfg Config) *Engine {
-	or := func(n, d int) int {
-		if n > 0 {
-			return n
-		}
-		return d
-	}
-	if cfg.Client == nil {
-		cfg.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
-			ResponseHeaderTimeout: 5 * time.Minute, DisableKeepAlives: true}}
-	}
-	return &Engine{cache: cfg.Cache, client: cfg.Client, downloads: make(slots, or(cfg.Downloads, 5)),
-		uploads: make(slots, or(cfg.Uploads, 5)), checks: make(slots, or(cfg.Checks, 64))}
+// New makes an Engine that downloads through c. It starts nothing.
+func New(c *cache.Cache) *Engine {
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
+		ResponseHeaderTimeout: 5 * time.Minute, DisableKeepAlives: true}}
+	return &Engine{cache: c, client: client, downloads: make(slots, maxDownloads), uploads: make(slots, maxUploads), checks: make(slots, maxChecks)}
 }
 
 // slots bounds how many do something at a time.

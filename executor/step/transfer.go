@@ -104,7 +104,7 @@ func install(ctx context.Context, a *cache.Artifact, root *os.Root, place Place,
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, &cancelable{ctx, in})
+	_, err = io.Copy(out, run.Reader(ctx, in))
 	if err == nil && place.Owned {
 		err = out.Chown(place.Uid, place.Gid)
 	}
@@ -143,19 +143,6 @@ func makeFolders(root *os.Root, place Place, dir string) error {
 		return root.Lchown(dir, place.Uid, place.Gid)
 	}
 	return nil
-}
-
-// cancelable ends a long copy with its context.
-type cancelable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *cancelable) Read(b []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(b)
 }
 
 // uploadAttempts is how often an upload is tried. (Diego executor, Upload step.)

@@ -31,7 +31,7 @@ func engine(t *testing.T) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return New(Config{Cache: c})
+	return New(c)
 }
 
 func tgz(t *testing.T, name, body string) []byte {

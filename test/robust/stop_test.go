@@ -55,6 +55,37 @@ func TestStoppedCell(t *testing.T) {
 	w.check()
 }
 
+// TestAdoptedOutlivesTheDeadlineOfItsPredecessor kills a cell whose job and whose
+// exclusive service are to be kept: by the credit of the leader that has recorded
+// them they live past the deadline that the dead process had.
+func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 1)
+	const count = "echo $$ >>%[1]s/%[2]s.pid; i=0; while [ $i -lt %[3]d ]; do i=$((i+1)); echo $i >>%[1]s/%[2]s; sleep 0.25; done"
+	apply(t, c.addr(), fmt.Sprintf("domain: keep\nservices:\n  one: {command: [sh, -c, %q], exclusive: true, on_cell_restart: keep}\n"+
+		"jobs:\n  sum: {command: [sh, -c, %q], on_cell_restart: keep}\n",
+		fmt.Sprintf(count, w.dir, "one", 100_000), fmt.Sprintf(count, w.dir, "sum", 80)))
+	if !w.until(patience, func() bool { return len(w.lines("one")) > 3 && len(w.lines("sum")) > 3 }) {
+		t.Fatal("the work does not start")
+	}
+	c.cells["c1"].kill()
+	c.startCell("c1").wait()
+	c.session("c1", "HEALTHY")
+	// A deadline of the old process has passed after 4s + 1.2s + 1.5s + 1s: 31 lines.
+	was := len(w.lines("one"))
+	if !w.until(patience, func() bool { return len(w.lines("one")) > was+40 && len(w.lines("sum")) >= 80 }) {
+		t.Fatalf("the work was ended: %d lines, then %d; job %d of 80", was, len(w.lines("one")), len(w.lines("sum")))
+	}
+	for _, name := range []string{"one.pid", "sum.pid"} {
+		if pids := w.lines(name); len(pids) != 1 {
+			t.Errorf("%s: started %d times", name, len(pids))
+		}
+	}
+	must(t, c.addr(), "wait", "sum", "--timeout", "30s")
+	must(t, c.addr(), "stop", "one")
+	must(t, c.addr(), "wait", "one", "--for", "stopped", "--timeout", "30s")
+}
+
 // TestWaitForStoppedCell restarts the leader while one of three cells is stopped:
 // what that cell may run is held until it is certainly dead, status says so, and
 // new work is not held.

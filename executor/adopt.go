@@ -1,0 +1,119 @@
+package executor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/process"
+	"cantina/executor/shim"
+)
+
+// adopt takes over the kept containers of predecessors, whose groups still stand.
+// Each keeps the deadline of its class.
+func (e *Executor) adopt() error {
+	entries, err := os.ReadDir(e.path("keep"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, d := range entries {
+		dir := filepath.Join(e.path("keep"), d.Name())
+		var s keepsake
+		if gerr := shim.Get(dir, keepsakeFile, &s); gerr != nil {
+			// It was about to be started. Its group, if any, is ended with the strangers.
+			err = errors.Join(err, os.RemoveAll(dir))
+			continue
+		}
+		e.adoptOne(s)
+	}
+	return err
+}
+
+// saveResult writes down how a kept container ended.
+func (c *container) saveResult(r *RunResult) {
+	if err := shim.Put(c.e.keepFolder(c.id), resultFile, r, false); err != nil {
+		c.e.log.Warn("result is not written down", "container", c.id, "error", err)
+	}
+}
+
+func (e *Executor) adoptOne(s keepsake) {
+	c := newContainer(e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
+	c.spec, c.created, c.adopted, c.state, c.ports = s.Spec, s.Created, true, Running, s.Ports
+	c.folder = c.folderPath()
+	c.group = e.tree.Adopt(s.Group, s.Slot, s.Limits)
+	c.heir = &s
+	var st shim.Started
+	if shim.Get(e.keepFolder(s.ID), shim.StartedFile, &st) == nil {
+		c.pid = st.Pid
+	}
+	for _, p := range s.Ports {
+		e.ports.hold(p.Port)
+	}
+	e.take(s.Resources, 1)
+	e.containers[s.ID] = c
+	var r RunResult
+	if err := shim.Get(e.keepFolder(s.ID), resultFile, &r); err == nil && c.group.Remove() == nil {
+		c.state, c.result, c.group = Completed, r, nil
+		close(c.doneC)
+		return
+	}
+	e.left = append(e.left, c)
+}
+
+// resume attaches to the shim of an adopted container.
+func (h *stepHost) resume() (*kept, error) {
+	c := h.c
+	k := &kept{h: h, c: c, dir: c.e.keepFolder(c.id), done: make(chan struct{})}
+	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
+	var err error
+	if k.shim, err = c.e.launcher.Watch(c.heir.Shim); err != nil {
+		k.shim = process.Gone(c.heir.Shim.Pid)
+	}
+	c.addProcess(k.shim)
+	if err := k.awaitStart(events); err != nil {
+		unwatch()
+		return nil, err
+	}
+	k.follow(events, unwatch)
+	return k, nil
+}
+
+// driveAdopted takes an adopted container to its end.
+func (c *container) driveAdopted() {
+	r, gone := c.resumeAdopted()
+	if gone {
+		c.complete(r)
+	}
+}
+
+func (c *container) resumeAdopted() (RunResult, bool) {
+	defer c.letGo()
+	if err := c.makeView(); err != nil {
+		c.e.log.Warn("view of an adopted container", "container", c.id, "error", err)
+	}
+	if err := c.openOutput(); err != nil {
+		c.e.log.Warn("output of an adopted container", "container", c.id, "error", err)
+	}
+	w := c.spec.Workload
+	w.Setup = nil
+	if w.TimeLimit > 0 {
+		w.TimeLimit = max(w.TimeLimit-c.e.clock.Wall().Sub(c.created), 1)
+	}
+	return c.interpret(&w)
+}
+
+// AdoptionRecorded says that the leader has recorded the adopted containers: from
+// now on they share the deadline of this cell process. Until then they have their
+// predecessor's. (Never twice, Calls.)
+func (e *Executor) AdoptionRecorded() {
+	e.keeper.mu.Lock()
+	first := !e.keeper.own
+	e.keeper.own = true
+	e.keeper.mu.Unlock()
+	if first {
+		e.saveDeadline(e.deadline.Load())
+		e.keeper.tellDeadline()
+	}
+}
