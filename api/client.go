@@ -147,9 +147,14 @@ type Method[Q, A any] func(cantinav1connect.CantinaServiceClient, context.Contex
 // Call makes one unary call. A writing call gets an idempotency key when it has
 // none, so that repeating it is safe. The error is *Error.
 func Call[Q, A any](ctx context.Context, c *Client, method Method[Q, A], q *Q) (*A, error) {
+	return CallFor(ctx, c, c.cfg.Patience, method, q)
+}
+
+// CallFor is Call with a patience of its own.
+func CallFor[Q, A any](ctx context.Context, c *Client, patience time.Duration, method Method[Q, A], q *Q) (*A, error) {
 	c.sign(any(q).(proto.Message))
 	var answer *A
-	err := c.try(ctx, func(s *server) error {
+	err := c.try(ctx, patience, func(s *server) error {
 		res, err := method(s.calls, ctx, connect.NewRequest(q))
 		if err == nil {
 			answer = res.Msg
@@ -177,8 +182,8 @@ func (c *Client) sign(m proto.Message) {
 const retryPause = 200 * time.Millisecond
 
 // try calls do with one server after the other while it is worth it.
-func (c *Client) try(ctx context.Context, do func(*server) error) error {
-	deadline := time.Now().Add(c.cfg.Patience)
+func (c *Client) try(ctx context.Context, patience time.Duration, do func(*server) error) error {
+	deadline := time.Now().Add(patience)
 	for failures := 0; ; failures++ {
 		s, err := c.server()
 		if err != nil {

@@ -22,21 +22,25 @@ var errStop = errors.New("stream stopped by its reader")
 // then returns nil.
 func Stop() error { return errStop }
 
-// streamPatience is how long a stream that broke is taken up again without news.
-const streamPatience = 30 * time.Second
+// StreamPatience is how long a stream that broke is taken up again without news.
+const StreamPatience = 30 * time.Second
 
 // Events calls each for every message of the event stream; a stream that breaks is
-// resumed where it stood. It returns when ctx is done, each fails, or no server
+// resumed where it stood. So is one whose each fails with an error of a call that
+// may succeed a moment later: it gets the same message again. It returns when ctx is done, each fails, or no server
 // can be reached for a while.
 func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each func(*pb.StreamEventsResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.StreamEvents(ctx, connect.NewRequest(q))
 		return receive(res, err, func(m *pb.StreamEventsResponse) error {
 			progress()
+			if err := each(m); err != nil {
+				return err
+			}
 			if m.Position != "" {
 				q.Since = m.Position
 			}
-			return each(m)
+			return nil
 		})
 	})
 }
@@ -69,14 +73,14 @@ func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, ea
 func follow(ctx context.Context, c *Client, once func(context.Context, *server, func()) error) error {
 	last := time.Now()
 	for {
-		err := c.try(ctx, func(s *server) error {
+		err := c.try(ctx, c.cfg.Patience, func(s *server) error {
 			return once(ctx, s, func() { last = time.Now() })
 		})
 		if errors.Is(err, errStop) {
 			return nil
 		}
 		var e *Error
-		if err != nil && (!errors.As(err, &e) || !repeatable(e.Code) || time.Since(last) > streamPatience) {
+		if err != nil && (!errors.As(err, &e) || !repeatable(e.Code) || time.Since(last) > StreamPatience) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -96,6 +100,10 @@ func receive[M any](res *connect.ServerStreamForClient[M], err error, each func(
 		if err := each(res.Msg()); err != nil {
 			// The connection is of no use any more; its own error tells nothing.
 			_ = res.Close()
+			var e *Error
+			if errors.As(err, &e) && repeatable(e.Code) {
+				return err
+			}
 			return &Error{Code: "stopped", Message: err.Error(), Detail: &pb.ErrorDetail{}, Exit: ExitFailed, cause: err}
 		}
 	}

@@ -33,7 +33,7 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 	if err != nil {
 		return err
 	}
-	if err := known(b, q.Query); err != nil {
+	if _, err := s.known(ctx, b, q.Query); err != nil {
 		return err
 	}
 	place, err := output.ParsePlace(q.Cursor)
@@ -44,7 +44,7 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 	if err != nil {
 		return err
 	}
-	f := &follower{b: b, query: query, subject: q.Query, place: place, send: send}
+	f := &follower{s: s, b: b, query: query, subject: q.Query, place: place, send: send}
 	err = f.run(ctx, int(q.Query.GetTail()), q.Cursor != "")
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil // the client went
@@ -56,6 +56,7 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 // what there is, page by page, in exact order; then one stream per cell brings
 // what comes. A stream that breaks is taken up again where it stood.
 type follower struct {
+	s       *Server
 	b       *Backend
 	query   *pb.LogQuery
 	subject *pb.OutputQuery
@@ -265,18 +266,23 @@ func (f *follower) about(e *event.Event) bool {
 	return false
 }
 
-// ended reports whether no more output of the subject will come.
+// ended reports whether no more output of the subject will come. Only an answer
+// about the subject says so: that it cannot be had at the moment says nothing.
 func (f *follower) ended() bool {
+	var over bool
+	var err error
 	switch q := f.subject; {
 	case q.GetTask() != "":
-		t, err := f.b.Tasks.GetTask(q.GetTask())
-		return err != nil || t.Ended() && !t.MayStillRun
+		var t Task
+		if t, err = f.b.Tasks.GetTask(q.GetTask()); err == nil {
+			over = t.Ended() && !t.MayStillRun
+		}
 	case q.GetJob() != "":
-		j, err := f.b.Jobs.GetJob(q.GetJob())
-		return err != nil || j.Over()
+		var j Job
+		j, err = f.b.Jobs.GetJob(q.GetJob())
+		over = err == nil && j.Over()
 	case q.GetService() != "":
-		_, err := f.b.Services.GetService(serviceKey(q.GetDomain(), q.GetService()))
-		return err != nil
+		_, err = f.b.Services.GetService(serviceKey(q.GetDomain(), q.GetService()))
 	}
-	return false
+	return over || err != nil && !errors.Is(f.s.translate(err), ErrTermOver)
 }

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/batch"
 	"cantina/executor/output"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -26,19 +29,46 @@ func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutput
 		return nil, err
 	}
 	query := q.Msg.Query
-	if err := known(b, query); err != nil {
+	doubt, err := c.known(ctx, b, query)
+	if err != nil {
 		return nil, err
 	}
 	page, err := readOutput(ctx, b.Logs, query, r.After, r.Limit)
 	if err != nil {
 		return nil, err
 	}
+	if doubt != nil && (len(page.Missing) > 0 || len(page.Lines) == 0 && r.After == "") {
+		return nil, doubt
+	}
 	return answer(page.message(), nil)
 }
 
-// known refuses a query about something that does not exist; it returns the error
-// of the thing (not found, collected).
-func known(b *Backend, q *pb.OutputQuery) error {
+// known refuses a query about something that does not exist and left no output; err
+// is the error of the thing (not found, collected).
+//
+// Output is the cells': it can be read while this server cannot prove that it
+// leads, which a busy disk may delay for a moment. Then known returns that doubt,
+// for the case that a cell does not answer or nothing is found: the next leader may
+// do better.
+func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (doubt, err error) {
+	err = s.subjectIs(b, q)
+	switch as := s.translate(err); {
+	case errors.Is(as, ErrTermOver):
+		return err, nil
+	case q.GetTask() != "", !errors.Is(as, ErrNotFound) && !errors.Is(as, batch.ErrUnknownJob) && !errors.Is(as, batch.ErrUnknownNode):
+		return nil, err
+	}
+	// Kept output outlives a service and a job.
+	kept := &pb.OutputQuery{Domain: q.GetDomain(), Service: q.GetService(), Index: q.Index, Job: q.GetJob(), Node: q.GetNode(), Stream: []string{"stdout", "stderr", "event"}}
+	page, rerr := readOutput(ctx, b.Logs, kept, "", 1)
+	if rerr != nil || len(page.Lines) == 0 {
+		return nil, cmp.Or(rerr, err)
+	}
+	return nil, nil
+}
+
+// subjectIs looks up what a query is about.
+func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 	var err error
 	switch {
 	case q.GetService() != "":

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"cantina/api"
 	"cantina/batch"
+	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 )
@@ -163,5 +165,148 @@ func TestFollowResumesAndSeesCellsThatJoin(t *testing.T) {
 	})
 	if err != nil || strings.Join(got, " ") != "web/0:newest web/1:joined web/1:while cut web/0:back" {
 		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// doubtful is a leader that cannot prove at times that it leads.
+type doubtful struct {
+	api.Services
+	api.Tasks
+	api.Jobs
+	doubt atomic.Bool
+}
+
+func (d *doubtful) err() error {
+	if d.doubt.Load() {
+		return api.ErrTermOver
+	}
+	return nil
+}
+
+func (d *doubtful) GetService(k lrp.ServiceKey) (api.Service, error) {
+	x, err := d.Services.GetService(k)
+	return x, errors.Join(d.err(), err)
+}
+
+func (d *doubtful) GetTask(guid string) (api.Task, error) {
+	if err := d.err(); err != nil {
+		return api.Task{}, err
+	}
+	return d.Tasks.GetTask(guid)
+}
+
+func (d *doubtful) GetJob(name string) (api.Job, error) {
+	x, err := d.Jobs.GetJob(name)
+	return x, errors.Join(d.err(), err)
+}
+
+// TestOutputNeedsNoProofOfTheLease: output is the cells'. Whoever reads or follows
+// what exists is not stopped, nor told that it ended, because the leader's proof is
+// late; only a cell that does not answer either makes it an error to be repeated.
+func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
+	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"}, "job": {Job: "j"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(t, demo)
+			d := &doubtful{Services: w.Fake, Tasks: w.Fake, Jobs: w.Fake}
+			b := w.Backend()
+			b.Services, b.Tasks, b.Jobs = d, d, d
+			w.server.Lead(b)
+			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"}, "job": {"kind": "batch", "job": "j", "node": "1"}}[name]
+			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
+			read := &pb.ReadOutputRequest{Query: q}
+			d.doubt.Store(true)
+			if _, err := api.Call(t.Context(), w.client, calls.ReadOutput, read); !isTermOver(err) {
+				t.Errorf("nothing to read: %v", err)
+			}
+			write("one")
+			if page, err := api.Call(t.Context(), w.client, calls.ReadOutput, read); err != nil || len(page.Lines) != 1 {
+				t.Errorf("read: %v, %v", page, err)
+			}
+			w.Logs.Cut("c0", errors.New("no route"))
+			if _, err := api.Call(t.Context(), w.client, calls.ReadOutput, read); !isTermOver(err) {
+				t.Errorf("cell cut: %v", err)
+			}
+			w.Logs.Cut("c0", nil)
+			d.doubt.Store(false)
+			var got []string
+			err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: q}, func(m *pb.FollowOutputResponse) error {
+				if m.End {
+					t.Error("the stream ended with its leader's proof")
+				}
+				for _, l := range m.Lines {
+					switch got = append(got, l.Text); l.Text {
+					case "one":
+						d.doubt.Store(true)
+						write("two")
+					case "two":
+						write("three")
+					case "three":
+						return api.Stop()
+					}
+				}
+				return nil
+			})
+			if err != nil || strings.Join(got, " ") != "one two three" {
+				t.Errorf("followed %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func isTermOver(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == "term_over"
+}
+
+// TestOutputOutlivesItsSubject: what a removed service or job wrote is found by its
+// name while it is kept; what never was is not.
+func TestOutputOutlivesItsSubject(t *testing.T) {
+	w := newWorld(t)
+	w.Logs.Write("c0", "i0", web(1), out, "last words")
+	w.Logs.Write("c0", "b", map[string]string{"kind": "batch", "job": "gone", "node": "n"}, out, "node's last words")
+	for _, q := range []*pb.OutputQuery{{Domain: "d", Service: "web"}, {Domain: "d", Service: "web", Index: new(int32(1))}, {Job: "gone"}, {Job: "gone", Node: "n"}} {
+		page, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: q})
+		if err != nil || len(page.Lines) != 1 {
+			t.Errorf("%v: %v, %v", q, page, err)
+		}
+		n := 0
+		err = w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: q}, func(m *pb.FollowOutputResponse) error { n += len(m.Lines); return nil })
+		if err != nil || n != 1 {
+			t.Errorf("follow %v: %d lines, %v", q, n, err)
+		}
+		none := &pb.OutputQuery{Domain: q.Domain, Service: q.Service, Job: q.Job, Index: q.Index, Node: q.Node, Stream: []string{"stderr"}}
+		if page, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: none}); err != nil || len(page.Lines) != 0 {
+			t.Errorf("%v: %v, %v", none, page, err)
+		}
+	}
+	for _, q := range []*pb.OutputQuery{{Domain: "other", Service: "web"}, {Domain: "d", Service: "web", Index: new(int32(2))}, {Job: "never"}, {Job: "gone", Node: "m"}, {Task: "never"}} {
+		_, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: q})
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != "not_found" {
+			t.Errorf("%v: %v", q, err)
+		}
+	}
+}
+
+// TestEventsComeAgainAfterACallThatMayBeRepeated: a reader whose own call failed for
+// a moment gets the same event again; another error ends the stream.
+func TestEventsComeAgainAfterACallThatMayBeRepeated(t *testing.T) {
+	w := newWorld(t)
+	var got []string
+	q := &pb.StreamEventsRequest{Since: w.Hub.Newest().String(), Kind: []string{"task"}}
+	w.apply(t, demo)
+	over := errors.New("enough")
+	err := w.client.Events(t.Context(), q, func(m *pb.StreamEventsResponse) error {
+		if m.Event == nil {
+			return nil
+		}
+		if got = append(got, m.Event.Subject); len(got) < 3 {
+			return &api.Error{Code: "term_over", Message: "late", Detail: &pb.ErrorDetail{}}
+		}
+		return over
+	})
+	if !errors.Is(err, over) || strings.Join(got, " ") != "d.once d.once d.once" {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -62,7 +62,7 @@ func (c *cli) logsVerb() *cobra.Command {
 }
 
 func (c *cli) logs(f *outputFlags, text string) error {
-	s, err := c.find(text, f.domain)
+	s, err := c.findOutput(text, f.domain)
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,16 @@ func (c *cli) logs(f *outputFlags, text string) error {
 			return c.follow(ctx, &pb.FollowOutputRequest{Query: q}, p)
 		})
 	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.limited()
+	defer cancel()
 	req := &pb.ReadOutputRequest{Query: q, Page: &pb.Page{Limit: api.MaxPage}}
 	missing := map[string]bool{}
-	for {
-		page, err := call(c, calls.ReadOutput, req)
+	for patient := patience; ; patient = api.StreamPatience { // what was begun is not given up for a new leader
+		page, err := api.CallFor(ctx, client, patient, calls.ReadOutput, req)
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,8 @@ func (c *cli) runVerb() *cobra.Command {
 		Use:   "run [flags] -- PROGRAM [ARG...]",
 		Short: "Run a program once as a task and follow it",
 		Long: "run submits a task, follows its output and ends with the program's own exit code, 128+n when a signal ended it, 6 when the task\n" +
-			"was lost. A task is started at most once, ever. With -d only the id is printed, and the task goes on by itself.\n" +
+			"was lost. A task is started at most once, ever. With -d only the id is printed, and the task goes on by itself. A task runs on any cell and\n" +
+			"outlives this command, so it has no standard input: put what it reads into a file that its cell can reach, or into --env.\n" +
 			"Ctrl-C detaches and says how to come back; a second Ctrl-C stops the task.",
 		Example: "  cantina run -- sh -c 'echo hello; exit 3'\n" +
 			"  id=$(cantina run -d --memory 512Mi -- ./measure.sh)\n" +
@@ -93,6 +94,7 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	told := c.tellInput(false)
 	got, err := call(c, calls.RunTask, &pb.RunTaskRequest{Id: f.id, Domain: f.domain, Name: f.name, Definition: api.FromDefinition(d)})
 	if err != nil {
 		return err
@@ -116,6 +118,7 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 		end, err = c.waitTask(ctx, id)
 		return err
 	})
+	c.tellInput(told)
 	if err != nil {
 		return c.timedOut(subject{kind: "task", name: id}, err)
 	}

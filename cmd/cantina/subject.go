@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,13 +118,18 @@ func (c *cli) find(text, domain string) (subject, error) {
 		}
 		found = append(found, got...)
 	}
-	switch len(found) {
-	case 0:
+	if len(found) == 0 {
 		if collected != nil {
 			return subject{}, collected // it was there: say when it went
 		}
 		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cells", text)
-	case 1:
+	}
+	return theOne(text, found)
+}
+
+// theOne is what a text means, when that is one thing.
+func theOne(text string, found []subject) (subject, error) {
+	if len(found) == 1 {
 		return found[0], nil
 	}
 	var names []string
@@ -131,6 +137,49 @@ func (c *cli) find(text, domain string) (subject, error) {
 		names = append(names, "  "+s.String())
 	}
 	return subject{}, failf(api.ExitUsage, "%q can mean more than one thing:\n%s", text, strings.Join(names, "\n"))
+}
+
+// findOutput is find for who reads output, which is kept when a service or a job has
+// been removed: then the name alone says what is meant.
+func (c *cli) findOutput(text, domain string) (subject, error) {
+	s, err := c.find(text, domain)
+	if err == nil || exitOf(err) != api.ExitNotFound {
+		return s, err
+	}
+	kind, rest, explicit := strings.Cut(text, "/")
+	if !explicit || kind != "service" && kind != "job" {
+		kind, rest = "", text
+	}
+	var found []subject
+	try := func(s subject, q *pb.OutputQuery) error {
+		_, err := call(c, calls.ReadOutput, &pb.ReadOutputRequest{Query: q, Page: &pb.Page{Limit: 1}})
+		if err == nil {
+			found = append(found, s)
+		}
+		if isCode(err, "not_found", "collected", "invalid") {
+			return nil
+		}
+		return err
+	}
+	if x, ok := serviceOf(rest, domain); ok && kind != "job" {
+		x.domain = cmp.Or(x.domain, "default")
+		q := &pb.OutputQuery{Domain: x.domain, Service: x.name}
+		if x.kind == "instance" {
+			q.Index = &x.index
+		}
+		if err := try(x, q); err != nil {
+			return s, err
+		}
+	}
+	if x := jobOf(rest); kind != "service" && domain == "" {
+		if err := try(x, &pb.OutputQuery{Job: x.name, Node: x.node}); err != nil {
+			return s, err
+		}
+	}
+	if len(found) == 0 {
+		return s, err
+	}
+	return theOne(text, found)
 }
 
 // isCode reports whether an error of the server has that code.
@@ -147,8 +196,9 @@ func isCode(err error, codes ...string) bool {
 	return false
 }
 
-func (c *cli) findService(text, domain string) ([]subject, error) {
-	s := subject{kind: "service", domain: domain}
+// serviceOf reads the name of a service or instance, with or without its domain.
+func serviceOf(text, domain string) (s subject, ok bool) {
+	s = subject{kind: "service", domain: domain}
 	parts := strings.Split(text, "/")
 	if n := len(parts); n > 1 {
 		if i, err := strconv.ParseInt(parts[n-1], 10, 32); err == nil && i >= 0 {
@@ -161,10 +211,18 @@ func (c *cli) findService(text, domain string) ([]subject, error) {
 		s.name = parts[0]
 	case 2:
 		if domain != "" && domain != parts[0] {
-			return nil, nil
+			return s, false
 		}
 		s.domain, s.name = parts[0], parts[1]
 	default:
+		return s, false
+	}
+	return s, true
+}
+
+func (c *cli) findService(text, domain string) ([]subject, error) {
+	s, ok := serviceOf(text, domain)
+	if !ok {
 		return nil, nil
 	}
 	if s.domain != "" {
@@ -192,13 +250,18 @@ func (c *cli) findService(text, domain string) ([]subject, error) {
 	return found, err
 }
 
-func (c *cli) findJob(text, domain string) ([]subject, error) {
-	s := subject{kind: "job", name: text}
+// jobOf reads the name of a job or of one of its nodes.
+func jobOf(text string) subject {
 	if name, node, ok := strings.Cut(text, "["); ok && strings.HasSuffix(node, "]") {
-		s = subject{kind: "node", name: name, node: strings.TrimSuffix(node, "]")}
+		return subject{kind: "node", name: name, node: strings.TrimSuffix(node, "]")}
 	} else if name, node, ok := strings.Cut(text, "/"); ok {
-		s = subject{kind: "node", name: name, node: node}
+		return subject{kind: "node", name: name, node: node}
 	}
+	return subject{kind: "job", name: text}
+}
+
+func (c *cli) findJob(text, domain string) ([]subject, error) {
+	s := jobOf(text)
 	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
 	if isCode(err, "not_found", "collected") {
 		return nil, nil
