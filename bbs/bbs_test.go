@@ -492,14 +492,15 @@ func TestEventsRebuildTheView(t *testing.T) {
 				}
 				last = e.Position
 				if e.Kind == event.Instance {
-					id := e.Subject + "/" + e.Instance.Instance
+					subject := e.Instance.Key.String()
+					id := subject + "/" + e.Instance.Instance
 					if e.Gone {
 						delete(seen, id)
 						return
 					}
 					// A row that gains or loses its instance keeps its key in the stream.
 					for k, a := range seen {
-						if strings.HasPrefix(k, e.Subject+"/") && (a.Instance == "" || e.Instance.State == lrp.Crashed && a.Presence == lrp.Ordinary) && e.Instance.Presence == lrp.Ordinary && a != e.Instance {
+						if strings.HasPrefix(k, subject+"/") && (a.Instance == "" || e.Instance.State == lrp.Crashed && a.Presence == lrp.Ordinary) && e.Instance.Presence == lrp.Ordinary && a != e.Instance {
 							delete(seen, k)
 						}
 					}

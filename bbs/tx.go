@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"cantina/bbs/bbspb"
@@ -259,11 +260,15 @@ func indexUnit(c indexChange, notes []event.Event) unit {
 		if row == nil {
 			row = ch.Before
 		}
-		u.events = append(u.events, event.Event{Kind: event.Instance, Domain: row.Service.Domain, Subject: key.String(), Gone: ch.Kind == lrp.RowRemoved, Instance: row})
+		u.events = append(u.events, event.Event{Kind: event.Instance, Domain: row.Service.Domain, Subject: subjectOf(row), Gone: ch.Kind == lrp.RowRemoved, Instance: row})
 	}
 	u.show = func(v *view, revision int64) { v.putIndex(c.after, revision) }
 	return u
 }
+
+// subjectOf names an instance as people do: "domain/service/index". The key with its
+// process guid stands in the row.
+func subjectOf(a *lrp.Actual) string { return a.Service.String() + "/" + strconv.Itoa(a.Key.Index) }
 
 // notes are the crashes of this change, by index: they come before the rows' events.
 func (t *tx) notes() map[lrp.Key][]event.Event {
@@ -276,14 +281,14 @@ func (t *tx) notes() map[lrp.Key][]event.Event {
 		if out == nil {
 			out = map[lrp.Key][]event.Event{}
 		}
-		domain := ""
+		domain, subject := "", c.Key.String()
 		if i, ok := t.at[c.Key]; ok {
 			for _, a := range t.indices[i].before.Rows() {
-				domain = a.Service.Domain
+				domain, subject = a.Service.Domain, subjectOf(a)
 			}
 		}
 		text := fmt.Sprintf("crash %d on cell %s: %s", c.Count, c.Who.Cell, c.Reason)
-		out[c.Key] = append(out[c.Key], event.Event{Kind: event.Note, Domain: domain, Subject: c.Key.String(), Text: text})
+		out[c.Key] = append(out[c.Key], event.Event{Kind: event.Note, Domain: domain, Subject: subject, Text: text})
 	}
 	return out
 }

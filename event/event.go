@@ -101,7 +101,7 @@ type Event struct {
 
 	Kind   Kind
 	Domain string // empty for cells
-	// Subject is the key: "domain/service", "process/index", task guid, job,
+	// Subject is the key: "domain/service", "domain/service/index", task guid, job,
 	// "job/node", cell name.
 	Subject string
 	// Gone is set when the row was deleted; the field of the kind then holds the last

@@ -13,9 +13,9 @@ import (
 // decoder fills the field structs from a tree of nodes and collects every
 // problem. The same structs make the JSON Schema and the tables of docs/spec.md.
 //
-// A field is described by its tags: spec:"name" or spec:"name,required"; doc,
-// default and since for the documentation; min and max for integers; keys:"name"
-// or keys:"any" for the keys of a [named] map.
+// A field is described by its tags: spec:"name" or spec:"name,required"; doc and
+// default for the documentation; min and max for integers, minlen for texts and
+// lists.
 type decoder struct {
 	file     string
 	problems Problems

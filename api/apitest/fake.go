@@ -224,12 +224,12 @@ func (f *Fake) putInstance(a lrp.Actual) {
 	row := a
 	x.Rows.Ordinary = &row
 	f.indices[indexKey(a.Service, a.Key.Index)] = x
-	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: a.Key.String(), Instance: &row})
+	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &row})
 }
 
 func (f *Fake) dropInstance(a lrp.Actual) {
 	delete(f.indices, indexKey(a.Service, a.Key.Index))
-	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: a.Key.String(), Instance: &a, Gone: true})
+	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &a, Gone: true})
 }
 
 func (f *Fake) dropService(k lrp.ServiceKey) {

@@ -189,7 +189,7 @@ const patience = 5 * time.Second
 
 func newKey() string { return rand.Text() }
 
-// defaultPort is where a server listens when nothing else is said.
+// defaultAddress is where a server listens when nothing else is said.
 const defaultAddress = "127.0.0.1:7480"
 
 // addresses names the servers: the flag, CANTINA_ADDR, the socket of a running

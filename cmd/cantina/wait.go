@@ -75,9 +75,9 @@ func (c *cli) waitFor(ctx context.Context, s subject, until string, ownCode bool
 	return failf(api.ExitUsage, "--for %q does not fit a %s; tasks and jobs can be done or stopped, services healthy or stopped", until, s.kind)
 }
 
-// until calls look until it is satisfied: at once, and after each event that
-// wanted accepts. look returns the position at which it looked. Nothing is missed,
-// because the stream begins at that position.
+// until calls look until it is satisfied: at once, and after each event of the
+// stream q and each gap in it. look returns the position at which it looked. Nothing
+// is missed, because the stream begins at that position.
 func (c *cli) until(ctx context.Context, q *pb.StreamEventsRequest, look func(context.Context) (done bool, position string, err error)) error {
 	client, err := c.client()
 	if err != nil {

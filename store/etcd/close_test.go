@@ -94,7 +94,7 @@ func TestDamagedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := etcd.Start(t.Context(), f, etcd.MemberConfig{}); err == nil || !strings.Contains(err.Error(), dir) {
+	if _, err := etcd.Start(t.Context(), f, etcd.MemberConfig{}); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "cantina store restore FILE --data "+dir) {
 		t.Fatal(err)
 	} else {
 		t.Log(err)

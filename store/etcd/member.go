@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,12 +95,24 @@ func Start(ctx context.Context, f *folder.Folder, c MemberConfig) (*Member, erro
 	select {
 	case err := <-started:
 		if err != nil {
-			return nil, fmt.Errorf("start etcd in %s: %w", m.dir, err)
+			return nil, m.notStarted(ctx, err)
 		}
 		return m, nil
 	case <-m.fuse.blown:
-		return nil, fmt.Errorf("start etcd in %s: %w", m.dir, m.cause())
+		return nil, m.notStarted(ctx, m.cause())
 	}
+}
+
+// notStarted says what can be done about a store that does not start.
+func (m *Member) notStarted(ctx context.Context, err error) error {
+	err = fmt.Errorf("start etcd in %s: %w", m.dir, err)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, store.ErrFull):
+		return fmt.Errorf("%w; make room on that file system and start again", err)
+	}
+	return fmt.Errorf("%w; when its files are damaged, move %s away and put the newest backup in its place: cantina store restore FILE --data %s", err, m.dir, filepath.Dir(m.dir))
 }
 
 func (m *Member) start(ctx context.Context) error {

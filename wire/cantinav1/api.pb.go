@@ -6000,7 +6000,7 @@ type StreamEventsRequest struct {
 	// Strictly after this revision or position; "tail" or empty = from now on.
 	Since  string `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
 	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	// service, instance, task, job, node, cell, note; none = all.
+	// service, instance, task, job, pair, cell, note; none = all.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Only this subject.
 	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
