@@ -192,8 +192,11 @@ func (a *Auctioneer) Push(s placement.State) {
 // Admit says whether the session of a cell process may be given work; an empty
 // reason admits it.
 func (a *Auctioneer) Admit(cell, process, reason string) {
-	a.locked(func(time.Duration) { a.auction.Admit(cell, process, reason) })
-	ring(a.room)
+	changed := false
+	a.locked(func(time.Duration) { changed = a.auction.Admit(cell, process, reason) })
+	if changed {
+		ring(a.room)
+	}
 }
 
 // Remove says that a cell's session is gone. What is booked stays until its owner

@@ -230,6 +230,26 @@ func TestClaimConfirms(t *testing.T) {
 	})
 }
 
+// TestRoomIsToldOfChangesOnly: a heartbeat that says the same again wakes nobody; a
+// session that comes, goes or has a new process does.
+func TestRoomIsToldOfChangesOnly(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		for _, x := range []struct {
+			process, reason string
+			want            int
+		}{{"p-a", "", 0}, {"p-a", "unhealthy", 1}, {"p-a", "unhealthy", 0}, {"p-a", "", 1}, {"p-a", "", 0}, {"p-b", "", 1}, {"p-b", "", 0}} {
+			for len(r.Room()) > 0 {
+				<-r.Room()
+			}
+			r.Admit("a", x.process, x.reason)
+			if got := len(r.Room()); got != x.want {
+				t.Errorf("admit %s %q: %d tokens, want %d", x.process, x.reason, got, x.want)
+			}
+		}
+	})
+}
+
 func TestWaitingWorkComesBeforeBatch(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)

@@ -199,10 +199,6 @@ func (b *BBS) changeLocked(fn func(t *tx) error, k *ticket) error {
 		t.rollback()
 		return err
 	}
-	if err := t.fits(); err != nil {
-		t.rollback()
-		return err
-	}
 	b.submit(t, k.done)
 	b.converge(false)
 	return nil

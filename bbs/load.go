@@ -80,53 +80,64 @@ func (b *BBS) bury(members []string) {
 
 // load decodes one row into the newest rows and the view.
 func (b *BBS) load(row store.Row) error {
-	switch {
-	case strings.HasPrefix(row.Key, prefixService):
-		return b.loadService(row)
-	case strings.HasPrefix(row.Key, prefixIndex):
-		return b.loadIndex(row)
-	case strings.HasPrefix(row.Key, prefixTask):
-		return b.loadTask(row)
-	case strings.HasPrefix(row.Key, prefixDomain):
-		return b.loadDomain(row)
-	case strings.HasPrefix(row.Key, prefixApplied):
-		return b.loadApplied(row)
+	put, err := b.read(row)
+	if err == nil {
+		put()
 	}
-	return b.loadIdem(row)
+	return err
 }
 
-func (b *BBS) loadService(row store.Row) error {
+// read decodes one row; put enters it into the newest rows and the view.
+func (b *BBS) read(row store.Row) (put func(), err error) {
+	switch {
+	case strings.HasPrefix(row.Key, prefixService):
+		return b.readService(row)
+	case strings.HasPrefix(row.Key, prefixIndex):
+		return b.readIndex(row)
+	case strings.HasPrefix(row.Key, prefixTask):
+		return b.readTask(row)
+	case strings.HasPrefix(row.Key, prefixDomain):
+		return b.readDomain(row)
+	case strings.HasPrefix(row.Key, prefixApplied):
+		return b.readApplied(row)
+	}
+	return b.readIdem(row)
+}
+
+func (b *BBS) readService(row store.Row) (func(), error) {
 	var m bbspb.Service
 	if err := decodeRecord(row.Value, kindService, &m); err != nil {
-		return err
+		return nil, err
 	}
 	s, err := serviceFrom(&m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if serviceRow(s.Key) != row.Key || len(s.Versions) == 0 {
-		return errRecord
+		return nil, errRecord
 	}
-	b.services.PutService(s)
-	b.view.putService(s.Key, s, row.Revision)
-	return nil
+	return func() {
+		b.services.PutService(s)
+		b.view.putService(s.Key, s, row.Revision)
+	}, nil
 }
 
-func (b *BBS) loadIndex(row store.Row) error {
+func (b *BBS) readIndex(row store.Row) (func(), error) {
 	var m bbspb.Index
 	if err := decodeRecord(row.Value, kindIndex, &m); err != nil {
-		return err
+		return nil, err
 	}
 	x, err := indexOf(&m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if indexRow(x.Key) != row.Key || x.Empty() {
-		return errRecord
+		return nil, errRecord
 	}
-	b.services.LoadIndex(b.notFuture(x))
-	b.view.putIndex(x, row.Revision)
-	return nil
+	return func() {
+		b.services.LoadIndex(b.notFuture(x))
+		b.view.putIndex(x, row.Revision)
+	}, nil
 }
 
 // notFuture brings moments of an earlier leader with a faster clock back to now, so
@@ -143,62 +154,66 @@ func (b *BBS) notFuture(x lrp.Index) lrp.Index {
 	return x
 }
 
-func (b *BBS) loadTask(row store.Row) error {
+func (b *BBS) readTask(row store.Row) (func(), error) {
 	var m bbspb.Task
 	if err := decodeRecord(row.Value, kindTask, &m); err != nil {
-		return err
+		return nil, err
 	}
 	t, err := taskOf(&m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if taskRow(t.GUID) != row.Key || t.UID == "" {
-		return errRecord
+		return nil, errRecord
 	}
-	b.tasks.Load(t)
-	b.view.putTask(t.GUID, t, row.Revision)
-	return nil
+	return func() {
+		b.tasks.Load(t)
+		b.view.putTask(t.GUID, t, row.Revision)
+	}, nil
 }
 
-func (b *BBS) loadDomain(row store.Row) error {
+func (b *BBS) readDomain(row store.Row) (func(), error) {
 	var m bbspb.Domain
 	if err := decodeRecord(row.Value, kindDomain, &m); err != nil {
-		return err
+		return nil, err
 	}
 	until, err := wire.ToTime(m.Expires)
 	if err != nil || domainRow(m.Name) != row.Key {
-		return errors.Join(errRecord, err)
+		return nil, errors.Join(errRecord, err)
 	}
-	b.domains[m.Name] = until
-	b.services.SetDomain(m.Name, until)
-	b.view.domains[m.Name] = domainView{until, row.Revision}
-	return nil
+	return func() {
+		b.domains[m.Name] = until
+		b.services.SetDomain(m.Name, until)
+		b.view.domains[m.Name] = domainView{until, row.Revision}
+	}, nil
 }
 
-func (b *BBS) loadApplied(row store.Row) error {
+func (b *BBS) readApplied(row store.Row) (func(), error) {
 	var m bbspb.Applied
 	if err := decodeRecord(row.Value, kindApplied, &m); err != nil {
-		return err
+		return nil, err
 	}
 	if appliedRow(m.Domain, m.Name) != row.Key {
-		return errRecord
+		return nil, errRecord
 	}
-	b.applied[row.Key] = appliedTask{m.Guid, string(m.Digest)}
-	return nil
+	return func() {
+		b.applied[row.Key] = appliedTask{m.Guid, string(m.Digest)}
+	}, nil
 }
 
-func (b *BBS) loadIdem(row store.Row) error {
+func (b *BBS) readIdem(row store.Row) (func(), error) {
 	var m bbspb.Idem
 	if err := decodeRecord(row.Value, kindIdem, &m); err != nil {
-		return err
+		return nil, err
 	}
 	until, err := wire.ToTime(m.Expires)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b.idem[row.Key] = &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject, answer: m.Answer, revision: row.Revision}
-	b.idemAge = append(b.idemAge, idemAge{until, row.Key})
-	return nil
+	return func() {
+		b.idem[row.Key] = &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject, answer: m.Answer, revision: row.Revision}
+		b.idemAge = append(b.idemAge, idemAge{until, row.Key})
+	}, nil
 }
 
 // quarantine sets a row aside: it counts as existing for its key.
@@ -249,8 +264,7 @@ func (b *BBS) Release(key string, restore bool, value []byte, done func(revision
 		b.cfg.Store.Drop(key, func(revision int64, err error) { b.released(key, nil, revision, err, done) })
 		return nil
 	}
-	probe := New(Config{Store: noStore{}, Clock: b.cfg.Clock, Log: slog.New(slog.DiscardHandler), Hub: noHub{}}, nil, 0, nil)
-	if err := probe.load(store.Row{Key: key, Value: value}); err != nil {
+	if _, err := b.read(store.Row{Key: key, Value: value}); err != nil {
 		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, ErrQuarantined)
 	}
 	b.cfg.Store.Restore(key, value, func(revision int64, err error) { b.released(key, value, revision, err, done) })
@@ -282,14 +296,3 @@ func (b *BBS) takeBack(key string, value []byte, revision int64) error {
 	b.converge(false)
 	return nil
 }
-
-// noStore and noHub let Release read a value without doing anything.
-type noStore struct{ Store }
-
-// Submit does nothing.
-func (noStore) Submit(store.Transition, func(int64, error)) {}
-
-// Quarantine does nothing.
-func (noStore) Quarantine(store.Quarantine) {}
-
-type noHub struct{ Hub }

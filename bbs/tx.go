@@ -29,6 +29,7 @@ type tx struct {
 	now time.Time
 	// atomic: everything becomes durable together or not at all.
 	atomic bool
+	ready  []unit // the rows as fits encoded them
 
 	indices  []indexChange
 	at       map[lrp.Key]int // position in indices
@@ -293,12 +294,11 @@ func (t *tx) notes() map[lrp.Key][]event.Event {
 	return out
 }
 
-// fits returns store.ErrTooLarge when an atomic change is larger than a transaction.
+// fits returns store.ErrTooLarge when the change is larger than a transaction.
+// Nothing may be added to it afterwards.
 func (t *tx) fits() error {
-	if !t.atomic {
-		return nil
-	}
-	return t.b.cfg.Store.Fits(transition(t.units()))
+	t.ready = t.units()
+	return t.b.cfg.Store.Fits(transition(t.ready))
 }
 
 func transition(units []unit) store.Transition {
@@ -313,7 +313,10 @@ func transition(units []unit) store.Transition {
 // effects. Rows that need not go together are cut into chunks. What services do
 // not want any more is stopped in a change of its own right behind.
 func (b *BBS) submit(t *tx, done func(revision int64, err error)) {
-	units := t.units()
+	units := t.ready
+	if units == nil {
+		units = t.units()
+	}
 	chunks := [][]unit{units}
 	if !t.atomic {
 		chunks = cut(units)

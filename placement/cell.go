@@ -79,9 +79,12 @@ func (l *Ledger) Push(s State) bool {
 
 // Admit says whether a cell's session may be given work: an empty reason admits
 // it. Process is the session's cell process; a state of another process does not
-// count until it pushes its own.
-func (l *Ledger) Admit(name, process, reason string) {
+// count until it pushes its own. It returns false when nothing changed by it.
+func (l *Ledger) Admit(name, process, reason string) bool {
 	c := l.cellNamed(name)
+	if c.session && c.process == process && c.admitted == (reason == "") && c.blocked == reason {
+		return false
+	}
 	if c.known && c.process != process {
 		l.unknow(c)
 	}
@@ -91,6 +94,7 @@ func (l *Ledger) Admit(name, process, reason string) {
 	}
 	c.admitted, c.blocked = reason == "", reason
 	l.touch(c, c.admitted)
+	return true
 }
 
 // Remove forgets a cell's state: its session is gone. What is booked on it stays

@@ -29,9 +29,6 @@ func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) b
 	if r.over != nil {
 		return fence.Invocation{}, worker.Hold{Reason: worker.HoldDeposed}, false
 	}
-	if h, ok := r.leader.MayStart(r.now(), q); !ok {
-		return fence.Invocation{}, h, false
-	}
 	inv, out, err := r.leader.RunBatch(r.now(), q)
 	if err != nil {
 		h, _ := r.leader.MayStart(r.now(), q)
