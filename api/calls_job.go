@@ -130,34 +130,35 @@ func (c *calls) PauseJob(ctx context.Context, q *connect.Request[pb.PauseJobRequ
 
 // ForgiveJob lets failed batch tasks run again.
 func (c *calls) ForgiveJob(ctx context.Context, q *connect.Request[pb.ForgiveJobRequest]) (*connect.Response[pb.ForgiveJobResponse], error) {
-	f, err := pairFilter(q.Msg.Name, nil, q.Msg.Node, q.Msg.Below)
-	if err != nil {
-		return nil, err
-	}
-	n := 0
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
-		if err = knownNodes(b, f); err != nil {
-			return err
-		}
-		n, err = b.Jobs.ForgiveJob(ctx, f, w)
-		return err
-	})
-	return answer(&pb.ForgiveJobResponse{Forgiven: int32(n)}, err)
+	n, err := c.changePairs(ctx, q.Msg, Jobs.ForgiveJob)
+	return answer(&pb.ForgiveJobResponse{Forgiven: n}, err)
 }
 
 // KillJob ends running batch tasks.
 func (c *calls) KillJob(ctx context.Context, q *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
-	f, err := pairFilter(q.Msg.Name, nil, q.Msg.Node, q.Msg.Below)
+	n, err := c.changePairs(ctx, q.Msg, Jobs.KillPairs)
+	return answer(&pb.KillJobResponse{Killed: n}, err)
+}
+
+// changePairs changes the batch tasks of a job that a request names, and returns how
+// many.
+func (c *calls) changePairs(ctx context.Context, q interface {
+	GetName() string
+	GetNode() string
+	GetBelow() string
+	GetWrite() *pb.Write
+}, change func(Jobs, context.Context, PairFilter, Write) (int, error)) (int32, error) {
+	f, err := pairFilter(q.GetName(), nil, q.GetNode(), q.GetBelow())
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	n := 0
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	err = write(ctx, c.Server, q.GetWrite(), func(b *Backend, w Write) (err error) {
 		if err = knownNodes(b, f); err != nil {
 			return err
 		}
-		n, err = b.Jobs.KillPairs(ctx, f, w)
+		n, err = change(b.Jobs, ctx, f, w)
 		return err
 	})
-	return answer(&pb.KillJobResponse{Killed: int32(n)}, err)
+	return int32(n), err
 }

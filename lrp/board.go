@@ -1,9 +1,10 @@
 package lrp
 
 import (
-	"container/heap"
 	"slices"
 	"time"
+
+	"cantina/internal/agenda"
 )
 
 // Board holds all services and indices of a leader and knows what convergence has
@@ -24,7 +25,7 @@ type Board struct {
 	dirtyKeys map[Key]struct{}
 	dirtySvcs map[ServiceKey]struct{}
 	svcDue    map[ServiceKey]time.Time
-	due       dueHeap
+	due       agenda.Agenda[dueItem]
 	indices   int
 }
 
@@ -382,26 +383,6 @@ func sorted(set map[Key]struct{}) []Key {
 
 // dueItem is a moment at which an index or a service has to be looked at.
 type dueItem struct {
-	at      time.Time
 	key     Key        // of an index, when Process is set
 	service ServiceKey // otherwise
 }
-
-type dueHeap []dueItem
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push is for container/heap.
-func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueItem)) }
-
-// Pop is for container/heap.
-func (h *dueHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
-}
-
-var _ heap.Interface = (*dueHeap)(nil)

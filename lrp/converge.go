@@ -1,7 +1,6 @@
 package lrp
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 )
@@ -80,14 +79,17 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 
 // popDue marks what has fallen due.
 func (b *Board) popDue(now time.Time) {
-	for len(b.due) > 0 && !b.due[0].at.After(now) {
-		item := heap.Pop(&b.due).(dueItem)
+	for {
+		item, at, ok := b.due.Take(now)
+		if !ok {
+			return
+		}
 		if item.key.Process == "" {
 			b.dirtySvcs[item.service] = struct{}{}
-			if b.svcDue[item.service].Equal(item.at) {
+			if b.svcDue[item.service].Equal(at) {
 				delete(b.svcDue, item.service)
 			}
-		} else if s := b.slot(item.key); s != nil && s.due.Equal(item.at) {
+		} else if s := b.slot(item.key); s != nil && s.due.Equal(at) {
 			s.due = time.Time{}
 			b.dirtyKeys[item.key] = struct{}{}
 		}
@@ -106,12 +108,7 @@ func emptied[K comparable](m map[K]struct{}) map[K]struct{} {
 
 // NextDue returns the earliest moment at which a pass may find something although
 // nothing changed; false when there is none.
-func (b *Board) NextDue() (time.Time, bool) {
-	if len(b.due) == 0 {
-		return time.Time{}, false
-	}
-	return b.due[0].at, true
-}
+func (b *Board) NextDue() (time.Time, bool) { return b.due.Next() }
 
 func (b *Board) slot(k Key) *slot {
 	if p := b.procs[k.Process]; p != nil {
@@ -238,7 +235,7 @@ func (b *Board) plan(s *slot, at time.Time) {
 		return
 	}
 	s.due = at
-	heap.Push(&b.due, dueItem{at: at, key: s.index.Key})
+	b.due.Plan(at, dueItem{key: s.index.Key})
 }
 
 // Surplus returns an Undesire for every index of a service that has rows and is

@@ -1,7 +1,6 @@
 package lrp
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -281,7 +280,7 @@ func (b *Board) roll(k ServiceKey, now time.Time) (next *Service, gone bool) {
 	n, at := s.Roll(b, now)
 	if !at.IsZero() && !b.svcDue[k].Equal(at) {
 		b.svcDue[k] = at
-		heap.Push(&b.due, dueItem{at: at, service: k})
+		b.due.Plan(at, dueItem{service: k})
 	}
 	if n == s {
 		return nil, false

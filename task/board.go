@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"cantina/internal/agenda"
 )
 
 // Board holds all tasks of a leader and knows what convergence has to look at. It
@@ -20,7 +22,7 @@ type Board struct {
 	ended   map[string]*endedHeap          // domain → ended tasks, oldest first
 	endings map[string]int                 // domain → number of ended tasks
 	dirty   map[string]struct{}
-	due     dueHeap
+	due     agenda.Agenda[string] // guids
 }
 
 type slot struct {
@@ -205,11 +207,14 @@ type Move struct {
 // requests it repeated: a second pass at the same moment returns nothing. (Diego
 // dev notes, Tasks, Maintaining Consistency: its five duties are the cases of check.)
 func (b *Board) Converge(now time.Time) []Move {
-	for len(b.due) > 0 && !b.due[0].at.After(now) {
-		item := heap.Pop(&b.due).(dueItem)
-		if s := b.tasks[item.guid]; s != nil && s.due.Equal(item.at) {
+	for {
+		guid, at, ok := b.due.Take(now)
+		if !ok {
+			break
+		}
+		if s := b.tasks[guid]; s != nil && s.due.Equal(at) {
 			s.due = time.Time{}
-			b.dirty[item.guid] = struct{}{}
+			b.dirty[guid] = struct{}{}
 		}
 	}
 	var out []Move
@@ -247,12 +252,7 @@ func (b *Board) ConvergeAll(now time.Time) []Move {
 
 // NextDue returns the earliest moment at which a pass may find something although
 // nothing changed; false when there is none.
-func (b *Board) NextDue() (time.Time, bool) {
-	if len(b.due) == 0 {
-		return time.Time{}, false
-	}
-	return b.due[0].at, true
-}
+func (b *Board) NextDue() (time.Time, bool) { return b.due.Next() }
 
 // check returns the event that a task needs now, or nil, and plans its next look.
 func (b *Board) check(s *slot, now time.Time) Event {
@@ -344,29 +344,7 @@ func (b *Board) plan(s *slot, at time.Time) {
 		return
 	}
 	s.due = at
-	heap.Push(&b.due, dueItem{at: at, guid: s.task.GUID})
-}
-
-type dueItem struct {
-	at   time.Time
-	guid string
-}
-
-type dueHeap []dueItem
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push is for container/heap.
-func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueItem)) }
-
-// Pop is for container/heap.
-func (h *dueHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
+	b.due.Plan(at, s.task.GUID)
 }
 
 // endedItem is an ended task, as old as its first completion.

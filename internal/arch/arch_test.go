@@ -14,7 +14,7 @@ import (
 
 // core lists the pure packages, lowest first: each may import only earlier ones
 // of its own project besides the value packages of the standard library.
-var core = []string{"fence", "resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "store/head"}
+var core = []string{"fence", "internal/agenda", "resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "store/head"}
 
 // coreStandard are the value packages that core packages may import.
 var coreStandard = []string{

@@ -143,52 +143,61 @@ func (c *LeaderClient) Rows(ctx context.Context, from cell.Caller, q cell.RowsQu
 
 // LRPEvents implements cell.Leader.
 func (c *LeaderClient) LRPEvents(ctx context.Context, from cell.Caller, events []cell.LRPEvent) ([]error, error) {
-	q := &pb.LRPEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: make([]*pb.LRPEvent, len(events))}
-	for i, e := range events {
-		m, err := wire.FromLRPCall(e)
-		if err != nil {
-			return nil, err
-		}
-		q.Events[i] = m
+	all, err := each(events, wire.FromLRPCall)
+	if err != nil {
+		return nil, err
 	}
+	q := &pb.LRPEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: all}
 	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
 		return r.LRPEvents
 	}, q)
 	if err != nil {
 		return nil, err
 	}
-	if wire.ToTerm(m.GetTerm()).Less(from.Term) {
-		return nil, cell.ErrTerm
-	}
-	return errorsOf(m.GetAnswers()), nil
+	return eventErrors(m, from)
 }
 
 // TaskEvents implements cell.Leader.
 func (c *LeaderClient) TaskEvents(ctx context.Context, from cell.Caller, events []cell.TaskEvent) ([]error, error) {
-	q := &pb.TaskEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: make([]*pb.TaskEvent, len(events))}
-	for i, e := range events {
-		m, err := wire.FromTaskCall(e)
-		if err != nil {
-			return nil, err
-		}
-		q.Events[i] = m
+	all, err := each(events, wire.FromTaskCall)
+	if err != nil {
+		return nil, err
 	}
+	q := &pb.TaskEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: all}
 	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
 		return r.TaskEvents
 	}, q)
 	if err != nil {
 		return nil, err
 	}
+	return eventErrors(m, from)
+}
+
+// each converts all or fails.
+func each[A, B any](all []A, convert func(A) (B, error)) ([]B, error) {
+	out := make([]B, len(all))
+	for i, x := range all {
+		var err error
+		if out[i], err = convert(x); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// eventErrors reads the answers of a leader to events; cell.ErrTerm when its term is
+// lower than the caller's.
+func eventErrors(m interface {
+	GetTerm() *pb.Term
+	GetAnswers() []*pb.EventAnswer
+}, from cell.Caller) ([]error, error) {
 	if wire.ToTerm(m.GetTerm()).Less(from.Term) {
 		return nil, cell.ErrTerm
 	}
-	return errorsOf(m.GetAnswers()), nil
-}
-
-func errorsOf(answers []*pb.EventAnswer) []error {
+	answers := m.GetAnswers()
 	out := make([]error, len(answers))
 	for i, a := range answers {
 		out[i] = wire.ToEventError(a)
 	}
-	return out
+	return out, nil
 }
