@@ -18,7 +18,6 @@ import (
 // at the same time. Reads show committed state; writes return after their commit.
 // Errors wrap the sentinels of the domain or those of this package.
 type Backend struct {
-	Term         fence.Term
 	Applications Applications
 	Services     Services
 	Tasks        Tasks

@@ -23,7 +23,6 @@ const (
 	headerKey       = "Idempotency-Key"
 	headerIfMatch   = "If-Match"
 	headerLeader    = "Cantina-Leader"
-	headerTerm      = "Cantina-Term"
 )
 
 // edge is the interceptor around every call of CantinaService: it gives a request

@@ -65,7 +65,6 @@ func sendBatch(b event.Batch, wanted func(*event.Event) bool, hello bool, send f
 	if g := b.Gap; g != nil {
 		return send(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
 	}
-	sent := false
 	for i := range b.Events {
 		e := &b.Events[i]
 		if !wanted(e) {
@@ -74,13 +73,9 @@ func sendBatch(b event.Batch, wanted func(*event.Event) bool, hello bool, send f
 		if err := send(&pb.StreamEventsResponse{Event: eventMessage(e), Position: e.Position.String()}); err != nil {
 			return err
 		}
-		sent = i == len(b.Events)-1
-	}
-	if sent && !hello {
-		return nil
 	}
 	if len(b.Events) > 0 && !hello {
-		return nil // all filtered out: the next heartbeat tells the position
+		return nil // when all are filtered out the next heartbeat tells the position
 	}
 	return send(&pb.StreamEventsResponse{Position: b.Seen.String()})
 }

@@ -33,20 +33,6 @@ type Expanded struct {
 	Resources resource.Amounts
 }
 
-// Whole returns the complete workload.
-func (e Expanded) Whole(j *Job) action.Workload {
-	w := j.Workload
-	if e.Workload != nil {
-		w = *e.Workload
-	}
-	if e.Program != nil {
-		w.Action = action.Action{Run: e.Program}
-	}
-	w.Env = slices.Concat(w.Env, e.Env)
-	w.Resources = e.Resources
-	return w
-}
-
 // Payload is what a cell gets to run one invocation: the job's workload, shared by
 // all its batch tasks, and what is this one's own. (Seams, Containers: labels.)
 type Payload struct {

@@ -74,8 +74,8 @@ func TestExpand(t *testing.T) {
 	if got, want := strings.Join(env, " "), `CANTINA_JOB=sum CANTINA_NODE=net/http/server.go CANTINA_PATH=["h","net/http","net/http/server.go"] CANTINA_FENCE=1.1.3 CANTINA_STATUS=/dev/fd/3`; got != want {
 		t.Errorf("env %s", got)
 	}
-	if w := e.Whole(j); w.Action.Run.Args[1] != "net/http/server.go" || len(w.Env) != 5 || w.Resources["cpu_milli"] != 100 {
-		t.Errorf("whole: %+v", w)
+	if p := e.Payload(j, s.Key, inv(3)); p.Workload != &j.Workload || p.Program != e.Program || len(p.Env) != 5 || p.Resources["cpu_milli"] != 100 {
+		t.Errorf("payload: %+v", p)
 	}
 	if j.Workload.Action.Run.Args[1] != "{}" {
 		t.Error("the job's own workload changed")

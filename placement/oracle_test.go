@@ -267,6 +267,15 @@ func TestPlacementEqualsExhaustiveScoring(t *testing.T) {
 }
 
 // checkLedger recomputes every sum and count from the holdings.
+func equal(v, w vector) bool {
+	for i := range max(len(v), len(w)) {
+		if v.at(i) != w.at(i) {
+			return false
+		}
+	}
+	return true
+}
+
 func checkLedger(rt *rapid.T, l *Ledger) {
 	for _, c := range l.byName {
 		used, batch := vector{}, vector{}
@@ -276,7 +285,7 @@ func checkLedger(rt *rapid.T, l *Ledger) {
 				batch = plus(batch, h.need, 1)
 			}
 		}
-		if !c.used.equal(used) || !c.batch.equal(batch) {
+		if !equal(c.used, used) || !equal(c.batch, batch) {
 			rt.Fatalf("cell %s: used %v batch %v, holdings say %v and %v", c.name, c.used, c.batch, used, batch)
 		}
 	}

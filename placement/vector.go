@@ -31,15 +31,6 @@ func (v vector) at(i int) int64 {
 	return 0
 }
 
-func (v vector) equal(w vector) bool {
-	for i := range max(len(v), len(w)) {
-		if v.at(i) != w.at(i) {
-			return false
-		}
-	}
-	return true
-}
-
 // dimensions maps resource names to places in vectors; it only grows.
 type dimensions struct {
 	names []string

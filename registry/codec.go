@@ -21,9 +21,6 @@ const (
 	kindList     = "listver"
 )
 
-// Owns reports whether a row of the store is the registry's.
-func Owns(key string) bool { return key == listKey || strings.HasPrefix(key, memberPrefix) }
-
 func encode(kind string, m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

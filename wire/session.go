@@ -134,13 +134,6 @@ func FromRun(x worker.Run) *pb.BatchRun {
 	return &pb.BatchRun{Job: x.Work.Job, Node: []byte(x.Work.Node), Invocation: FromInvocation(x.Invocation)}
 }
 
-// ToRun returns ErrMalformed when the invocation is missing.
-func ToRun(m *pb.BatchRun) (worker.Run, error) {
-	r := &reader{}
-	x := r.batchRun("run", m)
-	return x, r.err
-}
-
 func (r *reader) batchRun(place string, m *pb.BatchRun) worker.Run {
 	x := worker.Run{Work: worker.Work{Job: m.GetJob(), Node: string(m.GetNode())}, Invocation: ToInvocation(m.GetInvocation())}
 	if x.Invocation.IsZero() {

@@ -57,7 +57,7 @@ func New(now func() time.Time) *Fake {
 // Backend is the fake as the API wants it.
 func (f *Fake) Backend() *api.Backend {
 	return &api.Backend{
-		Term: fence.Term{Epoch: 1, Revision: 7}, Applications: f, Services: f, Tasks: f, Jobs: f, Cells: f, Operation: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
+		Applications: f, Services: f, Tasks: f, Jobs: f, Cells: f, Operation: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
 	}
 }
 

@@ -116,28 +116,41 @@ func invoke(ctx context.Context, args []string, s surroundings) int {
 
 // finish prints an error and chooses the exit code.
 func (c *cli) finish(err error) int {
-	if err == nil {
-		return api.ExitOK
-	}
 	var e *exit
-	if errors.As(err, &e) && e.err == nil {
-		return e.code
-	}
 	var remote *api.Error
 	var problems *spec.Problems
 	switch {
+	case err == nil, errors.As(err, &e) && e.err == nil:
 	case errors.As(err, &remote):
 		c.complain(remote)
-		return remote.Exit
 	case errors.As(err, &problems):
 		c.sayf("%s\n", problems)
-		return api.ExitUsage
-	case errors.As(err, &e):
+	case e != nil:
 		c.sayf("cantina: %v\n", e.err)
+	default:
+		c.sayf("cantina: %v\n", err)
+	}
+	return exitOf(err)
+}
+
+// exitOf is the exit code of a verb that ends with err.
+func exitOf(err error) int {
+	var e *exit
+	var remote *api.Error
+	var problems *spec.Problems
+	switch {
+	case err == nil:
+		return api.ExitOK
+	case errors.As(err, &e) && e.err == nil:
+		return e.code
+	case errors.As(err, &remote):
+		return remote.Exit
+	case errors.As(err, &problems):
+		return api.ExitUsage
+	case e != nil:
 		return e.code
 	}
 	// Wrong usage is always an *exit; this is what went wrong on this machine.
-	c.sayf("cantina: %v\n", err)
 	return api.ExitFailed
 }
 

@@ -59,18 +59,6 @@ func (c *cli) each(args []string, domain string, do func(subject) (string, error
 	return code(exitOf(errs[0]))
 }
 
-func exitOf(err error) int {
-	var remote *api.Error
-	var e *exit
-	switch {
-	case errors.As(err, &remote):
-		return remote.Exit
-	case errors.As(err, &e):
-		return e.code
-	}
-	return api.ExitFailed
-}
-
 func (c *cli) stopOne(s subject) (string, error) {
 	switch s.kind {
 	case "service":

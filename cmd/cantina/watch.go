@@ -15,6 +15,13 @@ func watchFlag(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, "go on with one row per change, until Ctrl-C")
 }
 
+// streaming has single objects printed: a stream is no list.
+func (c *cli) streaming() {
+	if c.output == "json" || c.output == "yaml" {
+		c.output = "jsonl"
+	}
+}
+
 // listing prints a whole list, page by page, and with watch one row per change
 // afterwards. It misses nothing: the stream begins where the list was read.
 func listing[T proto.Message](c *cli, t table[T], watch bool, kind string, read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
@@ -34,8 +41,8 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, kind string, read 
 	if err != nil {
 		return err
 	}
-	if watch && (c.output == "json" || c.output == "yaml") {
-		c.output = "jsonl" // a stream is no list
+	if watch {
+		c.streaming()
 	}
 	if err := list(c, t, all); err != nil || !watch {
 		return err
@@ -96,9 +103,7 @@ func (c *cli) eventsVerb() *cobra.Command {
 			if !follow && q.Since == "" {
 				return failf(api.ExitUsage, "from when? give --since REVISION, or -f for what comes")
 			}
-			if c.output == "json" || c.output == "yaml" {
-				c.output = "jsonl"
-			}
+			c.streaming()
 			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error { return c.events(ctx, t, q, follow) })
 			if e, ok := err.(*exit); ok && e.code == exitInterrupted {
 				return nil

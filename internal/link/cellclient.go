@@ -56,13 +56,6 @@ func (d *Directory) SetAddress(name worker.CellName, address string) {
 	}
 }
 
-// Address returns where a cell was last heard of.
-func (d *Directory) Address(name worker.CellName) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.address[name]
-}
-
 // Cell returns the cell of that name, or nil when nothing is known of it.
 func (d *Directory) Cell(name worker.CellName) Cell {
 	d.mu.Lock()

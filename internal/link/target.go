@@ -13,13 +13,6 @@ import (
 	"cantina/worker"
 )
 
-// Target is one cell process as the leader reaches it.
-type Target struct {
-	Cell    worker.CellName
-	Proc    worker.Proc
-	Address string
-}
-
 // Cell is a cell as its leader calls it: the methods of cell.Cell, and its output.
 // An error is an unknown outcome unless NeverSent says that nothing was sent.
 type Cell interface {

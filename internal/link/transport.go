@@ -21,9 +21,6 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// ErrAddress reports an address that is neither host:port nor unix:PATH.
-var ErrAddress = errors.New("bad address")
-
 // keepIdle is how long a connection is kept without a call: longer than between two
 // heartbeats or probes, so one is kept for good, and not much longer, so those of a
 // burst go. A server with ten thousand cells has few descriptors to spare.

@@ -199,11 +199,6 @@ func (v view) SettleTask(ctx context.Context, guid string, as task.Resolution, w
 	return toTask(t), err
 }
 
-func toJob(j scheduler.JobView) api.Job {
-	return api.Job{Job: j.Job, Forest: j.Forest, Progress: j.Progress, Removed: j.Removed, NodesKnown: j.NodesKnown,
-		NodesError: j.NodesError, Created: j.Created, Ended: j.Ended, Revision: j.Revision}
-}
-
 // ListJobs implements api.Jobs.
 func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) {
 	if err := v.fresh(); err != nil {
@@ -216,7 +211,7 @@ func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) 
 			out.Next = all[i-1].Name
 			break
 		}
-		out.Items = append(out.Items, toJob(j))
+		out.Items = append(out.Items, api.Job(j))
 	}
 	return out, nil
 }
@@ -224,7 +219,7 @@ func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) 
 // GetJob implements api.Jobs.
 func (v view) GetJob(name string) (api.Job, error) {
 	j, err := v.jobs.Job(name)
-	return toJob(j), errors.Join(v.fresh(), err)
+	return api.Job(j), errors.Join(v.fresh(), err)
 }
 
 func nodeFilter(f api.PairFilter, r api.Range) batch.NodeFilter {

@@ -285,5 +285,5 @@ var (
 // backend is the term as the API sees it.
 func (t *term) backend() *api.Backend {
 	v := view{t}
-	return &api.Backend{Term: t.Term(), Applications: v, Services: v, Tasks: v, Jobs: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub}
+	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub}
 }

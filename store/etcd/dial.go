@@ -72,10 +72,5 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return c.cfg.Upkeep.run(ctx, c.backend, c.cfg.Log)
 }
 
-// Maintain compacts to the present revision and defragments where it pays, now.
-func (c *Cluster) Maintain(ctx context.Context) error {
-	return c.cfg.Upkeep.once(ctx, c.backend, c.cfg.Log)
-}
-
 // Close ends the connections.
 func (c *Cluster) Close() error { return c.backend.client.Close() }
