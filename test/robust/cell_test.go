@@ -1,0 +1,186 @@
+package robust
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+// TestFollowAcrossCells follows numbered lines while the cell that keeps them is
+// killed and started again: every number comes once, in order.
+func TestFollowAcrossCells(t *testing.T) {
+	c := startCluster(t, patient, 1, 1)
+	const lines = 3000
+	apply(t, c.addr(), fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
+	must(t, c.addr(), "wait", "n", "--timeout", "60s")
+	next := 0
+	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Service: "n"}}, func(m *pb.FollowOutputResponse) error {
+		for _, l := range m.Lines {
+			if l.Text != fmt.Sprint(next) || l.Gap != nil {
+				return fmt.Errorf("line %d is %v", next, l)
+			}
+			if next++; next == lines/3 {
+				c.cells["c1"].kill()
+				c.startCell("c1")
+			}
+		}
+		if next == lines {
+			return api.Stop()
+		}
+		return nil
+	})
+	if err != nil || next != lines {
+		t.Errorf("%d lines, %v", next, err)
+	}
+	c.cells["c1"].wait()
+	c.session("c1", "HEALTHY")
+	must(t, c.addr(), "rm", "n", "--yes")
+}
+
+// TestLostIsNoSuccess kills the cell under a task: whoever follows it is told that
+// it was lost, by words and exit code, and never that it ended well.
+func TestLostIsNoSuccess(t *testing.T) {
+	c := startCluster(t, patient, 1, 1)
+	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo up; sleep 1000"))
+	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, func(m *pb.FollowOutputResponse) error {
+		if len(m.Lines) > 0 {
+			return api.Stop()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cells["c1"].kill()
+	c.startCell("c1").wait()
+	r := cli(t, c.addr(), "wait", id, "--timeout", "60s")
+	got := taskEnd(t, c.client(), id)
+	if r.code != api.ExitLost || got.Outcome != "lost" {
+		t.Errorf("exit code %d, outcome %q: %s", r.code, got.Outcome, r.err)
+	}
+}
+
+// TestDamagedCell writes nonsense over all that a cell left when it was killed: its
+// successor starts all the same, ends what ran and takes new work. It cannot prove any
+// more whose successor it is, so it comes when the leader misses its predecessor.
+func TestDamagedCell(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 1)
+	apply(t, c.addr(), fmt.Sprintf("services:\n  stop: {command: [sh, -c, 'echo $$ >>%[1]s/stop; exec sleep 1000'], stop_grace: 1s}\n  keep: {command: [sh, -c, 'echo $$ >>%[1]s/keep; exec sleep 1000'], stop_grace: 1s, on_cell_restart: keep}\n", w.dir))
+	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "60s")
+	old := append(w.pids("stop"), w.pids("keep")...)
+	c.cells["c1"].kill()
+	c.session("c1", "MUST_DIE")
+	damaged := 0
+	err := filepath.WalkDir(c.cellFolder("c1"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/work/") {
+			return err
+		}
+		damaged++
+		return os.WriteFile(path, []byte("\x00nonsense\xff{"), 0o600)
+	})
+	if err != nil || damaged == 0 {
+		t.Fatalf("%d files, %v", damaged, err)
+	}
+	c.startCell("c1").wait()
+	c.session("c1", "HEALTHY")
+	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "60s")
+	if out := must(t, c.addr(), "run", "--", "echo", "new"); out != "new\n" {
+		t.Errorf("a new task printed %q", out)
+	}
+	left := append(w.pids("stop"), w.pids("keep")...)
+	for _, pid := range old {
+		// A service is either adopted as it was, or ended and started anew.
+		if len(left) > len(old) && !ended(pid, patience) {
+			t.Errorf("process %d runs beside its successor: %v, now %v", pid, old, left)
+		}
+	}
+	t.Logf("%d files damaged; processes %v, then %v", damaged, old, left)
+}
+
+// TestCapacityIsAdded starts a cell in a folder that is not there, with amounts of
+// its own: they count beside what the machine has.
+func TestCapacityIsAdded(t *testing.T) {
+	c := startCluster(t, patient, 1, 0)
+	name := filepath.Join("not", "there", "yet")
+	p := launch(t, "c1", nil, append([]string{"cell", "--name", "c1", "--data", filepath.Join(c.dir, name), "--servers", c.addr(), "--capacity", "gpu=2,memory_mb=77"}, c.flags...)...)
+	t.Cleanup(p.cleanup)
+	p.wait()
+	c.session("c1", "HEALTHY")
+	got := c.cell("c1").Capacity
+	if got["gpu"] != 2 || got["memory_mb"] != 77 || got["disk_mb"] == 0 || got["containers"] == 0 || got["cpu_milli"] == 0 {
+		t.Errorf("capacity %v", got)
+	}
+}
+
+// TestStopHeedsTheTrap: a program that traps the signal and ends is not waited for,
+// whatever its grace, also below a shell.
+func TestStopHeedsTheTrap(t *testing.T) {
+	d := startDev(t, t.TempDir()).wait()
+	inner := filepath.Join(t.TempDir(), "inner")
+	if err := os.WriteFile(inner, []byte("#!/bin/sh\ntrap 'echo trapped; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, d.Addr, fmt.Sprintf("services:\n  web: {command: '%s; echo outer', stop_grace: 60s}\n", inner))
+	must(t, d.Addr, "wait", "web", "--timeout", "30s")
+	if r := cli(t, d.Addr, "logs", "web"); !strings.Contains(r.out, "up") {
+		t.Fatalf("output %q %s", r.out, r.err)
+	}
+	begin := time.Now()
+	must(t, d.Addr, "stop", "web")
+	must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "90s")
+	took := time.Since(begin)
+	t.Logf("stopped after %v", took)
+	if took > 15*time.Second {
+		t.Errorf("the stop took %v of a grace of 60 s, although the program ends at once", took)
+	}
+	if out := must(t, d.Addr, "logs", "web"); !strings.Contains(out, "trapped") {
+		t.Errorf("the trap did not run: %q", out)
+	}
+}
+
+// TestLargeApply applies what does not fit into one transaction of an etcd with its
+// default limits, services and jobs; another leader sees all of it, and nothing is
+// left to do.
+func TestLargeApply(t *testing.T) {
+	c := startCluster(t, patient, 2, 1)
+	var b strings.Builder
+	b.WriteString("domain: large\nservices:\n")
+	const things = 200
+	for i := range things {
+		fmt.Fprintf(&b, "  s%d: {command: [%q], instances: 0}\n", i, strings.Repeat("x", 4000))
+	}
+	b.WriteString("jobs:\n")
+	for i := range 3 {
+		fmt.Fprintf(&b, "  j%d: {levels: [n], command: ['true'], nodes: [{manual: [", i)
+		for n := range 300 {
+			fmt.Fprintf(&b, "%s-%d, ", strings.Repeat("n", 1000), n)
+		}
+		b.WriteString("]}]}\n")
+	}
+	file := write(t, "large.yaml", b.String())
+	must(t, c.addr(), "apply", file)
+	count := func() (services, jobs int) {
+		return len(strings.Fields(must(t, c.addr(), "service", "ls", "-q"))), len(strings.Fields(must(t, c.addr(), "job", "ls", "-q")))
+	}
+	if s, j := count(); s != things || j != 3 {
+		t.Errorf("%d services and %d jobs", s, j)
+	}
+	for _, j := range []string{"j0", "j1", "j2"} {
+		must(t, c.addr(), "wait", j, "--timeout", "120s")
+	}
+	leader := c.status().Leader
+	c.servers[leader].kill()
+	if s, j := count(); s != things || j != 3 {
+		t.Errorf("the next leader sees %d services and %d jobs", s, j)
+	}
+	if r := cli(t, c.addr(), "plan", file); r.code != 0 {
+		t.Errorf("the next leader would change something: code %d\n%.2000s", r.code, r.out+r.err)
+	}
+}
