@@ -96,13 +96,13 @@ func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Ap
 		return api.Applied{}, errors.Join(err, err2)
 	}
 	var lines []scheduler.Line
-	board.Extra = func() ([]store.Op, func(int64, error), error) {
+	board.Extra = func() (bbs.Extra, error) {
 		c, err := v.jobs.Apply(a.Domain, jobs, a.Prune)
 		if err != nil {
-			return nil, nil, err
+			return bbs.Extra{}, err
 		}
 		lines = c.Lines
-		return c.Ops, c.Done, nil
+		return bbs.Extra{Ops: c.Ops, Done: c.Done}, nil
 	}
 	got, err := v.board.Apply(ctx, board, toWrite(w))
 	if err != nil {
