@@ -25,7 +25,7 @@ func (m *machine) has(x Span) bool {
 // that stood in the way.
 func (m *machine) miss(x Span, id string) {
 	x.After, x.Until = x.After.UTC(), x.Until.UTC()
-	if x.Count > 1 {
+	if x.Count > 1 || x.After.Equal(m.s.Cursor) {
 		x.Count -= m.open(x)
 	} else {
 		m.addSpan(x)
@@ -35,7 +35,7 @@ func (m *machine) miss(x Span, id string) {
 	}
 	m.s.Skipped += x.Count
 	first, last := x.Until, x.Until
-	if x.Count > 1 {
+	if x.Until.Sub(x.After) > time.Second {
 		first = m.next(x.After)
 		if l, ok := m.env.Cron.Item.Last(x.After, x.Until, m.env.Cron.Zone); ok {
 			last = l.UTC()
@@ -68,8 +68,12 @@ func (m *machine) open(x Span) (fired int) {
 }
 
 // addSpan adds a span behind the others, or joins it to the last one when no logical
-// time lies between them.
+// time lies between them. A run beside the calendar leaves none: there is nothing to
+// fill in.
 func (m *machine) addSpan(x Span) {
+	if x.Until.Nanosecond() != 0 {
+		return
+	}
 	if n := len(m.s.Open); n > 0 {
 		last := m.s.Open[n-1]
 		if last.Why == x.Why && !x.After.Before(last.After) && (!last.Until.Before(x.After) || !m.has(Span{After: last.Until, Until: x.After})) {

@@ -150,11 +150,7 @@ func later(a, b time.Time) time.Time {
 // counts says how many runs run and of how many nobody knows, and names one of them.
 func (m *machine) counts() (running, unknown int, one string) {
 	for _, r := range m.s.Live {
-		a := Ended
-		if m.env.Runs != nil {
-			a = m.env.Runs(r)
-		}
-		switch a {
+		switch m.answer(r) {
 		case Running:
 			running++
 			one = r.ID
@@ -167,6 +163,18 @@ func (m *machine) counts() (running, unknown int, one string) {
 		}
 	}
 	return running, unknown, one
+}
+
+// answer says whether a run may still run. What this step itself starts does: nobody
+// else knows of it yet.
+func (m *machine) answer(r Run) Answer {
+	switch {
+	case slices.ContainsFunc(m.moves, func(x Move) bool { s, ok := x.(Start); return ok && s.ID == r.ID }):
+		return Running
+	case m.env.Runs == nil:
+		return Ended
+	}
+	return m.env.Runs(r)
 }
 
 // verdict is what a firing may do now.
@@ -295,8 +303,11 @@ func (m *machine) start(f Firing) {
 	for try := 1; m.env.Free != nil && m.env.Definition.Task != nil && !m.env.Free(id); try++ {
 		id = RunID(m.env.Key, f.At, try)
 	}
-	if m.env.Definition.Signal == nil {
-		m.s.Live = append(slices.Clip(m.s.Live), Run{At: f.At, ID: id})
+	switch run := (Run{At: f.At, ID: id}); {
+	case m.env.Definition.Job != nil:
+		m.s.Live = []Run{run} // the job is born again: of the earlier run nothing is left to ask for
+	case m.env.Definition.Task != nil:
+		m.s.Live = append(slices.Clip(m.s.Live), run)
 	}
 	m.s.Fired++
 	m.note(Entry{What: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id})
