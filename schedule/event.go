@@ -12,9 +12,9 @@ type Event interface{ event() }
 type (
 	// Tick: time has passed, or the answer to what runs may have changed.
 	Tick struct{}
-	// Pause stops all firing by time; Resume ends that, and what passed meanwhile does
-	// not count as missed.
-	Pause  struct{}
+	// Pause stops all firing by time.
+	Pause struct{}
+	// Resume ends a pause; what passed meanwhile does not count as missed.
 	Resume struct{}
 	// Edit: the definition was changed. Nothing fires for the time before it.
 	Edit struct{}

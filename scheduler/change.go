@@ -60,8 +60,8 @@ type Change struct {
 }
 
 // Plan is Apply without an effect: the lines only.
-func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool) ([]Line, error) {
-	c, err := s.Apply(domain, wanted, prune)
+func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool, keep ...string) ([]Line, error) {
+	c, err := s.Apply(domain, wanted, prune, keep...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +69,9 @@ func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool) ([]Line, er
 }
 
 // Apply prepares the jobs of a domain: creates and updates what is wanted, and
-// removes what is not when prune is set. Errors, all at once: ErrInvalid, ErrTaken,
+// removes what is not when prune is set, but for the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
 // ErrQuarantined.
-func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool) (*Change, error) {
+func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool, keep ...string) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := &builder{s: s, domain: domain, forests: make(map[string]*batch.ForestSpec)}
@@ -88,7 +88,7 @@ func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool) (*Change, 
 	}
 	if prune {
 		for _, j := range s.sorted() {
-			if !j.row.deleted && j.spec != nil && j.spec.Domain == domain && !names[j.row.name] {
+			if !j.row.deleted && j.spec != nil && j.spec.Domain == domain && !names[j.row.name] && !slices.Contains(keep, j.row.name) {
 				b.remove(j)
 			}
 		}

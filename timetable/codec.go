@@ -40,8 +40,14 @@ func keyOf(key string) (schedule.Key, bool) {
 	if !ok {
 		rest, ok = strings.CutPrefix(key, schedulePrefix)
 	}
-	domain, name, cut := strings.Cut(rest, "/")
-	return schedule.Key{Domain: domain, Name: name}, ok && cut
+	k := ParseKey(rest)
+	return k, ok && k.Name != ""
+}
+
+// ParseKey is the inverse of Key.String.
+func ParseKey(s string) schedule.Key {
+	domain, name, _ := strings.Cut(s, "/")
+	return schedule.Key{Domain: domain, Name: name}
 }
 
 func encode(kind string, m proto.Message) []byte {

@@ -38,13 +38,6 @@ func (t *Timetable) pass(ctx context.Context) error {
 		if err != nil && !errors.Is(err, store.ErrTooLarge) {
 			return fmt.Errorf("decide schedules: %w", err)
 		}
-		t.mu.Lock()
-		if err != nil {
-			t.tooLarge++ // first one at a time, then what is too large alone is refused
-		} else {
-			t.tooLarge = 0
-		}
-		t.mu.Unlock()
 	}
 }
 
@@ -65,10 +58,10 @@ func (t *Timetable) due(now time.Time) bool {
 func (t *Timetable) fire(rows Rows, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := &batch{t: t, rows: rows, now: now, refuse: t.tooLarge > 1}
+	b := &batch{t: t, rows: rows, now: now}
 	most := maxOps
-	if t.tooLarge > 0 {
-		most = 1
+	if t.single {
+		most, t.single = 1, false
 	}
 	for len(b.ops)+b.others < most {
 		k, ok := t.board.Due(now)
@@ -106,8 +99,6 @@ type batch struct {
 	is      []schedule.Row
 	done    []func(revision int64, err error)
 	signals []signal
-	// refuse: one firing alone was larger than a transaction: it is refused.
-	refuse bool
 }
 
 type signal struct {
@@ -206,7 +197,8 @@ func (b *batch) move(row *schedule.Row, m schedule.Move) error {
 func (b *batch) start(row *schedule.Row, m schedule.Start) error {
 	d := row.Definition
 	switch {
-	case b.refuse:
+	case b.t.oversize[row.Key]:
+		delete(b.t.oversize, row.Key)
 		return store.ErrTooLarge
 	case d.Task != nil:
 		def := *d.Task
@@ -258,6 +250,10 @@ func (b *batch) undo(ended func()) {
 		t.board.Update(r.Key, r.State)
 	}
 	b.landed()
+	t.single = true
+	if len(b.is) == 1 {
+		t.oversize[b.is[0].Key] = true // not even alone: it will be refused
+	}
 	if ended != nil {
 		ended()
 	}

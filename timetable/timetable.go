@@ -146,8 +146,9 @@ type Timetable struct {
 	items  map[schedule.Calendar]cron.Schedule
 	flying map[schedule.Key]int // commits under way
 	inAir  int                  // transactions of firings under way
-	// tooLarge counts transactions in a row that did not fit.
-	tooLarge int
+	single bool                 // the next transaction holds one firing: more were too large
+	// oversize are schedules whose firing is larger than a transaction.
+	oversize map[schedule.Key]bool
 	polled   time.Time // when what is undecided was looked at last
 	shown    map[schedule.Key]shown
 	order    []schedule.Key // of shown; nil = to be made again
@@ -176,7 +177,7 @@ func New(cfg Config, rows []store.Row) *Timetable {
 	}
 	t := &Timetable{
 		cfg: cfg, board: schedule.NewBoard(), bad: map[schedule.Key]bool{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
-		shown: map[schedule.Key]shown{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
+		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	t.load(rows)
 	return t

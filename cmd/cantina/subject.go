@@ -43,7 +43,7 @@ func pages(next func(cursor string) (string, error)) error {
 
 // subject is what an argument names.
 type subject struct {
-	kind   string // service, instance, task, job, node or cell
+	kind   string // service, instance, task, job, node, cell or schedule
 	domain string
 	name   string // of the service, job or cell; id of the task
 	index  int32  // of the instance
@@ -53,8 +53,8 @@ type subject struct {
 // String prints it so that it can be given as an argument again.
 func (s subject) String() string {
 	switch s.kind {
-	case "service":
-		return "service/" + s.domain + "/" + s.name
+	case "service", "schedule":
+		return s.kind + "/" + s.domain + "/" + s.name
 	case "instance":
 		return fmt.Sprintf("service/%s/%s/%d", s.domain, s.name, s.index)
 	case "node":
@@ -73,7 +73,7 @@ func (s subject) wire() *pb.Subject {
 }
 
 const subjectHelp = "A SUBJECT is a service (web), one of its instances (web/0), a task by its id or the beginning of it, a job (count), one of its\n" +
-	"nodes (count[NODE] or count/NODE, with nodes above it if you like), or a cell. A task's name in a spec file means its newest run. service/, task/, job/ or cell/ before it says which is meant; a service of\n" +
+	"nodes (count[NODE] or count/NODE, with nodes above it if you like), or a cell, or schedule/NAME. A task's name in a spec file means its newest run. service/, task/, job/, cell/ or schedule/ before it says which is meant; a service of\n" +
 	"another domain is DOMAIN/web."
 
 // domainFlag adds --domain.
@@ -95,7 +95,7 @@ type finder struct {
 func (c *cli) find(text, domain string) (subject, error) {
 	kind, rest, explicit := strings.Cut(text, "/")
 	switch {
-	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell"):
+	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):
 	default:
 		kind, rest = "", text
 	}
@@ -117,12 +117,20 @@ func (c *cli) find(text, domain string) (subject, error) {
 		}
 		found = append(found, got...)
 	}
+	if kind == "schedule" || kind == "" && len(found) == 0 {
+		// Runs are named like their schedule: what runs is meant before what starts it.
+		got, err := c.findSchedule(rest, domain)
+		if err != nil {
+			return subject{}, err
+		}
+		found = append(found, got...)
+	}
 	switch len(found) {
 	case 0:
 		if collected != nil {
 			return subject{}, collected // it was there: say when it went
 		}
-		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cells", text)
+		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cron ls, cells", text)
 	case 1:
 		return found[0], nil
 	}
