@@ -220,13 +220,9 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next), Cursor: wire.FromTime(st.Cursor),
 		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
 	}
-	switch {
-	case d.Task != nil:
-		m.Starts = "task"
-	case d.Job != nil:
+	m.Starts = "task"
+	if d.Job != nil {
 		m.Starts = "job"
-	default:
-		m.Starts = "signal"
 	}
 	for _, f := range st.Pending {
 		m.Pending = append(m.Pending, &pb.ScheduleFiring{At: wire.FromTime(f.At), By: f.By.String()})

@@ -163,16 +163,14 @@ func TestValidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, f := range map[string]func(*Definition){
-		"nothing to do":         func(d *Definition) { d.Job = nil },
-		"two things":            func(d *Definition) { d.Signal = &Signal{Service: "s", Number: 1} },
-		"no calendar":           func(d *Definition) { d.Line = "" },
-		"two calendars":         func(d *Definition) { d.JSON = "{}" },
-		"max without allow":     func(d *Definition) { d.Max = 2 },
-		"allow without max":     func(d *Definition) { d.Overlap = OverlapAllow },
-		"misfire_max of once":   func(d *Definition) { d.MisfireMax = 2 },
-		"negative deadline":     func(d *Definition) { d.Deadline = -1 },
-		"negative jitter":       func(d *Definition) { d.Jitter = -1 },
-		"signal without number": func(d *Definition) { d.Job, d.Signal = nil, &Signal{Service: "s"} },
+		"nothing to do":       func(d *Definition) { d.Job = nil },
+		"no calendar":         func(d *Definition) { d.Line = "" },
+		"two calendars":       func(d *Definition) { d.JSON = "{}" },
+		"max without allow":   func(d *Definition) { d.Max = 2 },
+		"allow without max":   func(d *Definition) { d.Overlap = OverlapAllow },
+		"misfire_max of once": func(d *Definition) { d.MisfireMax = 2 },
+		"negative deadline":   func(d *Definition) { d.Deadline = -1 },
+		"negative jitter":     func(d *Definition) { d.Jitter = -1 },
 	} {
 		d := good()
 		f(d)

@@ -117,25 +117,17 @@ type Job struct {
 	Forest batch.ForestSpec
 }
 
-// Signal is sent to all running instances of a service, at most once per firing.
-type Signal struct {
-	Service string // in the schedule's domain
-	// Number is the signal's number on Linux.
-	Number int
-}
-
-// Definition is a schedule as its owner wants it. Exactly one of Task, Job and
-// Signal is set. A value is never changed once stored.
+// Definition is a schedule as its owner wants it. Exactly one of Task and Job
+// is set. A value is never changed once stored.
 type Definition struct {
 	Calendar
 	Policy
-	Task   *task.Definition
-	Job    *Job
-	Signal *Signal
+	Task *task.Definition
+	Job  *Job
 }
 
 // Guarded reports whether what it starts cannot run twice whatever is decided here:
-// a job runs once per node by itself, a signal does not run.
+// a job runs once per node by itself.
 func (d *Definition) Guarded() bool { return d.Task == nil }
 
 // MaxBackfill is the most logical times that one backfill may ask for.
@@ -150,13 +142,7 @@ func (d *Definition) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %w", text, ErrInvalid))
 		}
 	}
-	kinds := 0
-	for _, set := range []bool{d.Task != nil, d.Job != nil, d.Signal != nil} {
-		if set {
-			kinds++
-		}
-	}
-	fail(kinds == 1, "exactly one of task, job and signal is needed")
+	fail((d.Task == nil) != (d.Job == nil), "exactly one of task and job is needed")
 	fail((d.Line == "") != (d.JSON == ""), "exactly one of a crontab line and an object is needed")
 	fail(d.Overlap != OverlapAllow || d.Max > 0, "overlap allow needs overlap_max")
 	fail(d.Overlap == OverlapAllow || d.Max == 0, "overlap_max belongs to overlap allow")
@@ -166,9 +152,6 @@ func (d *Definition) Validate() error {
 	fail(d.Deadline >= 0 && d.Jitter >= 0, "durations must not be negative")
 	if d.Task != nil {
 		errs = append(errs, d.Task.Validate())
-	}
-	if d.Signal != nil {
-		fail(d.Signal.Service != "" && d.Signal.Number > 0 && d.Signal.Number < 65, "a signal needs a service and a number")
 	}
 	return errors.Join(errs...)
 }

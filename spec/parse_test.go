@@ -181,7 +181,7 @@ f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
 	"schedule without a calendar": {"schedules:\n  nightly: {task: {command: a}}\n", `
 f:2:12: schedules.nightly: field cron is missing`},
 	"schedule without a target": {"schedules:\n  s: {cron: '@every 1m'}\n", `
-f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+f:2:6: schedules.s: a schedule has exactly one of task and job`},
 	"schedule without a zone": {"schedules:\n  s: {cron: '0 2 * * *', task: {command: a}}\n", `
 f:2:13: schedules.s.cron: field timezone is missing; name one, such as Europe/Berlin or UTC`},
 	"schedule with a wrong line": {"schedules:\n  s:\n    cron: '61 * * * *'\n    timezone: Europe/Berlin\n    task: {command: a}\n", `

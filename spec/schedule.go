@@ -40,15 +40,8 @@ type scheduled struct {
 	Misfire  enum[misfires] `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max"`
 	Missed   int            `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: how many missed times run at most, the newest"`
 	Deadline duration       `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"a time that is older than this does not run"`
-	Task     *oneTask       `spec:"task" doc:"starts this task; one of task, job and signal is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`
+	Task     *oneTask       `spec:"task" doc:"starts this task; one of task and job is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`
 	Job      *job           `spec:"job" doc:"runs this job, named like the schedule, from the start on all its nodes"`
-	Signal   *serviceSignal `spec:"signal" doc:"sends a signal to all running instances of a service, at most once: one that is lost is not sent again"`
-}
-
-type serviceSignal struct {
-	place
-	Service string `spec:"service,required" minlen:"1" doc:"name of the service, in the same domain"`
-	Signal  signal `spec:"signal,required" doc:"name of the signal, like HUP"`
 }
 
 type gaps struct{}
@@ -174,12 +167,8 @@ func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.
 		j := b.job(domain, name, s.Job, jobIndex{})
 		d.Job = &schedule.Job{Job: j.Job, Forest: j.Forest}
 	}
-	if s.Signal != nil {
-		kinds++
-		d.Signal = &schedule.Signal{Service: s.Signal.Service, Number: int(s.Signal.Signal)}
-	}
 	if kinds != 1 {
-		b.meaning(s.at, s.node, "a schedule has exactly one of task, job and signal", "")
+		b.meaning(s.at, s.node, "a schedule has exactly one of task and job", "")
 	}
 }
 

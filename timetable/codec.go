@@ -101,9 +101,6 @@ func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definit
 	if d.Job != nil {
 		m.Job, err = t.cfg.Contents.JobBytes(d.Job)
 	}
-	if d.Signal != nil {
-		m.Signal = &timetablepb.Signal{Service: valid(d.Signal.Service), Number: int32(d.Signal.Number)}
-	}
 	return m, err
 }
 
@@ -127,9 +124,6 @@ func (t *Timetable) toDefinition(m *timetablepb.Definition) (*schedule.Definitio
 	}
 	if err != nil {
 		return nil, err
-	}
-	if s := m.GetSignal(); s != nil {
-		d.Signal = &schedule.Signal{Service: s.Service, Number: int(s.Number)}
 	}
 	return d, d.Validate()
 }

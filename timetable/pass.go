@@ -90,20 +90,14 @@ func (t *Timetable) fire(rows Rows, now time.Time) error {
 
 // batch collects the changes of one transaction. The lock is held but in committed.
 type batch struct {
-	t       *Timetable
-	rows    Rows
-	now     time.Time
-	ops     []store.Op
-	others  int // rows of others
-	was     []schedule.Row
-	is      []schedule.Row
-	done    []func(revision int64, err error)
-	signals []signal
-}
-
-type signal struct {
-	domain string
-	signal schedule.Signal
+	t      *Timetable
+	rows   Rows
+	now    time.Time
+	ops    []store.Op
+	others int // rows of others
+	was    []schedule.Row
+	is     []schedule.Row
+	done   []func(revision int64, err error)
 }
 
 // tick lets time come to one schedule.
@@ -213,8 +207,6 @@ func (b *batch) start(row *schedule.Row, m schedule.Start) error {
 			return err
 		}
 		b.ops, b.done = append(b.ops, ops...), append(b.done, done)
-	default:
-		b.signals = append(b.signals, signal{row.Domain, *d.Signal})
 	}
 	return nil
 }
@@ -293,9 +285,6 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 	}
 	t.mu.Unlock()
 	t.cfg.Hub.Publish(revision, events...)
-	for _, s := range b.signals {
-		t.cfg.Signal(s.domain, s.signal)
-	}
 	t.ring()
 }
 

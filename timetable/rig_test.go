@@ -49,7 +49,6 @@ type rig struct {
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
-	signal []string
 }
 
 // began is the wall clock at the begin of each test.
@@ -95,9 +94,6 @@ func (r *rig) elect() {
 				out = append(out, timetable.FieldChange(f))
 			}
 			return out
-		},
-		Signal: func(domain string, s schedule.Signal) {
-			r.signal = append(r.signal, fmt.Sprintf("%s/%s %d", domain, s.Service, s.Number))
 		},
 	}, rows)
 	r.reign = reign

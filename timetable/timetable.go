@@ -130,9 +130,6 @@ type Config struct {
 	NewID func() string
 	// Differ lists the fields in which two definitions differ.
 	Differ func(was, is any) []FieldChange
-	// Signal sends a signal to all running instances of a service, at most once, and
-	// returns at once.
-	Signal func(domain string, s schedule.Signal)
 }
 
 // Timetable is the loop of schedules of one term. Its methods may be called at the

@@ -206,19 +206,6 @@ func TestAJobIsRunAnew(t *testing.T) {
 	})
 }
 
-// TestASignalIsSentAfterItsCommit, at most once.
-func TestASignalIsSentAfterItsCommit(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.apply(false, one(func(d *schedule.Definition) { d.Task, d.Signal = nil, &schedule.Signal{Service: "web", Number: 1} }))
-		r.at("01:00:00")
-		r.depose()
-		r.at("01:00:30")
-		if fmt.Sprint(r.signal) != "[d/web 1]" {
-			t.Fatal(r.signal)
-		}
-	})
-}
-
 // TestAStateThatCannotBeReadNeverFires: without its cursor nobody knows what it fired.
 func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -25,7 +25,6 @@ func (t *term) newTimes(rows []store.Row) *timetable.Timetable {
 			}
 			return out
 		},
-		Signal: t.signalService,
 	}, rows)
 }
 
@@ -122,9 +121,4 @@ func (timeContents) JobBytes(j *schedule.Job) ([]byte, error) {
 func (timeContents) Job(data []byte) (*schedule.Job, error) {
 	w, err := scheduler.DecodeWanted(data)
 	return &schedule.Job{Job: w.Job, Forest: w.Forest}, err
-}
-
-// signalService sends a signal to the running instances of a service.
-func (t *term) signalService(domain string, s schedule.Signal) {
-	t.log.Info("signal", "service", domain+"/"+s.Service, "signal", s.Number)
 }

@@ -4473,7 +4473,7 @@ type Schedule struct {
 	Fold string `protobuf:"bytes,7,opt,name=fold,proto3" json:"fold,omitempty"`
 	// The calendar in words.
 	Words string `protobuf:"bytes,8,opt,name=words,proto3" json:"words,omitempty"`
-	// task, job or signal
+	// task or job
 	Starts string `protobuf:"bytes,9,opt,name=starts,proto3" json:"starts,omitempty"`
 	// waiting, undecided, paused or broken
 	State string `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"`
