@@ -230,11 +230,13 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 	for _, r := range st.Live {
 		m.Live = append(m.Live, clean(r.ID))
 	}
+	var last time.Time // a backfill comes after newer ones
 	for _, e := range st.History {
-		if e.What == schedule.Started {
-			m.Last = wire.FromTime(e.At)
+		if e.What == schedule.Started && e.At.After(last) {
+			last = e.At
 		}
 	}
+	m.Last = wire.FromTime(last)
 	return m
 }
 

@@ -52,6 +52,17 @@ type wanted struct {
 	times []timetable.Wanted
 }
 
+// kept are the names of jobs that schedules run: a prune leaves them alone.
+func (w *wanted) kept() []string {
+	var out []string
+	for i := range w.times {
+		if w.times[i].Definition.Job != nil {
+			out = append(out, w.times[i].Name)
+		}
+	}
+	return out
+}
+
 func application(a api.Application) wanted {
 	out := wanted{board: bbs.Application{Domain: a.Domain, TTL: a.TTL, Services: a.Services, Prune: a.Prune}}
 	for _, t := range a.Tasks {
@@ -101,7 +112,7 @@ func applied(a bbs.Applied, lines []scheduler.Line, times []timetable.Line) api.
 // Plan implements api.Applications.
 func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
 	w := application(a)
-	lines, err := v.jobs.Plan(a.Domain, w.jobs, a.Prune)
+	lines, err := v.jobs.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
 	times, err3 := v.times.Plan(a.Domain, w.times, a.Prune)
 	got, err2 := v.board.Plan(w.board)
 	if err := errors.Join(err2, err, err3); err != nil {
@@ -122,14 +133,14 @@ func remarked(out api.Applied, a api.Application) api.Applied {
 func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Applied, error) {
 	all := application(a)
 	if _, err := v.board.Plan(all.board); err != nil {
-		_, err2 := v.jobs.Plan(a.Domain, all.jobs, a.Prune)
+		_, err2 := v.jobs.Plan(a.Domain, all.jobs, a.Prune, all.kept()...)
 		_, err3 := v.times.Plan(a.Domain, all.times, a.Prune)
 		return api.Applied{}, errors.Join(err, err2, err3)
 	}
 	var lines []scheduler.Line
 	var times []timetable.Line
 	all.board.Extra = func() (bbs.Extra, error) {
-		c, err := v.jobs.Apply(a.Domain, all.jobs, a.Prune)
+		c, err := v.jobs.Apply(a.Domain, all.jobs, a.Prune, all.kept()...)
 		if err != nil {
 			return bbs.Extra{}, err
 		}
