@@ -9,6 +9,7 @@ import (
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/resource"
+	"cantina/schedule"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -22,6 +23,7 @@ type Backend struct {
 	Services     Services
 	Tasks        Tasks
 	Jobs         Jobs
+	Schedules    Schedules
 	Cells        Cells
 	Operation    Operation
 	Explainer    Explainer
@@ -62,9 +64,10 @@ type Application struct {
 	// TTL is how long the domain stays fresh; 0 = for ever.
 	TTL time.Duration
 	// Services have no process guid yet: the leader mints it.
-	Services []lrp.Desired
-	Tasks    []NamedTask
-	Jobs     []NamedJob
+	Services  []lrp.Desired
+	Tasks     []NamedTask
+	Jobs      []NamedJob
+	Schedules []NamedSchedule
 	// Prune removes what the domain has and the file has not.
 	Prune bool
 }
@@ -82,6 +85,14 @@ type NamedJob struct {
 	Forest batch.ForestSpec
 }
 
+// NamedSchedule is one entry of a spec file's schedules.
+type NamedSchedule struct {
+	Name       string
+	Definition schedule.Definition
+	// Warnings are remarks on its calendar.
+	Warnings []string
+}
+
 // Verb is what an apply does to one thing.
 type Verb string
 
@@ -96,7 +107,7 @@ const (
 
 // Change is one line of a plan.
 type Change struct {
-	Kind string // service, task or job
+	Kind string // service, task, job or schedule
 	Name string
 	Verb Verb
 	// Fields that differ, for update and replace.
@@ -354,13 +365,14 @@ const (
 	SubjectJob      SubjectKind = "job"
 	SubjectPair     SubjectKind = "pair"
 	SubjectCell     SubjectKind = "cell"
+	SubjectSchedule SubjectKind = "schedule"
 )
 
 // Subject names one thing.
 type Subject struct {
 	Kind   SubjectKind
 	Domain string
-	Name   string // of the service, job or cell; guid of the task
+	Name   string // of the service, job, cell or schedule; guid of the task
 	Index  int    // of the instance
 	Node   string // of the pair
 }

@@ -17,7 +17,7 @@ func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*
 	if err != nil {
 		return nil, err
 	}
-	apps, err := applications(q.Msg.Files, q.Msg.Prune)
+	apps, err := c.applications(q.Msg.Files, q.Msg.Prune)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*
 // planned before the first is changed, so that what can be refused is refused for
 // all.
 func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) (*connect.Response[pb.ApplyResponse], error) {
-	apps, err := applications(q.Msg.Files, q.Msg.Prune)
+	apps, err := c.applications(q.Msg.Files, q.Msg.Prune)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) 
 }
 
 // applications reads the spec files of a request.
-func applications(files []*pb.SpecFile, prune bool) ([]Application, error) {
+func (c *calls) applications(files []*pb.SpecFile, prune bool) ([]Application, error) {
 	if len(files) == 0 {
 		return nil, invalid("files", "must not be empty")
 	}
@@ -80,7 +80,7 @@ func applications(files []*pb.SpecFile, prune bool) ([]Application, error) {
 		if name == "" {
 			name = "spec"
 		}
-		got, err := spec.Parse(name, f.GetFolder(), f.GetContent())
+		got, err := spec.Parse(name, f.GetFolder(), f.GetContent(), c.cfg.times())
 		var p *spec.Problems
 		switch {
 		case errors.As(err, &p):
@@ -106,6 +106,9 @@ func applications(files []*pb.SpecFile, prune bool) ([]Application, error) {
 		}
 		for _, j := range f.Jobs {
 			a.Jobs = append(a.Jobs, NamedJob{Job: j.Job, Forest: j.Forest})
+		}
+		for _, s := range f.Schedules {
+			a.Schedules = append(a.Schedules, NamedSchedule(s))
 		}
 		out = append(out, a)
 	}

@@ -127,7 +127,7 @@ func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainReques
 func subject(m *pb.Subject) (Subject, error) {
 	s := Subject{Kind: SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(), Index: int(m.GetIndex()), Node: m.GetNode()}
 	switch s.Kind {
-	case SubjectService, SubjectInstance:
+	case SubjectService, SubjectInstance, SubjectSchedule:
 		s.Domain = orDefault(s.Domain)
 	case SubjectTask, SubjectJob, SubjectCell:
 	case SubjectPair:
@@ -135,7 +135,7 @@ func subject(m *pb.Subject) (Subject, error) {
 			return s, invalid("subject.node", "must not be empty")
 		}
 	default:
-		return s, invalid("subject.kind", "must be service, instance, task, job, pair or cell")
+		return s, invalid("subject.kind", "must be service, instance, task, job, pair, cell or schedule")
 	}
 	if s.Name == "" {
 		return s, invalid("subject.name", "must not be empty")
@@ -157,6 +157,8 @@ func concerns(e *event.Event, s Subject) bool {
 		return e.Kind == event.Job && e.Subject == s.Name || e.Pair != nil && e.Pair.Job == s.Name
 	case SubjectPair:
 		return e.Pair != nil && e.Pair.Job == s.Name && e.Pair.Node == s.Node
+	case SubjectSchedule:
+		return e.Kind == event.Schedule && e.Subject == s.Domain+"/"+s.Name
 	case SubjectCell:
 		return e.Kind == event.Cell && e.Subject == s.Name || e.Kind == event.Note && strings.Contains(e.Subject, s.Name)
 	}
@@ -176,7 +178,7 @@ func outputOf(s Subject) *pb.OutputQuery {
 		q.Task = s.Name
 	case SubjectPair:
 		q.Job, q.Node = s.Name, s.Node
-	case SubjectJob, SubjectCell:
+	case SubjectJob, SubjectCell, SubjectSchedule:
 		return nil
 	}
 	return q

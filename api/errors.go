@@ -13,6 +13,7 @@ import (
 	"cantina/executor/output"
 	"cantina/fence"
 	"cantina/lrp"
+	"cantina/schedule"
 	"cantina/spec"
 	"cantina/task"
 	"cantina/wire"
@@ -140,10 +141,10 @@ func Classes() []Class {
 		{"key_reused", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "use a new key for a new request", among(ErrKeyReused)},
 		{"revision_mismatch", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "read it again and decide anew", among(ErrRevision)},
 		{"collected", http.StatusGone, connect.CodeNotFound, ExitNotFound, "", among(ErrCollected)},
-		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode, worker.ErrUnknownProcess)},
+		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode, worker.ErrUnknownProcess, schedule.ErrNotFound)},
 		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(ErrExists, task.ErrExists)},
 		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "settle it: done, failed or rerun", among(task.ErrLostUnresolved)},
-		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID)},
+		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID, schedule.ErrOverlap, schedule.ErrFired)},
 		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(ErrNotAllowed)},
 		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split it", among(ErrTooLarge)},
 		{"busy", http.StatusServiceUnavailable, connect.CodeResourceExhausted, ExitConnection, "try again in a moment", among(ErrBusy)},
@@ -151,7 +152,7 @@ func Classes() []Class {
 		{"stream_ended", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "connect again and resume", among(event.ErrClosed)},
 		{"not_yet", http.StatusNotImplemented, connect.CodeUnimplemented, ExitFailed, "", among(ErrNotYet)},
 		{"invalid", http.StatusUnprocessableEntity, connect.CodeInvalidArgument, ExitUsage, "",
-			among(ErrInvalid, lrp.ErrInvalid, lrp.ErrNotUpdatable, task.ErrInvalid, wire.ErrMalformed, event.ErrPosition, output.ErrCursor, output.ErrRange)},
+			among(ErrInvalid, lrp.ErrInvalid, lrp.ErrNotUpdatable, task.ErrInvalid, schedule.ErrInvalid, schedule.ErrNoTime, wire.ErrMalformed, event.ErrPosition, output.ErrCursor, output.ErrRange)},
 		{"timeout", http.StatusGatewayTimeout, connect.CodeDeadlineExceeded, ExitTimeout, "", among(context.DeadlineExceeded)},
 		{"cancelled", 499, connect.CodeCanceled, ExitFailed, "", among(context.Canceled)},
 		{"internal", http.StatusInternalServerError, connect.CodeInternal, ExitFailed, "the server's log has more under the request id", func(error) bool { return true }},

@@ -90,7 +90,7 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 			}
 		}
 		if !found {
-			return nil, invalid("kind", "%q is none of service, instance, task, job, pair, cell, note", shorten(name))
+			return nil, invalid("kind", "%q is none of service, instance, task, job, pair, cell, schedule, note", shorten(name))
 		}
 	}
 	return func(e *event.Event) bool {
@@ -117,6 +117,8 @@ func eventMessage(e *event.Event) *pb.Event {
 		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown), Counts: counts(&j.Progress), Reason: clean(j.Reason)}
 	case e.Pair != nil:
 		m.Node = node(e.Pair.Job, &e.Pair.NodeView)
+	case e.Schedule != nil:
+		m.Schedule = scheduleMessage(&Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
 		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason)}
 	}

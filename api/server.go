@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
 	"cantina/fence"
+	"cantina/spec"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
 
@@ -39,6 +41,18 @@ type Config struct {
 	Aliases []Alias
 	// Warnings are shown in every status: insecure listeners.
 	Warnings []string
+	// Now and Zone are for the calendars of schedules: the wall clock, and how a time
+	// zone is found. Without Zone no calendar that depends on one is accepted.
+	Now  func() time.Time
+	Zone func(name string) (*time.Location, error)
+}
+
+func (c *Config) times() spec.Times {
+	t := spec.Times{Zone: c.Zone}
+	if c.Now != nil {
+		t.Now = c.Now()
+	}
+	return t
 }
 
 // Server answers the public calls. It is always there; whether it can answer more

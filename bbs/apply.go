@@ -29,7 +29,7 @@ type Application struct {
 	Prune bool
 	// Extra, when set, is asked under the board's lock for rows of another owner that
 	// have to become durable in the same commit, and for what is told of its outcome.
-	Extra func() (ops []store.Op, done func(revision int64, err error), err error)
+	Extra func() (Extra, error)
 }
 
 // NamedTask is one entry of a spec file's tasks.
@@ -174,14 +174,11 @@ func (t *tx) addExtra(a Application) error {
 	if a.Extra == nil {
 		return nil
 	}
-	ops, done, err := a.Extra()
+	e, err := a.Extra()
 	if err != nil {
 		return err
 	}
-	t.addRows(ops)
-	if done != nil {
-		t.extra = append(t.extra, done)
-	}
+	t.addExtraRows(e)
 	return nil
 }
 

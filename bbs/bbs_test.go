@@ -761,8 +761,8 @@ func TestABlindLeaderStartsNothingExclusive(t *testing.T) {
 func TestExtraRowsAreInTheSameCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var told int64
-		a := Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}, Extra: func() ([]store.Op, func(int64, error), error) {
-			return []store.Op{{Key: "job/x", Value: []byte("x")}}, func(revision int64, _ error) { told = revision }, nil
+		a := Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}, Extra: func() (Extra, error) {
+			return Extra{Ops: []store.Op{{Key: "job/x", Value: []byte("x")}}, Done: func(revision int64, _ error) { told = revision }}, nil
 		}}
 		out, err := r.b.Apply(t.Context(), a, Write{})
 		if err != nil {
@@ -772,7 +772,7 @@ func TestExtraRowsAreInTheSameCommit(t *testing.T) {
 		if told != out.Revision || len(r.rowsLeft("job/")) != 1 {
 			t.Fatalf("told %d, revision %d", told, out.Revision)
 		}
-		a.Extra = func() ([]store.Op, func(int64, error), error) { return nil, nil, errors.New("no") }
+		a.Extra = func() (Extra, error) { return Extra{}, errors.New("no") }
 		a.Services = []lrp.Desired{web(5, "1")}
 		if _, err := r.b.Apply(t.Context(), a, Write{}); err == nil {
 			t.Fatal("applied although the other owner refuses")

@@ -66,27 +66,27 @@ func (b *BBS) applyLargeLocked(a Application, w Write, request string, k *ticket
 	if err != nil {
 		return nil, err
 	}
-	var rows []store.Op
-	done := func(int64, error) {}
+	var extra Extra
 	if a.Extra != nil {
-		var extraDone func(int64, error)
-		if rows, extraDone, err = a.Extra(); err != nil {
+		if extra, err = a.Extra(); err != nil {
 			return nil, err
 		}
-		if extraDone != nil {
-			done = extraDone
-		}
 	}
-	steps := append(otherSteps(rows), all.split()...)
+	steps := append(otherSteps(extra.Ops), all.split()...)
 	answer = marshal(changesRecord(changes))
 	if row != "" {
 		e := &idemEntry{operation: "apply", request: request, subject: a.Domain, answer: answer}
 		steps = append(steps, step{domain: a.Domain, keyRow: row, key: e.record(b.now().Add(b.cfg.keyLife()))})
 	}
 	if err := b.promise(a.Domain, steps, func(revision int64, err error) {
-		done(revision, err)
+		if extra.Done != nil {
+			extra.Done(revision, err)
+		}
 		k.done(revision, err)
 	}); err != nil {
+		if extra.Undo != nil {
+			extra.Undo()
+		}
 		return nil, err
 	}
 	b.converge(false)

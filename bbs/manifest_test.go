@@ -20,12 +20,12 @@ func large() Application {
 		d.Service.Name = fmt.Sprintf("s%03d", i)
 		a.Services = append(a.Services, d)
 	}
-	a.Extra = func() ([]store.Op, func(int64, error), error) {
+	a.Extra = func() (Extra, error) {
 		ops := []store.Op{{Key: "job/old"}}
 		for i := range 30 {
 			ops = append(ops, store.Op{Key: fmt.Sprintf("job/x%02d", i), Value: bytes.Repeat([]byte{'x'}, 5000)})
 		}
-		return ops, nil, nil
+		return Extra{Ops: ops}, nil
 	}
 	return a
 }
@@ -40,9 +40,10 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 		told := 0
 		a := large()
 		extra := a.Extra
-		a.Extra = func() ([]store.Op, func(int64, error), error) {
-			ops, _, err := extra()
-			return ops, func(int64, error) { told++ }, err
+		a.Extra = func() (Extra, error) {
+			e, err := extra()
+			e.Done = func(int64, error) { told++ }
+			return e, err
 		}
 		first, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
 		if err != nil || len(first.Changes) != 40 || told != 1 {
@@ -139,8 +140,8 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 func TestOneThingLargerThanATransaction(t *testing.T) {
 	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
 		a := large()
-		a.Extra = func() ([]store.Op, func(int64, error), error) {
-			return []store.Op{{Key: "job/x", Value: bytes.Repeat([]byte{'x'}, 70<<10)}}, nil, nil
+		a.Extra = func() (Extra, error) {
+			return Extra{Ops: []store.Op{{Key: "job/x", Value: bytes.Repeat([]byte{'x'}, 70<<10)}}}, nil
 		}
 		if _, err := r.b.Apply(t.Context(), a, Write{}); !errors.Is(err, store.ErrTooLarge) {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"cantina/batch"
 	"cantina/fence"
 	"cantina/lrp"
+	"cantina/schedule"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -27,6 +28,7 @@ const (
 	Job                  // Event.Job
 	Pair                 // Event.Pair: a batch task ended
 	Cell                 // Event.Cell
+	Schedule             // Event.Schedule
 	Note                 // Event.Text only: something happened that changes no row (a crash, an audit entry)
 )
 
@@ -45,6 +47,8 @@ func (k Kind) String() string {
 		return "pair"
 	case Cell:
 		return "cell"
+	case Schedule:
+		return "schedule"
 	case Note:
 		return "note"
 	}
@@ -116,6 +120,7 @@ type Event struct {
 	Job      *JobState
 	Pair     *PairState
 	Cell     *CellState
+	Schedule *schedule.Row
 }
 
 // JobState is a job as events show it.

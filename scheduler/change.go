@@ -60,8 +60,8 @@ type Change struct {
 }
 
 // Plan is Apply without an effect: the lines only.
-func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool) ([]Line, error) {
-	c, err := s.Apply(domain, wanted, prune)
+func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool, keep ...string) ([]Line, error) {
+	c, err := s.Apply(domain, wanted, prune, keep...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +69,9 @@ func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool) ([]Line, er
 }
 
 // Apply prepares the jobs of a domain: creates and updates what is wanted, and
-// removes what is not when prune is set. Errors, all at once: ErrInvalid, ErrTaken,
+// removes what is not when prune is set, but for the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
 // ErrQuarantined.
-func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool) (*Change, error) {
+func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool, keep ...string) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := &builder{s: s, domain: domain, forests: make(map[string]*batch.ForestSpec)}
@@ -88,7 +88,7 @@ func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool) (*Change, 
 	}
 	if prune {
 		for _, j := range s.sorted() {
-			if !j.row.deleted && j.spec != nil && j.spec.Domain == domain && !names[j.row.name] {
+			if !j.row.deleted && j.spec != nil && j.spec.Domain == domain && !names[j.row.name] && !slices.Contains(keep, j.row.name) {
 				b.remove(j)
 			}
 		}
@@ -217,6 +217,7 @@ type builder struct {
 	forests map[string]*batch.ForestSpec // to be written
 	rows    []*jobRow                    // to be written
 	errs    []error
+	renew   bool // what is there already is born again
 }
 
 func (b *builder) fail(name string, err error, text string) {
@@ -279,7 +280,7 @@ func (b *builder) want(w *Wanted) {
 		}
 		return
 	}
-	if old == nil {
+	if old == nil || b.renew {
 		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.newest(), created: b.s.cfg.Clock.Wall(), spec: spec}
 		b.put(row, Line{Name: name, Verb: VerbCreate, Nodes: countNodes(forest)})
 		return
@@ -497,6 +498,12 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	old := s.jobs[row.name]
 	j := old
 	if old == nil || old.row.uid != row.uid {
+		if old != nil && !old.row.deleted && old.forest != nil { // born again: what runs is older
+			for _, r := range old.forest.board.Runs(row.name) {
+				kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
+			}
+			old.row.deleted = true // its statuses are cleaned away
+		}
 		j = &job{segs: newSegments()}
 		s.jobs[row.name], s.uids[row.uid] = j, j
 	}
@@ -505,7 +512,7 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	if !row.deleted {
 		s.seat(j)
 		s.takeOver(old, j)
-		return nil
+		return kill
 	}
 	for _, r := range j.forest.board.Runs(row.name) {
 		kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})

@@ -16,7 +16,7 @@ func BenchmarkTenMegabytes(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Parse("f", "", data); err != nil {
+		if _, err := Parse("f", "", data, testTimes()); err != nil {
 			b.Fatal(err)
 		}
 	}

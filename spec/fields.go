@@ -5,12 +5,12 @@ package spec
 
 type file struct {
 	place
-	Domain    string         `spec:"domain" minlen:"1" default:"default" doc:"owner's name space of everything in this file"`
-	DomainTTL *duration      `spec:"domain_ttl" default:"for ever" doc:"how long the domain stays fresh; what is missing is destroyed only in a fresh domain"`
-	Services  named[service] `spec:"services" doc:"long-running processes by name"`
-	Tasks     named[oneTask] `spec:"tasks" doc:"one-off tasks by name; each runs once, and again when its definition changes"`
-	Jobs      named[job]     `spec:"jobs" doc:"commands that run once on each node of a forest, by name"`
-	Schedules *notYet        `spec:"schedules" doc:"not yet: schedules come with a later version"`
+	Domain    string           `spec:"domain" minlen:"1" default:"default" doc:"owner's name space of everything in this file"`
+	DomainTTL *duration        `spec:"domain_ttl" default:"for ever" doc:"how long the domain stays fresh; what is missing is destroyed only in a fresh domain"`
+	Services  named[service]   `spec:"services" doc:"long-running processes by name"`
+	Tasks     named[oneTask]   `spec:"tasks" doc:"one-off tasks by name; each runs once, and again when its definition changes"`
+	Jobs      named[job]       `spec:"jobs" doc:"commands that run once on each node of a forest, by name"`
+	Schedules named[scheduled] `spec:"schedules" doc:"what starts at certain times, by name"`
 }
 
 // workload is what services, tasks and jobs have in common.

@@ -17,10 +17,11 @@ import (
 type File struct {
 	Domain string
 	// TTL is how long the domain stays fresh; 0 = for ever.
-	TTL      time.Duration
-	Services []lrp.Desired
-	Tasks    []Task
-	Jobs     []Job
+	TTL       time.Duration
+	Services  []lrp.Desired
+	Tasks     []Task
+	Jobs      []Job
+	Schedules []Schedule
 
 	names map[string]mark // "service web" → where it stands
 	first mark
@@ -47,8 +48,9 @@ type Job struct {
 
 // Parse reads one spec file. name is for error texts; base is the folder that
 // relative programs and folders are resolved against, and may be empty: then they
-// are refused. The error is *Problems with all that is wrong.
-func Parse(name, base string, data []byte) (*File, error) {
+// are refused. times is for the calendars of schedules. The error is *Problems with all
+// that is wrong.
+func Parse(name, base string, data []byte, times Times) (*File, error) {
 	d := &decoder{file: name, types: map[reflect.Type]*fields{}}
 	root := d.readText(data)
 	if root == nil {
@@ -56,7 +58,7 @@ func Parse(name, base string, data []byte) (*File, error) {
 	}
 	var f file
 	d.object(nil, root, reflect.ValueOf(&f).Elem())
-	b := &builder{decoder: d, base: base}
+	b := &builder{decoder: d, base: base, times: times}
 	if len(d.problems.List) > 0 && !onlyMeaning(d.problems.List) {
 		b.portsAlone(&f)
 		return nil, d.problems.orNil()
@@ -116,6 +118,7 @@ func Merge(files []*File) ([]*File, error) {
 		same.Services = append(same.Services, f.Services...)
 		same.Tasks = append(same.Tasks, f.Tasks...)
 		same.Jobs = append(same.Jobs, f.Jobs...)
+		same.Schedules = append(same.Schedules, f.Schedules...)
 	}
 	return out, problems.orNil()
 }
@@ -124,7 +127,8 @@ func Merge(files []*File) ([]*File, error) {
 // only the meaning tells.
 type builder struct {
 	*decoder
-	base string
+	base  string
+	times Times
 }
 
 func (b *builder) file(f *file) *File {
@@ -156,6 +160,14 @@ func (b *builder) file(f *file) *File {
 		e := &f.Jobs[i]
 		out.names["job "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
 		out.Jobs = append(out.Jobs, b.job(out.Domain, e.key, &e.value, all))
+	}
+	for i := range f.Schedules {
+		e := &f.Schedules[i]
+		out.names["schedule "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		if _, twice := out.names["job "+e.key]; twice && e.value.Job != nil {
+			b.meaning(e.at, e.node, "its job would have the name of job "+e.key, "choose another name")
+		}
+		out.Schedules = append(out.Schedules, b.schedule(out.Domain, e.key, &e.value))
 	}
 	return out
 }

@@ -22,7 +22,7 @@ func TestDemoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Parse("demo.yaml", "/src/examples", text)
+	got, err := Parse("demo.yaml", "/src/examples", text, testTimes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ services:
     own_net: true
     exclusive: true
     restart: {mode: on_failure, immediate: 0, give_up: -1, reset_after: 1d}
-`))
+`), testTimes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +178,21 @@ f:1:35: tasks.t.action: command and action exclude each other`},
 f:1:21: tasks.t.action: a step has exactly one kind, not 2; put several steps under serial`},
 	"name": {"services: {a/b: {command: [a]}}", `
 f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
-	"schedules": {"schedules:\n  nightly: {}\n", `
-f:2:3: schedules: not yet: schedules come with a later version of cantina; remove it; what stands in jobs and tasks can be started by hand`},
+	"schedule without a calendar": {"schedules:\n  nightly: {task: {command: a}}\n", `
+f:2:12: schedules.nightly: field cron is missing`},
+	"schedule without a target": {"schedules:\n  s: {cron: '@every 1m'}\n", `
+f:2:6: schedules.s: a schedule has exactly one of task and job`},
+	"schedule without a zone": {"schedules:\n  s: {cron: '0 2 * * *', task: {command: a}}\n", `
+f:2:13: schedules.s.cron: field timezone is missing; name one, such as Europe/Berlin or UTC`},
+	"schedule with a wrong line": {"schedules:\n  s:\n    cron: '61 * * * *'\n    timezone: Europe/Berlin\n    task: {command: a}\n", `
+f:3:11: schedules.s.cron: minute (column 1): 61 is not between 0 and 59`},
+	"schedule that must choose": {"schedules:\n  s:\n    cron: '30 2 * * *'\n    timezone: Europe/Berlin\n    fold: first\n    task: {command: a}\n", `
+f:3:11: schedules.s.cron: cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-29 does not exist in Europe/Berlin: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip`},
+	"schedule with wrong policies": {"schedules:\n  s:\n    cron: '@every 1m'\n    overlap: allow\n    misfire_max: 3\n    task: {command: a}\n", `
+f:4:14: schedules.s.overlap: allow needs a bound; add overlap_max: 3
+f:5:18: schedules.s.misfire_max: belongs to misfire: all`},
+	"scheduled job named like a job": {"jobs:\n  j: {command: [a]}\nschedules:\n  j: {cron: '@every 1m', job: {command: [a]}}\n", `
+f:4:3: schedules.j: its job would have the name of job j; choose another name`},
 	"port of a check": {"services: {s: {command: [a], ports: [{name: http}], checks: [{http: {port: htpp}}]}}", `
 f:1:76: services.s.checks[0].http.port: the service has no port htpp; did you mean http?`},
 	"exclusive": {"services: {s: {command: [a], exclusive: true, on_partition: keep, update: {order: start_first}}}", `
@@ -242,7 +255,7 @@ f:2:1: a second document in one file; put it into a file of its own`},
 func TestProblemsAreAllToldWithTheirPlace(t *testing.T) {
 	for name, c := range wrong {
 		t.Run(name, func(t *testing.T) {
-			f, err := Parse("f", "", []byte(c.text))
+			f, err := Parse("f", "", []byte(c.text), testTimes())
 			var p *Problems
 			if !errors.As(err, &p) || f != nil {
 				t.Fatalf("got %v, %v", f, err)
@@ -271,7 +284,7 @@ func TestGarbageEndsSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, err := Parse("f", "", []byte(text))
+			_, err := Parse("f", "", []byte(text), testTimes())
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -316,7 +329,7 @@ func TestTenMegabytesOfTasks(t *testing.T) {
 	for b.WriteString("tasks:\n"); b.Len() < 10<<20; n++ {
 		fmt.Fprintf(&b, "  t%d:\n    command: [/bin/echo, 'hello %d']\n    env: {A: 'b $c'}\n    memory: 64Mi\n", n, n)
 	}
-	f, err := Parse("f", "", []byte(b.String()))
+	f, err := Parse("f", "", []byte(b.String()), testTimes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +340,7 @@ func TestTenMegabytesOfTasks(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	parse := func(name, text string) *File {
-		f, err := Parse(name, "", []byte(text))
+		f, err := Parse(name, "", []byte(text), testTimes())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +388,7 @@ func TestASyntaxErrorHasItsLine(t *testing.T) {
 		"x: &a\n  y: *b\n":                                 "f:2:3: not YAML: unknown anchor 'b' referenced",
 		"a: 1\n b: 2\n":                                    "f:2:2: not YAML: mapping values are not allowed in this context",
 	} {
-		if _, err := Parse("f", "/", []byte(text)); err == nil || err.Error() != want {
+		if _, err := Parse("f", "/", []byte(text), testTimes()); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -393,7 +406,7 @@ func TestPortsAreToldWithTheOtherMistakes(t *testing.T) {
     ports: [{nam: http}]
     checks: [{tcp: {port: http}}]
 `
-	_, err := Parse("f", "/", []byte(text))
+	_, err := Parse("f", "/", []byte(text), testTimes())
 	for _, want := range []string{"services.web.instances: must be a whole", "services.web.ports[1].name: must be a name of its own", "no port htp; did you mean http?", "odd.ports[0]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
@@ -414,4 +427,9 @@ func TestParseCPU(t *testing.T) {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
+}
+
+// testTimes are the zones of the machine, at a fixed time.
+func testTimes() Times {
+	return Times{Now: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Zone: time.LoadLocation}
 }

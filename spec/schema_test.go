@@ -53,7 +53,7 @@ func tables() string {
 	common := fieldsOf(reflect.TypeFor[workload]())
 	queue := []reflect.Type{reflect.TypeFor[file](), reflect.TypeFor[workload]()}
 	seen := map[reflect.Type]bool{}
-	title := map[string]string{"file": "The file", "oneTask": "tasks.NAME", "service": "services.NAME", "job": "jobs.NAME", "workload": "Common to services, tasks and jobs", "step": "A step of action, setup, monitor and sidecars (exactly one)"}
+	title := map[string]string{"file": "The file", "oneTask": "tasks.NAME", "service": "services.NAME", "job": "jobs.NAME", "scheduled": "schedules.NAME", "workload": "Common to services, tasks and jobs", "step": "A step of action, setup, monitor and sidecars (exactly one)"}
 	for len(queue) > 0 {
 		t := queue[0]
 		queue = queue[1:]
@@ -187,7 +187,7 @@ func TestSchemaAgreesWithParser(t *testing.T) {
 
 // formProblems are the problems that a schema could see.
 func formProblems(text []byte) (out []Problem) {
-	_, err := Parse("f", "/base", text)
+	_, err := Parse("f", "/base", text, testTimes())
 	if p, ok := err.(*Problems); ok {
 		for _, one := range p.List {
 			if !one.Semantic {
@@ -250,8 +250,8 @@ func value(rt *rapid.T, t reflect.Type, depth int) any {
 		return one([]any{"a", map[string]any{"name": "b", "tags": []any{"t"}}}, map[string]any{"a": []any{"b"}}, map[string]any{"a": nil}, []any{""}, []any{1}, "a", map[string]any{"": []any{}}, []any{})
 	case reflect.TypeFor[variables]():
 		return one(map[string]any{"A": "b", "C": 1}, map[string]any{"A=": "b"}, map[string]any{"": "b"}, map[string]any{"A": nil}, []any{})
-	case reflect.TypeFor[notYet]():
-		return one(map[string]any{}, nil)
+	case reflect.TypeFor[calendar]():
+		return one("@every 90s", "0 2 * * *", "61 * * * *", "", map[string]any{"epoch": map[string]any{"period": 60}}, map[string]any{"x": 1.5}, 1, nil, []any{})
 	}
 	if t.Kind() == reflect.Slice {
 		if t.Elem().Kind() == reflect.Struct {
@@ -484,7 +484,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(c.text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file, err := Parse("f", "/base", text)
+		file, err := Parse("f", "/base", text, testTimes())
 		if (file == nil) == (err == nil) {
 			t.Fatalf("%v and %v", file, err)
 		}

@@ -268,14 +268,3 @@ func (p *parentDeath) read(n *yaml.Node) (string, string) {
 func (*parentDeath) form() schema {
 	return schema{words: "the name of a signal, or none", json: map[string]any{"enum": append([]any{"none"}, anys(signalNames())...)}}
 }
-
-// notYet is a field whose part is not in this version.
-type notYet struct{}
-
-func (*notYet) decode(d *decoder, at *path, n *yaml.Node) {
-	d.problem(at, n, "not yet: schedules come with a later version of cantina", "remove it; what stands in jobs and tasks can be started by hand")
-}
-
-func (*notYet) form() schema {
-	return schema{words: "not yet", json: map[string]any{"not": map[string]any{}}}
-}

@@ -16,6 +16,7 @@ import (
 	"cantina/event"
 	"cantina/fence"
 	"cantina/lrp"
+	"cantina/schedule"
 	"cantina/task"
 )
 
@@ -25,28 +26,29 @@ type Fake struct {
 	Hub  *event.Hub
 	Logs *Logs
 
-	mu       sync.Mutex
-	now      func() time.Time
-	revision int64
-	services map[string]*api.Service
-	indices  map[string]*api.Instance
-	tasks    map[string]*api.Task
-	gone     map[string]bool // ids of deleted tasks
-	jobs     map[string]*api.Job
-	pairs    map[string]map[string]*api.Pair
-	cells    map[string]*api.Cell
-	rows     map[string]api.Quarantined
-	answers  map[string]any // idempotency key → answer
-	status   api.Status
-	writes   int
-	minted   int
+	mu        sync.Mutex
+	now       func() time.Time
+	revision  int64
+	services  map[string]*api.Service
+	indices   map[string]*api.Instance
+	tasks     map[string]*api.Task
+	gone      map[string]bool // ids of deleted tasks
+	jobs      map[string]*api.Job
+	schedules map[string]*api.Schedule
+	pairs     map[string]map[string]*api.Pair
+	cells     map[string]*api.Cell
+	rows      map[string]api.Quarantined
+	answers   map[string]any // idempotency key → answer
+	status    api.Status
+	writes    int
+	minted    int
 }
 
 // New returns an empty leader.
 func New(now func() time.Time) *Fake {
 	f := &Fake{
 		now: now, revision: 100, services: map[string]*api.Service{}, indices: map[string]*api.Instance{}, tasks: map[string]*api.Task{},
-		gone: map[string]bool{}, jobs: map[string]*api.Job{}, pairs: map[string]map[string]*api.Pair{}, cells: map[string]*api.Cell{},
+		gone: map[string]bool{}, jobs: map[string]*api.Job{}, schedules: map[string]*api.Schedule{}, pairs: map[string]map[string]*api.Pair{}, cells: map[string]*api.Cell{},
 		rows: map[string]api.Quarantined{}, answers: map[string]any{}, Logs: NewLogs(),
 	}
 	f.Hub = event.New(1024, f.revision, now)
@@ -57,7 +59,7 @@ func New(now func() time.Time) *Fake {
 // Backend is the fake as the API wants it.
 func (f *Fake) Backend() *api.Backend {
 	return &api.Backend{
-		Applications: f, Services: f, Tasks: f, Jobs: f, Cells: f, Operation: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
+		Applications: f, Services: f, Tasks: f, Jobs: f, Schedules: f, Cells: f, Operation: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
 	}
 }
 
@@ -147,6 +149,14 @@ func (f *Fake) diff(a api.Application) api.Applied {
 		}
 		out.Changes = append(out.Changes, api.Change{Kind: "job", Name: j.Job.Name, Verb: verb, Nodes: -1})
 	}
+	for _, s := range a.Schedules {
+		verb := api.VerbCreate
+		if f.schedules[a.Domain+"/"+s.Name] != nil {
+			verb = api.VerbKeep
+		}
+		out.Changes = append(out.Changes, api.Change{Kind: "schedule", Name: s.Name, Verb: verb})
+		out.Warnings = append(out.Warnings, s.Warnings...)
+	}
 	if a.Prune {
 		for _, k := range slices.Sorted(maps.Keys(f.services)) {
 			s := f.services[k]
@@ -175,6 +185,11 @@ func (f *Fake) Apply(_ context.Context, a api.Application, w api.Write) (api.App
 			if f.jobs[j.Job.Name] == nil {
 				f.jobs[j.Job.Name] = &api.Job{Job: j.Job, Forest: j.Forest, Created: f.now(), Revision: f.revision}
 				f.publish(event.Event{Kind: event.Job, Domain: a.Domain, Subject: j.Job.Name, Job: &event.JobState{Name: j.Job.Name}})
+			}
+		}
+		for _, s := range a.Schedules {
+			if k := (schedule.Key{Domain: a.Domain, Name: s.Name}); f.schedules[k.String()] == nil {
+				f.putSchedule(k, s.Definition)
 			}
 		}
 		for _, c := range out.Changes {

@@ -116,10 +116,14 @@ func (c *cli) readSpecs(sources []string) ([]*pb.SpecFile, error) {
 		}
 		out = append(out, files...)
 	}
+	times, err := c.times()
+	if err != nil {
+		return nil, err
+	}
 	all := &spec.Problems{}
 	var parsed []*spec.File
 	for _, f := range out {
-		got, err := spec.Parse(f.Name, f.Folder, f.Content)
+		got, err := spec.Parse(f.Name, f.Folder, f.Content, times)
 		var p *spec.Problems
 		if errors.As(err, &p) {
 			all.List, all.More = append(all.List, p.List...), all.More+p.More
@@ -131,8 +135,20 @@ func (c *cli) readSpecs(sources []string) ([]*pb.SpecFile, error) {
 	if len(all.List) > 0 {
 		return nil, all
 	}
-	_, err := spec.Merge(parsed)
+	_, err = spec.Merge(parsed)
 	return out, err
+}
+
+// times is what calendars of schedules are checked with.
+func (c *cli) times() (spec.Times, error) {
+	loader, err := zones()
+	if err != nil {
+		return spec.Times{}, err
+	}
+	return spec.Times{Now: c.Now(), Zone: func(name string) (*time.Location, error) {
+		z, err := loader.Load(name)
+		return z.Location, err
+	}}, nil
 }
 
 func (c *cli) readSource(s string) ([]*pb.SpecFile, error) {

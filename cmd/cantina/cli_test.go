@@ -77,7 +77,7 @@ func now() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 func newShell(t *testing.T) *shell {
 	t.Helper()
 	s := &shell{Fake: apitest.New(now), t: t, env: map[string]string{}, signals: make(chan os.Signal, 2)}
-	srv := api.New(api.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newKey})
+	srv := api.New(api.Config{Now: now, Zone: time.LoadLocation, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newKey})
 	srv.Lead(s.Backend())
 	s.address = "unix:" + t.TempDir() + "/s.sock"
 	ln, _, err := (api.Listener{Address: s.address}).Open(t.Context())
@@ -138,6 +138,40 @@ tasks:
 jobs:
   count: {command: [x, "{}"], levels: [n], nodes: [{manual: [a, b, c]}]}
 `
+
+const timed = `domain: d
+schedules:
+  tick: {cron: "* * * * *", timezone: UTC, task: {command: [x]}}
+`
+
+// TestSchedules walks through the verbs of schedules.
+func TestSchedules(t *testing.T) {
+	s := newShell(t)
+	s.in = timed
+	if out := s.ok("apply", "-", "-q"); out != "schedule/tick\n" {
+		t.Fatal(out)
+	}
+	want := func(text string, args ...string) {
+		t.Helper()
+		if out := s.ok(args...); !strings.Contains(out, text) {
+			t.Fatalf("cantina %s: no %q in\n%s", strings.Join(args, " "), text, out)
+		}
+	}
+	want("* * * * *", "cron", "ls")
+	want("d/tick", "cron", "ls", "-q")
+	want("paused", "cron", "pause", "tick")
+	want("waiting", "cron", "resume", "d/tick")
+	want("d.tick.", "cron", "run", "tick")
+	want("by hand", "cron", "history", "tick")
+	want("NOTE", "cron", "next", "tick", "-n", "3")
+	want("AT", "cron", "missed", "tick")
+	want("tick", "cron", "backfill", "tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-01T01:00:00Z", "--max", "2")
+	s.fails(api.ExitNotFound, "no schedule is called", "cron", "run", "none")
+	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
+	s.fails(api.ExitUsage, "the next one is", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
+	s.ok("rm", "schedule/tick", "--yes")
+	s.fails(api.ExitNotFound, "no schedule is called", "cron", "show", "tick")
+}
 
 func (s *shell) apply() {
 	s.t.Helper()
@@ -857,8 +891,12 @@ func TestEveryReaderSpeaksJSON(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	s.in = timed
+	s.ok("apply", "-q", "-")
 	arguments := map[string][]string{
-		"apply": {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"}, "task get": {"once"}, "task result": {"once"},
+		"cron show": {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"}, "cron pause": {"tick"}, "cron resume": {"tick"},
+		"cron backfill": {"tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--max", "1"},
+		"apply":         {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"}, "task get": {"once"}, "task result": {"once"},
 		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"}, "cron next": {"0 0 * * *", "--utc"},
 	}
 	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 
 	"cantina/api"
 	"cantina/cron"
+	pb "cantina/wire/cantinav1"
 	"cantina/zone"
 )
 
@@ -19,22 +21,30 @@ func zones() (*zone.Loader, error) { return zone.New(zone.Options{}) }
 type cronFlags struct {
 	n                   int
 	gap, fold, from, id string
+	domain              string
 	strict              bool
 }
 
 func (c *cli) cronVerb() *cobra.Command {
 	f := &cronFlags{}
 	next := &cobra.Command{
-		Use:   "next LINE",
-		Short: "Check a crontab line and print its next firings",
-		Long: "next reads a crontab line (five fields, six with seconds first, @daily, @every 90s; L, # and H work), says it in words, warns of what is probably not meant,\n" +
+		Use:   "next NAME|LINE",
+		Short: "Print the next firings of a schedule, or of a crontab line",
+		Long: "next prints when a schedule fires next. What has a space in it, or begins with @, is a line instead, and needs no server:\n" +
+			"next reads a crontab line (five fields, six with seconds first, @daily, @every 90s; L, # and H work), says it in words, warns of what is probably not meant,\n" +
 			"and prints the coming firings in the zone --tz, with marks where clocks change. A line that can fire in a skipped or repeated hour needs\n" +
 			"--gap and --fold.",
-		Example: "  cantina cron next '0 9 * * 1-5' --tz Europe/Berlin\n" +
+		Example: "  cantina cron next nightly -n 3\n" +
+			"  cantina cron next '0 9 * * 1-5' --tz Europe/Berlin\n" +
 			"  cantina cron next '30 2 * * *' --tz America/New_York --gap run --fold first -n 5\n" +
 			"  cantina cron next '@every 90s' -o jsonl",
-		Args: exactly(1, "LINE"),
-		RunE: func(_ *cobra.Command, args []string) error { return c.cronNext(f, args[0]) },
+		Args: exactly(1, "NAME or LINE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if !strings.ContainsAny(args[0], " \t") && !strings.HasPrefix(args[0], "@") {
+				return c.cronNextOf(f, args[0])
+			}
+			return c.cronNext(f, args[0])
+		},
 	}
 	// --tz of reading verbs is the zone of the output; here it is the zone of the
 	// line too, so the flag is shared.
@@ -44,10 +54,17 @@ func (c *cli) cronVerb() *cobra.Command {
 	next.Flags().StringVar(&f.from, "from", "", "from this time on, RFC 3339 (now)")
 	next.Flags().StringVar(&f.id, "name", "", "name that H is spread by")
 	next.Flags().BoolVar(&f.strict, "strict", false, "warnings are errors (exit code 1)")
-	return group("cron", "Check crontab lines", c.reading(next))
+	domainFlag(next, &f.domain)
+	return group("cron", "Look at schedules, run them by hand, and check crontab lines", c.cronListVerb(), c.cronShowVerb(), c.reading(next), c.cronRunVerb(),
+		c.cronPauseVerb("pause", true, "Stop a schedule", "pause stops a schedule: nothing fires until resume. The time in between does not count as missed."),
+		c.cronPauseVerb("resume", false, "Let a schedule go on", "resume lets a paused schedule go on, from its next time on."),
+		c.cronMissedVerb(), c.cronBackfillVerb(), c.cronHistoryVerb())
 }
 
 func (c *cli) cronNext(f *cronFlags, text string) error {
+	if f.domain != "" {
+		return failf(api.ExitUsage, "--domain goes with the name of a schedule")
+	}
 	opt := cron.LineOptions{Now: c.Now(), Name: f.id}
 	var err error
 	if f.gap != "" {
@@ -120,6 +137,20 @@ func firings(list []cron.Occurrence, zone *time.Location) []*structpb.Struct {
 			x.Fields["skip"] = s(fmt.Sprint(o.Skip))
 		}
 		out = append(out, x)
+	}
+	return out
+}
+
+// firingsOf are the firings that a server lists.
+func firingsOf(all []*pb.ScheduleTime, zone *time.Location) []*structpb.Struct {
+	var out []*structpb.Struct
+	for _, o := range all {
+		s := func(v string) *structpb.Value { return structpb.NewStringValue(v) }
+		at := o.At.AsTime()
+		out = append(out, &structpb.Struct{Fields: map[string]*structpb.Value{
+			"at": s(at.In(zone).Format(time.RFC3339)), "utc": s(at.Format(time.RFC3339)), "weekday": s(at.In(zone).Weekday().String()[:3]),
+			"mark": s(o.Mark), "skip": s(strings.TrimPrefix(o.Skip, "skipped: ")),
+		}})
 	}
 	return out
 }

@@ -76,7 +76,10 @@ func (c *cli) dev(f devFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
+	cfg, err := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
+	if err != nil {
+		return err
+	}
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {

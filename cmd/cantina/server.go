@@ -69,7 +69,10 @@ func (c *cli) server(f serverFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg := c.serverConfig(log, f.data, f.timeouts)
+	cfg, err := c.serverConfig(log, f.data, f.timeouts)
+	if err != nil {
+		return err
+	}
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts, f.insecure
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
 	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve

@@ -99,8 +99,9 @@ func (c *cli) rmVerb() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "rm SUBJECT ...",
-		Short: "Remove services, tasks and jobs",
-		Long: "rm undesires a service, removes a task that has ended, and deletes a job; what runs of them is stopped. A task that has not ended is\n" +
+		Short: "Remove services, tasks, jobs and schedules",
+		Long: "rm undesires a service, removes a task that has ended, and deletes a job; what runs of them is stopped. A schedule is removed, and what it\n" +
+			"has started goes on. A task that has not ended is\n" +
 			"removed only with --force, which cancels it first and does not guarantee that it did nothing.\n\n" + subjectHelp,
 		Example: "  cantina rm web --yes\n" +
 			"  cantina rm task/4f1c --yes",
@@ -126,6 +127,9 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 		return "removed", err
 	case "job":
 		_, err := call(c, calls.RemoveJob, &pb.RemoveJobRequest{Name: s.name})
+		return "removed", err
+	case "schedule":
+		_, err := call(c, calls.RemoveSchedule, &pb.RemoveScheduleRequest{Domain: s.domain, Name: s.name})
 		return "removed", err
 	case "task":
 		_, err := call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})

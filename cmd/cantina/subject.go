@@ -44,7 +44,7 @@ func pages(next func(cursor string) (string, error)) error {
 
 // subject is what an argument names.
 type subject struct {
-	kind   string // service, instance, task, job, node or cell
+	kind   string // service, instance, task, job, node, cell or schedule
 	domain string
 	name   string // of the service, job or cell; id of the task
 	index  int32  // of the instance
@@ -54,8 +54,8 @@ type subject struct {
 // String prints it so that it can be given as an argument again.
 func (s subject) String() string {
 	switch s.kind {
-	case "service":
-		return "service/" + s.domain + "/" + s.name
+	case "service", "schedule":
+		return s.kind + "/" + s.domain + "/" + s.name
 	case "instance":
 		return fmt.Sprintf("service/%s/%s/%d", s.domain, s.name, s.index)
 	case "node":
@@ -74,7 +74,7 @@ func (s subject) wire() *pb.Subject {
 }
 
 const subjectHelp = "A SUBJECT is a service (web), one of its instances (web/0), a task by its id or the beginning of it, a job (count), one of its\n" +
-	"nodes (count[NODE] or count/NODE, with nodes above it if you like), or a cell. A task's name in a spec file means its newest run. service/, task/, job/ or cell/ before it says which is meant; a service of\n" +
+	"nodes (count[NODE] or count/NODE, with nodes above it if you like), or a cell, or schedule/NAME. A task's name in a spec file means its newest run. service/, task/, job/, cell/ or schedule/ before it says which is meant; a service of\n" +
 	"another domain is DOMAIN/web."
 
 // domainFlag adds --domain.
@@ -96,7 +96,7 @@ type finder struct {
 func (c *cli) find(text, domain string) (subject, error) {
 	kind, rest, explicit := strings.Cut(text, "/")
 	switch {
-	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell"):
+	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):
 	default:
 		kind, rest = "", text
 	}
@@ -118,11 +118,19 @@ func (c *cli) find(text, domain string) (subject, error) {
 		}
 		found = append(found, got...)
 	}
+	if kind == "schedule" || kind == "" && len(found) == 0 {
+		// Runs are named like their schedule: what runs is meant before what starts it.
+		got, err := c.findSchedule(rest, domain)
+		if err != nil {
+			return subject{}, err
+		}
+		found = append(found, got...)
+	}
 	if len(found) == 0 {
 		if collected != nil {
 			return subject{}, collected // it was there: say when it went
 		}
-		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cells", text)
+		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cron ls, cells", text)
 	}
 	return theOne(text, found)
 }

@@ -150,7 +150,8 @@ func secretOf(file string) ([]byte, error) {
 	return text, nil
 }
 
-func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) node.ServerConfig {
+func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) (node.ServerConfig, error) {
+	loader, err := zones()
 	return node.ServerConfig{Name: hostName(), Cluster: "cantina", Dir: dir, TLS: c.tls, Timeouts: t, Build: version,
-		ScriptEnv: os.Environ(), Clock: run.Kernel(), Log: log}
+		ScriptEnv: os.Environ(), Zones: loader, Clock: run.Kernel(), Log: log}, err
 }

@@ -14,7 +14,7 @@ import (
 
 // core lists the pure packages, lowest first: each may import only earlier ones
 // of its own project besides the value packages of the standard library.
-var core = []string{"fence", "internal/agenda", "resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "store/head"}
+var core = []string{"fence", "internal/agenda", "resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "schedule", "store/head"}
 
 // coreStandard are the value packages that core packages may import.
 var coreStandard = []string{
@@ -31,6 +31,7 @@ var shellEdges = map[string][]string{
 	"executor/doctor": {"executor", "executor/cgroup"},
 	"registry":        {"store"},
 	"scheduler":       {"store", "event"},
+	"timetable":       {"store", "event"},
 	"cell":            {"executor", "executor/output", "executor/simulate"},
 	"api":             {"event", "spec", "executor/output"}, // its streams read the hub; it parses specs; it merges output of cells
 	"api/apitest":     {"api", "event"},
@@ -186,7 +187,7 @@ func impure(s source) []string {
 }
 
 func TestShellsDoNotImportOneAnother(t *testing.T) {
-	shells := []string{"store", "bbs", "auctioneer", "scheduler", "registry", "event", "cell", "executor", "api", "zone"}
+	shells := []string{"store", "bbs", "auctioneer", "scheduler", "timetable", "registry", "event", "cell", "executor", "api", "zone"}
 	top := func(p string) string { a, _, _ := strings.Cut(p, "/"); return a }
 	for _, s := range sources(t) {
 		if s.test || !slices.Contains(shells, top(s.pkg)) {

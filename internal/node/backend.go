@@ -17,6 +17,7 @@ import (
 	"cantina/scheduler"
 	"cantina/store"
 	"cantina/task"
+	"cantina/timetable"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -44,21 +45,45 @@ func listed[A, B any](p bbs.Page[A], f func(A) B) api.Listed[B] {
 	return out
 }
 
-// application splits what a spec file wants between board and scheduler.
-func application(a api.Application) (bbs.Application, []scheduler.Wanted) {
-	out := bbs.Application{Domain: a.Domain, TTL: a.TTL, Services: a.Services, Prune: a.Prune}
-	for _, t := range a.Tasks {
-		out.Tasks = append(out.Tasks, bbs.NamedTask{Name: t.Name, Definition: t.Definition})
-	}
-	var jobs []scheduler.Wanted
-	for _, j := range a.Jobs {
-		j.Job.Domain = a.Domain
-		jobs = append(jobs, scheduler.Wanted{Job: j.Job, Forest: j.Forest})
-	}
-	return out, jobs
+// wanted is what a spec file wants, split between its owners.
+type wanted struct {
+	board bbs.Application
+	jobs  []scheduler.Wanted
+	times []timetable.Wanted
 }
 
-func applied(a bbs.Applied, lines []scheduler.Line) api.Applied {
+// kept are the names of jobs that schedules run: a prune leaves them alone.
+func (w *wanted) kept() []string {
+	var out []string
+	for i := range w.times {
+		if w.times[i].Definition.Job != nil {
+			out = append(out, w.times[i].Name)
+		}
+	}
+	return out
+}
+
+func application(a api.Application) wanted {
+	out := wanted{board: bbs.Application{Domain: a.Domain, TTL: a.TTL, Services: a.Services, Prune: a.Prune}}
+	for _, t := range a.Tasks {
+		out.board.Tasks = append(out.board.Tasks, bbs.NamedTask{Name: t.Name, Definition: t.Definition})
+	}
+	for _, j := range a.Jobs {
+		j.Job.Domain = a.Domain
+		out.jobs = append(out.jobs, scheduler.Wanted{Job: j.Job, Forest: j.Forest})
+	}
+	for _, s := range a.Schedules {
+		if s.Definition.Job != nil {
+			j := *s.Definition.Job
+			j.Job.Domain = a.Domain
+			s.Definition.Job = &j
+		}
+		out.times = append(out.times, timetable.Wanted{Name: s.Name, Definition: s.Definition})
+	}
+	return out
+}
+
+func applied(a bbs.Applied, lines []scheduler.Line, times []timetable.Line) api.Applied {
 	out := api.Applied{Revision: a.Revision}
 	for _, c := range a.Changes {
 		x := api.Change{Kind: c.Kind, Name: c.Name, Verb: api.Verb(c.Verb), Note: c.Note}
@@ -74,41 +99,66 @@ func applied(a bbs.Applied, lines []scheduler.Line) api.Applied {
 		}
 		out.Changes = append(out.Changes, x)
 	}
+	for _, l := range times {
+		x := api.Change{Kind: "schedule", Name: l.Name, Verb: api.Verb(l.Verb), Note: l.Note}
+		for _, f := range l.Fields {
+			x.Fields = append(x.Fields, api.FieldChange(f))
+		}
+		out.Changes = append(out.Changes, x)
+	}
 	return out
 }
 
 // Plan implements api.Applications.
 func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
-	board, jobs := application(a)
-	lines, err := v.jobs.Plan(a.Domain, jobs, a.Prune)
-	got, err2 := v.board.Plan(board)
-	if err := errors.Join(err2, err); err != nil {
+	w := application(a)
+	lines, err := v.jobs.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
+	times, err3 := v.times.Plan(a.Domain, w.times, a.Prune)
+	got, err2 := v.board.Plan(w.board)
+	if err := errors.Join(err2, err, err3); err != nil {
 		return api.Applied{}, err
 	}
-	return applied(got, lines), nil
+	return remarked(applied(got, lines, times), a), nil
 }
 
-// Apply implements api.Applications: services, tasks and jobs in one commit.
+// remarked adds the remarks on calendars.
+func remarked(out api.Applied, a api.Application) api.Applied {
+	for _, s := range a.Schedules {
+		out.Warnings = append(out.Warnings, s.Warnings...)
+	}
+	return out
+}
+
+// Apply implements api.Applications: services, tasks, jobs and schedules in one commit.
 func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Applied, error) {
-	board, jobs := application(a)
-	if _, err := v.board.Plan(board); err != nil {
-		_, err2 := v.jobs.Plan(a.Domain, jobs, a.Prune)
-		return api.Applied{}, errors.Join(err, err2)
+	all := application(a)
+	if _, err := v.board.Plan(all.board); err != nil {
+		_, err2 := v.jobs.Plan(a.Domain, all.jobs, a.Prune, all.kept()...)
+		_, err3 := v.times.Plan(a.Domain, all.times, a.Prune)
+		return api.Applied{}, errors.Join(err, err2, err3)
 	}
 	var lines []scheduler.Line
-	board.Extra = func() ([]store.Op, func(int64, error), error) {
-		c, err := v.jobs.Apply(a.Domain, jobs, a.Prune)
+	var times []timetable.Line
+	all.board.Extra = func() (bbs.Extra, error) {
+		c, err := v.jobs.Apply(a.Domain, all.jobs, a.Prune, all.kept()...)
 		if err != nil {
-			return nil, nil, err
+			return bbs.Extra{}, err
 		}
-		lines = c.Lines
-		return c.Ops, c.Done, nil
+		t, err := v.times.Apply(a.Domain, all.times, a.Prune)
+		if err != nil {
+			return bbs.Extra{}, err
+		}
+		lines, times = c.Lines, t.Lines
+		return bbs.Extra{Ops: append(c.Ops, t.Ops...), Undo: t.Undo, Done: func(revision int64, err error) {
+			c.Done(revision, err)
+			t.Done(revision, err)
+		}}, nil
 	}
-	got, err := v.board.Apply(ctx, board, toWrite(w))
+	got, err := v.board.Apply(ctx, all.board, toWrite(w))
 	if err != nil {
 		return api.Applied{}, err
 	}
-	return applied(got, lines), nil
+	return remarked(applied(got, lines, times), a), nil
 }
 
 func toService(s bbs.Service) api.Service {
@@ -409,7 +459,7 @@ func (v view) Status() (api.Status, error) {
 		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
 	}
 	all := v.jobs.Jobs("", "", 0)
-	s.Counts["jobs"] = len(all)
+	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
 	for _, x := range v.reg.Sessions() {
 		if x.Holder {
 			s.Counts["cells"]++
@@ -512,6 +562,8 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 		return v.explainJob(s)
 	case api.SubjectCell:
 		return v.explainCell(s)
+	case api.SubjectSchedule:
+		return v.explainSchedule(s)
 	}
 	return api.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, api.ErrInvalid)
 }

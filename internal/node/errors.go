@@ -6,6 +6,7 @@ import (
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -24,6 +25,14 @@ func aliases() []api.Alias {
 		{Err: scheduler.ErrInvalid, As: api.ErrInvalid},
 		{Err: scheduler.ErrTaken, As: api.ErrExists},
 		{Err: scheduler.ErrQuarantined, As: api.ErrConflict},
+		{Err: timetable.ErrOver, As: api.ErrTermOver},
+		{Err: timetable.ErrQuarantined, As: api.ErrConflict},
+		{Err: timetable.ErrRevision, As: api.ErrRevision},
+		{Err: timetable.ErrTaken, As: api.ErrExists},
+		{Err: timetable.ErrOver, As: api.ErrTermOver},
+		{Err: timetable.ErrRevision, As: api.ErrRevision},
+		{Err: timetable.ErrTaken, As: api.ErrExists},
+		{Err: timetable.ErrQuarantined, As: api.ErrConflict},
 		{Err: registry.ErrOver, As: api.ErrTermOver},
 		{Err: worker.ErrDeposed, As: api.ErrTermOver},
 		{Err: store.ErrFull, As: api.ErrFull},

@@ -23,6 +23,7 @@ import (
 	"cantina/store/etcd"
 	"cantina/store/folder"
 	"cantina/worker"
+	"cantina/zone"
 )
 
 // ServerConfig is what a server is made of. Dir, Name, Clock and Log are needed.
@@ -55,8 +56,11 @@ type ServerConfig struct {
 	// ScriptEnv is the environment of node scripts.
 	ScriptEnv []string
 	Build     string
-	Clock     run.Clock
-	Log       *slog.Logger
+	// Zones finds the time zones of schedules; their rules are read again from time to
+	// time.
+	Zones *zone.Loader
+	Clock run.Clock
+	Log   *slog.Logger
 }
 
 // newID returns 16 random bytes in hexadecimal.
@@ -88,6 +92,13 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	executor.RaiseFileLimit() // each cell has a connection, and is called over another
+	if cfg.Zones == nil {
+		z, err := zone.New(zone.Options{})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Zones = z
+	}
 	f, err := folder.Open(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -97,7 +108,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client}),
-		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Hosts: cfg.Hosts, Aliases: aliases()})}
+		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Hosts: cfg.Hosts, Aliases: aliases(), Now: cfg.Clock.Wall, Zone: cfg.zone})}
 	for _, address := range cfg.Listen {
 		ln, warning, err := api.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
 		if err != nil {
@@ -159,6 +170,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	}
 	var g run.Group
 	g.Add("store", upkeep)
+	g.Add("zones", s.watchZones)
 	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
 	for _, ln := range s.listeners {
 		g.Add("listener "+ln.Addr().String(), func(ctx context.Context) error { return s.serve(ctx, ln) })
@@ -184,6 +196,28 @@ func (s *Server) openStore(ctx context.Context) (store.Backend, func(context.Con
 		return nil, nil, nil, err
 	}
 	return m.Backend(), m.Run, m.Close, nil
+}
+
+// zoneEvery is how often the rules of time zones are read again.
+const zoneEvery = 5 * time.Minute
+
+// watchZones reads the rules of time zones again, and tells the leader's timetable what
+// changed.
+func (s *Server) watchZones(ctx context.Context) error {
+	return s.cfg.Zones.Run(ctx, zoneEvery, func(changed []string, err error) {
+		if err != nil {
+			s.log.Warn("time zones", "error", err)
+		}
+		s.mu.Lock()
+		t := s.term
+		s.mu.Unlock()
+		if len(changed) > 0 {
+			s.log.Info("time zones have changed", "zones", changed)
+			if t != nil {
+				t.times.ZonesChanged(changed)
+			}
+		}
+	})
 }
 
 // watch keeps what is known of the leader for those who ask a standby.

@@ -22,6 +22,7 @@ import (
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -36,6 +37,7 @@ type term struct {
 	board  *bbs.BBS
 	house  *auctioneer.Auctioneer
 	jobs   *scheduler.Scheduler
+	times  *timetable.Timetable
 	reg    *registry.Registry
 	sender *callback.Sender
 	cells  *link.Directory
@@ -82,6 +84,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 	t.board = bbs.New(bbs.Config{Store: reign, Auctioneer: t.market, Cells: &calls{term: reign.Term(), cells: cells, run: t.call},
 		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID}, rows, reign.Revision(), reg.Members())
 	t.market.board = t.board
+	t.times = t.newTimes(rows)
 	h.load(t.board)
 	t.market.Request(t.board.Pending())
 	return t, nil
@@ -119,6 +122,7 @@ func (t *term) run(ctx context.Context) error {
 	g.Add("board", t.board.Run)
 	g.Add("registry", t.reg.Run)
 	g.Add("scheduler", t.jobs.Run)
+	g.Add("timetable", t.times.Run)
 	return g.Run(ctx)
 }
 
@@ -247,7 +251,10 @@ func (t *term) Dead(e worker.Dead) {
 func (t *term) Ended(e worker.Ended) { t.jobs.Ended(e) }
 
 // StartsChanged implements registry.Listener.
-func (t *term) StartsChanged() { t.jobs.StartsChanged() }
+func (t *term) StartsChanged() {
+	t.jobs.StartsChanged()
+	t.times.Changed()
+}
 
 // maxAudits bounds what a term remembers for its status.
 const maxAudits = 20
@@ -285,5 +292,5 @@ var (
 // backend is the term as the API sees it.
 func (t *term) backend() *api.Backend {
 	v := view{t}
-	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub}
+	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub}
 }

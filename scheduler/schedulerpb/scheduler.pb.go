@@ -1225,6 +1225,68 @@ func (x *Kill) GetInvocation() *Invocation {
 	return nil
 }
 
+// A job in the record of another owner, who runs it at certain times.
+type Wanted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Spec  *JobSpec               `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// A Forest.
+	Forest        []byte `protobuf:"bytes,3,opt,name=forest,proto3" json:"forest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wanted) Reset() {
+	*x = Wanted{}
+	mi := &file_scheduler_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wanted) ProtoMessage() {}
+
+func (x *Wanted) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduler_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
+func (*Wanted) Descriptor() ([]byte, []int) {
+	return file_scheduler_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Wanted) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Wanted) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *Wanted) GetForest() []byte {
+	if x != nil {
+		return x.Forest
+	}
+	return nil
+}
+
 type Segment_Term struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1235,7 +1297,7 @@ type Segment_Term struct {
 
 func (x *Segment_Term) Reset() {
 	*x = Segment_Term{}
-	mi := &file_scheduler_proto_msgTypes[21]
+	mi := &file_scheduler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1309,7 @@ func (x *Segment_Term) String() string {
 func (*Segment_Term) ProtoMessage() {}
 
 func (x *Segment_Term) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[21]
+	mi := &file_scheduler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1349,7 @@ type SegmentData_Item struct {
 
 func (x *SegmentData_Item) Reset() {
 	*x = SegmentData_Item{}
-	mi := &file_scheduler_proto_msgTypes[22]
+	mi := &file_scheduler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1361,7 @@ func (x *SegmentData_Item) String() string {
 func (*SegmentData_Item) ProtoMessage() {}
 
 func (x *SegmentData_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[22]
+	mi := &file_scheduler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1523,11 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\fR\x04node\x12=\n" +
 	"\n" +
 	"invocation\x18\x02 \x01(\v2\x1d.cantina.scheduler.InvocationR\n" +
-	"invocationB\x1fZ\x1dcantina/scheduler/schedulerpbb\x06proto3"
+	"invocation\"d\n" +
+	"\x06Wanted\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\x12\x16\n" +
+	"\x06forest\x18\x03 \x01(\fR\x06forestB\x1fZ\x1dcantina/scheduler/schedulerpbb\x06proto3"
 
 var (
 	file_scheduler_proto_rawDescOnce sync.Once
@@ -1475,7 +1541,7 @@ func file_scheduler_proto_rawDescGZIP() []byte {
 	return file_scheduler_proto_rawDescData
 }
 
-var file_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_scheduler_proto_goTypes = []any{
 	(*Invocation)(nil),            // 0: cantina.scheduler.Invocation
 	(*Job)(nil),                   // 1: cantina.scheduler.Job
@@ -1492,46 +1558,48 @@ var file_scheduler_proto_goTypes = []any{
 	(*Entry)(nil),                 // 12: cantina.scheduler.Entry
 	(*SegmentData)(nil),           // 13: cantina.scheduler.SegmentData
 	(*Kill)(nil),                  // 14: cantina.scheduler.Kill
-	nil,                           // 15: cantina.scheduler.JobSpec.ResourcesEntry
-	nil,                           // 16: cantina.scheduler.JobSpec.FiltersEntry
-	nil,                           // 17: cantina.scheduler.JobSpec.LabelsEntry
-	nil,                           // 18: cantina.scheduler.Amounts.OfEntry
-	nil,                           // 19: cantina.scheduler.Forest.LimitsEntry
-	nil,                           // 20: cantina.scheduler.Limits.OfEntry
-	(*Segment_Term)(nil),          // 21: cantina.scheduler.Segment.Term
-	(*SegmentData_Item)(nil),      // 22: cantina.scheduler.SegmentData.Item
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 24: cantina.v1.Workload
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*Wanted)(nil),                // 15: cantina.scheduler.Wanted
+	nil,                           // 16: cantina.scheduler.JobSpec.ResourcesEntry
+	nil,                           // 17: cantina.scheduler.JobSpec.FiltersEntry
+	nil,                           // 18: cantina.scheduler.JobSpec.LabelsEntry
+	nil,                           // 19: cantina.scheduler.Amounts.OfEntry
+	nil,                           // 20: cantina.scheduler.Forest.LimitsEntry
+	nil,                           // 21: cantina.scheduler.Limits.OfEntry
+	(*Segment_Term)(nil),          // 22: cantina.scheduler.Segment.Term
+	(*SegmentData_Item)(nil),      // 23: cantina.scheduler.SegmentData.Item
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*cantinav1.Workload)(nil),    // 25: cantina.v1.Workload
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_scheduler_proto_depIdxs = []int32{
 	0,  // 0: cantina.scheduler.Job.born:type_name -> cantina.scheduler.Invocation
-	23, // 1: cantina.scheduler.Job.created:type_name -> google.protobuf.Timestamp
+	24, // 1: cantina.scheduler.Job.created:type_name -> google.protobuf.Timestamp
 	2,  // 2: cantina.scheduler.Job.spec:type_name -> cantina.scheduler.JobSpec
-	15, // 3: cantina.scheduler.JobSpec.resources:type_name -> cantina.scheduler.JobSpec.ResourcesEntry
-	16, // 4: cantina.scheduler.JobSpec.filters:type_name -> cantina.scheduler.JobSpec.FiltersEntry
+	16, // 3: cantina.scheduler.JobSpec.resources:type_name -> cantina.scheduler.JobSpec.ResourcesEntry
+	17, // 4: cantina.scheduler.JobSpec.filters:type_name -> cantina.scheduler.JobSpec.FiltersEntry
 	5,  // 5: cantina.scheduler.JobSpec.backoff:type_name -> cantina.scheduler.Backoff
-	24, // 6: cantina.scheduler.JobSpec.workload:type_name -> cantina.v1.Workload
-	17, // 7: cantina.scheduler.JobSpec.labels:type_name -> cantina.scheduler.JobSpec.LabelsEntry
-	18, // 8: cantina.scheduler.Amounts.of:type_name -> cantina.scheduler.Amounts.OfEntry
+	25, // 6: cantina.scheduler.JobSpec.workload:type_name -> cantina.v1.Workload
+	18, // 7: cantina.scheduler.JobSpec.labels:type_name -> cantina.scheduler.JobSpec.LabelsEntry
+	19, // 8: cantina.scheduler.Amounts.of:type_name -> cantina.scheduler.Amounts.OfEntry
 	9,  // 9: cantina.scheduler.Forest.sources:type_name -> cantina.scheduler.Source
-	19, // 10: cantina.scheduler.Forest.limits:type_name -> cantina.scheduler.Forest.LimitsEntry
-	20, // 11: cantina.scheduler.Limits.of:type_name -> cantina.scheduler.Limits.OfEntry
+	20, // 10: cantina.scheduler.Forest.limits:type_name -> cantina.scheduler.Forest.LimitsEntry
+	21, // 11: cantina.scheduler.Limits.of:type_name -> cantina.scheduler.Limits.OfEntry
 	10, // 12: cantina.scheduler.Source.manual:type_name -> cantina.scheduler.ManualNode
-	25, // 13: cantina.scheduler.Source.timeout:type_name -> google.protobuf.Duration
-	21, // 14: cantina.scheduler.Segment.terms:type_name -> cantina.scheduler.Segment.Term
+	26, // 13: cantina.scheduler.Source.timeout:type_name -> google.protobuf.Duration
+	22, // 14: cantina.scheduler.Segment.terms:type_name -> cantina.scheduler.Segment.Term
 	12, // 15: cantina.scheduler.Segment.entries:type_name -> cantina.scheduler.Entry
-	22, // 16: cantina.scheduler.SegmentData.items:type_name -> cantina.scheduler.SegmentData.Item
+	23, // 16: cantina.scheduler.SegmentData.items:type_name -> cantina.scheduler.SegmentData.Item
 	0,  // 17: cantina.scheduler.Kill.invocation:type_name -> cantina.scheduler.Invocation
-	3,  // 18: cantina.scheduler.JobSpec.ResourcesEntry.value:type_name -> cantina.scheduler.Amounts
-	4,  // 19: cantina.scheduler.JobSpec.FiltersEntry.value:type_name -> cantina.scheduler.Filter
-	7,  // 20: cantina.scheduler.Forest.LimitsEntry.value:type_name -> cantina.scheduler.Limits
-	8,  // 21: cantina.scheduler.Limits.OfEntry.value:type_name -> cantina.scheduler.Limit
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	2,  // 18: cantina.scheduler.Wanted.spec:type_name -> cantina.scheduler.JobSpec
+	3,  // 19: cantina.scheduler.JobSpec.ResourcesEntry.value:type_name -> cantina.scheduler.Amounts
+	4,  // 20: cantina.scheduler.JobSpec.FiltersEntry.value:type_name -> cantina.scheduler.Filter
+	7,  // 21: cantina.scheduler.Forest.LimitsEntry.value:type_name -> cantina.scheduler.Limits
+	8,  // 22: cantina.scheduler.Limits.OfEntry.value:type_name -> cantina.scheduler.Limit
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_scheduler_proto_init() }
@@ -1545,7 +1613,7 @@ func file_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_scheduler_proto_rawDesc), len(file_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

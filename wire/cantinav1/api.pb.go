@@ -726,7 +726,7 @@ func (x *DomainChange) GetWarnings() []string {
 
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// service, task or job
+	// service, task, job or schedule
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// keep, create, update, replace or remove
@@ -4460,6 +4460,1379 @@ func (x *KillJobResponse) GetKilled() int32 {
 	return 0
 }
 
+type Schedule struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Uid    string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The crontab line, or the object as JSON.
+	Cron     string `protobuf:"bytes,4,opt,name=cron,proto3" json:"cron,omitempty"`
+	Timezone string `protobuf:"bytes,5,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// run, skip, unskip; first, last, both
+	Gap  string `protobuf:"bytes,6,opt,name=gap,proto3" json:"gap,omitempty"`
+	Fold string `protobuf:"bytes,7,opt,name=fold,proto3" json:"fold,omitempty"`
+	// The calendar in words.
+	Words string `protobuf:"bytes,8,opt,name=words,proto3" json:"words,omitempty"`
+	// task or job
+	Starts string `protobuf:"bytes,9,opt,name=starts,proto3" json:"starts,omitempty"`
+	// waiting, undecided, paused or broken
+	State string `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"`
+	// forbid, allow or replace
+	Overlap    string `protobuf:"bytes,11,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	OverlapMax int32  `protobuf:"varint,12,opt,name=overlap_max,json=overlapMax,proto3" json:"overlap_max,omitempty"`
+	// once, skip or all
+	Misfire         string               `protobuf:"bytes,13,opt,name=misfire,proto3" json:"misfire,omitempty"`
+	MisfireMax      int32                `protobuf:"varint,14,opt,name=misfire_max,json=misfireMax,proto3" json:"misfire_max,omitempty"`
+	MisfireDeadline *durationpb.Duration `protobuf:"bytes,15,opt,name=misfire_deadline,json=misfireDeadline,proto3" json:"misfire_deadline,omitempty"`
+	Jitter          *durationpb.Duration `protobuf:"bytes,16,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// When it fires next by time.
+	Next *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=next,proto3" json:"next,omitempty"`
+	// The newest logical time that started something.
+	Last *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=last,proto3" json:"last,omitempty"`
+	// Everything up to here is decided.
+	Cursor  *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Fired   int64                  `protobuf:"varint,20,opt,name=fired,proto3" json:"fired,omitempty"`
+	Skipped int64                  `protobuf:"varint,21,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Logical times that are due and undecided.
+	Pending []*ScheduleFiring `protobuf:"bytes,22,rep,name=pending,proto3" json:"pending,omitempty"`
+	// Names of runs that may still run.
+	Live []string `protobuf:"bytes,23,rep,name=live,proto3" json:"live,omitempty"`
+	// Why the calendar cannot be used.
+	Problem  string                 `protobuf:"bytes,24,opt,name=problem,proto3" json:"problem,omitempty"`
+	Created  *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=created,proto3" json:"created,omitempty"`
+	Edited   *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=edited,proto3" json:"edited,omitempty"`
+	Revision int64                  `protobuf:"varint,27,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Only in GetSchedule, newest last.
+	History []*ScheduleEntry `protobuf:"bytes,28,rep,name=history,proto3" json:"history,omitempty"`
+	// Only in GetSchedule, when asked for.
+	Upcoming      []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Schedule) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Schedule) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *Schedule) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *Schedule) GetGap() string {
+	if x != nil {
+		return x.Gap
+	}
+	return ""
+}
+
+func (x *Schedule) GetFold() string {
+	if x != nil {
+		return x.Fold
+	}
+	return ""
+}
+
+func (x *Schedule) GetWords() string {
+	if x != nil {
+		return x.Words
+	}
+	return ""
+}
+
+func (x *Schedule) GetStarts() string {
+	if x != nil {
+		return x.Starts
+	}
+	return ""
+}
+
+func (x *Schedule) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Schedule) GetOverlap() string {
+	if x != nil {
+		return x.Overlap
+	}
+	return ""
+}
+
+func (x *Schedule) GetOverlapMax() int32 {
+	if x != nil {
+		return x.OverlapMax
+	}
+	return 0
+}
+
+func (x *Schedule) GetMisfire() string {
+	if x != nil {
+		return x.Misfire
+	}
+	return ""
+}
+
+func (x *Schedule) GetMisfireMax() int32 {
+	if x != nil {
+		return x.MisfireMax
+	}
+	return 0
+}
+
+func (x *Schedule) GetMisfireDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.MisfireDeadline
+	}
+	return nil
+}
+
+func (x *Schedule) GetJitter() *durationpb.Duration {
+	if x != nil {
+		return x.Jitter
+	}
+	return nil
+}
+
+func (x *Schedule) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Schedule) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Schedule) GetCursor() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *Schedule) GetFired() int64 {
+	if x != nil {
+		return x.Fired
+	}
+	return 0
+}
+
+func (x *Schedule) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Schedule) GetPending() []*ScheduleFiring {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+func (x *Schedule) GetLive() []string {
+	if x != nil {
+		return x.Live
+	}
+	return nil
+}
+
+func (x *Schedule) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Schedule) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *Schedule) GetEdited() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Edited
+	}
+	return nil
+}
+
+func (x *Schedule) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Schedule) GetHistory() []*ScheduleEntry {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *Schedule) GetUpcoming() []*ScheduleTime {
+	if x != nil {
+		return x.Upcoming
+	}
+	return nil
+}
+
+type ScheduleFiring struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// time, hand or backfill
+	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleFiring) Reset() {
+	*x = ScheduleFiring{}
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleFiring) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleFiring) ProtoMessage() {}
+
+func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleFiring.ProtoReflect.Descriptor instead.
+func (*ScheduleFiring) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ScheduleFiring) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ScheduleFiring) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// What became of a logical time, or of several in a row.
+type ScheduleEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The logical time; with a count above 1 the first, and until the last.
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	Count int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// started or skipped
+	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
+	// In words, with the reason of a skip.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// time, hand or backfill
+	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	// The run that was started, or that stood in the way.
+	Run string `protobuf:"bytes,7,opt,name=run,proto3" json:"run,omitempty"`
+	// When it was decided.
+	Decided *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided,proto3" json:"decided,omitempty"`
+	// What became of the run, while its task is kept.
+	Outcome       string `protobuf:"bytes,9,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleEntry) Reset() {
+	*x = ScheduleEntry{}
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleEntry) ProtoMessage() {}
+
+func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleEntry.ProtoReflect.Descriptor instead.
+func (*ScheduleEntry) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ScheduleEntry) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ScheduleEntry) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ScheduleEntry) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ScheduleEntry) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *ScheduleEntry) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ScheduleEntry) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ScheduleEntry) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *ScheduleEntry) GetDecided() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Decided
+	}
+	return nil
+}
+
+func (x *ScheduleEntry) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+// One coming logical time, or one that the calendar's policies leave out.
+type ScheduleTime struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Local time in words, as the calendar's author wrote it.
+	Local         string `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`
+	Mark          string `protobuf:"bytes,3,opt,name=mark,proto3" json:"mark,omitempty"`
+	Skip          string `protobuf:"bytes,4,opt,name=skip,proto3" json:"skip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleTime) Reset() {
+	*x = ScheduleTime{}
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleTime) ProtoMessage() {}
+
+func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
+func (*ScheduleTime) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ScheduleTime) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ScheduleTime) GetLocal() string {
+	if x != nil {
+		return x.Local
+	}
+	return ""
+}
+
+func (x *ScheduleTime) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
+}
+
+func (x *ScheduleTime) GetSkip() string {
+	if x != nil {
+		return x.Skip
+	}
+	return ""
+}
+
+type ListSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesRequest) Reset() {
+	*x = ListSchedulesRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesRequest) ProtoMessage() {}
+
+func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *ListSchedulesRequest) GetPage() *Page {
+	if x != nil {
+		return x.Page
+	}
+	return nil
+}
+
+func (x *ListSchedulesRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+type ListSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedules     []*Schedule            `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"`
+	Listing       *Listing               `protobuf:"bytes,2,opt,name=listing,proto3" json:"listing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesResponse) Reset() {
+	*x = ListSchedulesResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesResponse) ProtoMessage() {}
+
+func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+func (x *ListSchedulesResponse) GetListing() *Listing {
+	if x != nil {
+		return x.Listing
+	}
+	return nil
+}
+
+type GetScheduleRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// How many coming firings to list; at most 1000.
+	Upcoming      int32 `protobuf:"varint,3,opt,name=upcoming,proto3" json:"upcoming,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleRequest) Reset() {
+	*x = GetScheduleRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleRequest) ProtoMessage() {}
+
+func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *GetScheduleRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *GetScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetScheduleRequest) GetUpcoming() int32 {
+	if x != nil {
+		return x.Upcoming
+	}
+	return 0
+}
+
+type GetScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Position      string                 `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleResponse) Reset() {
+	*x = GetScheduleResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleResponse) ProtoMessage() {}
+
+func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *GetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *GetScheduleResponse) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+type Missed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Missed) Reset() {
+	*x = Missed{}
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Missed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Missed) ProtoMessage() {}
+
+func (x *Missed) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Missed.ProtoReflect.Descriptor instead.
+func (*Missed) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *Missed) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Missed) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ListMissedRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// At most 1000; 0 = 100.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMissedRequest) Reset() {
+	*x = ListMissedRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMissedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMissedRequest) ProtoMessage() {}
+
+func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMissedRequest.ProtoReflect.Descriptor instead.
+func (*ListMissedRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *ListMissedRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListMissedRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListMissedRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListMissedResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Missed []*Missed              `protobuf:"bytes,1,rep,name=missed,proto3" json:"missed,omitempty"`
+	// How many more there are.
+	More          int64 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMissedResponse) Reset() {
+	*x = ListMissedResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMissedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMissedResponse) ProtoMessage() {}
+
+func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMissedResponse.ProtoReflect.Descriptor instead.
+func (*ListMissedResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ListMissedResponse) GetMissed() []*Missed {
+	if x != nil {
+		return x.Missed
+	}
+	return nil
+}
+
+func (x *ListMissedResponse) GetMore() int64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+type PauseScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Paused        bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
+	Write         *Write                 `protobuf:"bytes,4,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleRequest) Reset() {
+	*x = PauseScheduleRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleRequest) ProtoMessage() {}
+
+func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
+func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *PauseScheduleRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *PauseScheduleRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type PauseScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleResponse) Reset() {
+	*x = PauseScheduleResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleResponse) ProtoMessage() {}
+
+func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
+func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *PauseScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type RunScheduleRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The logical time: one of the schedule's that did not fire yet. Absent = now,
+	// beside the calendar.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Write         *Write                 `protobuf:"bytes,4,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunScheduleRequest) Reset() {
+	*x = RunScheduleRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunScheduleRequest) ProtoMessage() {}
+
+func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
+func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *RunScheduleRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *RunScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunScheduleRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RunScheduleRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type RunScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was started; empty when it waits for an earlier run to end (replace).
+	Run           string    `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Schedule      *Schedule `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunScheduleResponse) Reset() {
+	*x = RunScheduleResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunScheduleResponse) ProtoMessage() {}
+
+func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
+func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *RunScheduleResponse) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type BackfillScheduleRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	From   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// How many at most, 1 … 1000.
+	Max           int32  `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
+	Write         *Write `protobuf:"bytes,6,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleRequest) Reset() {
+	*x = BackfillScheduleRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleRequest) ProtoMessage() {}
+
+func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *BackfillScheduleRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *BackfillScheduleRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type BackfillScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queued        int32                  `protobuf:"varint,1,opt,name=queued,proto3" json:"queued,omitempty"`
+	Schedule      *Schedule              `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleResponse) Reset() {
+	*x = BackfillScheduleResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleResponse) ProtoMessage() {}
+
+func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *BackfillScheduleResponse) GetQueued() int32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *BackfillScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type RemoveScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Write         *Write                 `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveScheduleRequest) Reset() {
+	*x = RemoveScheduleRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveScheduleRequest) ProtoMessage() {}
+
+func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
+func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *RemoveScheduleRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *RemoveScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RemoveScheduleRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type RemoveScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveScheduleResponse) Reset() {
+	*x = RemoveScheduleResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveScheduleResponse) ProtoMessage() {}
+
+func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
+func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+}
+
 type Cell struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4492,7 +5865,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4504,7 +5877,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4517,7 +5890,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Cell) GetName() string {
@@ -4690,7 +6063,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +6075,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +6088,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -4735,7 +6108,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +6120,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +6133,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -4786,7 +6159,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4798,7 +6171,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4811,7 +6184,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -4830,7 +6203,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +6215,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +6228,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -4876,7 +6249,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +6261,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +6274,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -4926,7 +6299,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +6311,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +6324,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 type GetStatusRequest struct {
@@ -4962,7 +6335,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4974,7 +6347,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4987,7 +6360,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 type GetStatusResponse struct {
@@ -4999,7 +6372,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +6384,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +6397,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -5058,7 +6431,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5070,7 +6443,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5083,7 +6456,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Status) GetCluster() string {
@@ -5204,7 +6577,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +6589,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +6602,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Held) GetWhat() string {
@@ -5278,7 +6651,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +6663,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +6676,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Domain) GetName() string {
@@ -5338,7 +6711,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +6723,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +6736,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -5388,7 +6761,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +6773,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +6786,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 type Quarantined struct {
@@ -5427,7 +6800,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +6812,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +6825,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -5485,7 +6858,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +6870,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +6883,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -5530,7 +6903,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5542,7 +6915,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5555,7 +6928,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -5584,7 +6957,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +6969,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +6982,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -5641,7 +7014,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5653,7 +7026,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5666,16 +7039,16 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 // What Explain is asked about.
 type Subject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// service, instance, task, job, pair or cell
+	// service, instance, task, job, pair, cell or schedule
 	Kind   string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	// Of the service, job or cell; id of the task.
+	// Of the service, job, cell or schedule; id of the task.
 	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Index         int32  `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
 	Node          string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
@@ -5685,7 +7058,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +7070,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +7083,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Subject) GetKind() string {
@@ -5757,7 +7130,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +7142,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +7155,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -5809,7 +7182,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +7194,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +7207,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -5904,7 +7277,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +7289,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +7302,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Reason) GetCode() string {
@@ -6000,7 +7373,7 @@ type StreamEventsRequest struct {
 	// Strictly after this revision or position; "tail" or empty = from now on.
 	Since  string `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
 	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	// service, instance, task, job, pair, cell, note; none = all.
+	// service, instance, task, job, pair, cell, schedule, note; none = all.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Only this subject.
 	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
@@ -6010,7 +7383,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +7395,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +7408,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -6079,7 +7452,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +7464,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +7477,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -6146,13 +7519,14 @@ type Event struct {
 	Job           *Job      `protobuf:"bytes,12,opt,name=job,proto3" json:"job,omitempty"`
 	Node          *JobNode  `protobuf:"bytes,13,opt,name=node,proto3" json:"node,omitempty"`
 	Cell          *Cell     `protobuf:"bytes,14,opt,name=cell,proto3" json:"cell,omitempty"`
+	Schedule      *Schedule `protobuf:"bytes,15,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6164,7 +7538,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6177,7 +7551,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -6278,6 +7652,13 @@ func (x *Event) GetCell() *Cell {
 	return nil
 }
 
+func (x *Event) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
 // Events are missing: list afresh.
 type Gap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6289,7 +7670,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6301,7 +7682,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6314,7 +7695,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Gap) GetAfter() string {
@@ -6358,7 +7739,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6370,7 +7751,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6383,7 +7764,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -6505,7 +7886,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6517,7 +7898,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6530,7 +7911,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -6613,7 +7994,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6625,7 +8006,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +8019,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -6668,7 +8049,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6680,7 +8061,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6693,7 +8074,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -6734,7 +8115,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6746,7 +8127,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6759,7 +8140,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -6789,7 +8170,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +8182,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6814,7 +8195,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -7220,7 +8601,111 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xff\x06\n" +
+	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xea\a\n" +
+	"\bSchedule\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04cron\x18\x04 \x01(\tR\x04cron\x12\x1a\n" +
+	"\btimezone\x18\x05 \x01(\tR\btimezone\x12\x10\n" +
+	"\x03gap\x18\x06 \x01(\tR\x03gap\x12\x12\n" +
+	"\x04fold\x18\a \x01(\tR\x04fold\x12\x14\n" +
+	"\x05words\x18\b \x01(\tR\x05words\x12\x16\n" +
+	"\x06starts\x18\t \x01(\tR\x06starts\x12\x14\n" +
+	"\x05state\x18\n" +
+	" \x01(\tR\x05state\x12\x18\n" +
+	"\aoverlap\x18\v \x01(\tR\aoverlap\x12\x1f\n" +
+	"\voverlap_max\x18\f \x01(\x05R\n" +
+	"overlapMax\x12\x18\n" +
+	"\amisfire\x18\r \x01(\tR\amisfire\x12\x1f\n" +
+	"\vmisfire_max\x18\x0e \x01(\x05R\n" +
+	"misfireMax\x12D\n" +
+	"\x10misfire_deadline\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0fmisfireDeadline\x121\n" +
+	"\x06jitter\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x06jitter\x12.\n" +
+	"\x04next\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x12.\n" +
+	"\x04last\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x04last\x122\n" +
+	"\x06cursor\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x06cursor\x12\x14\n" +
+	"\x05fired\x18\x14 \x01(\x03R\x05fired\x12\x18\n" +
+	"\askipped\x18\x15 \x01(\x03R\askipped\x124\n" +
+	"\apending\x18\x16 \x03(\v2\x1a.cantina.v1.ScheduleFiringR\apending\x12\x12\n" +
+	"\x04live\x18\x17 \x03(\tR\x04live\x12\x18\n" +
+	"\aproblem\x18\x18 \x01(\tR\aproblem\x124\n" +
+	"\acreated\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x122\n" +
+	"\x06edited\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\x06edited\x12\x1a\n" +
+	"\brevision\x18\x1b \x01(\x03R\brevision\x123\n" +
+	"\ahistory\x18\x1c \x03(\v2\x19.cantina.v1.ScheduleEntryR\ahistory\x124\n" +
+	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\"L\n" +
+	"\x0eScheduleFiring\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\x9d\x02\n" +
+	"\rScheduleEntry\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x12\n" +
+	"\x04what\x18\x04 \x01(\tR\x04what\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x10\n" +
+	"\x03run\x18\a \x01(\tR\x03run\x124\n" +
+	"\adecided\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\adecided\x12\x18\n" +
+	"\aoutcome\x18\t \x01(\tR\aoutcome\"x\n" +
+	"\fScheduleTime\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05local\x18\x02 \x01(\tR\x05local\x12\x12\n" +
+	"\x04mark\x18\x03 \x01(\tR\x04mark\x12\x12\n" +
+	"\x04skip\x18\x04 \x01(\tR\x04skip\"T\n" +
+	"\x14ListSchedulesRequest\x12$\n" +
+	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\"z\n" +
+	"\x15ListSchedulesResponse\x122\n" +
+	"\tschedules\x18\x01 \x03(\v2\x14.cantina.v1.ScheduleR\tschedules\x12-\n" +
+	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\\\n" +
+	"\x12GetScheduleRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bupcoming\x18\x03 \x01(\x05R\bupcoming\"c\n" +
+	"\x13GetScheduleResponse\x120\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"L\n" +
+	"\x06Missed\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"U\n" +
+	"\x11ListMissedRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"T\n" +
+	"\x12ListMissedResponse\x12*\n" +
+	"\x06missed\x18\x01 \x03(\v2\x12.cantina.v1.MissedR\x06missed\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x03R\x04more\"\x83\x01\n" +
+	"\x14PauseScheduleRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06paused\x18\x03 \x01(\bR\x06paused\x12'\n" +
+	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"I\n" +
+	"\x15PauseScheduleResponse\x120\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"\x95\x01\n" +
+	"\x12RunScheduleRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12'\n" +
+	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"Y\n" +
+	"\x13RunScheduleResponse\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x120\n" +
+	"\bschedule\x18\x02 \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"\xdc\x01\n" +
+	"\x17BackfillScheduleRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x10\n" +
+	"\x03max\x18\x05 \x01(\x05R\x03max\x12'\n" +
+	"\x05write\x18\x06 \x01(\v2\x11.cantina.v1.WriteR\x05write\"d\n" +
+	"\x18BackfillScheduleResponse\x12\x16\n" +
+	"\x06queued\x18\x01 \x01(\x05R\x06queued\x120\n" +
+	"\bschedule\x18\x02 \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"l\n" +
+	"\x15RemoveScheduleRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
+	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x18\n" +
+	"\x16RemoveScheduleResponse\"\xff\x06\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -7356,7 +8841,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x14StreamEventsResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x11.cantina.v1.EventR\x05event\x12!\n" +
 	"\x03gap\x18\x02 \x01(\v2\x0f.cantina.v1.GapR\x03gap\x12\x1a\n" +
-	"\bposition\x18\x03 \x01(\tR\bposition\"\xd6\x03\n" +
+	"\bposition\x18\x03 \x01(\tR\bposition\"\x88\x04\n" +
 	"\x05Event\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\tR\bposition\x12.\n" +
@@ -7372,7 +8857,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04task\x18\v \x01(\v2\x10.cantina.v1.TaskR\x04task\x12!\n" +
 	"\x03job\x18\f \x01(\v2\x0f.cantina.v1.JobR\x03job\x12'\n" +
 	"\x04node\x18\r \x01(\v2\x13.cantina.v1.JobNodeR\x04node\x12$\n" +
-	"\x04cell\x18\x0e \x01(\v2\x10.cantina.v1.CellR\x04cell\"3\n" +
+	"\x04cell\x18\x0e \x01(\v2\x10.cantina.v1.CellR\x04cell\x120\n" +
+	"\bschedule\x18\x0f \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"3\n" +
 	"\x03Gap\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\"\x96\x03\n" +
@@ -7421,7 +8907,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end2\xe6\x13\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end2\xb7\x18\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -7449,7 +8935,15 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\bPauseJob\x12\x1b.cantina.v1.PauseJobRequest\x1a\x1c.cantina.v1.PauseJobResponse\x12K\n" +
 	"\n" +
 	"ForgiveJob\x12\x1d.cantina.v1.ForgiveJobRequest\x1a\x1e.cantina.v1.ForgiveJobResponse\x12B\n" +
-	"\aKillJob\x12\x1a.cantina.v1.KillJobRequest\x1a\x1b.cantina.v1.KillJobResponse\x12H\n" +
+	"\aKillJob\x12\x1a.cantina.v1.KillJobRequest\x1a\x1b.cantina.v1.KillJobResponse\x12T\n" +
+	"\rListSchedules\x12 .cantina.v1.ListSchedulesRequest\x1a!.cantina.v1.ListSchedulesResponse\x12N\n" +
+	"\vGetSchedule\x12\x1e.cantina.v1.GetScheduleRequest\x1a\x1f.cantina.v1.GetScheduleResponse\x12K\n" +
+	"\n" +
+	"ListMissed\x12\x1d.cantina.v1.ListMissedRequest\x1a\x1e.cantina.v1.ListMissedResponse\x12T\n" +
+	"\rPauseSchedule\x12 .cantina.v1.PauseScheduleRequest\x1a!.cantina.v1.PauseScheduleResponse\x12N\n" +
+	"\vRunSchedule\x12\x1e.cantina.v1.RunScheduleRequest\x1a\x1f.cantina.v1.RunScheduleResponse\x12]\n" +
+	"\x10BackfillSchedule\x12#.cantina.v1.BackfillScheduleRequest\x1a$.cantina.v1.BackfillScheduleResponse\x12W\n" +
+	"\x0eRemoveSchedule\x12!.cantina.v1.RemoveScheduleRequest\x1a\".cantina.v1.RemoveScheduleResponse\x12H\n" +
 	"\tListCells\x12\x1c.cantina.v1.ListCellsRequest\x1a\x1d.cantina.v1.ListCellsResponse\x12B\n" +
 	"\aGetCell\x12\x1a.cantina.v1.GetCellRequest\x1a\x1b.cantina.v1.GetCellResponse\x12K\n" +
 	"\n" +
@@ -7476,7 +8970,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -7541,60 +9035,79 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*ForgiveJobResponse)(nil),         // 60: cantina.v1.ForgiveJobResponse
 	(*KillJobRequest)(nil),             // 61: cantina.v1.KillJobRequest
 	(*KillJobResponse)(nil),            // 62: cantina.v1.KillJobResponse
-	(*Cell)(nil),                       // 63: cantina.v1.Cell
-	(*ListCellsRequest)(nil),           // 64: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 65: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 66: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 67: cantina.v1.GetCellResponse
-	(*ForgetCellRequest)(nil),          // 68: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 69: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 70: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 71: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 72: cantina.v1.Status
-	(*Held)(nil),                       // 73: cantina.v1.Held
-	(*Domain)(nil),                     // 74: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 75: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 76: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 77: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 78: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 79: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 80: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 81: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 82: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 83: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 84: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 85: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 86: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 87: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 88: cantina.v1.Event
-	(*Gap)(nil),                        // 89: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 90: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 91: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 92: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 93: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 94: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 95: cantina.v1.FollowOutputResponse
-	nil,                                // 96: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 97: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 98: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 99: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 100: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 101: cantina.v1.Cell.CapacityEntry
-	nil,                                // 102: cantina.v1.Cell.FreeEntry
-	nil,                                // 103: cantina.v1.Cell.LabelsEntry
-	nil,                                // 104: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 105: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 106: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 107: cantina.v1.Workload
-	(*Mapping)(nil),                    // 108: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 109: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 110: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 111: google.protobuf.Struct
-	(*LogGap)(nil),                     // 112: cantina.v1.LogGap
+	(*Schedule)(nil),                   // 63: cantina.v1.Schedule
+	(*ScheduleFiring)(nil),             // 64: cantina.v1.ScheduleFiring
+	(*ScheduleEntry)(nil),              // 65: cantina.v1.ScheduleEntry
+	(*ScheduleTime)(nil),               // 66: cantina.v1.ScheduleTime
+	(*ListSchedulesRequest)(nil),       // 67: cantina.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),      // 68: cantina.v1.ListSchedulesResponse
+	(*GetScheduleRequest)(nil),         // 69: cantina.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),        // 70: cantina.v1.GetScheduleResponse
+	(*Missed)(nil),                     // 71: cantina.v1.Missed
+	(*ListMissedRequest)(nil),          // 72: cantina.v1.ListMissedRequest
+	(*ListMissedResponse)(nil),         // 73: cantina.v1.ListMissedResponse
+	(*PauseScheduleRequest)(nil),       // 74: cantina.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),      // 75: cantina.v1.PauseScheduleResponse
+	(*RunScheduleRequest)(nil),         // 76: cantina.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),        // 77: cantina.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),    // 78: cantina.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),   // 79: cantina.v1.BackfillScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 80: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 81: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 82: cantina.v1.Cell
+	(*ListCellsRequest)(nil),           // 83: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 84: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 85: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 86: cantina.v1.GetCellResponse
+	(*ForgetCellRequest)(nil),          // 87: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 88: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 89: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 90: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 91: cantina.v1.Status
+	(*Held)(nil),                       // 92: cantina.v1.Held
+	(*Domain)(nil),                     // 93: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 94: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 95: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 96: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 97: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 98: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 99: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 100: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 101: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 102: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 103: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 104: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 105: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 106: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 107: cantina.v1.Event
+	(*Gap)(nil),                        // 108: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 109: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 110: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 111: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 112: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 113: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 114: cantina.v1.FollowOutputResponse
+	nil,                                // 115: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 116: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 117: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 118: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 119: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 120: cantina.v1.Cell.CapacityEntry
+	nil,                                // 121: cantina.v1.Cell.FreeEntry
+	nil,                                // 122: cantina.v1.Cell.LabelsEntry
+	nil,                                // 123: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 124: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 125: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 126: cantina.v1.Workload
+	(*Mapping)(nil),                    // 127: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 128: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 129: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 130: google.protobuf.Struct
+	(*LogGap)(nil),                     // 131: cantina.v1.LogGap
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	105, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	124, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -7602,16 +9115,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	106, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	125, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	107, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	96,  // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	126, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	115, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	108, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	106, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	127, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	125, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -7620,14 +9133,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	109, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	106, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	106, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	106, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	128, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	125, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	125, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	125, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	107, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	97,  // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	110, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	126, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	116, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	129, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -7641,17 +9154,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	106, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	106, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	125, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	125, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	107, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	98,  // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	99,  // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	100, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	106, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	106, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	111, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	106, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	126, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	117, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	118, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	119, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	125, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	125, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	130, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	125, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -7667,125 +9180,171 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	106, // 74: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	110, // 75: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	101, // 76: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	102, // 77: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	103, // 78: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	3,   // 79: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	63,  // 80: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 81: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 82: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 83: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	72,  // 84: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	106, // 85: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	110, // 86: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	73,  // 87: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	104, // 88: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	74,  // 89: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	110, // 90: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	106, // 91: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 92: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 93: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	77,  // 94: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 95: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 96: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	82,  // 97: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	82,  // 98: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	85,  // 99: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	88,  // 100: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	91,  // 101: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	110, // 102: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	88,  // 103: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	89,  // 104: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	106, // 105: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 106: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 107: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 108: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 109: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 110: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	63,  // 111: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	106, // 112: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	106, // 113: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	106, // 114: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	112, // 115: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	90,  // 116: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 117: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	91,  // 118: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	90,  // 119: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	91,  // 120: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 121: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 122: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 123: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 124: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 125: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 126: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 127: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 128: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 129: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 130: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 131: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 132: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 133: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 134: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 135: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 136: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 137: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 138: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 139: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 140: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 141: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 142: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 143: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	64,  // 144: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	66,  // 145: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	68,  // 146: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	70,  // 147: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	75,  // 148: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	78,  // 149: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	80,  // 150: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	83,  // 151: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	86,  // 152: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	92,  // 153: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	94,  // 154: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 155: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 156: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 157: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 158: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 159: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 160: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 161: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 162: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 163: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 164: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 165: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 166: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 167: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 168: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 169: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 170: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 171: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 172: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 173: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 174: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 175: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 176: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	65,  // 177: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	67,  // 178: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	69,  // 179: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	71,  // 180: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	76,  // 181: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	79,  // 182: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	81,  // 183: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	84,  // 184: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	87,  // 185: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	93,  // 186: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	95,  // 187: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	155, // [155:188] is the sub-list for method output_type
-	122, // [122:155] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	129, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	129, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	125, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	125, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	125, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	64,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	125, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	125, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	65,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	66,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	125, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	125, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	125, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	125, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	125, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 89: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	63,  // 90: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 91: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	63,  // 92: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	125, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	71,  // 94: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 95: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 96: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	125, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 98: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 99: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	125, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	125, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 102: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 103: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 104: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	125, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	129, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	120, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	121, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	122, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	3,   // 110: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	82,  // 111: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 112: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	82,  // 113: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 114: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	91,  // 115: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	125, // 116: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	129, // 117: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	92,  // 118: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	123, // 119: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	93,  // 120: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	129, // 121: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	125, // 122: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 123: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 124: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	96,  // 125: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 126: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 127: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	101, // 128: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	101, // 129: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	104, // 130: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	107, // 131: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	110, // 132: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	129, // 133: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	107, // 134: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	108, // 135: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	125, // 136: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 137: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 138: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 139: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 140: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 141: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	82,  // 142: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 143: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	125, // 144: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	125, // 145: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	125, // 146: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	131, // 147: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	109, // 148: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 149: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	110, // 150: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	109, // 151: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	110, // 152: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 153: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 154: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 155: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 156: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 157: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 158: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 159: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 160: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 161: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 162: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 163: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 164: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 165: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 166: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 167: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 168: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 169: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 170: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 171: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 172: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 173: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 174: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 175: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	67,  // 176: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	69,  // 177: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	72,  // 178: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	74,  // 179: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	76,  // 180: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	78,  // 181: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	80,  // 182: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	83,  // 183: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	85,  // 184: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	87,  // 185: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	89,  // 186: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	94,  // 187: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	97,  // 188: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	99,  // 189: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	102, // 190: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	105, // 191: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	111, // 192: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	113, // 193: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 194: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 195: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 196: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 197: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 198: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 199: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 200: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 201: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 202: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 203: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 204: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 205: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 206: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 207: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 208: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 209: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 210: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 211: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 212: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 213: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 214: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 215: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	68,  // 216: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	70,  // 217: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	73,  // 218: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	75,  // 219: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	77,  // 220: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	79,  // 221: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	81,  // 222: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	84,  // 223: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	86,  // 224: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	88,  // 225: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	90,  // 226: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	95,  // 227: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	98,  // 228: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	100, // 229: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	103, // 230: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	106, // 231: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	112, // 232: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	114, // 233: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	194, // [194:234] is the sub-list for method output_type
+	154, // [154:194] is the sub-list for method input_type
+	154, // [154:154] is the sub-list for extension type_name
+	154, // [154:154] is the sub-list for extension extendee
+	0,   // [0:154] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -7796,14 +9355,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[90].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[109].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   105,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

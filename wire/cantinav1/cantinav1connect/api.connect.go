@@ -97,6 +97,27 @@ const (
 	CantinaServiceForgiveJobProcedure = "/cantina.v1.CantinaService/ForgiveJob"
 	// CantinaServiceKillJobProcedure is the fully-qualified name of the CantinaService's KillJob RPC.
 	CantinaServiceKillJobProcedure = "/cantina.v1.CantinaService/KillJob"
+	// CantinaServiceListSchedulesProcedure is the fully-qualified name of the CantinaService's
+	// ListSchedules RPC.
+	CantinaServiceListSchedulesProcedure = "/cantina.v1.CantinaService/ListSchedules"
+	// CantinaServiceGetScheduleProcedure is the fully-qualified name of the CantinaService's
+	// GetSchedule RPC.
+	CantinaServiceGetScheduleProcedure = "/cantina.v1.CantinaService/GetSchedule"
+	// CantinaServiceListMissedProcedure is the fully-qualified name of the CantinaService's ListMissed
+	// RPC.
+	CantinaServiceListMissedProcedure = "/cantina.v1.CantinaService/ListMissed"
+	// CantinaServicePauseScheduleProcedure is the fully-qualified name of the CantinaService's
+	// PauseSchedule RPC.
+	CantinaServicePauseScheduleProcedure = "/cantina.v1.CantinaService/PauseSchedule"
+	// CantinaServiceRunScheduleProcedure is the fully-qualified name of the CantinaService's
+	// RunSchedule RPC.
+	CantinaServiceRunScheduleProcedure = "/cantina.v1.CantinaService/RunSchedule"
+	// CantinaServiceBackfillScheduleProcedure is the fully-qualified name of the CantinaService's
+	// BackfillSchedule RPC.
+	CantinaServiceBackfillScheduleProcedure = "/cantina.v1.CantinaService/BackfillSchedule"
+	// CantinaServiceRemoveScheduleProcedure is the fully-qualified name of the CantinaService's
+	// RemoveSchedule RPC.
+	CantinaServiceRemoveScheduleProcedure = "/cantina.v1.CantinaService/RemoveSchedule"
 	// CantinaServiceListCellsProcedure is the fully-qualified name of the CantinaService's ListCells
 	// RPC.
 	CantinaServiceListCellsProcedure = "/cantina.v1.CantinaService/ListCells"
@@ -153,6 +174,13 @@ type CantinaServiceClient interface {
 	PauseJob(context.Context, *connect.Request[cantinav1.PauseJobRequest]) (*connect.Response[cantinav1.PauseJobResponse], error)
 	ForgiveJob(context.Context, *connect.Request[cantinav1.ForgiveJobRequest]) (*connect.Response[cantinav1.ForgiveJobResponse], error)
 	KillJob(context.Context, *connect.Request[cantinav1.KillJobRequest]) (*connect.Response[cantinav1.KillJobResponse], error)
+	ListSchedules(context.Context, *connect.Request[cantinav1.ListSchedulesRequest]) (*connect.Response[cantinav1.ListSchedulesResponse], error)
+	GetSchedule(context.Context, *connect.Request[cantinav1.GetScheduleRequest]) (*connect.Response[cantinav1.GetScheduleResponse], error)
+	ListMissed(context.Context, *connect.Request[cantinav1.ListMissedRequest]) (*connect.Response[cantinav1.ListMissedResponse], error)
+	PauseSchedule(context.Context, *connect.Request[cantinav1.PauseScheduleRequest]) (*connect.Response[cantinav1.PauseScheduleResponse], error)
+	RunSchedule(context.Context, *connect.Request[cantinav1.RunScheduleRequest]) (*connect.Response[cantinav1.RunScheduleResponse], error)
+	BackfillSchedule(context.Context, *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error)
+	RemoveSchedule(context.Context, *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error)
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
 	ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error)
@@ -309,6 +337,48 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("KillJob")),
 			connect.WithClientOptions(opts...),
 		),
+		listSchedules: connect.NewClient[cantinav1.ListSchedulesRequest, cantinav1.ListSchedulesResponse](
+			httpClient,
+			baseURL+CantinaServiceListSchedulesProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ListSchedules")),
+			connect.WithClientOptions(opts...),
+		),
+		getSchedule: connect.NewClient[cantinav1.GetScheduleRequest, cantinav1.GetScheduleResponse](
+			httpClient,
+			baseURL+CantinaServiceGetScheduleProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("GetSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		listMissed: connect.NewClient[cantinav1.ListMissedRequest, cantinav1.ListMissedResponse](
+			httpClient,
+			baseURL+CantinaServiceListMissedProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ListMissed")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseSchedule: connect.NewClient[cantinav1.PauseScheduleRequest, cantinav1.PauseScheduleResponse](
+			httpClient,
+			baseURL+CantinaServicePauseScheduleProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("PauseSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		runSchedule: connect.NewClient[cantinav1.RunScheduleRequest, cantinav1.RunScheduleResponse](
+			httpClient,
+			baseURL+CantinaServiceRunScheduleProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("RunSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		backfillSchedule: connect.NewClient[cantinav1.BackfillScheduleRequest, cantinav1.BackfillScheduleResponse](
+			httpClient,
+			baseURL+CantinaServiceBackfillScheduleProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("BackfillSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		removeSchedule: connect.NewClient[cantinav1.RemoveScheduleRequest, cantinav1.RemoveScheduleResponse](
+			httpClient,
+			baseURL+CantinaServiceRemoveScheduleProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("RemoveSchedule")),
+			connect.WithClientOptions(opts...),
+		),
 		listCells: connect.NewClient[cantinav1.ListCellsRequest, cantinav1.ListCellsResponse](
 			httpClient,
 			baseURL+CantinaServiceListCellsProcedure,
@@ -402,6 +472,13 @@ type cantinaServiceClient struct {
 	pauseJob           *connect.Client[cantinav1.PauseJobRequest, cantinav1.PauseJobResponse]
 	forgiveJob         *connect.Client[cantinav1.ForgiveJobRequest, cantinav1.ForgiveJobResponse]
 	killJob            *connect.Client[cantinav1.KillJobRequest, cantinav1.KillJobResponse]
+	listSchedules      *connect.Client[cantinav1.ListSchedulesRequest, cantinav1.ListSchedulesResponse]
+	getSchedule        *connect.Client[cantinav1.GetScheduleRequest, cantinav1.GetScheduleResponse]
+	listMissed         *connect.Client[cantinav1.ListMissedRequest, cantinav1.ListMissedResponse]
+	pauseSchedule      *connect.Client[cantinav1.PauseScheduleRequest, cantinav1.PauseScheduleResponse]
+	runSchedule        *connect.Client[cantinav1.RunScheduleRequest, cantinav1.RunScheduleResponse]
+	backfillSchedule   *connect.Client[cantinav1.BackfillScheduleRequest, cantinav1.BackfillScheduleResponse]
+	removeSchedule     *connect.Client[cantinav1.RemoveScheduleRequest, cantinav1.RemoveScheduleResponse]
 	listCells          *connect.Client[cantinav1.ListCellsRequest, cantinav1.ListCellsResponse]
 	getCell            *connect.Client[cantinav1.GetCellRequest, cantinav1.GetCellResponse]
 	forgetCell         *connect.Client[cantinav1.ForgetCellRequest, cantinav1.ForgetCellResponse]
@@ -525,6 +602,41 @@ func (c *cantinaServiceClient) KillJob(ctx context.Context, req *connect.Request
 	return c.killJob.CallUnary(ctx, req)
 }
 
+// ListSchedules calls cantina.v1.CantinaService.ListSchedules.
+func (c *cantinaServiceClient) ListSchedules(ctx context.Context, req *connect.Request[cantinav1.ListSchedulesRequest]) (*connect.Response[cantinav1.ListSchedulesResponse], error) {
+	return c.listSchedules.CallUnary(ctx, req)
+}
+
+// GetSchedule calls cantina.v1.CantinaService.GetSchedule.
+func (c *cantinaServiceClient) GetSchedule(ctx context.Context, req *connect.Request[cantinav1.GetScheduleRequest]) (*connect.Response[cantinav1.GetScheduleResponse], error) {
+	return c.getSchedule.CallUnary(ctx, req)
+}
+
+// ListMissed calls cantina.v1.CantinaService.ListMissed.
+func (c *cantinaServiceClient) ListMissed(ctx context.Context, req *connect.Request[cantinav1.ListMissedRequest]) (*connect.Response[cantinav1.ListMissedResponse], error) {
+	return c.listMissed.CallUnary(ctx, req)
+}
+
+// PauseSchedule calls cantina.v1.CantinaService.PauseSchedule.
+func (c *cantinaServiceClient) PauseSchedule(ctx context.Context, req *connect.Request[cantinav1.PauseScheduleRequest]) (*connect.Response[cantinav1.PauseScheduleResponse], error) {
+	return c.pauseSchedule.CallUnary(ctx, req)
+}
+
+// RunSchedule calls cantina.v1.CantinaService.RunSchedule.
+func (c *cantinaServiceClient) RunSchedule(ctx context.Context, req *connect.Request[cantinav1.RunScheduleRequest]) (*connect.Response[cantinav1.RunScheduleResponse], error) {
+	return c.runSchedule.CallUnary(ctx, req)
+}
+
+// BackfillSchedule calls cantina.v1.CantinaService.BackfillSchedule.
+func (c *cantinaServiceClient) BackfillSchedule(ctx context.Context, req *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error) {
+	return c.backfillSchedule.CallUnary(ctx, req)
+}
+
+// RemoveSchedule calls cantina.v1.CantinaService.RemoveSchedule.
+func (c *cantinaServiceClient) RemoveSchedule(ctx context.Context, req *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error) {
+	return c.removeSchedule.CallUnary(ctx, req)
+}
+
 // ListCells calls cantina.v1.CantinaService.ListCells.
 func (c *cantinaServiceClient) ListCells(ctx context.Context, req *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error) {
 	return c.listCells.CallUnary(ctx, req)
@@ -604,6 +716,13 @@ type CantinaServiceHandler interface {
 	PauseJob(context.Context, *connect.Request[cantinav1.PauseJobRequest]) (*connect.Response[cantinav1.PauseJobResponse], error)
 	ForgiveJob(context.Context, *connect.Request[cantinav1.ForgiveJobRequest]) (*connect.Response[cantinav1.ForgiveJobResponse], error)
 	KillJob(context.Context, *connect.Request[cantinav1.KillJobRequest]) (*connect.Response[cantinav1.KillJobResponse], error)
+	ListSchedules(context.Context, *connect.Request[cantinav1.ListSchedulesRequest]) (*connect.Response[cantinav1.ListSchedulesResponse], error)
+	GetSchedule(context.Context, *connect.Request[cantinav1.GetScheduleRequest]) (*connect.Response[cantinav1.GetScheduleResponse], error)
+	ListMissed(context.Context, *connect.Request[cantinav1.ListMissedRequest]) (*connect.Response[cantinav1.ListMissedResponse], error)
+	PauseSchedule(context.Context, *connect.Request[cantinav1.PauseScheduleRequest]) (*connect.Response[cantinav1.PauseScheduleResponse], error)
+	RunSchedule(context.Context, *connect.Request[cantinav1.RunScheduleRequest]) (*connect.Response[cantinav1.RunScheduleResponse], error)
+	BackfillSchedule(context.Context, *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error)
+	RemoveSchedule(context.Context, *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error)
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
 	ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error)
@@ -756,6 +875,48 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("KillJob")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceListSchedulesHandler := connect.NewUnaryHandler(
+		CantinaServiceListSchedulesProcedure,
+		svc.ListSchedules,
+		connect.WithSchema(cantinaServiceMethods.ByName("ListSchedules")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceGetScheduleHandler := connect.NewUnaryHandler(
+		CantinaServiceGetScheduleProcedure,
+		svc.GetSchedule,
+		connect.WithSchema(cantinaServiceMethods.ByName("GetSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceListMissedHandler := connect.NewUnaryHandler(
+		CantinaServiceListMissedProcedure,
+		svc.ListMissed,
+		connect.WithSchema(cantinaServiceMethods.ByName("ListMissed")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServicePauseScheduleHandler := connect.NewUnaryHandler(
+		CantinaServicePauseScheduleProcedure,
+		svc.PauseSchedule,
+		connect.WithSchema(cantinaServiceMethods.ByName("PauseSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceRunScheduleHandler := connect.NewUnaryHandler(
+		CantinaServiceRunScheduleProcedure,
+		svc.RunSchedule,
+		connect.WithSchema(cantinaServiceMethods.ByName("RunSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceBackfillScheduleHandler := connect.NewUnaryHandler(
+		CantinaServiceBackfillScheduleProcedure,
+		svc.BackfillSchedule,
+		connect.WithSchema(cantinaServiceMethods.ByName("BackfillSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceRemoveScheduleHandler := connect.NewUnaryHandler(
+		CantinaServiceRemoveScheduleProcedure,
+		svc.RemoveSchedule,
+		connect.WithSchema(cantinaServiceMethods.ByName("RemoveSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceListCellsHandler := connect.NewUnaryHandler(
 		CantinaServiceListCellsProcedure,
 		svc.ListCells,
@@ -868,6 +1029,20 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceForgiveJobHandler.ServeHTTP(w, r)
 		case CantinaServiceKillJobProcedure:
 			cantinaServiceKillJobHandler.ServeHTTP(w, r)
+		case CantinaServiceListSchedulesProcedure:
+			cantinaServiceListSchedulesHandler.ServeHTTP(w, r)
+		case CantinaServiceGetScheduleProcedure:
+			cantinaServiceGetScheduleHandler.ServeHTTP(w, r)
+		case CantinaServiceListMissedProcedure:
+			cantinaServiceListMissedHandler.ServeHTTP(w, r)
+		case CantinaServicePauseScheduleProcedure:
+			cantinaServicePauseScheduleHandler.ServeHTTP(w, r)
+		case CantinaServiceRunScheduleProcedure:
+			cantinaServiceRunScheduleHandler.ServeHTTP(w, r)
+		case CantinaServiceBackfillScheduleProcedure:
+			cantinaServiceBackfillScheduleHandler.ServeHTTP(w, r)
+		case CantinaServiceRemoveScheduleProcedure:
+			cantinaServiceRemoveScheduleHandler.ServeHTTP(w, r)
 		case CantinaServiceListCellsProcedure:
 			cantinaServiceListCellsHandler.ServeHTTP(w, r)
 		case CantinaServiceGetCellProcedure:
@@ -985,6 +1160,34 @@ func (UnimplementedCantinaServiceHandler) ForgiveJob(context.Context, *connect.R
 
 func (UnimplementedCantinaServiceHandler) KillJob(context.Context, *connect.Request[cantinav1.KillJobRequest]) (*connect.Response[cantinav1.KillJobResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.KillJob is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) ListSchedules(context.Context, *connect.Request[cantinav1.ListSchedulesRequest]) (*connect.Response[cantinav1.ListSchedulesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ListSchedules is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) GetSchedule(context.Context, *connect.Request[cantinav1.GetScheduleRequest]) (*connect.Response[cantinav1.GetScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.GetSchedule is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) ListMissed(context.Context, *connect.Request[cantinav1.ListMissedRequest]) (*connect.Response[cantinav1.ListMissedResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ListMissed is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) PauseSchedule(context.Context, *connect.Request[cantinav1.PauseScheduleRequest]) (*connect.Response[cantinav1.PauseScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.PauseSchedule is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) RunSchedule(context.Context, *connect.Request[cantinav1.RunScheduleRequest]) (*connect.Response[cantinav1.RunScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.RunSchedule is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) BackfillSchedule(context.Context, *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.BackfillSchedule is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) RemoveSchedule(context.Context, *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.RemoveSchedule is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error) {

@@ -1,0 +1,264 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"cantina/cron"
+	"cantina/schedule"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+)
+
+// Schedule is a schedule as it is committed.
+type Schedule struct {
+	schedule.Row
+	// Next is when it fires next by time; zero when it does not.
+	Next time.Time
+	// Words say its calendar; Problem says why it cannot be used.
+	Words, Problem string
+	Revision       int64
+}
+
+// Missed is one logical time that did not fire.
+type Missed struct {
+	At  time.Time
+	Why schedule.Why
+}
+
+// Schedules reads and changes schedules. Errors beside those of package schedule:
+// ErrNotFound.
+type Schedules interface {
+	ListSchedules(domain string, r Range) (Listed[Schedule], error)
+	GetSchedule(k schedule.Key) (Schedule, error)
+	// Upcoming lists the next n logical times, with those that are left out.
+	Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error)
+	// ListMissed lists at most limit logical times that did not fire; more counts the
+	// others.
+	ListMissed(k schedule.Key, limit int) (list []Missed, more int, err error)
+	// Outcome says what became of a run; empty when it is not known any more.
+	Outcome(run string) string
+	ChangeSchedules
+}
+
+// ChangeSchedules is the writing half of Schedules.
+type ChangeSchedules interface {
+	PauseSchedule(ctx context.Context, k schedule.Key, paused bool, w Write) error
+	// RunSchedule starts a run, of the logical time at (zero = beside the calendar). The
+	// name of the run is empty when it waits for an earlier one to end.
+	RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w Write) (string, error)
+	Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w Write) (int, error)
+	RemoveSchedule(ctx context.Context, k schedule.Key, w Write) error
+}
+
+func scheduleKey(domain, name string) (schedule.Key, error) {
+	if domain == "" || name == "" {
+		return schedule.Key{}, invalid("name", "domain and name are needed")
+	}
+	return schedule.Key{Domain: domain, Name: name}, nil
+}
+
+// ListSchedules lists schedules by domain and name.
+func (c *calls) ListSchedules(_ context.Context, q *connect.Request[pb.ListSchedulesRequest]) (*connect.Response[pb.ListSchedulesResponse], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Schedule], error) { return b.Schedules.ListSchedules(q.Msg.Domain, r) })
+	m := &pb.ListSchedulesResponse{Listing: where}
+	for i := range l.Items {
+		m.Schedules = append(m.Schedules, scheduleMessage(&l.Items[i]))
+	}
+	return answer(m, err)
+}
+
+// GetSchedule returns a schedule with its history, and its coming firings.
+func (c *calls) GetSchedule(_ context.Context, q *connect.Request[pb.GetScheduleRequest]) (*connect.Response[pb.GetScheduleResponse], error) {
+	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	if q.Msg.Upcoming < 0 || q.Msg.Upcoming > MaxPage {
+		return nil, invalid("upcoming", "must be from 0 to %d", MaxPage)
+	}
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	at := b.Events.Newest()
+	m, err := oneSchedule(b, k)
+	if err != nil {
+		return nil, err
+	}
+	if q.Msg.Upcoming > 0 {
+		next, err := b.Schedules.Upcoming(k, int(q.Msg.Upcoming))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range next {
+			m.Upcoming = append(m.Upcoming, upcoming(o))
+		}
+	}
+	return answer(&pb.GetScheduleResponse{Schedule: m, Position: at.String()}, nil)
+}
+
+// oneSchedule is a schedule with its history.
+func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
+	s, err := b.Schedules.GetSchedule(k)
+	if err != nil {
+		return nil, err
+	}
+	m := scheduleMessage(&s)
+	h := s.State.History
+	for _, e := range h[max(0, len(h)-schedule.MaxHistory):] {
+		x := &pb.ScheduleEntry{
+			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: clean(e.String()), By: e.By.String(), Run: clean(e.ID), Decided: wire.FromTime(e.When),
+		}
+		if !e.Until.Equal(e.At) {
+			x.Until = wire.FromTime(e.Until)
+		}
+		if e.What == schedule.Started && s.Definition.Task != nil {
+			x.Outcome = b.Schedules.Outcome(e.ID)
+		}
+		m.History = append(m.History, x)
+	}
+	return m, nil
+}
+
+// ListMissed lists logical times that did not fire.
+func (c *calls) ListMissed(_ context.Context, q *connect.Request[pb.ListMissedRequest]) (*connect.Response[pb.ListMissedResponse], error) {
+	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := rangeOf(&pb.Page{Limit: q.Msg.Limit})
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	l, more, err := b.Schedules.ListMissed(k, r.Limit)
+	m := &pb.ListMissedResponse{More: int64(more)}
+	for _, x := range l {
+		m.Missed = append(m.Missed, &pb.Missed{At: wire.FromTime(x.At), Reason: x.Why.String()})
+	}
+	return answer(m, err)
+}
+
+// changeSchedule is the shape of the writing calls: it returns the schedule afterwards.
+func (c *calls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write, do func(b *Backend, k schedule.Key, w Write) error) (out *pb.Schedule, err error) {
+	k, err := scheduleKey(domain, name)
+	if err != nil {
+		return nil, err
+	}
+	err = write(ctx, c.Server, w, func(b *Backend, w Write) error {
+		if err := do(b, k, w); err != nil {
+			return err
+		}
+		out, err = oneSchedule(b, k)
+		return err
+	})
+	return out, err
+}
+
+// PauseSchedule stops a schedule, or lets it go on.
+func (c *calls) PauseSchedule(ctx context.Context, q *connect.Request[pb.PauseScheduleRequest]) (*connect.Response[pb.PauseScheduleResponse], error) {
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) error {
+		return b.Schedules.PauseSchedule(ctx, k, q.Msg.Paused, w)
+	})
+	return answer(&pb.PauseScheduleResponse{Schedule: s}, err)
+}
+
+// RunSchedule starts a run by hand.
+func (c *calls) RunSchedule(ctx context.Context, q *connect.Request[pb.RunScheduleRequest]) (*connect.Response[pb.RunScheduleResponse], error) {
+	at, err := wire.ToTime(q.Msg.At)
+	if err != nil {
+		return nil, err
+	}
+	run := ""
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) (err error) {
+		run, err = b.Schedules.RunSchedule(ctx, k, at, w)
+		return err
+	})
+	return answer(&pb.RunScheduleResponse{Run: run, Schedule: s}, err)
+}
+
+// BackfillSchedule runs logical times that did not fire.
+func (c *calls) BackfillSchedule(ctx context.Context, q *connect.Request[pb.BackfillScheduleRequest]) (*connect.Response[pb.BackfillScheduleResponse], error) {
+	from, err := wire.ToTime(q.Msg.From)
+	if err != nil {
+		return nil, err
+	}
+	to, err := wire.ToTime(q.Msg.To)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) (err error) {
+		n, err = b.Schedules.Backfill(ctx, k, from, to, int(q.Msg.Max), w)
+		return err
+	})
+	return answer(&pb.BackfillScheduleResponse{Queued: int32(n), Schedule: s}, err)
+}
+
+// RemoveSchedule deletes a schedule; what it started goes on.
+func (c *calls) RemoveSchedule(ctx context.Context, q *connect.Request[pb.RemoveScheduleRequest]) (*connect.Response[pb.RemoveScheduleResponse], error) {
+	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Schedules.RemoveSchedule(ctx, k, w) })
+	return answer(&pb.RemoveScheduleResponse{}, err)
+}
+
+// scheduleMessage puts a schedule on the wire, without its history.
+func scheduleMessage(s *Schedule) *pb.Schedule {
+	d, st := s.Definition, &s.State
+	m := &pb.Schedule{
+		Domain: s.Domain, Name: s.Name, Uid: s.UID, Cron: clean(d.Line + d.JSON), Timezone: clean(d.Zone), Gap: d.Gap.String(), Fold: d.Fold.String(), Words: clean(s.Words),
+		State: scheduleState(s), Overlap: d.Overlap.String(), OverlapMax: int32(d.Max), Misfire: d.Misfire.String(), MisfireMax: int32(d.MisfireMax),
+		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next), Cursor: wire.FromTime(st.Cursor),
+		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
+	}
+	m.Starts = "task"
+	if d.Job != nil {
+		m.Starts = "job"
+	}
+	for _, f := range st.Pending {
+		m.Pending = append(m.Pending, &pb.ScheduleFiring{At: wire.FromTime(f.At), By: f.By.String()})
+	}
+	for _, r := range st.Live {
+		m.Live = append(m.Live, clean(r.ID))
+	}
+	var last time.Time // a backfill comes after newer ones
+	for _, e := range st.History {
+		if e.What == schedule.Started && e.At.After(last) {
+			last = e.At
+		}
+	}
+	m.Last = wire.FromTime(last)
+	return m
+}
+
+func scheduleState(s *Schedule) string {
+	switch {
+	case s.Problem != "":
+		return "broken"
+	case s.State.Paused:
+		return "paused"
+	case len(s.State.Pending) > 0:
+		return "undecided"
+	}
+	return "waiting"
+}
+
+func upcoming(o cron.Occurrence) *pb.ScheduleTime {
+	m := &pb.ScheduleTime{At: wire.FromTime(o.At.UTC()), Local: o.Label}
+	if o.Mark != cron.MarkNone {
+		m.Mark = o.Mark.String()
+	}
+	if o.Skip != cron.SkipNone {
+		m.Skip = o.Skip.String()
+	}
+	return m
+}

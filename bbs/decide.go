@@ -1,0 +1,114 @@
+package bbs
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/bbs/bbspb"
+	"cantina/store"
+	"cantina/task"
+)
+
+// Decision is one change of the board's tasks together with rows of another owner: all
+// of it becomes durable in one commit. It is only valid in the call that it is given to,
+// under the board's lock.
+type Decision struct{ t *tx }
+
+// Task returns the newest row of a guid, or nil.
+func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
+
+// Free reports whether a guid may be used for a new task.
+func (d *Decision) Free(guid string) bool { return d.t.b.free(guid) }
+
+// Desire adds a new task; its uid is minted here. When it fails nothing was changed:
+// task.ErrExists, task.ErrInvalid.
+func (d *Decision) Desire(n task.Task) error {
+	n.UID = d.t.b.cfg.NewID()
+	return d.t.desire(n)
+}
+
+// Cancel ends a task that is PENDING or RUNNING; one that has ended is left alone.
+func (d *Decision) Cancel(guid string) error {
+	err := d.t.stepTask(guid, task.Cancel{})
+	if errors.Is(err, task.ErrInvalidStateTransition) || errors.Is(err, task.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Add adds the rows of another owner. done is told the outcome, in order of commit;
+// undo is called, last one first, when the change is given up before it was submitted.
+func (d *Decision) Add(e Extra) { d.t.addExtraRows(e) }
+
+// Extra is rows of another owner that become durable with a change of the board.
+type Extra struct {
+	Ops []store.Op
+	// Done is told the outcome, in order of commit; may be nil.
+	Done func(revision int64, err error)
+	// Undo takes back what the owner did for it in memory: the change is not made; may be nil.
+	Undo func()
+}
+
+func (t *tx) addExtraRows(e Extra) {
+	t.addRows(e.Ops)
+	if e.Done != nil {
+		t.extra = append(t.extra, e.Done)
+	}
+	if e.Undo != nil {
+		t.undo = append(t.undo, e.Undo)
+	}
+}
+
+// Decide runs fn under the board's lock on the newest rows, and submits what it decided
+// as one transition. It does not wait for the commit. When fn fails, or the change is
+// larger than a transaction (store.ErrTooLarge), nothing is changed.
+func (b *BBS) Decide(fn func(d *Decision) error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.isOver(); err != nil {
+		return err
+	}
+	t := b.begin(b.now())
+	t.atomic = true
+	err := fn(&Decision{t})
+	if err == nil {
+		err = t.fits()
+	}
+	if err != nil {
+		t.rollback()
+		return err
+	}
+	if len(t.tasks)+len(t.others) > 0 {
+		b.submit(t, nil)
+		b.converge(false)
+	}
+	return nil
+}
+
+// WriteDecision is Decide for what a client asked for: at most once for its key, and
+// it returns after the commit, with the answer of fn and the revision.
+func (b *BBS) WriteDecision(ctx context.Context, w Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
+	out, revision, err := b.write(ctx, w, operation, request, func(t *tx) (reply, error) {
+		answer, err := fn(&Decision{t})
+		return reply{answer: answer}, err
+	})
+	return out.answer, revision, err
+}
+
+// Differ lists the fields in which two definitions of one type differ.
+func Differ(was, is any) []FieldChange { return differ("", was, is) }
+
+// EncodeDefinition returns the bytes of a definition of a task for the record of
+// another owner; the same definition always gives the same bytes.
+func EncodeDefinition(d *task.Definition) []byte { return marshal(definitionRecord(d)) }
+
+// DecodeDefinition is the inverse of EncodeDefinition.
+func DecodeDefinition(data []byte) (task.Definition, error) {
+	var m bbspb.Definition
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return task.Definition{}, errors.Join(store.ErrCorrupt, err)
+	}
+	return definitionOf(&m)
+}

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cantina/api"
+	pb "cantina/wire/cantinav1"
+)
+
+func (c *cli) scheduleTable() table[*pb.Schedule] {
+	return table[*pb.Schedule]{
+		id: func(x *pb.Schedule) string { return x.Domain + "/" + x.Name },
+		columns: []column[*pb.Schedule]{
+			{name: "SCHEDULE", text: func(x *pb.Schedule) string { return x.Name }},
+			{name: "DOMAIN", text: func(x *pb.Schedule) string { return x.Domain }},
+			{name: "STATE", text: func(x *pb.Schedule) string { return x.State }},
+			{name: "CRON", text: func(x *pb.Schedule) string { return x.Cron }},
+			{name: "ZONE", text: func(x *pb.Schedule) string { return x.Timezone }},
+			{name: "STARTS", text: func(x *pb.Schedule) string { return x.Starts }},
+			{name: "LAST", text: func(x *pb.Schedule) string { return c.when(x.Last) }},
+			{name: "NEXT", text: func(x *pb.Schedule) string { return c.when(x.Next) }},
+			{name: "NOTE", text: scheduleNote},
+			{name: "OVERLAP", wide: true, text: overlapText},
+			{name: "MISFIRE", wide: true, text: misfireText},
+			{name: "FIRED", wide: true, text: func(x *pb.Schedule) string { return fmt.Sprint(x.Fired) }},
+			{name: "SKIPPED", wide: true, text: func(x *pb.Schedule) string { return fmt.Sprint(x.Skipped) }},
+			{name: "WORDS", wide: true, text: func(x *pb.Schedule) string { return x.Words }},
+			{name: "REVISION", wide: true, text: func(x *pb.Schedule) string { return fmt.Sprint(x.Revision) }},
+		},
+	}
+}
+
+func overlapText(x *pb.Schedule) string {
+	if x.OverlapMax > 0 {
+		return fmt.Sprintf("%s %d", x.Overlap, x.OverlapMax)
+	}
+	return x.Overlap
+}
+
+func misfireText(x *pb.Schedule) string {
+	out := x.Misfire
+	if x.MisfireMax > 0 {
+		out = fmt.Sprintf("%s %d", out, x.MisfireMax)
+	}
+	if d := x.MisfireDeadline.AsDuration(); d > 0 {
+		out += " within " + d.String()
+	}
+	return out
+}
+
+func scheduleNote(x *pb.Schedule) string {
+	switch {
+	case x.Problem != "":
+		return x.Problem
+	case len(x.Pending) > 0:
+		return fmt.Sprintf("%d due and undecided", len(x.Pending))
+	case x.State == "waiting" && x.Next == nil:
+		return "never fires again"
+	}
+	return ""
+}
+
+// findSchedule looks a schedule up by NAME or DOMAIN/NAME.
+func (c *cli) findSchedule(text, domain string) ([]subject, error) {
+	d, name, ok := strings.Cut(text, "/")
+	if ok {
+		got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: d, Name: name})
+		if isCode(err, "not_found") {
+			return nil, nil
+		}
+		if err != nil || domain != "" && got.Schedule.Domain != domain {
+			return nil, err
+		}
+		return []subject{{kind: "schedule", domain: d, name: name}}, nil
+	}
+	var found []subject
+	err := pages(func(cursor string) (string, error) {
+		l, err := call(c, calls.ListSchedules, &pb.ListSchedulesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}, Domain: domain})
+		for _, x := range l.GetSchedules() {
+			if x.Name == text {
+				found = append(found, subject{kind: "schedule", domain: x.Domain, name: x.Name})
+			}
+		}
+		return l.GetListing().GetNext(), err
+	})
+	return found, err
+}
+
+// schedule finds the one schedule that an argument names: nothing is exit code 3, more
+// than one is listed, exit code 2.
+func (c *cli) schedule(text, domain string) (subject, error) {
+	found, err := c.findSchedule(strings.TrimPrefix(text, "schedule/"), domain)
+	switch {
+	case err != nil:
+		return subject{}, err
+	case len(found) == 0:
+		return subject{}, failf(api.ExitNotFound, "no schedule is called %q; see cantina cron ls", text)
+	case len(found) > 1:
+		var names []string
+		for _, s := range found {
+			names = append(names, s.domain+"/"+s.name)
+		}
+		return subject{}, failf(api.ExitUsage, "%q may mean %s: name one", text, strings.Join(names, " or "))
+	}
+	return found[0], nil
+}
+
+func (c *cli) cronListVerb() *cobra.Command {
+	q := &pb.ListSchedulesRequest{}
+	var watch bool
+	ls := &cobra.Command{
+		Use: "ls", Short: "List schedules", Args: atMost(0, "none"),
+		Example: "  cantina cron ls\n  cantina cron ls -o wide --domain demo",
+		RunE: func(*cobra.Command, []string) error {
+			return listing(c, c.scheduleTable(), watch, "schedule", func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
+				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+				l, err := call(c, calls.ListSchedules, q)
+				return l.GetSchedules(), l.GetListing(), err
+			}, func(e *pb.Event) (*pb.Schedule, bool) {
+				x := e.Schedule
+				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain)
+			})
+		},
+	}
+	ls.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
+	watchFlag(ls, &watch)
+	return c.reading(ls)
+}
+
+// onSchedule makes a verb about one schedule.
+func (c *cli) onSchedule(use, short, long, example string, run func(s subject) error) *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use: use + " NAME", Short: short, Long: long, Example: example, Args: exactly(1, "NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := c.schedule(args[0], domain)
+			if err != nil {
+				return err
+			}
+			return run(s)
+		},
+	}
+	domainFlag(cmd, &domain)
+	return c.reading(cmd)
+}
+
+func (c *cli) cronShowVerb() *cobra.Command {
+	return c.onSchedule("show", "Show one schedule", "show prints a schedule with all its settings, what is undecided and its history (-o yaml or json for all of it).",
+		"  cantina cron show nightly -o yaml", func(s subject) error {
+			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
+			if err != nil {
+				return err
+			}
+			return one(c, c.scheduleTable(), got.Schedule)
+		})
+}
+
+func (c *cli) historyTable() table[*pb.ScheduleEntry] {
+	return table[*pb.ScheduleEntry]{
+		id: func(x *pb.ScheduleEntry) string { return x.At.AsTime().Format(time.RFC3339Nano) },
+		columns: []column[*pb.ScheduleEntry]{
+			{name: "AT", text: func(x *pb.ScheduleEntry) string { return c.when(x.At) }},
+			{name: "UNTIL", text: func(x *pb.ScheduleEntry) string { return c.when(x.Until) }},
+			{name: "COUNT", text: func(x *pb.ScheduleEntry) string { return number(x.Count) }},
+			{name: "WHAT", text: func(x *pb.ScheduleEntry) string { return x.What }},
+			{name: "OUTCOME", text: func(x *pb.ScheduleEntry) string { return x.Outcome }},
+			{name: "NOTE", text: func(x *pb.ScheduleEntry) string { return x.Text }},
+			{name: "DECIDED", wide: true, text: func(x *pb.ScheduleEntry) string { return c.when(x.Decided) }},
+			{name: "BY", wide: true, text: func(x *pb.ScheduleEntry) string { return x.By }},
+		},
+	}
+}
+
+func (c *cli) cronHistoryVerb() *cobra.Command {
+	return c.onSchedule("history", "Tell what became of the last logical times", "history lists the last twenty or so decisions, newest last: what was started and what became of it, what was skipped and why.",
+		"  cantina cron history nightly", func(s subject) error {
+			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
+			if err != nil {
+				return err
+			}
+			return list(c, c.historyTable(), got.Schedule.History)
+		})
+}
+
+func (c *cli) missedTable() table[*pb.Missed] {
+	return table[*pb.Missed]{
+		id: func(x *pb.Missed) string { return x.At.AsTime().Format(time.RFC3339) },
+		columns: []column[*pb.Missed]{
+			{name: "AT", text: func(x *pb.Missed) string { return c.when(x.At) }},
+			{name: "UTC", text: func(x *pb.Missed) string { return x.At.AsTime().Format(time.RFC3339) }},
+			{name: "REASON", text: func(x *pb.Missed) string { return x.Reason }},
+		},
+	}
+}
+
+func (c *cli) cronMissedVerb() *cobra.Command {
+	var limit int
+	cmd := c.onSchedule("missed", "List the logical times that did not fire", "missed lists logical times that passed without a run and could be filled in with cron backfill, or one of them with cron run --at.\n"+
+		"Time spent paused, and time before the schedule was made or changed, does not count as missed.",
+		"  cantina cron missed nightly", func(s subject) error {
+			if limit < 1 || limit > api.MaxPage {
+				return failf(api.ExitUsage, "-n must be from 1 to %d", api.MaxPage)
+			}
+			got, err := call(c, calls.ListMissed, &pb.ListMissedRequest{Domain: s.domain, Name: s.name, Limit: int32(limit)})
+			if err != nil {
+				return err
+			}
+			if got.More > 0 {
+				c.notef("and %d more\n", got.More)
+			}
+			return list(c, c.missedTable(), got.Missed)
+		})
+	cmd.Flags().IntVarP(&limit, "number", "n", 100, "how many at most")
+	return cmd
+}
+
+// moment reads a flag that is a time.
+func moment(flag, text string) (*timestamppb.Timestamp, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, failf(api.ExitUsage, "--%s must be a time like 2026-01-02T15:04:05Z, not %q", flag, text)
+	}
+	return timestamppb.New(t), nil
+}
+
+func (c *cli) cronRunVerb() *cobra.Command {
+	var at string
+	cmd := c.onSchedule("run", "Start a run now", "run starts what the schedule starts, now. With --at it is the run of that logical time, which must be one of the schedule's that did not fire yet: each\n"+
+		"logical time fires at most once, whoever asks. The overlap policy holds: with forbid it is refused while an earlier run may still run.",
+		"  cantina cron run nightly\n  cantina cron run nightly --at 2026-03-01T02:00:00Z", func(s subject) error {
+			q := &pb.RunScheduleRequest{Domain: s.domain, Name: s.name}
+			if at != "" {
+				t, err := moment("at", at)
+				if err != nil {
+					return err
+				}
+				q.At = t
+			}
+			got, err := call(c, calls.RunSchedule, q)
+			if err != nil {
+				return err
+			}
+			if got.Run == "" {
+				c.notef("it starts once the earlier run has ended\n")
+				return nil
+			}
+			return one(c, table[*pb.RunScheduleResponse]{
+				id:      func(x *pb.RunScheduleResponse) string { return x.Run },
+				columns: []column[*pb.RunScheduleResponse]{{name: "RUN", text: func(x *pb.RunScheduleResponse) string { return x.Run }}},
+			}, got)
+		})
+	cmd.Flags().StringVar(&at, "at", "", "logical time, RFC 3339 (now, beside the calendar)")
+	return cmd
+}
+
+func (c *cli) cronPauseVerb(verb string, paused bool, short, long string) *cobra.Command {
+	return c.onSchedule(verb, short, long, "  cantina cron "+verb+" nightly", func(s subject) error {
+		got, err := call(c, calls.PauseSchedule, &pb.PauseScheduleRequest{Domain: s.domain, Name: s.name, Paused: paused})
+		if err != nil {
+			return err
+		}
+		return one(c, c.scheduleTable(), got.Schedule)
+	})
+}
+
+func (c *cli) cronBackfillVerb() *cobra.Command {
+	var from, to string
+	var most int
+	cmd := c.onSchedule("backfill", "Run logical times that did not fire", "backfill runs the logical times from --from to --to that did not fire, the oldest first and at most --max, one after the other as the overlap policy\n"+
+		"allows. Times before the schedule was made can be filled in too. Each run finds its logical time as CANTINA_SCHEDULED_AT.",
+		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7", func(s subject) error {
+			q := &pb.BackfillScheduleRequest{Domain: s.domain, Name: s.name, Max: int32(min(most, api.MaxPage+1))}
+			var err error
+			if q.From, err = moment("from", from); err != nil {
+				return err
+			}
+			if q.To, err = moment("to", to); err != nil {
+				return err
+			}
+			got, err := call(c, calls.BackfillSchedule, q)
+			if err != nil {
+				return err
+			}
+			c.notef("%d runs started or waiting\n", got.Queued)
+			return one(c, c.scheduleTable(), got.Schedule)
+		})
+	cmd.Flags().StringVar(&from, "from", "", "first logical time, RFC 3339")
+	cmd.Flags().StringVar(&to, "to", "", "last logical time, RFC 3339")
+	cmd.Flags().IntVar(&most, "max", 0, "how many at most, up to 1000")
+	for _, f := range []string{"from", "to", "max"} {
+		if err := cmd.MarkFlagRequired(f); err != nil {
+			panic(err)
+		}
+	}
+	return cmd
+}
+
+// cronNextOf lists the coming firings of a schedule.
+func (c *cli) cronNextOf(f *cronFlags, text string) error {
+	s, err := c.schedule(text, f.domain)
+	if err != nil {
+		return err
+	}
+	got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name, Upcoming: int32(f.n)})
+	if err != nil {
+		return err
+	}
+	x := got.Schedule
+	if j := x.Jitter.AsDuration(); j > 0 {
+		c.notef("each starts up to %s later (jitter)\n", j)
+	}
+	if x.State == "paused" {
+		c.notef("it is paused: nothing fires until cantina cron resume %s\n", x.Name)
+	}
+	c.notef("%s\n", x.Words)
+	zone := c.zone
+	if loader, err := zones(); err == nil && c.tz == "" && !c.utc && x.Timezone != "" {
+		if z, err := loader.Load(x.Timezone); err == nil {
+			zone = z.Location
+		}
+	}
+	return list(c, c.firingTable(), firingsOf(x.Upcoming, zone))
+}

@@ -1,0 +1,55 @@
+package schedule
+
+import (
+	"time"
+
+	"cantina/task"
+)
+
+// Answer says whether a run may still run.
+type Answer int
+
+// The answers.
+const (
+	Ended   Answer = iota // certainly not
+	Running               // it does, or may
+	Unknown               // nobody can tell yet: its cell has not reported to this leader
+)
+
+// killWait is what a cell needs beyond the grace times until a task that was told to
+// end is gone.
+const killWait = 10 * time.Second
+
+// OfTask answers for a task from its row (nil = none). heard says whether the cell
+// process that the row names has reported in this term, dead whether it is certainly
+// dead. A row is the truth once its cell was heard: the cell corrects it.
+//
+// A task that was cancelled is COMPLETED at once, while its container has its grace
+// time; a lost one may run on for as long as its row says so.
+func OfTask(t *task.Task, now time.Time, heard, dead bool) Answer {
+	switch {
+	case t == nil:
+		return Ended
+	case t.State == task.Pending:
+		return Running
+	case t.State == task.Running && !heard && !dead:
+		return Unknown
+	case t.State == task.Running:
+		return Running
+	case t.MayStillRun && t.Unresolved():
+		return Running
+	case t.Outcome == task.Cancelled && t.Reservation != "" && t.Result.Ended.IsZero() && !dead:
+		e := t.Definition.Workload.Termination
+		if now.Before(t.FirstCompleted.Add(or(e.Grace, 10*time.Second) + or(e.LeftoverGrace, time.Second) + killWait)) {
+			return Running
+		}
+	}
+	return Ended
+}
+
+func or(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
+}

@@ -1,0 +1,73 @@
+package schedule
+
+import (
+	"time"
+
+	"cantina/cron"
+)
+
+// Event is something that happens to a schedule. One struct for each kind.
+type Event interface{ event() }
+
+type (
+	// Tick: time has passed, or the answer to what runs may have changed.
+	Tick struct{}
+	// Pause stops all firing by time.
+	Pause struct{}
+	// Resume ends a pause; what passed meanwhile does not count as missed.
+	Resume struct{}
+	// Edit: the definition was changed. Nothing fires for the time before it.
+	Edit struct{}
+	// Fire is a person's wish: At names the logical time, which must be one of the
+	// schedule's and not decided yet; zero is a run beside them, now.
+	Fire struct{ At time.Time }
+	// Backfill fires the logical times from From to To that did not fire, the oldest
+	// first, at most Max, one after the other as the overlap policy allows.
+	Backfill struct {
+		From, To time.Time
+		Max      int
+	}
+	// Refused: what a firing of this step should have started was refused.
+	Refused struct {
+		Firing Firing
+		Text   string
+	}
+)
+
+func (Tick) event()     {}
+func (Pause) event()    {}
+func (Resume) event()   {}
+func (Edit) event()     {}
+func (Fire) event()     {}
+func (Backfill) event() {}
+func (Refused) event()  {}
+
+// Move is what becomes durable together with the next state. All are comparable.
+type Move interface{ move() }
+
+type (
+	// Start starts what the schedule is for. ID is the name of the run.
+	Start struct {
+		Firing Firing
+		ID     string
+	}
+	// End ends an earlier run, which is to be replaced.
+	End struct{ ID string }
+)
+
+func (Start) move() {}
+func (End) move()   {}
+
+// Env is what Step has to know beside the state.
+type Env struct {
+	// Now is the wall clock.
+	Now  time.Time
+	Key  Key
+	Cron cron.Schedule
+	// Definition of the schedule.
+	Definition *Definition
+	// Runs answers for a run that may still run; nil = all have ended.
+	Runs func(Run) Answer
+	// Free says whether a name for a run is free; nil = all are.
+	Free func(id string) bool
+}

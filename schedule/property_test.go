@@ -1,0 +1,312 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cantina/cron"
+	"cantina/task"
+)
+
+// world is one schedule through many leaders. What a leader decides is durable only at
+// its commit: a crash between the two loses state and starts together.
+type world struct {
+	t       *rapid.T
+	key     Key
+	def     *Definition
+	cron    cron.Schedule
+	now     time.Time
+	durable State
+	newest  State
+	flight  []flight // decided, not yet durable, in order
+
+	runs    map[string]*truth
+	fired   map[int64]Cause // logical time in nanoseconds → why, of what is durable
+	held    bool            // the leader does not know yet what runs
+	dropped time.Time       // open spans up to here were forgotten, or are another definition's
+}
+
+type flight struct {
+	s     State
+	moves []Move
+	now   time.Time
+}
+
+// truth is what really runs.
+type truth struct{ running, ending bool }
+
+func newWorld(t *rapid.T) *world {
+	lines := []string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1-4 * * *", "0 9 * * 1", "*/20 30 * * * *"}
+	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"}).Draw(t, "zone")
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Policy{
+		Overlap:  rapid.SampledFrom([]Overlap{OverlapForbid, OverlapAllow, OverlapReplace}).Draw(t, "overlap"),
+		Misfire:  rapid.SampledFrom([]Misfire{MisfireOnce, MisfireSkip, MisfireAll}).Draw(t, "misfire"),
+		Deadline: rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Minute, 5 * time.Hour}).Draw(t, "deadline"),
+		Jitter:   rapid.SampledFrom([]time.Duration{0, 0, 90 * time.Second}).Draw(t, "jitter"),
+	}
+	if p.Overlap == OverlapAllow {
+		p.Max = rapid.IntRange(1, 3).Draw(t, "max")
+	}
+	if p.Misfire == MisfireAll {
+		p.MisfireMax = rapid.IntRange(0, 5).Draw(t, "misfire_max")
+	}
+	// Around the clock changes of the four zones in spring and autumn.
+	day := rapid.SampledFrom([]string{"2026-03-07", "2026-03-28", "2026-04-04", "2026-10-03", "2026-10-24", "2026-10-31"}).Draw(t, "day")
+	born, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Calendar{Line: rapid.SampledFrom(lines).Draw(t, "line"), Zone: zone, Gap: rapid.SampledFrom([]cron.Gap{cron.GapRun, cron.GapSkip}).Draw(t, "gap"),
+		Fold: rapid.SampledFrom([]cron.Fold{cron.FoldFirst, cron.FoldLast, cron.FoldBoth}).Draw(t, "fold")}
+	w := &world{t: t, key: Key{"d", "n"}, now: born, durable: New(born), runs: map[string]*truth{}, fired: map[int64]Cause{}, def: &Definition{Calendar: c, Policy: p, Task: &task.Definition{}}}
+	it, _, err := c.Item(w.key, loc, born, born)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cron, w.newest = cron.Schedule{Item: it, Zone: loc}, w.durable
+	return w
+}
+
+// answer is what this leader knows of a run: one that is not durable yet counts as
+// pending in the board.
+func (w *world) answer(r Run) Answer {
+	x := w.runs[r.ID]
+	for _, f := range w.flight {
+		if slices.ContainsFunc(f.moves, func(m Move) bool { s, ok := m.(Start); return ok && s.ID == r.ID }) {
+			return Running
+		}
+	}
+	switch {
+	case x == nil || !x.running:
+		return Ended
+	case w.held:
+		return Unknown
+	}
+	return Running
+}
+
+func (w *world) step(e Event) {
+	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer})
+	if err != nil {
+		if !next.Equal(&w.newest) {
+			w.t.Fatalf("%T failed with %v and changed the state", e, err)
+		}
+		return
+	}
+	if next.Cursor.Before(w.newest.Cursor) {
+		w.t.Fatalf("%T: the cursor went back from %v to %v", e, w.newest.Cursor, next.Cursor)
+	}
+	w.check(&next, moves)
+	w.newest = next
+	w.flight = append(w.flight, flight{next, moves, w.now})
+}
+
+// check judges what one step decided.
+func (w *world) check(s *State, moves []Move) {
+	live := 0
+	for _, r := range s.Live {
+		if w.answer(r) != Ended {
+			live++
+		}
+	}
+	starts := 0
+	for _, m := range moves {
+		st, ok := m.(Start)
+		if !ok {
+			continue
+		}
+		starts++
+		if st.Firing.By == ByTime && w.newest.Paused {
+			w.t.Fatalf("%v fired while paused", st)
+		}
+		if st.Firing.At.Nanosecond() == 0 {
+			if n, err := w.cron.Next(st.Firing.At.Add(-time.Second)); err != nil || !n.Equal(st.Firing.At) {
+				w.t.Fatalf("%v is no logical time", st.Firing.At)
+			}
+		}
+		if d := w.def.deadline(); d > 0 && st.Firing.By == ByTime && w.now.Sub(st.Firing.At) > d+w.def.Jitter+time.Second {
+			w.t.Fatalf("%v fired %v late, deadline %v", st.Firing.At, w.now.Sub(st.Firing.At), d)
+		}
+	}
+	most := 1
+	if w.def.Overlap == OverlapAllow {
+		most = w.def.Max
+	}
+	if starts > 0 && live+starts > most {
+		w.t.Fatalf("%d started while %d may run, at most %d", starts, live, most)
+	}
+	if n := len(s.History); n > 2*MaxHistory || len(s.Open) > MaxSpans {
+		w.t.Fatalf("%d lines of history, %d spans", n, len(s.Open))
+	}
+}
+
+// commit makes the oldest decision durable and performs it.
+func (w *world) commit() {
+	f := w.flight[0]
+	w.flight = w.flight[1:]
+	w.durable = f.s
+	if len(f.s.Open) == MaxSpans { // older ones may have been forgotten
+		w.dropped = f.s.Open[0].After
+	}
+	for _, m := range f.moves {
+		switch m := m.(type) {
+		case Start:
+			at := m.Firing.At.UnixNano()
+			if was, twice := w.fired[at]; twice {
+				w.t.Fatalf("%v fired twice: by %v and by %v", m.Firing.At, was, m.Firing.By)
+			}
+			w.fired[at] = m.Firing.By
+			if w.runs[m.ID] != nil {
+				w.t.Fatalf("name %s given twice", m.ID)
+			}
+			w.runs[m.ID] = &truth{running: true}
+		case End:
+			if x := w.runs[m.ID]; x != nil {
+				x.ending = true
+			}
+		}
+	}
+}
+
+// account checks that every logical time since the creation is in one place exactly:
+// fired, undecided, or open to be filled in.
+func (w *world) account() {
+	s := &w.durable
+	from := s.Open[0].After
+	if w.dropped.After(from) {
+		from = w.dropped
+	}
+	if from.IsZero() {
+		from = s.Open[0].Until.Add(-48 * time.Hour)
+	}
+	n := 0
+	for at, err := w.cron.Next(from); !at.IsZero() && !at.After(s.Cursor) && n < 20000; at, err = w.cron.Next(at) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n++
+		_, fired := w.fired[at.UnixNano()]
+		places := 0
+		if fired {
+			places++
+		}
+		if slices.ContainsFunc(s.Pending, func(f Firing) bool { return f.At.Equal(at) }) {
+			places++
+		}
+		for _, x := range s.Open {
+			if x.After.Before(at) && !at.After(x.Until) {
+				places++
+			}
+		}
+		if places != 1 {
+			w.t.Fatalf("%v is in %d places; fired %v, state %s", at, places, fired, dump(s))
+		}
+	}
+}
+
+func dump(s *State) string {
+	out := fmt.Sprintf("cursor %v, pending %v, ahead %v, live %v", s.Cursor, s.Pending, s.Ahead, s.Live)
+	for _, x := range s.Open {
+		out += fmt.Sprintf("\n  (%v, %v] %d %v", x.After, x.Until, x.Count, x.Why)
+	}
+	return out
+}
+
+// TestEachLogicalTimeHappensAsItsPolicySays is I12 over crashes, leader changes, clock
+// steps, pauses, edits, and what people ask for.
+func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		steps := []time.Duration{time.Second, 29 * time.Second, time.Minute, 7 * time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}
+		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"time", "time", "time", "back", "tick", "tick", "tick", "commit", "commit", "crash", "held", "end", "end", "pause", "edit", "hand", "backfill"}).Draw(t, "what") {
+			case "time":
+				w.now = w.now.Add(rapid.SampledFrom(steps).Draw(t, "forward"))
+				w.step(Tick{})
+			case "back":
+				w.now = w.now.Add(-rapid.SampledFrom(steps).Draw(t, "back"))
+			case "tick":
+				w.step(Tick{})
+			case "commit":
+				for len(w.flight) > 0 {
+					w.commit()
+				}
+				w.account()
+			case "crash": // some of what was decided became durable, the rest never can
+				for range rapid.IntRange(0, len(w.flight)).Draw(t, "durable") {
+					w.commit()
+				}
+				w.flight, w.newest, w.held = nil, w.durable, true
+				w.account()
+			case "held":
+				w.held = !w.held
+			case "end":
+				w.end()
+			case "pause":
+				var e Event = Pause{}
+				if w.newest.Paused {
+					e = Resume{}
+				}
+				w.step(e)
+			case "edit":
+				w.step(Edit{})
+			case "hand":
+				at := w.now.Add(rapid.SampledFrom([]time.Duration{-24 * time.Hour, -time.Hour, -time.Minute, 0, time.Hour}).Draw(t, "at"))
+				if n, err := w.cron.Next(at); err == nil && rapid.Bool().Draw(t, "exact") {
+					at = n
+				}
+				if rapid.IntRange(0, 3).Draw(t, "beside") == 0 {
+					at = time.Time{}
+				}
+				w.step(Fire{At: at})
+			case "backfill":
+				w.step(Backfill{From: w.now.Add(-24 * time.Hour), To: w.now, Max: rapid.IntRange(1, 6).Draw(t, "max")})
+			}
+		}
+		w.settle()
+	})
+}
+
+// end ends some run.
+func (w *world) end() {
+	var ids []string
+	for id, x := range w.runs {
+		if x.running {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		slices.Sort(ids)
+		w.runs[rapid.SampledFrom(ids).Draw(w.t, "run")].running = false
+	}
+}
+
+// settle is I14: when the faults stop and runs end, nothing stays undecided.
+func (w *world) settle() {
+	w.held = false
+	if w.newest.Paused {
+		w.step(Resume{})
+	}
+	w.now = w.now.Add(48 * time.Hour)
+	for range 200 {
+		w.step(Tick{})
+		for len(w.flight) > 0 {
+			w.commit()
+		}
+		for _, x := range w.runs {
+			x.running = false
+		}
+	}
+	w.account()
+	if len(w.newest.Pending) > 0 {
+		w.t.Fatalf("still undecided: %s", dump(&w.newest))
+	}
+}

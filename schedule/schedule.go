@@ -1,0 +1,224 @@
+package schedule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"cantina/batch"
+	"cantina/cron"
+	"cantina/task"
+)
+
+// Errors of this package.
+var (
+	// ErrInvalid: a definition, or a request, that cannot be.
+	ErrInvalid = errors.New("invalid schedule")
+	// ErrNotFound: there is no schedule of that name.
+	ErrNotFound = errors.New("no such schedule")
+	// ErrOverlap: an earlier run may still run, and the schedule forbids a second.
+	ErrOverlap = errors.New("an earlier run may still be running")
+	// ErrFired: the logical time was decided already, or is older than what is known.
+	ErrFired = errors.New("this logical time was decided already")
+	// ErrNoTime: the schedule does not fire at the time that was asked for.
+	ErrNoTime = errors.New("the schedule does not fire at this time")
+)
+
+// Key names a schedule.
+type Key struct{ Domain, Name string }
+
+// String prints "domain/name".
+func (k Key) String() string { return k.Domain + "/" + k.Name }
+
+// Compare orders by domain, then name.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Domain, o.Domain), cmp.Compare(k.Name, o.Name))
+}
+
+// Overlap is what a firing does while an earlier run may still run.
+type Overlap int
+
+// The choices.
+const (
+	OverlapForbid  Overlap = iota // default: it is skipped
+	OverlapAllow                  // it starts, while fewer than Policy.Max run
+	OverlapReplace                // the earlier run is ended first
+)
+
+// String prints forbid, allow or replace.
+func (o Overlap) String() string { return [...]string{"forbid", "allow", "replace"}[o] }
+
+// Misfire is what becomes of logical times that passed while nobody decided: no
+// leader, a suspended machine.
+type Misfire int
+
+// The choices.
+const (
+	MisfireOnce Misfire = iota // default: the newest runs, the others are passed over
+	MisfireSkip                // what is older than the deadline is skipped
+	MisfireAll                 // all run, at most Policy.MisfireMax of them
+)
+
+// String prints once, skip or all.
+func (m Misfire) String() string { return [...]string{"once", "skip", "all"}[m] }
+
+// Calendar says when a schedule fires. Exactly one of Line and JSON is set.
+type Calendar struct {
+	// Line is a crontab line; JSON an object with the keys of the Bistro cron notes.
+	Line, JSON string
+	// Zone is an IANA name or a POSIX string; may be empty only for what does not
+	// depend on a zone.
+	Zone string
+	// Gap and Fold are chosen for a line that depends on a zone; JSON has its own.
+	Gap  cron.Gap
+	Fold cron.Fold
+}
+
+// Policy says how the firings of a schedule are treated.
+type Policy struct {
+	Overlap Overlap
+	// Max is how many runs there may be with OverlapAllow.
+	Max     int
+	Misfire Misfire
+	// MisfireMax is how many missed times run at most with MisfireAll; 0 = 100.
+	MisfireMax int
+	// Deadline is how old a logical time may be to run at all; 0 = no bound, but one
+	// minute with MisfireSkip.
+	Deadline time.Duration
+	// Jitter delays every firing by the same part of it, chosen by the name.
+	Jitter time.Duration
+}
+
+// defaultSkip is the deadline of MisfireSkip: longer than any sleep of the shell.
+const defaultSkip = time.Minute
+
+// defaultMissed is the bound of MisfireAll.
+const defaultMissed = 100
+
+func (p *Policy) deadline() time.Duration {
+	if p.Deadline == 0 && p.Misfire == MisfireSkip {
+		return defaultSkip
+	}
+	return p.Deadline
+}
+
+func (p *Policy) missedMax() int {
+	if p.MisfireMax == 0 {
+		return defaultMissed
+	}
+	return p.MisfireMax
+}
+
+// Job is a job that a schedule runs anew at each firing.
+type Job struct {
+	Job    batch.Job
+	Forest batch.ForestSpec
+}
+
+// Definition is a schedule as its owner wants it. Exactly one of Task and Job
+// is set. A value is never changed once stored.
+type Definition struct {
+	Calendar
+	Policy
+	Task *task.Definition
+	Job  *Job
+}
+
+// Guarded reports whether what it starts cannot run twice whatever is decided here:
+// a job runs once per node by itself.
+func (d *Definition) Guarded() bool { return d.Task == nil }
+
+// MaxBackfill is the most logical times that one backfill may ask for.
+const MaxBackfill = 1000
+
+// Validate returns all that is wrong with the definition but for its calendar, which
+// Calendar.Item reads.
+func (d *Definition) Validate() error {
+	var errs []error
+	fail := func(ok bool, text string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: %w", text, ErrInvalid))
+		}
+	}
+	fail((d.Task == nil) != (d.Job == nil), "exactly one of task and job is needed")
+	fail((d.Line == "") != (d.JSON == ""), "exactly one of a crontab line and an object is needed")
+	fail(d.Overlap != OverlapAllow || d.Max > 0, "overlap allow needs overlap_max")
+	fail(d.Overlap == OverlapAllow || d.Max == 0, "overlap_max belongs to overlap allow")
+	fail(d.Job == nil || d.Overlap != OverlapAllow, "a job runs at most once on each node: overlap is forbid or replace")
+	fail(d.Misfire == MisfireAll || d.MisfireMax == 0, "misfire_max belongs to misfire all")
+	fail(d.Max >= 0 && d.Max <= 1000 && d.MisfireMax >= 0 && d.MisfireMax <= 1000, "overlap_max and misfire_max are at most 1000")
+	fail(d.Deadline >= 0 && d.Jitter >= 0, "durations must not be negative")
+	if d.Task != nil {
+		errs = append(errs, d.Task.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// Item reads the calendar for a schedule that was created at born: "@every" counts
+// from there, H spreads by the key. Warnings are remarks on an accepted one. Errors
+// are those of package cron.
+func (c *Calendar) Item(k Key, loc *time.Location, born, now time.Time) (*cron.Item, []cron.Warning, error) {
+	if c.Line != "" {
+		return cron.ParseLine(c.Line, cron.LineOptions{Name: k.String(), Zone: loc, Gap: c.Gap, Fold: c.Fold, Now: now, Anchor: born})
+	}
+	it, err := cron.ParseJSON([]byte(c.JSON))
+	if err != nil {
+		return nil, nil, err
+	}
+	if it.TimezoneDependent() && loc == nil {
+		return nil, nil, cron.ErrNoZone
+	}
+	return it, nil, nil
+}
+
+// Shared reports whether the item of the calendar depends on nothing but the calendar:
+// schedules of one calendar can share it.
+func (c *Calendar) Shared() bool { return !strings.ContainsAny(c.Line, "H@") }
+
+// Row is a schedule.
+type Row struct {
+	Key
+	// UID is minted at creation and makes a re-used name another schedule.
+	UID     string
+	Created time.Time
+	// Edited is when the definition changed last.
+	Edited     time.Time
+	Definition *Definition
+	State      State
+}
+
+// Offset is how long after its logical time a schedule fires: the part of its jitter
+// that its name chooses, in whole seconds.
+func Offset(k Key, jitter time.Duration) time.Duration {
+	if jitter < time.Second {
+		return 0
+	}
+	return time.Duration(hash(k.String())%uint64(jitter/time.Second+1)) * time.Second
+}
+
+// hash is FNV-1a with a final mix, so that names that differ at their end spread.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	return h ^ h>>33
+}
+
+// RunID is the name of what a firing starts: the guid of its task. Tries beyond the
+// first add a number, for a name whose task of an earlier schedule is still kept.
+func RunID(k Key, at time.Time, try int) string {
+	stamp := at.UTC().Format("20060102T150405Z")
+	if ms := at.Nanosecond() / 1e6; ms != 0 {
+		stamp = fmt.Sprintf("%s.%03dZ", strings.TrimSuffix(stamp, "Z"), ms)
+	}
+	id := k.Domain + "." + k.Name + "." + stamp
+	if try > 0 {
+		id = fmt.Sprintf("%s.%d", id, try+1)
+	}
+	return id
+}

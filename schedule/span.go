@@ -1,0 +1,274 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// next is the first logical time after t, zero when there is none.
+func (m *machine) next(t time.Time) time.Time {
+	n, err := m.env.Cron.Next(t)
+	if err != nil {
+		return time.Time{}
+	}
+	return n.UTC()
+}
+
+// has reports whether a span has a logical time.
+func (m *machine) has(x Span) bool {
+	n := m.next(x.After)
+	return !n.IsZero() && !n.After(x.Until)
+}
+
+// miss records logical times that do not fire and could be filled in. id is the run
+// that stood in the way.
+func (m *machine) miss(x Span, id string) {
+	x.After, x.Until = x.After.UTC(), x.Until.UTC()
+	if x.Count > 1 || x.After.Equal(m.s.Cursor) {
+		x.Count -= m.open(x)
+	} else {
+		m.addSpan(x)
+	}
+	if x.Count == 0 {
+		return // a person fired them all
+	}
+	m.s.Skipped += x.Count
+	first, last := x.Until, x.Until
+	if x.Until.Sub(x.After) > time.Second {
+		first = m.next(x.After)
+		if l, ok := m.env.Cron.Item.Last(x.After, x.Until, m.env.Cron.Zone); ok {
+			last = l.UTC()
+		}
+	}
+	m.note(Entry{What: Skipped, Why: x.Why, At: first, Until: last, Count: x.Count, ID: id})
+}
+
+// open adds a span of several logical times but for those that were fired by hand
+// before their time, which it counts and forgets.
+func (m *machine) open(x Span) (fired int) {
+	for len(m.s.Ahead) > 0 && !m.s.Ahead[0].After(x.Until) {
+		t := m.s.Ahead[0]
+		m.s.Ahead = m.s.Ahead[1:]
+		fired++
+		if p := (Span{After: x.After, Until: t.Add(-time.Second), Why: x.Why}); m.has(p) {
+			if x.Count > 0 {
+				p.Count = int(m.env.Cron.Item.Count(p.After, p.Until, m.env.Cron.Zone))
+			}
+			m.addSpan(p)
+			x.Count -= p.Count
+		}
+		x.After = t
+		x.Count = max(x.Count-1, 0)
+	}
+	if fired == 0 || m.has(x) {
+		m.addSpan(x)
+	}
+	return fired
+}
+
+// addSpan adds a span behind the others, or joins it to the last one when no logical
+// time lies between them. A run beside the calendar leaves none: there is nothing to
+// fill in.
+func (m *machine) addSpan(x Span) {
+	if x.Until.Nanosecond() != 0 {
+		return
+	}
+	if n := len(m.s.Open); n > 0 {
+		last := m.s.Open[n-1]
+		if last.Why == x.Why && !x.After.Before(last.After) && (!last.Until.Before(x.After) || !m.has(Span{After: last.Until, Until: x.After})) {
+			m.own(&m.s.Open)
+			m.s.Open[n-1].Until = later(last.Until, x.Until)
+			m.s.Open[n-1].Count += x.Count
+			return
+		}
+	}
+	open := append(slices.Clip(m.s.Open), x)
+	if m.s.Open == nil || !x.Until.After(m.s.Open[max(len(m.s.Open)-1, 0)].After) {
+		slices.SortStableFunc(open, func(a, b Span) int { return a.Until.Compare(b.Until) })
+	}
+	m.trim(open)
+}
+
+// trim keeps the newest spans; the times of the others count as decided.
+func (m *machine) trim(open []Span) {
+	if len(open) > MaxSpans {
+		open = slices.Clone(open[len(open)-MaxSpans:])
+	}
+	m.s.Open = open
+}
+
+// take removes a logical time from the open spans; false when it is in none.
+func (m *machine) take(at time.Time) bool {
+	i := slices.IndexFunc(m.s.Open, func(x Span) bool { return x.After.Before(at) && !at.After(x.Until) })
+	if i < 0 {
+		return false
+	}
+	x := m.s.Open[i]
+	var parts []Span
+	for _, p := range []Span{{After: x.After, Until: at.Add(-time.Second), Why: x.Why}, {After: at, Until: x.Until, Why: x.Why}} {
+		if p.After.Before(p.Until) && m.has(p) {
+			if x.Count > 0 {
+				p.Count = int(m.env.Cron.Item.Count(p.After, p.Until, m.env.Cron.Zone))
+			}
+			parts = append(parts, p)
+		}
+	}
+	m.trim(slices.Concat(m.s.Open[:i], parts, m.s.Open[i+1:]))
+	return true
+}
+
+// pass moves the cursor to now without firing, and leaves an open span.
+func (m *machine) pass(why Why) {
+	if !m.s.Cursor.Before(m.now) {
+		return
+	}
+	x := Span{After: m.s.Cursor, Until: m.now, Why: why}
+	m.s.Cursor = m.now
+	if m.has(x) {
+		m.open(x)
+	}
+}
+
+// drop gives up what is pending by time.
+func (m *machine) drop(why Why) {
+	was := m.s.Pending
+	m.s.Pending = nil
+	for _, f := range was {
+		if f.By == ByBackfill && why != WhyEdited {
+			m.s.Pending = append(m.s.Pending, f)
+			continue
+		}
+		m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: why}, "")
+	}
+}
+
+// pause stops. What passed unseen before it is passed over.
+func (m *machine) pause() error {
+	if m.s.Paused {
+		return nil
+	}
+	m.drop(WhyPaused)
+	if last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now); err != nil {
+		return err
+	} else if ok {
+		m.miss(Span{After: m.s.Cursor, Until: last, Count: int(passed) + 1, Why: WhyLate}, "")
+		m.s.Cursor = later(m.s.Cursor, last.UTC())
+	}
+	m.s.Paused = true
+	return nil
+}
+
+// resume goes on from now: time spent paused is not missed.
+func (m *machine) resume() error {
+	if !m.s.Paused {
+		return nil
+	}
+	if n := m.env.Cron.Item.Count(m.s.Cursor, m.now, m.env.Cron.Zone); n > 0 {
+		m.s.Skipped += int(n)
+		first := m.next(m.s.Cursor)
+		m.note(Entry{What: Skipped, Why: WhyPaused, At: first, Until: m.now, Count: int(n)})
+	}
+	m.pass(WhyPaused)
+	m.s.Paused = false
+	return nil
+}
+
+// fireByHand starts a run that a person asked for.
+func (m *machine) fireByHand(e Fire) error {
+	m.settle()
+	at := e.At.UTC().Truncate(time.Second)
+	if e.At.IsZero() {
+		at = m.byHandNow()
+	} else if before := m.next(at.Add(-time.Second)); !before.Equal(at) {
+		return fmt.Errorf("%s: the next one is %s: %w", at.Format(time.RFC3339), stamp(before), ErrNoTime)
+	}
+	v, id := m.judge()
+	if v == mustSkip || v == mustWait && m.env.Definition.Overlap != OverlapReplace {
+		return fmt.Errorf("%s: %w", id, ErrOverlap)
+	}
+	if !e.At.IsZero() {
+		if err := m.claim(at); err != nil {
+			return err
+		}
+	}
+	m.decide(Firing{At: at, By: ByHand}, true)
+	return nil
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Format(time.RFC3339)
+}
+
+// byHandNow is the logical time of a run beside the calendar: never a whole second,
+// which is what calendars name, and never one that was used.
+func (m *machine) byHandNow() time.Time {
+	at := m.env.Now.UTC().Truncate(time.Millisecond)
+	used := func(t time.Time) bool {
+		return t.Nanosecond() == 0 || slices.ContainsFunc(m.s.History, func(e Entry) bool { return e.At.Equal(t) }) ||
+			slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.At.Equal(t) }) || slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.At.Equal(t) })
+	}
+	for used(at) {
+		at = at.Add(time.Millisecond)
+	}
+	return at
+}
+
+// claim makes a logical time a person's: nothing else fires for it.
+func (m *machine) claim(at time.Time) error {
+	if at.After(m.s.Cursor) {
+		if slices.ContainsFunc(m.s.Ahead, at.Equal) {
+			return fmt.Errorf("%s was started by hand: %w", stamp(at), ErrFired)
+		}
+		if len(m.s.Ahead) >= maxAhead {
+			return fmt.Errorf("more than %d future times started by hand: %w", maxAhead, ErrInvalid)
+		}
+		m.s.Ahead = append(slices.Clip(m.s.Ahead), at)
+		slices.SortFunc(m.s.Ahead, time.Time.Compare)
+		return nil
+	}
+	if m.take(at) {
+		return nil
+	}
+	for _, e := range m.s.History {
+		if e.What == Started && e.At.Equal(at) {
+			return fmt.Errorf("%s started %s: %w", stamp(at), e.ID, ErrFired)
+		}
+	}
+	return fmt.Errorf("%s: %w", stamp(at), ErrFired)
+}
+
+// backfill puts logical times that did not fire behind what is pending.
+func (m *machine) backfill(e Backfill) error {
+	m.settle()
+	switch {
+	case e.Max < 1 || e.Max > MaxBackfill:
+		return fmt.Errorf("max must be from 1 to %d: %w", MaxBackfill, ErrInvalid)
+	case e.From.After(e.To):
+		return fmt.Errorf("from %s is after to %s: %w", stamp(e.From), stamp(e.To), ErrInvalid)
+	case len(m.s.Pending)+e.Max > 2*MaxBackfill:
+		return fmt.Errorf("an earlier backfill is not done: %d runs wait: %w", len(m.s.Pending), ErrInvalid)
+	}
+	var found []time.Time
+	for _, x := range m.s.Open {
+		t := later(x.After, e.From.UTC().Truncate(time.Second).Add(-time.Second))
+		for len(found) < e.Max {
+			if t = m.next(t); t.IsZero() || t.After(x.Until) || t.After(e.To) {
+				break
+			}
+			found = append(found, t)
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("from %s to %s nothing is left out: %w", stamp(e.From), stamp(e.To), ErrNoTime)
+	}
+	for _, t := range found {
+		m.take(t)
+		m.s.Pending = append(slices.Clip(m.s.Pending), Firing{At: t, By: ByBackfill})
+	}
+	m.retry()
+	return nil
+}

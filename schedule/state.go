@@ -1,0 +1,172 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Cause is why something fires.
+type Cause uint8
+
+// The causes.
+const (
+	ByTime     Cause = iota // its time has come
+	ByHand                  // cron run
+	ByBackfill              // cron backfill
+)
+
+// String prints time, hand or backfill.
+func (c Cause) String() string { return [...]string{"time", "hand", "backfill"}[c] }
+
+// Firing is one logical time that fires, or is to be decided.
+type Firing struct {
+	At time.Time
+	By Cause
+}
+
+// Run is what a firing started and may still run.
+type Run struct {
+	At time.Time
+	ID string
+	// Ending: it was told to end, to be replaced.
+	Ending bool
+}
+
+// Why is the reason for which a logical time did not fire.
+type Why uint8
+
+// The reasons.
+const (
+	WhyNone     Why = iota
+	WhyBefore       // before the schedule was created, or changed
+	WhyMisfire      // missed; a newer logical time was due
+	WhyLate         // missed; older than the deadline
+	WhyMany         // missed; more than misfire_max newer ones were due
+	WhyOverlap      // an earlier run still ran
+	WhyReplaced     // a newer logical time came before it was decided
+	WhyPaused       // the schedule was paused
+	WhyEdited       // the schedule was changed before it was decided
+	WhyRepeated     // policy: the other pass of a repeated hour fires
+	WhyGap          // policy: its local time does not exist
+	WhyFailed       // what it starts was refused; see Entry.Text
+)
+
+// String says it in words, as the history shows it.
+func (w Why) String() string {
+	return [...]string{
+		"", "before the schedule was created or changed", "missed: a newer time was due", "missed: older than the deadline", "missed: more than misfire_max newer times were due",
+		"an earlier run was still running", "a newer time came before it could be decided", "paused", "the schedule was changed before it could be decided",
+		"repeated hour: the other pass fires", "the clock jumps over it", "could not be started",
+	}[w]
+}
+
+// missed reports whether a person may want to fill it in: cron missed lists it.
+func (w Why) missed() bool {
+	return w == WhyMisfire || w == WhyLate || w == WhyMany || w == WhyOverlap || w == WhyReplaced || w == WhyFailed
+}
+
+// What is what became of a logical time.
+type What uint8
+
+// The ends.
+const (
+	Started What = iota
+	Skipped
+)
+
+// String prints started or skipped.
+func (w What) String() string { return [...]string{"started", "skipped"}[w] }
+
+// Entry is one line of a history: one logical time, or several in a row that were
+// skipped for the same reason.
+type Entry struct {
+	What What
+	Why  Why
+	By   Cause
+	// At is the logical time, Until the last one of Count in a row.
+	At, Until time.Time
+	Count     int
+	// When it was decided.
+	When time.Time
+	// ID is what was started, or the run that stood in the way.
+	ID string
+	// Text is the refusal, with WhyFailed.
+	Text string
+}
+
+// String prints it in words, without the times.
+func (e *Entry) String() string {
+	switch {
+	case e.What == Started && e.By != ByTime:
+		return fmt.Sprintf("started %s, by %s", e.ID, e.By)
+	case e.What == Started:
+		return "started " + e.ID
+	case e.Text != "":
+		return "skipped: " + e.Why.String() + ": " + e.Text
+	case e.ID != "":
+		return "skipped: " + e.Why.String() + ": " + e.ID
+	}
+	return "skipped: " + e.Why.String()
+}
+
+// Span is a stretch of time whose logical times did not fire: those after After (zero
+// = for ever) and up to Until.
+type Span struct {
+	After, Until time.Time
+	// Count is how many there were; 0 when they were not counted.
+	Count int
+	Why   Why
+}
+
+// Bounds of what a schedule remembers.
+const (
+	MaxHistory = 20
+	MaxSpans   = 40
+	maxAhead   = 40
+)
+
+// State is all that changes about a schedule but for its definition. Values are never
+// changed in place; Step makes new ones.
+type State struct {
+	// Cursor: every logical time up to it is decided, or stands in Pending. It never
+	// goes back.
+	Cursor time.Time
+	Paused bool
+	// Pending are due and undecided, oldest first; those of a backfill come last.
+	Pending []Firing
+	// Ahead are logical times after the cursor that were fired by hand.
+	Ahead []time.Time
+	// Live are runs that may still run.
+	Live []Run
+	// Open are the spans in which nothing fired, oldest first.
+	Open []Span
+	// History, newest last.
+	History []Entry
+	// Fired and Skipped count logical times since the creation.
+	Fired, Skipped int
+}
+
+// New returns the state of a schedule that is created now: it never fires for the
+// past.
+func New(now time.Time) State {
+	now = now.Truncate(time.Second)
+	return State{Cursor: now, Open: []Span{{Until: now, Why: WhyBefore}}}
+}
+
+// Missed returns the spans that a person may want to fill in.
+func (s *State) Missed() []Span {
+	var out []Span
+	for _, x := range s.Open {
+		if x.Why.missed() {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Equal reports whether two states say the same.
+func (s *State) Equal(o *State) bool {
+	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
+		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) && slices.Equal(s.History, o.History)
+}

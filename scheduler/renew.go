@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/batch"
+	"cantina/scheduler/schedulerpb"
+	"cantina/store"
+)
+
+// Renew prepares that a job runs from the start, on every node once more: it is born
+// again under its name, with what is wanted, and all that ran of the earlier one is
+// ended first, node by node. Errors as of Apply.
+func (s *Scheduler) Renew(domain string, w Wanted) (*Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &builder{s: s, domain: domain, forests: make(map[string]*batch.ForestSpec), renew: true}
+	b.forest(&w)
+	b.want(&w)
+	return b.finish()
+}
+
+// Answer says of a job whether it has ended, by what is known now.
+type Answer int
+
+// The answers.
+const (
+	AnswerEnded   Answer = iota // it has ended, or there is none
+	AnswerRunning               // batch tasks of it run, or are to run
+	AnswerUnknown               // its nodes were not read in this term, or not all cells have reported
+)
+
+// Running answers whether a job has ended. held: the initial wait is on; then, that it
+// is not known to have ended means nothing yet.
+func (s *Scheduler) Running(name string, held bool) Answer {
+	s.mu.Lock()
+	j := s.jobs[name]
+	if j == nil {
+		s.mu.Unlock()
+		return AnswerEnded
+	}
+	deleted, known := j.row.deleted, j.forest != nil && (j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
+	ended := !deleted && j.forest != nil && s.progress(j).State.Ended()
+	s.mu.Unlock()
+	switch {
+	case deleted && s.cfg.Registry.Idle(name), ended && known:
+		return AnswerEnded
+	case deleted && !held:
+		return AnswerRunning
+	case !known:
+		return AnswerUnknown
+	}
+	if held {
+		return AnswerUnknown
+	}
+	return AnswerRunning
+}
+
+// Foreign reports the domain of a job when the name belongs to another domain.
+func (s *Scheduler) Foreign(name, domain string) (other string, yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[name]
+	if j == nil || j.row.deleted || j.spec == nil || j.spec.Domain == domain {
+		return "", false
+	}
+	return j.spec.Domain, true
+}
+
+// EncodeWanted returns the bytes of a job for the record of another owner; the same job
+// always gives the same bytes.
+func EncodeWanted(w *Wanted) ([]byte, error) {
+	forest, err := encodeForest(&w.Forest)
+	if err != nil {
+		return nil, err
+	}
+	_, _, payload, err := store.Decode(forest)
+	if err != nil {
+		return nil, err
+	}
+	m := &schedulerpb.Wanted{Name: valid(w.Job.Name), Spec: fromJob(&w.Job), Forest: payload}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode job %q: %w", w.Job.Name, err)
+	}
+	return b, nil
+}
+
+// DecodeWanted is the inverse of EncodeWanted.
+func DecodeWanted(data []byte) (Wanted, error) {
+	var m schedulerpb.Wanted
+	if err := proto.Unmarshal(data, &m); err != nil || m.Spec == nil {
+		return Wanted{}, fmt.Errorf("job: %w", errRecord)
+	}
+	spec, err := toJob(m.Spec)
+	if err != nil {
+		return Wanted{}, err
+	}
+	spec.Name = m.Name
+	forest, err := decodeForest(store.Encode(1, kindForest, m.Forest))
+	if err != nil {
+		return Wanted{}, err
+	}
+	return Wanted{Job: spec, Forest: *forest}, nil
+}

@@ -1,0 +1,225 @@
+package spec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"cantina/cron"
+	"cantina/schedule"
+)
+
+// Schedule is one entry of schedules.
+type Schedule struct {
+	Name       string
+	Definition schedule.Definition
+	// Warnings are remarks on an accepted calendar.
+	Warnings []string
+}
+
+// Times is what the parser needs for calendars: it has no clock and no zones.
+type Times struct {
+	Now time.Time
+	// Zone finds a time zone by its name; nil refuses all names.
+	Zone func(name string) (*time.Location, error)
+}
+
+type scheduled struct {
+	place
+	Cron     calendar       `spec:"cron,required" doc:"when: a crontab line ('0 2 * * *', with seconds first if six fields, '@daily', '@every 90s'), or an object with the keys of the Bistro cron notes"`
+	Zone     string         `spec:"timezone" doc:"IANA name or POSIX string; needed but for @every and epoch"`
+	Gap      enum[gaps]     `spec:"gap" default:"must be chosen where it matters within ten years" doc:"what a time does that does not exist because the clock goes forward: run (once, right after) or skip"`
+	Fold     enum[folds]    `spec:"fold" default:"must be chosen where it matters within ten years" doc:"when a time fires that comes twice because the clock goes back"`
+	Jitter   duration       `spec:"jitter" default:"none" doc:"every firing comes later by a part of it that the name chooses; its logical time stays"`
+	Overlap  enum[overlaps] `spec:"overlap" default:"forbid" doc:"what a firing does while an earlier run may still run: forbid skips it, allow starts it beside, replace ends the earlier run first"`
+	Max      int            `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: how many may run at once"`
+	Misfire  enum[misfires] `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max"`
+	Missed   int            `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: how many missed times run at most, the newest"`
+	Deadline duration       `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"a time that is older than this does not run"`
+	Task     *oneTask       `spec:"task" doc:"starts this task; one of task and job is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`
+	Job      *job           `spec:"job" doc:"runs this job, named like the schedule, from the start on all its nodes"`
+}
+
+type gaps struct{}
+type folds struct{}
+type overlaps struct{}
+type misfires struct{}
+
+// The first of the choices of gap and fold stands for "not chosen" and cannot be
+// written: see chosen.
+func (gaps) choices() []string     { return []string{"run", "skip"} }
+func (folds) choices() []string    { return []string{"first", "last", "both"} }
+func (overlaps) choices() []string { return []string{"forbid", "allow", "replace"} }
+func (misfires) choices() []string { return []string{"once", "skip", "all"} }
+
+// calendar is a crontab line, or an object as JSON.
+type calendar struct {
+	line, json string
+}
+
+func (c *calendar) decode(d *decoder, at *path, n *yaml.Node) {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		if !isText(n) {
+			d.problem(at, n, "must be a crontab line or a mapping, not "+kindOf(n), quoteHint(n))
+			return
+		}
+		c.line = n.Value
+		if c.line == "" || len(c.line) > maxLine {
+			d.problem(at, n, fmt.Sprintf("a crontab line has 1 to %d characters", maxLine), "")
+		}
+	case yaml.MappingNode:
+		before := len(d.problems.List)
+		v := d.anything(at, n)
+		text, err := json.Marshal(v)
+		if len(d.problems.List) > before {
+			return
+		}
+		if err != nil {
+			d.meaning(at, n, "cannot be written as JSON", "")
+			return
+		}
+		c.json = string(text)
+	default:
+		d.problem(at, n, "must be a crontab line or a mapping, not "+kindOf(n), "")
+	}
+}
+
+// maxLine bounds a crontab line.
+const maxLine = 1000
+
+func (*calendar) form() schema {
+	return schema{words: "a crontab line or a mapping", json: map[string]any{"anyOf": []any{
+		map[string]any{"type": "string", "minLength": 1, "maxLength": maxLine}, map[string]any{"type": "object"},
+	}}}
+}
+
+// anything turns a node into the values of JSON; whole numbers stay exact.
+func (d *decoder) anything(at *path, n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := map[string]any{}
+		d.pairs(at, n, func(key, val *yaml.Node) {
+			out[key.Value] = d.anything(&path{outer: at, name: shorten(key.Value)}, val)
+		})
+		return out
+	case yaml.SequenceNode:
+		out := make([]any, len(n.Content))
+		for i, x := range n.Content {
+			out[i] = d.anything(&path{outer: at, index: i}, x)
+		}
+		return out
+	case yaml.ScalarNode:
+		switch n.ShortTag() {
+		case "!!null":
+			return nil
+		case "!!bool":
+			return n.Value == "true"
+		case "!!int":
+			if v, err := strconv.ParseInt(n.Value, 10, 64); err == nil {
+				return v
+			}
+		case "!!float":
+			if v, err := strconv.ParseFloat(n.Value, 64); err == nil && v-v == 0 {
+				return v
+			}
+		}
+	}
+	return n.Value
+}
+
+func (b *builder) schedule(domain, name string, s *scheduled) Schedule {
+	out := Schedule{Name: name}
+	d := &out.Definition
+	d.Line, d.JSON, d.Zone = s.Cron.line, s.Cron.json, s.Zone
+	if s.has("gap") {
+		d.Gap = [...]cron.Gap{cron.GapRun, cron.GapSkip}[s.Gap.index]
+	}
+	if s.has("fold") {
+		d.Fold = [...]cron.Fold{cron.FoldFirst, cron.FoldLast, cron.FoldBoth}[s.Fold.index]
+	}
+	d.Policy = schedule.Policy{
+		Overlap: schedule.Overlap(s.Overlap.index), Max: s.Max, Misfire: schedule.Misfire(s.Misfire.index), MisfireMax: s.Missed,
+		Deadline: time.Duration(s.Deadline), Jitter: time.Duration(s.Jitter),
+	}
+	b.scheduleTarget(domain, name, s, d)
+	b.schedulePolicy(s, d)
+	b.scheduleCalendar(schedule.Key{Domain: domain, Name: name}, s, &out)
+	return out
+}
+
+func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.Definition) {
+	kinds := 0
+	if s.Task != nil {
+		kinds++
+		t := b.task(s.Task)
+		d.Task = &t
+	}
+	if s.Job != nil {
+		kinds++
+		if s.Job.NodesOf != "" || len(s.Job.DependsOn) > 0 {
+			b.field(&s.place, "job", "a scheduled job has nodes of its own and depends on no other", "")
+		}
+		j := b.job(domain, name, s.Job, jobIndex{})
+		d.Job = &schedule.Job{Job: j.Job, Forest: j.Forest}
+	}
+	if kinds != 1 {
+		b.meaning(s.at, s.node, "a schedule has exactly one of task and job", "")
+	}
+}
+
+func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
+	switch {
+	case d.Overlap == schedule.OverlapAllow && d.Max == 0:
+		b.field(&s.place, "overlap", "allow needs a bound", "add overlap_max: 3")
+	case d.Overlap != schedule.OverlapAllow && d.Max != 0:
+		b.field(&s.place, "overlap_max", "belongs to overlap: allow", "")
+	case d.Job != nil && d.Overlap == schedule.OverlapAllow:
+		b.field(&s.place, "overlap", "a job runs at most once on each node", "forbid or replace")
+	}
+	if d.Misfire != schedule.MisfireAll && d.MisfireMax != 0 {
+		b.field(&s.place, "misfire_max", "belongs to misfire: all", "")
+	}
+}
+
+// scheduleCalendar reads the calendar, and keeps the choices that it came to.
+func (b *builder) scheduleCalendar(k schedule.Key, s *scheduled, out *Schedule) {
+	d := &out.Definition
+	var loc *time.Location
+	if d.Zone != "" {
+		if b.times.Zone == nil {
+			b.field(&s.place, "timezone", "no time zones here", "")
+			return
+		}
+		var err error
+		if loc, err = b.times.Zone(d.Zone); err != nil {
+			b.field(&s.place, "timezone", err.Error(), "")
+			return
+		}
+	}
+	if d.JSON != "" && (s.has("gap") || s.has("fold")) {
+		b.field(&s.place, "cron", "an object says with dst_fixes what gap and fold say for a line", "remove gap and fold")
+		return
+	}
+	it, warnings, err := d.Item(k, loc, b.times.Now, b.times.Now)
+	var parse *cron.ParseError
+	switch {
+	case errors.Is(err, cron.ErrNoZone):
+		b.field(&s.place, "cron", "field timezone is missing", "name one, such as Europe/Berlin or UTC")
+	case errors.As(err, &parse):
+		b.field(&s.place, "cron", parse.Error(), "")
+	case err != nil:
+		b.field(&s.place, "cron", err.Error(), "")
+	default:
+		if d.Line != "" && it.TimezoneDependent() {
+			d.Gap, d.Fold = it.Gap(), it.Fold()
+		}
+		for _, w := range warnings {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("schedule %s: %s", k.Name, w))
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package timetable
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/event"
+	"cantina/schedule"
+	"cantina/store"
+)
+
+// Wanted is a schedule as its owner wants it.
+type Wanted struct {
+	Name       string
+	Definition schedule.Definition
+}
+
+// Verb is what a change does to one schedule.
+type Verb string
+
+// The verbs.
+const (
+	VerbKeep   Verb = "keep"
+	VerbCreate Verb = "create"
+	VerbUpdate Verb = "update"
+	VerbRemove Verb = "remove"
+)
+
+// Line is one schedule of a change.
+type Line struct {
+	Name   string
+	Verb   Verb
+	Fields []FieldChange
+	Note   string
+}
+
+// Change is rows that were made the newest and wait for their commit. Whoever asked for
+// it submits Ops and calls Done from the callback of that commit, or Undo when it is
+// not submitted.
+type Change struct {
+	Lines []Line
+	Ops   []store.Op
+	Done  func(revision int64, err error)
+	Undo  func()
+}
+
+// edit is one schedule of an application, decided.
+type edit struct {
+	line Line
+	was  *schedule.Row // nil = created
+	is   *schedule.Row // nil = removed
+}
+
+// Plan tells what Apply would do.
+func (t *Timetable) Plan(domain string, wanted []Wanted, prune bool) ([]Line, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	edits, err := t.edits(domain, wanted, prune)
+	if err != nil {
+		return nil, err
+	}
+	var out []Line
+	for _, e := range edits {
+		out = append(out, e.line)
+	}
+	return out, nil
+}
+
+// Apply makes the schedules of a domain as they are wanted. It is called under the
+// board's lock, as part of its decision. A schedule that is new or changed never fires
+// for the past. Errors, all at once: schedule.ErrInvalid, ErrQuarantined, ErrTaken.
+func (t *Timetable) Apply(domain string, wanted []Wanted, prune bool) (*Change, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	edits, err := t.edits(domain, wanted, prune)
+	if err != nil {
+		return nil, err
+	}
+	c := &Change{}
+	for _, e := range edits {
+		c.Lines = append(c.Lines, e.line)
+	}
+	return c, t.make(c, edits)
+}
+
+// make makes edits the newest rows and adds what is to be stored. The lock is held.
+func (t *Timetable) make(c *Change, edits []edit) error {
+	var done []edit
+	for _, e := range edits {
+		switch {
+		case e.line.Verb == VerbKeep:
+			continue
+		case e.is == nil:
+			c.Ops = append(c.Ops, store.Op{Key: rowKey(e.was.Key)}, store.Op{Key: stateKey(e.was.Key)})
+			t.board.Delete(e.was.Key)
+		default:
+			value, err := t.encodeRow(e.is)
+			if err != nil {
+				t.unmake(done)
+				return err
+			}
+			c.Ops = append(c.Ops, store.Op{Key: rowKey(e.is.Key), Value: value}, store.Op{Key: stateKey(e.is.Key), Value: encodeState(e.is.UID, &e.is.State)})
+			t.put(*e.is)
+		}
+		done = append(done, e)
+	}
+	c.Done = func(revision int64, err error) { t.made(done, revision, err) }
+	c.Undo = func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.unmake(done)
+	}
+	return nil
+}
+
+// unmake puts the rows back that stood there before. The lock is held.
+func (t *Timetable) unmake(edits []edit) {
+	for _, e := range edits {
+		if e.was == nil {
+			t.board.Delete(e.is.Key)
+		} else {
+			t.put(*e.was)
+		}
+	}
+}
+
+// made shows committed edits.
+func (t *Timetable) made(edits []edit, revision int64, err error) {
+	if err != nil {
+		t.fail(fmt.Errorf("commit: %w", err))
+		return
+	}
+	var events []event.Event
+	t.mu.Lock()
+	for _, e := range edits {
+		if e.is != nil {
+			t.show(*e.is, revision)
+			events = append(events, scheduleEvent(e.is, e.was))
+			continue
+		}
+		delete(t.shown, e.was.Key)
+		t.order = nil
+		events = append(events, event.Event{Kind: event.Schedule, Domain: e.was.Domain, Subject: e.was.Key.String(), Gone: true, Schedule: e.was})
+	}
+	t.mu.Unlock()
+	t.cfg.Hub.Publish(revision, events...)
+	t.ring()
+}
+
+// edits compares what is wanted with the newest rows. The lock is held.
+func (t *Timetable) edits(domain string, wanted []Wanted, prune bool) ([]edit, error) {
+	var out []edit
+	var errs []error
+	named := map[string]bool{}
+	for i := range wanted {
+		w := &wanted[i]
+		e, err := t.edit(schedule.Key{Domain: domain, Name: w.Name}, &w.Definition)
+		if err == nil && named[w.Name] {
+			err = fmt.Errorf("named twice: %w", schedule.ErrInvalid)
+		}
+		named[w.Name] = true
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %s: %w", w.Name, err))
+			continue
+		}
+		out = append(out, e)
+	}
+	if !prune {
+		return out, errors.Join(errs...)
+	}
+	for _, k := range t.board.Keys() {
+		if k.Domain == domain && !named[k.Name] {
+			row, _ := t.board.Get(k)
+			out = append(out, edit{line: Line{Name: k.Name, Verb: VerbRemove}, was: &row})
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
+	e := edit{line: Line{Name: k.Name, Verb: VerbCreate}}
+	if t.bad[k] {
+		return e, ErrQuarantined
+	}
+	if err := d.Validate(); err != nil {
+		return e, err
+	}
+	d, err := t.normalised(d)
+	if err != nil {
+		return e, err
+	}
+	if d.Job != nil {
+		if other, yes := t.cfg.Jobs.Foreign(k.Name, k.Domain); yes {
+			return e, fmt.Errorf("job %s of domain %s: %w", k.Name, other, ErrTaken)
+		}
+	}
+	now := t.cfg.Clock.Wall()
+	was, known := t.board.Get(k)
+	if known && t.same(was.Definition, d) {
+		e.line.Verb = VerbKeep
+		return e, nil
+	}
+	is := schedule.Row{Key: k, UID: t.cfg.NewID(), Created: now, Edited: now, Definition: d, State: schedule.New(now)}
+	if known {
+		is.UID, is.Created = was.UID, was.Created
+	}
+	c, err := t.calendar(&is)
+	if err != nil {
+		return e, fmt.Errorf("%w: %w", err, schedule.ErrInvalid)
+	}
+	e.is = &is
+	if next, err := c.Next(now); err == nil && !next.IsZero() {
+		e.line.Note = "next " + next.Add(schedule.Offset(k, d.Jitter)).Format(time.RFC3339)
+	} else {
+		e.line.Note = "it never fires"
+	}
+	if !known {
+		return e, nil
+	}
+	e.was, e.line.Verb = &was, VerbUpdate
+	e.line.Fields = t.cfg.Differ(*was.Definition, *d)
+	is.State, _, err = schedule.Step(was.State, schedule.Edit{}, schedule.Env{Now: now, Key: k, Cron: c, Definition: d})
+	return e, err
+}
+
+// Remove deletes a schedule. What it started goes on.
+func (t *Timetable) Remove(ctx context.Context, k schedule.Key, w Write) error {
+	_, _, err := t.cfg.Board.Write(ctx, w, "schedule-remove", []byte(k.String()), func(rows Rows) ([]byte, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		row, err := t.changeable(k, w)
+		if err != nil {
+			return nil, err
+		}
+		c := &Change{}
+		if err := t.make(c, []edit{{line: Line{Name: k.Name, Verb: VerbRemove}, was: &row}}); err != nil {
+			return nil, err
+		}
+		rows.Add(c.Ops, c.Done, c.Undo)
+		return nil, nil
+	})
+	return err
+}
+
+// changeable returns the newest row that a person may change. The lock is held.
+func (t *Timetable) changeable(k schedule.Key, w Write) (schedule.Row, error) {
+	row, ok := t.board.Get(k)
+	switch {
+	case t.bad[k]:
+		return row, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
+	case !ok:
+		return row, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
+	case w.Expect != 0 && (t.flying[k] > 0 || t.shown[k].revision != w.Expect):
+		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown[k].revision, w.Expect, ErrRevision)
+	}
+	return row, nil
+}
+
+// change gives a person's event to a schedule; answer makes the answer from the states
+// before and after.
+func (t *Timetable) change(ctx context.Context, k schedule.Key, w Write, operation string, request []byte, e schedule.Event, answer func(was, is *schedule.State) []byte) ([]byte, error) {
+	out, _, err := t.cfg.Board.Write(ctx, w, operation, append([]byte(k.String()+"\x00"), request...), func(rows Rows) ([]byte, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		row, err := t.changeable(k, w)
+		if err != nil {
+			return nil, err
+		}
+		b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
+		st, err := b.step(k, e)
+		if err != nil {
+			return nil, fmt.Errorf("schedule %v: %w", k, err)
+		}
+		if len(b.ops) > 0 {
+			b.submit(nil)
+		}
+		return answer(&row.State, &st), nil
+	})
+	return out, err
+}
+
+func none(*schedule.State, *schedule.State) []byte { return nil }
+
+// Pause stops a schedule, or lets it go on. The time in between never counts as missed.
+func (t *Timetable) Pause(ctx context.Context, k schedule.Key, paused bool, w Write) error {
+	var e schedule.Event = schedule.Resume{}
+	if paused {
+		e = schedule.Pause{}
+	}
+	_, err := t.change(ctx, k, w, "schedule-pause", fmt.Append(nil, paused), e, none)
+	return err
+}
+
+// Fire starts a run now, for the logical time at (zero = beside them). It returns the
+// name of the run, empty when the run waits until an earlier one has ended (replace).
+func (t *Timetable) Fire(ctx context.Context, k schedule.Key, at time.Time, w Write) (string, error) {
+	id, err := t.change(ctx, k, w, "schedule-run", fmt.Append(nil, at.UTC()), schedule.Fire{At: at}, func(was, is *schedule.State) []byte {
+		if n := len(is.History); is.Fired > was.Fired && n > 0 {
+			return []byte(is.History[n-1].ID)
+		}
+		return nil
+	})
+	return string(id), err
+}
+
+// Backfill has the logical times from … to that did not fire run, at most limit, one
+// after the other as the overlap policy allows. It returns how many.
+func (t *Timetable) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w Write) (int, error) {
+	n, err := t.change(ctx, k, w, "schedule-backfill", fmt.Append(nil, from.UTC(), to.UTC(), limit), schedule.Backfill{From: from, To: to, Max: limit},
+		func(was, is *schedule.State) []byte {
+			return binary.AppendVarint(nil, int64(is.Fired-was.Fired+len(is.Pending)-len(was.Pending)))
+		})
+	if err != nil {
+		return 0, err
+	}
+	v, _ := binary.Varint(n)
+	return int(v), nil
+}

@@ -1,0 +1,224 @@
+package timetable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"cantina/cron"
+	"cantina/schedule"
+	"cantina/store"
+	"cantina/timetable/timetablepb"
+)
+
+// Kinds and keys of the records.
+const (
+	kindSchedule = "schedule"
+	kindState    = "schedule-state"
+
+	schedulePrefix = "schedule/"
+	statePrefix    = "schedule-state/"
+)
+
+// errRecord reports a record that is intact and makes no sense.
+var errRecord = errors.New("record makes no sense")
+
+// Owns reports whether the row of a key is the timetable's.
+func Owns(key string) bool {
+	return strings.HasPrefix(key, schedulePrefix) || strings.HasPrefix(key, statePrefix)
+}
+
+func rowKey(k schedule.Key) string   { return schedulePrefix + k.String() }
+func stateKey(k schedule.Key) string { return statePrefix + k.String() }
+
+// keyOf finds the schedule that a row key names.
+func keyOf(key string) (schedule.Key, bool) {
+	rest, ok := strings.CutPrefix(key, statePrefix)
+	if !ok {
+		rest, ok = strings.CutPrefix(key, schedulePrefix)
+	}
+	k := ParseKey(rest)
+	return k, ok && k.Name != ""
+}
+
+// ParseKey is the inverse of Key.String.
+func ParseKey(s string) schedule.Key {
+	domain, name, _ := strings.Cut(s, "/")
+	return schedule.Key{Domain: domain, Name: name}
+}
+
+func encode(kind string, m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		// All text went through valid: only a mistake in this file gets here.
+		panic("timetable: marshal: " + err.Error())
+	}
+	return store.Encode(1, kind, b)
+}
+
+func decode(value []byte, want string, m proto.Message) error {
+	version, kind, payload, err := store.Decode(value)
+	if err != nil {
+		return err
+	}
+	if kind != want || version != 1 {
+		return fmt.Errorf("record is %s version %d, want %s version 1: %w", kind, version, want, errRecord)
+	}
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return fmt.Errorf("decode %s: %w: %w", want, errRecord, err)
+	}
+	return nil
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func millis(t time.Time) int64 { return t.UnixMilli() }
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func (t *Timetable) encodeRow(r *schedule.Row) ([]byte, error) {
+	d, err := t.fromDefinition(r.Definition)
+	if err != nil {
+		return nil, err
+	}
+	return encode(kindSchedule, &timetablepb.Schedule{
+		Domain: valid(r.Domain), Name: valid(r.Name), Uid: r.UID, Created: millis(r.Created), Edited: millis(r.Edited), Definition: d,
+	}), nil
+}
+
+func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definition, error) {
+	m := &timetablepb.Definition{
+		Line: valid(d.Line), Json: valid(d.JSON), Zone: valid(d.Zone), Gap: int32(d.Gap), Fold: int32(d.Fold), Overlap: int32(d.Overlap), Max: int64(d.Max),
+		Misfire: int32(d.Misfire), MisfireMax: int64(d.MisfireMax), Deadline: int64(d.Deadline), Jitter: int64(d.Jitter),
+	}
+	var err error
+	if d.Task != nil {
+		m.Task = t.cfg.Contents.TaskBytes(d.Task)
+	}
+	if d.Job != nil {
+		m.Job, err = t.cfg.Contents.JobBytes(d.Job)
+	}
+	return m, err
+}
+
+func (t *Timetable) toDefinition(m *timetablepb.Definition) (*schedule.Definition, error) {
+	d := &schedule.Definition{
+		Calendar: schedule.Calendar{Line: m.GetLine(), JSON: m.GetJson(), Zone: m.GetZone(), Gap: cron.Gap(m.GetGap()), Fold: cron.Fold(m.GetFold())},
+		Policy: schedule.Policy{
+			Overlap: schedule.Overlap(m.GetOverlap()), Max: int(m.GetMax()), Misfire: schedule.Misfire(m.GetMisfire()), MisfireMax: int(m.GetMisfireMax()),
+			Deadline: time.Duration(m.GetDeadline()), Jitter: time.Duration(m.GetJitter()),
+		},
+	}
+	if d.Gap > cron.GapRun || d.Fold > cron.FoldLast || uint(d.Overlap) > uint(schedule.OverlapReplace) || uint(d.Misfire) > uint(schedule.MisfireAll) {
+		return nil, fmt.Errorf("unknown choice: %w", errRecord)
+	}
+	var err error
+	if m.GetTask() != nil {
+		d.Task, err = t.cfg.Contents.Task(m.Task)
+	}
+	if err == nil && m.GetJob() != nil {
+		d.Job, err = t.cfg.Contents.Job(m.Job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, d.Validate()
+}
+
+// normalised returns a definition as it will come back from the store, and its bytes.
+func (t *Timetable) normalised(d *schedule.Definition) (*schedule.Definition, error) {
+	m, err := t.fromDefinition(d)
+	if err != nil {
+		return nil, err
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode definition: %w", err)
+	}
+	var back timetablepb.Definition
+	if err := proto.Unmarshal(b, &back); err != nil {
+		return nil, fmt.Errorf("decode definition: %w", err)
+	}
+	return t.toDefinition(&back)
+}
+
+// same reports whether two definitions say the same.
+func (t *Timetable) same(a, b *schedule.Definition) bool {
+	x, err := t.fromDefinition(a)
+	y, err2 := t.fromDefinition(b)
+	return err == nil && err2 == nil && proto.Equal(x, y)
+}
+
+func encodeState(uid string, s *schedule.State) []byte {
+	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped)}
+	for _, f := range s.Pending {
+		m.Pending = append(m.Pending, &timetablepb.Firing{At: millis(f.At), By: int32(f.By)})
+	}
+	for _, at := range s.Ahead {
+		m.Ahead = append(m.Ahead, millis(at))
+	}
+	for _, r := range s.Live {
+		m.Live = append(m.Live, &timetablepb.Run{At: millis(r.At), Id: valid(r.ID), Ending: r.Ending})
+	}
+	for _, x := range s.Open {
+		p := &timetablepb.Span{Until: millis(x.Until), Count: int64(x.Count), Why: int32(x.Why)}
+		if !x.After.IsZero() {
+			p.After = proto.Int64(millis(x.After))
+		}
+		m.Open = append(m.Open, p)
+	}
+	for _, e := range s.History[max(0, len(s.History)-schedule.MaxHistory):] {
+		p := &timetablepb.Entry{
+			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count), When: millis(e.When), Id: valid(e.ID), Text: valid(e.Text),
+		}
+		if !e.Until.Equal(e.At) {
+			p.Until = proto.Int64(millis(e.Until))
+		}
+		m.History = append(m.History, p)
+	}
+	return encode(kindState, m)
+}
+
+func decodeState(value []byte) (uid string, s schedule.State, err error) {
+	var m timetablepb.State
+	if err := decode(value, kindState, &m); err != nil {
+		return "", s, err
+	}
+	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped)}
+	for _, f := range m.Pending {
+		s.Pending = append(s.Pending, schedule.Firing{At: fromMillis(f.At), By: schedule.Cause(f.By)})
+	}
+	for _, at := range m.Ahead {
+		s.Ahead = append(s.Ahead, fromMillis(at))
+	}
+	for _, r := range m.Live {
+		s.Live = append(s.Live, schedule.Run{At: fromMillis(r.At), ID: r.Id, Ending: r.Ending})
+	}
+	bad := m.Uid == ""
+	for _, x := range m.Open {
+		p := schedule.Span{Until: fromMillis(x.Until), Count: int(x.Count), Why: schedule.Why(x.Why)}
+		if x.After != nil {
+			p.After = fromMillis(*x.After)
+		}
+		bad = bad || x.Why < 0 || x.Why > int32(schedule.WhyFailed)
+		s.Open = append(s.Open, p)
+	}
+	for _, e := range m.History {
+		p := schedule.Entry{
+			What: schedule.What(e.What), Why: schedule.Why(e.Why), By: schedule.Cause(e.By), At: fromMillis(e.At), Until: fromMillis(e.At), Count: int(e.Count),
+			When: fromMillis(e.When), ID: e.Id, Text: e.Text,
+		}
+		if e.Until != nil {
+			p.Until = fromMillis(*e.Until)
+		}
+		bad = bad || e.What < 0 || e.What > int32(schedule.Skipped) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) || e.By < 0 || e.By > int32(schedule.ByBackfill)
+		s.History = append(s.History, p)
+	}
+	if bad {
+		return "", s, fmt.Errorf("state: %w", errRecord)
+	}
+	return m.Uid, s, nil
+}

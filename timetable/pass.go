@@ -1,0 +1,299 @@
+package timetable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cantina/action"
+	"cantina/event"
+	"cantina/schedule"
+	"cantina/store"
+	"cantina/task"
+)
+
+// Bounds of one transaction of firings: it fits an unmodified etcd; and of how many
+// are under way, so that the writes of others do not wait behind a million.
+const (
+	maxOps   = 96
+	maxInAir = 8
+)
+
+// pass fires all that is due, transaction by transaction.
+func (t *Timetable) pass(ctx context.Context) error {
+	for {
+		if err := t.isOver(); err != nil {
+			return err
+		}
+		now := t.cfg.Clock.Wall()
+		if !t.due(now) {
+			return nil
+		}
+		if err := t.cfg.Store.Wait(ctx); err != nil {
+			return err
+		}
+		err := t.cfg.Board.Decide(func(rows Rows) error { return t.fire(rows, now) })
+		if err != nil && !errors.Is(err, store.ErrTooLarge) {
+			return fmt.Errorf("decide schedules: %w", err)
+		}
+	}
+}
+
+// due reports whether there is anything to decide now.
+func (t *Timetable) due(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inAir >= maxInAir {
+		return false
+	}
+	if at, ok := t.board.First(); ok && !at.After(now) {
+		return true
+	}
+	return t.board.Undecided() > 0 && (now.Sub(t.polled) >= pollGap || now.Before(t.polled))
+}
+
+// fire decides as much as one transaction holds.
+func (t *Timetable) fire(rows Rows, now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := &batch{t: t, rows: rows, now: now}
+	most := maxOps
+	if t.single {
+		most, t.single = 1, false
+	}
+	for len(b.ops)+b.others < most {
+		k, ok := t.board.Due(now)
+		if !ok {
+			break
+		}
+		b.tick(k)
+	}
+	if len(b.ops)+b.others < most && (now.Sub(t.polled) >= pollGap || now.Before(t.polled)) {
+		t.polled = now
+		for _, k := range t.board.Waiting() {
+			if len(b.ops)+b.others >= most {
+				t.polled = time.Time{} // the rest right after
+				break
+			}
+			b.tick(k)
+		}
+	}
+	if len(b.ops) == 0 {
+		return nil
+	}
+	t.inAir++
+	b.submit(func() { t.inAir-- })
+	return nil
+}
+
+// batch collects the changes of one transaction. The lock is held but in committed.
+type batch struct {
+	t      *Timetable
+	rows   Rows
+	now    time.Time
+	ops    []store.Op
+	others int // rows of others
+	was    []schedule.Row
+	is     []schedule.Row
+	done   []func(revision int64, err error)
+}
+
+// tick lets time come to one schedule.
+func (b *batch) tick(k schedule.Key) {
+	t := b.t
+	row, _ := t.board.Get(k)
+	if row.Definition.Job != nil && t.flying[k] > 0 {
+		t.board.Again(k, b.now.Add(50*time.Millisecond)) // what its job does is known after the commit
+		return
+	}
+	_, err := b.step(k, schedule.Tick{})
+	if err != nil {
+		t.cfg.Log.Warn("schedule cannot be decided", "schedule", k.String(), "error", err)
+		t.board.Again(k, b.now.Add(longest))
+	}
+}
+
+// step gives an event to a schedule and takes what follows into the transaction. What
+// is refused becomes history when its time had come, and an error when a person asked
+// for it.
+func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
+	t := b.t
+	row, ok := t.board.Get(k)
+	if !ok {
+		return schedule.State{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
+	}
+	env := schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(&row, r) }, Free: b.rows.Free}
+	st, moves, err := t.board.Step(k, e, env)
+	if err != nil {
+		return st, err
+	}
+	for _, m := range moves {
+		refused := b.move(&row, m)
+		if refused == nil {
+			continue
+		}
+		start, ok := m.(schedule.Start)
+		if _, byHand := e.(schedule.Fire); byHand || !ok {
+			return st, refused
+		}
+		env.Key, env.Definition = k, row.Definition
+		if env.Cron, err = t.board.Cron(k); err != nil {
+			return st, err
+		}
+		if st, _, err = schedule.Step(st, schedule.Refused{Firing: start.Firing, Text: refused.Error()}, env); err != nil {
+			return st, err
+		}
+	}
+	if st.Equal(&row.State) {
+		t.board.Update(k, st) // back into the queue
+		return st, nil
+	}
+	next := row
+	next.State = st
+	b.put(row, next)
+	return st, nil
+}
+
+// put makes a state the newest and adds its row.
+func (b *batch) put(was, is schedule.Row) {
+	b.t.board.Update(is.Key, is.State)
+	b.was, b.is = append(b.was, was), append(b.is, is)
+	b.ops = append(b.ops, store.Op{Key: stateKey(is.Key), Value: encodeState(is.UID, &is.State)})
+}
+
+// runs answers for a run of a schedule.
+func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
+	if row.Definition.Job != nil {
+		return b.t.cfg.Jobs.Runs(row.Name)
+	}
+	x := b.rows.Task(r.ID)
+	if x == nil {
+		return schedule.Ended
+	}
+	s := b.t.cfg.Sessions
+	return schedule.OfTask(x, b.now, s.Heard(x.Holder.Proc), s.Dead(x.Holder.Proc))
+}
+
+// move makes one move of a decision.
+func (b *batch) move(row *schedule.Row, m schedule.Move) error {
+	switch m := m.(type) {
+	case schedule.Start:
+		return b.start(row, m)
+	case schedule.End:
+		b.others++
+		return b.rows.Cancel(m.ID)
+	}
+	return fmt.Errorf("move %T: %w", m, schedule.ErrInvalid)
+}
+
+func (b *batch) start(row *schedule.Row, m schedule.Start) error {
+	d := row.Definition
+	switch {
+	case b.t.oversize[row.Key]:
+		delete(b.t.oversize, row.Key)
+		return store.ErrTooLarge
+	case d.Task != nil:
+		def := *d.Task
+		def.Workload.Env = withTime(def.Workload.Env, row, m.Firing)
+		b.others++
+		return b.rows.Desire(task.Task{GUID: m.ID, Domain: row.Domain, Name: row.Name, Definition: &def})
+	case d.Job != nil:
+		j := *d.Job
+		j.Job.Workload.Env = withTime(j.Job.Workload.Env, row, m.Firing)
+		ops, done, err := b.t.cfg.Jobs.Renew(row.Domain, &j)
+		if err != nil {
+			return err
+		}
+		b.ops, b.done = append(b.ops, ops...), append(b.done, done)
+	}
+	return nil
+}
+
+// The variables that a run gets.
+const (
+	envAt   = "CANTINA_SCHEDULED_AT" // the logical time, RFC 3339 in UTC
+	envName = "CANTINA_SCHEDULE"     // domain/name
+)
+
+// withTime adds what a run is told of its firing.
+func withTime(env []action.Variable, row *schedule.Row, f schedule.Firing) []action.Variable {
+	out := slices.DeleteFunc(slices.Clone(env), func(v action.Variable) bool { return v.Name == envAt || v.Name == envName })
+	return append(out, action.Variable{Name: envAt, Value: f.At.UTC().Format(time.RFC3339Nano)}, action.Variable{Name: envName, Value: row.Key.String()})
+}
+
+// submit hands the collected changes over; ended is called once under the lock, after
+// the commit or without one.
+func (b *batch) submit(ended func()) {
+	t := b.t
+	for i := range b.is {
+		t.flying[b.is[i].Key]++
+	}
+	b.rows.Add(b.ops, func(revision int64, err error) { b.committed(revision, err, ended) }, func() { b.undo(ended) })
+}
+
+// undo takes everything back: the transaction was not submitted.
+func (b *batch) undo(ended func()) {
+	t := b.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range slices.Backward(b.was) {
+		t.board.Update(r.Key, r.State)
+	}
+	b.landed()
+	t.single = true
+	if len(b.is) == 1 {
+		t.oversize[b.is[0].Key] = true // not even alone: it will be refused
+	}
+	if ended != nil {
+		ended()
+	}
+}
+
+// landed counts the commits under way down. The lock is held.
+func (b *batch) landed() {
+	for _, r := range b.is {
+		if b.t.flying[r.Key]--; b.t.flying[r.Key] <= 0 {
+			delete(b.t.flying, r.Key)
+		}
+	}
+}
+
+// committed shows what is durable, tells it, and then acts.
+func (b *batch) committed(revision int64, err error, ended func()) {
+	t := b.t
+	for _, f := range b.done {
+		f(revision, err)
+	}
+	if err != nil {
+		t.fail(fmt.Errorf("commit: %w", err))
+		return
+	}
+	t.mu.Lock()
+	var events []event.Event
+	for i := range b.is {
+		r := b.is[i]
+		t.show(r, revision)
+		events = append(events, scheduleEvent(&r, &b.was[i]))
+		t.stats.Started += r.State.Fired - b.was[i].State.Fired
+	}
+	t.stats.Commits++
+	b.landed()
+	if ended != nil {
+		ended()
+	}
+	t.mu.Unlock()
+	t.cfg.Hub.Publish(revision, events...)
+	t.ring()
+}
+
+// scheduleEvent shows a schedule after a commit, and what happened in words.
+func scheduleEvent(is, was *schedule.Row) event.Event {
+	e := event.Event{Kind: event.Schedule, Domain: is.Domain, Subject: is.Key.String(), Schedule: is}
+	h := is.State.History
+	if n := len(h); n > 0 && (was == nil || is.State.Fired != was.State.Fired || is.State.Skipped != was.State.Skipped) {
+		e.Text = h[n-1].At.UTC().Format(time.RFC3339) + " " + h[n-1].String()
+	}
+	return e
+}

@@ -1,0 +1,367 @@
+package timetable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/action"
+	"cantina/bbs"
+	"cantina/cron"
+	"cantina/event"
+	"cantina/internal/run"
+	"cantina/lrp"
+	"cantina/schedule"
+	"cantina/store"
+	"cantina/store/mem"
+	"cantina/task"
+	"cantina/timetable"
+	"cantina/wire"
+)
+
+// rig is a timetable on a real board and the memory store, with a clock that is moved
+// by hand, a fake scheduler and one fake cell.
+type rig struct {
+	t       *testing.T
+	backend *mem.Backend
+	bubble  run.Clock // of the store: it stands still
+	reign   *store.Reign
+	board   *bbs.BBS
+	times   *timetable.Timetable
+	stop    func()
+
+	mu     sync.Mutex
+	wall   time.Time
+	boot   time.Duration
+	ids    int
+	wants  []bbs.TaskWant
+	starts []string // logical times of what the cell was given, with the schedule
+	keep   bool     // started tasks run on
+	runs   []task.Holder
+	heard  bool
+	jobs   map[string]schedule.Answer
+	renews []string
+	zones  map[string]*time.Location
+}
+
+// began is the wall clock at the begin of each test.
+func began() time.Time { return time.Date(2026, 3, 2, 0, 30, 0, 0, time.UTC) }
+
+func inBubble(t *testing.T, fn func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, backend: mem.New(mem.Config{}), bubble: run.Bubble(), wall: began(), boot: time.Hour, heard: true, jobs: map[string]schedule.Answer{}, zones: map[string]*time.Location{}}
+		r.elect()
+		defer func() { r.stop() }()
+		fn(t, r)
+	})
+}
+
+func (r *rig) clock() run.Clock {
+	return run.Clock{
+		Wall: func() time.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.wall },
+		Boot: func() time.Duration { r.mu.Lock(); defer r.mu.Unlock(); return r.boot },
+	}
+}
+
+// elect begins a term on what the store has.
+func (r *rig) elect() {
+	r.t.Helper()
+	s, err := store.New(r.backend, store.Config{Clock: r.bubble, NewCluster: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	hub := event.New(0, reign.Revision(), r.clock().Wall)
+	rows := bbs.RollForwardOthers(reign, reign.Rows())
+	log := slog.New(slog.DiscardHandler)
+	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), []string{"p"})
+	r.times = timetable.New(timetable.Config{
+		Store: reign, Board: board{r.board}, Jobs: r, Sessions: r, Contents: contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Differ: func(was, is any) (out []timetable.FieldChange) {
+			for _, f := range bbs.Differ(was, is) {
+				out = append(out, timetable.FieldChange(f))
+			}
+			return out
+		},
+	}, rows)
+	r.reign = reign
+	_, pending := r.board.Pending()
+	r.Request(nil, pending)
+	ended := make(chan error, 2)
+	go func() { ended <- r.board.Run(ctx) }()
+	go func() { ended <- r.times.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil && !errors.Is(err, bbs.ErrOver) && !errors.Is(err, timetable.ErrOver) && !errors.Is(err, context.Canceled) {
+				r.t.Errorf("run: %v", err)
+			}
+		}
+		_ = reign.Resign(context.Background())
+	}
+	synctest.Wait()
+}
+
+// depose ends the term in which some commits may be under way, and begins the next.
+func (r *rig) depose() {
+	r.stop()
+	r.elect()
+}
+
+// to moves the clocks to an instant and lets everything happen.
+func (r *rig) to(at time.Time) {
+	r.t.Helper()
+	r.mu.Lock()
+	if at.After(r.wall) {
+		r.boot += at.Sub(r.wall)
+	}
+	r.wall = at
+	r.mu.Unlock()
+	r.times.Changed()
+	r.serve()
+}
+
+// at moves the clocks to a time of the first day.
+func (r *rig) at(clock string) *rig {
+	r.t.Helper()
+	at, err := time.Parse("2006-01-02T15:04:05", "2026-03-02T"+clock)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.to(at)
+	return r
+}
+
+// started compares what started since the last call.
+func (r *rig) started(want ...string) *rig {
+	r.t.Helper()
+	got := r.take()
+	if !slices.Equal(got, want) {
+		r.t.Fatalf("started %q, want %q", got, want)
+	}
+	return r
+}
+
+func (r *rig) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.starts
+	r.starts = nil
+	slices.Sort(out)
+	return out
+}
+
+// serve is the cell: it runs what it is given, and ends it unless r.keep is set.
+func (r *rig) serve() {
+	r.t.Helper()
+	for range 1000 {
+		synctest.Wait()
+		r.mu.Lock()
+		wants := r.wants
+		r.wants = nil
+		r.mu.Unlock()
+		if len(wants) == 0 {
+			return
+		}
+		by := task.Holder{Cell: "c", Proc: "p"}
+		for _, w := range wants {
+			if r.event(w.GUID, task.Start{UID: w.UID, By: by, Reservation: w.UID}) != nil {
+				continue
+			}
+			r.mu.Lock()
+			r.starts = append(r.starts, logical(w))
+			r.mu.Unlock()
+			if !r.keep {
+				r.end(w.GUID, w.UID)
+			}
+		}
+	}
+	r.t.Fatal("does not come to rest")
+}
+
+func (r *rig) end(guid, uid string) {
+	r.t.Helper()
+	if err := r.event(guid, task.Complete{UID: uid, By: task.Holder{Cell: "c", Proc: "p"}}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.times.Changed()
+}
+
+// endAll ends every task that runs.
+func (r *rig) endAll() *rig {
+	r.t.Helper()
+	p, err := r.board.ListTasks(bbs.TaskFilter{States: []task.State{task.Running}}, bbs.Range{Limit: 1000})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, x := range p.Items {
+		r.end(x.GUID, x.UID)
+	}
+	return r
+}
+
+func (r *rig) event(guid string, e task.Event) error {
+	answers, err := r.board.TaskEvents(r.t.Context(), []wire.TaskCall{{GUID: guid, Event: e}})
+	if err != nil {
+		return err
+	}
+	return answers[0]
+}
+
+// logical is what the environment of a task says of its firing.
+func logical(w bbs.TaskWant) string {
+	at, name := "", ""
+	for _, v := range w.Definition.Workload.Env {
+		switch v.Name {
+		case "CANTINA_SCHEDULED_AT":
+			at = v.Value
+		case "CANTINA_SCHEDULE":
+			name = v.Value
+		}
+	}
+	return name + " " + at
+}
+
+// hourly is a schedule of a task.
+func hourly(change func(*schedule.Definition)) schedule.Definition {
+	d := schedule.Definition{
+		Calendar: schedule.Calendar{Line: "0 * * * *", Zone: "UTC", Gap: cron.GapRun, Fold: cron.FoldFirst},
+		Task:     &task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}},
+	}
+	if change != nil {
+		change(&d)
+	}
+	return d
+}
+
+// apply makes the schedules of domain d as wanted, and returns the verbs.
+func (r *rig) apply(prune bool, wanted ...timetable.Wanted) string {
+	r.t.Helper()
+	var lines []timetable.Line
+	_, err := r.board.Apply(r.t.Context(), bbs.Application{Domain: "d", Prune: prune, Extra: func() (bbs.Extra, error) {
+		c, err := r.times.Apply("d", wanted, prune)
+		if err != nil {
+			return bbs.Extra{}, err
+		}
+		lines = c.Lines
+		return bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo}, nil
+	}}, bbs.Write{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.serve()
+	var out []string
+	for _, l := range lines {
+		out = append(out, string(l.Verb)+" "+l.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (r *rig) zone(name string) (*time.Location, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if z := r.zones[name]; z != nil {
+		return z, nil
+	}
+	return time.LoadLocation(name)
+}
+
+func (r *rig) newID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids++
+	return fmt.Sprintf("%032x", r.ids)
+}
+
+// Request implements bbs.Auctioneer.
+func (r *rig) Request(_ []bbs.LRPWant, tasks []bbs.TaskWant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wants = append(r.wants, tasks...)
+}
+
+// Withdraw implements bbs.Auctioneer.
+func (r *rig) Withdraw([]lrp.Key, []bbs.TaskID) {}
+
+// StopInstance implements bbs.Cells.
+func (r *rig) StopInstance(lrp.Key, lrp.Identity) {}
+
+// CancelTask implements bbs.Cells.
+func (r *rig) CancelTask(task.Holder, string, string) {}
+
+// Send implements bbs.Callbacks.
+func (r *rig) Send(*task.Task) {}
+
+// MayStart implements bbs.Sessions.
+func (r *rig) MayStart(string, string) bool { return true }
+
+// Blind implements bbs.Sessions.
+func (r *rig) Blind() bool { return false }
+
+// Heard implements timetable.Sessions.
+func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }
+
+// Dead implements timetable.Sessions.
+func (r *rig) Dead(string) bool { return false }
+
+// Renew implements timetable.Jobs.
+func (r *rig) Renew(_ string, j *schedule.Job) ([]store.Op, func(int64, error), error) {
+	name := j.Job.Name
+	r.jobs[name] = schedule.Running
+	return []store.Op{{Key: "job/" + name, Value: []byte("x")}}, func(int64, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.renews = append(r.renews, name)
+	}, nil
+}
+
+// Runs implements timetable.Jobs.
+func (r *rig) Runs(name string) schedule.Answer { return r.jobs[name] }
+
+// Foreign implements timetable.Jobs.
+func (r *rig) Foreign(name, _ string) (string, bool) { return "other", name == "foreign" }
+
+type board struct{ *bbs.BBS }
+
+type rows struct{ *bbs.Decision }
+
+// Add implements timetable.Rows.
+func (r rows) Add(ops []store.Op, done func(int64, error), undo func()) {
+	r.Decision.Add(bbs.Extra{Ops: ops, Done: done, Undo: undo})
+}
+
+// Decide implements timetable.Board.
+func (b board) Decide(fn func(timetable.Rows) error) error {
+	return b.BBS.Decide(func(d *bbs.Decision) error { return fn(rows{d}) })
+}
+
+// Write implements timetable.Board.
+func (b board) Write(ctx context.Context, w timetable.Write, operation string, request []byte, fn func(timetable.Rows) ([]byte, error)) ([]byte, int64, error) {
+	return b.WriteDecision(ctx, bbs.Write{Key: w.Key, By: w.By}, operation, request, func(d *bbs.Decision) ([]byte, error) { return fn(rows{d}) })
+}
+
+type contents struct{}
+
+func (contents) TaskBytes(d *task.Definition) []byte { return bbs.EncodeDefinition(d) }
+func (contents) Task(data []byte) (*task.Definition, error) {
+	d, err := bbs.DecodeDefinition(data)
+	return &d, err
+}
+func (contents) JobBytes(j *schedule.Job) ([]byte, error) { return []byte(j.Job.Name), nil }
+func (contents) Job(data []byte) (*schedule.Job, error) {
+	j := &schedule.Job{}
+	j.Job.Name = string(data)
+	return j, nil
+}

@@ -1,0 +1,261 @@
+// Package timetable is the leader's loop of schedules: it owns their rows and gives
+// time to package schedule, whose decisions it makes durable.
+//
+//	wall clock ─▶ ┌───────────┐ ──tasks, rows, in one commit──▶ board ──▶ store
+//	api ────────▶ │ timetable │ ──Renew───────────────────────▶ scheduler
+//	zones ──────▶ └───────────┘ ◀─what may still run─────────── board, registry, scheduler
+//
+// It decides under the lock of the board, because what a firing starts is a task of
+// the board and its cursor must become durable in the same transaction. Locks: the
+// board's, then this one's, then the scheduler's. The hub is called by the callbacks
+// of the commits, without any.
+//
+// It never sleeps longer than 30 s: timers do not see that the wall clock was set or
+// the machine was suspended.
+package timetable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cantina/cron"
+	"cantina/event"
+	"cantina/internal/run"
+	"cantina/schedule"
+	"cantina/store"
+	"cantina/task"
+)
+
+// Errors of the timetable.
+var (
+	// ErrOver: the term is over.
+	ErrOver = errors.New("the leader's term is over")
+	// ErrQuarantined: a row of the schedule cannot be read; it counts as existing.
+	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
+	// ErrRevision: the schedule has another revision than the caller expects.
+	ErrRevision = errors.New("changed in the meantime")
+	// ErrTaken: the name that the schedule's job would have belongs to another domain.
+	ErrTaken = errors.New("job name is taken")
+)
+
+// Rows are the newest rows of the board, within one decision.
+type Rows interface {
+	Task(guid string) *task.Task
+	// Free reports whether a guid may be used for a new task.
+	Free(guid string) bool
+	// Desire adds a task; when it fails nothing was changed.
+	Desire(t task.Task) error
+	// Cancel ends a task; one that has ended is left alone.
+	Cancel(guid string) error
+	// Add adds rows, what is told of the commit, and what is undone without one.
+	Add(ops []store.Op, done func(revision int64, err error), undo func())
+}
+
+// Write is what every writing call of a client carries beside its arguments.
+type Write struct {
+	Key    string
+	Expect int64
+	By     string
+}
+
+// Board is what the timetable needs of the bulletin board.
+type Board interface {
+	// Decide runs fn under the board's lock and submits what it decided in one
+	// transaction, without waiting for it.
+	Decide(fn func(Rows) error) error
+	// Write is Decide for a client's call: at most once for its key; it returns after
+	// the commit.
+	Write(ctx context.Context, w Write, operation string, request []byte, fn func(Rows) ([]byte, error)) ([]byte, int64, error)
+}
+
+// Jobs is what the timetable needs of the scheduler. It is called under locks.
+type Jobs interface {
+	// Renew prepares that a job runs from the start.
+	Renew(domain string, j *schedule.Job) (ops []store.Op, done func(revision int64, err error), err error)
+	// Runs says whether a job may still run.
+	Runs(name string) schedule.Answer
+	// Foreign names the other domain that a job belongs to.
+	Foreign(name, domain string) (other string, yes bool)
+}
+
+// Sessions is what the timetable needs of the registry.
+type Sessions interface {
+	// Heard reports whether a cell process has reported in this term, or the initial
+	// wait is over; Dead whether it is certainly dead.
+	Heard(proc string) bool
+	Dead(proc string) bool
+}
+
+// Contents encodes what schedules start, in the records of their owners; the same
+// value always gives the same bytes.
+type Contents interface {
+	TaskBytes(d *task.Definition) []byte
+	Task(data []byte) (*task.Definition, error)
+	JobBytes(j *schedule.Job) ([]byte, error)
+	Job(data []byte) (*schedule.Job, error)
+}
+
+// Hub takes the events of each commit, in order.
+type Hub interface {
+	Publish(revision int64, events ...event.Event)
+}
+
+// Store is what the timetable needs of the term that was won.
+type Store interface {
+	// Wait applies back pressure before a decision.
+	Wait(ctx context.Context) error
+	Quarantine(q store.Quarantine)
+}
+
+// FieldChange is one field that differs; Old or New is empty when it was not set.
+type FieldChange struct{ Path, Old, New string }
+
+// Config of a Timetable. All but Log is needed.
+type Config struct {
+	Store    Store
+	Board    Board
+	Jobs     Jobs
+	Sessions Sessions
+	Contents Contents
+	Hub      Hub
+	Clock    run.Clock
+	Log      *slog.Logger
+	// Zone finds a time zone by its name.
+	Zone func(name string) (*time.Location, error)
+	// NewID returns 16 random bytes in hexadecimal.
+	NewID func() string
+	// Differ lists the fields in which two definitions differ.
+	Differ func(was, is any) []FieldChange
+}
+
+// Timetable is the loop of schedules of one term. Its methods may be called at the
+// same time.
+type Timetable struct {
+	cfg Config
+
+	mu     sync.Mutex
+	board  *schedule.Board
+	bad    map[schedule.Key]bool
+	items  map[schedule.Calendar]cron.Schedule
+	flying map[schedule.Key]int // commits under way
+	inAir  int                  // transactions of firings under way
+	single bool                 // the next transaction holds one firing: more were too large
+	// oversize are schedules whose firing is larger than a transaction.
+	oversize map[schedule.Key]bool
+	polled   time.Time // when what is undecided was looked at last
+	shown    map[schedule.Key]shown
+	order    []schedule.Key // of shown; nil = to be made again
+	stats    Stats
+
+	wake chan struct{}
+	over chan struct{}
+	once sync.Once
+	err  error
+}
+
+// Stats counts since the term began.
+type Stats struct{ Started, Commits int }
+
+// shown is a committed row.
+type shown struct {
+	row      *schedule.Row
+	revision int64
+}
+
+// New returns the timetable of a term, built from the rows of the load; rows of others
+// are ignored. Rows that cannot be read are quarantined. It starts nothing.
+func New(cfg Config, rows []store.Row) *Timetable {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	t := &Timetable{
+		cfg: cfg, board: schedule.NewBoard(), bad: map[schedule.Key]bool{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
+		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	t.load(rows)
+	return t
+}
+
+// fail ends the timetable: what is in memory cannot be trusted any more.
+func (t *Timetable) fail(err error) {
+	t.once.Do(func() {
+		t.err = err
+		close(t.over)
+	})
+}
+
+func (t *Timetable) isOver() error {
+	select {
+	case <-t.over:
+		return fmt.Errorf("%w: %w", ErrOver, t.err)
+	default:
+		return nil
+	}
+}
+
+// Stats returns the counters.
+func (t *Timetable) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats
+}
+
+// Changed tells that the answer to what runs may have changed.
+func (t *Timetable) Changed() { t.ring() }
+
+func (t *Timetable) ring() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Bounds of the loop's sleep.
+const (
+	longest = 30 * time.Second // the wall clock is looked at this often
+	pollGap = time.Second      // what is undecided is looked at this often
+)
+
+// Run fires what is due until ctx is done or the term is over.
+func (t *Timetable) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.over:
+			return t.isOver()
+		case <-timer.C:
+		case <-t.wake:
+		}
+		if err := t.pass(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		timer.Reset(t.sleep())
+	}
+}
+
+// sleep is how long nothing falls due, by the wall clock of now.
+func (t *Timetable) sleep() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait := longest
+	if t.inAir >= maxInAir {
+		return wait // a commit wakes it
+	}
+	if at, ok := t.board.First(); ok {
+		wait = min(wait, at.Sub(t.cfg.Clock.Wall()))
+	}
+	if t.board.Undecided() > 0 {
+		wait = min(wait, pollGap)
+	}
+	return max(wait, 0)
+}

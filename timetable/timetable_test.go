@@ -1,0 +1,319 @@
+package timetable_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/cron"
+	"cantina/schedule"
+	"cantina/store"
+	"cantina/timetable"
+)
+
+var key = schedule.Key{Domain: "d", Name: "n"}
+
+func one(change func(*schedule.Definition)) timetable.Wanted {
+	return timetable.Wanted{Name: "n", Definition: hourly(change)}
+}
+
+func (r *rig) get() timetable.View {
+	r.t.Helper()
+	v, err := r.times.Get(key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func TestATaskStartsWithItsLogicalTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		if got := r.apply(false, one(nil)); got != "create n" {
+			t.Fatal(got)
+		}
+		r.at("00:59:59").started().at("01:00:03").started("d/n 2026-03-02T01:00:00Z").at("01:30:00").started()
+		v := r.get()
+		if !v.Next.Equal(began().Add(90*time.Minute)) || v.State.Fired != 1 || v.Revision == 0 || v.Words == "" {
+			t.Fatalf("%+v", v)
+		}
+	})
+}
+
+// TestTheNextLeaderGoesOn: it never goes behind the cursor, and fires what is missed by
+// the policy.
+func TestTheNextLeaderGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(nil))
+		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z")
+		r.depose()
+		r.at("01:00:30").started()
+		r.stop()
+		r.mu.Lock()
+		r.wall = r.wall.Add(3 * time.Hour) // nobody leads
+		r.mu.Unlock()
+		r.elect()
+		r.serve()
+		r.started("d/n 2026-03-02T04:00:00Z")
+		r.mu.Lock()
+		r.wall = r.wall.Add(-3 * time.Hour) // a leader whose clock is behind
+		r.mu.Unlock()
+		r.depose()
+		r.at("01:30:00").started().at("04:30:00").started().at("05:00:00").started("d/n 2026-03-02T05:00:00Z")
+	})
+}
+
+// TestUndecidedUntilTheCellIsHeard: the firing is stored with its logical time, also
+// over a change of the leader, and decided when the wait is over.
+func TestUndecidedUntilTheCellIsHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(nil))
+		r.keep = true
+		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z")
+		r.heard = false
+		r.at("02:00:00").started()
+		if v := r.get(); len(v.State.Pending) != 1 {
+			t.Fatalf("%+v", v.State)
+		}
+		if state, _, why, err := r.times.Explain(key); err != nil || state != "undecided" || len(why) == 0 {
+			t.Fatal(state, why, err)
+		}
+		r.depose()
+		r.at("02:10:00").started().endAll()
+		r.heard = true
+		r.at("02:20:00").started("d/n 2026-03-02T02:00:00Z")
+		r.at("03:00:00").started() // and that one runs: skipped
+		v := r.get()
+		if e := v.State.History[len(v.State.History)-1]; e.Why != schedule.WhyOverlap {
+			t.Fatal(e)
+		}
+	})
+}
+
+func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(func(d *schedule.Definition) { d.Overlap = schedule.OverlapReplace }))
+		r.keep = true
+		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
+		old, err := r.board.GetTask(schedule.RunID(key, began().Add(30*time.Minute), 0))
+		if err != nil || !old.Ended() {
+			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
+		}
+		r.at("02:01:00").started("d/n 2026-03-02T02:00:00Z") // its container had its grace time
+	})
+}
+
+// TestAPersonsCallHappensOncePerKey and answers alike when it is repeated.
+func TestAPersonsCallHappensOncePerKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(nil))
+		at := began().Add(30 * time.Minute)
+		for range 2 {
+			id, err := r.times.Fire(t.Context(), key, at, timetable.Write{Key: "k"})
+			if err != nil || id != "d.n.20260302T010000Z" {
+				t.Fatal(id, err)
+			}
+			r.serve()
+		}
+		r.started("d/n 2026-03-02T01:00:00Z")
+		if _, err := r.times.Fire(t.Context(), key, at, timetable.Write{Key: "l"}); !errors.Is(err, schedule.ErrFired) {
+			t.Fatal(err)
+		}
+		if _, err := r.times.Fire(t.Context(), schedule.Key{Domain: "d", Name: "x"}, at, timetable.Write{}); !errors.Is(err, schedule.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if err := r.times.Pause(t.Context(), key, true, timetable.Write{Expect: 1}); !errors.Is(err, timetable.ErrRevision) {
+			t.Fatal(err)
+		}
+		r.at("01:00:00").started().at("02:00:00").started("d/n 2026-03-02T02:00:00Z")
+	})
+}
+
+func TestPauseMissedAndBackfill(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(nil))
+		if err := r.times.Pause(t.Context(), key, true, timetable.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.at("03:30:00").started()
+		if err := r.times.Pause(t.Context(), key, false, timetable.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.at("03:40:00").started().at("07:30:00").started("d/n 2026-03-02T07:00:00Z")
+		missed, rest, err := r.times.Missed(key, 2)
+		if err != nil || len(missed) != 2 || rest != 1 || !missed[0].At.Equal(began().Add(210*time.Minute)) {
+			t.Fatal(missed, rest, err)
+		}
+		n, err := r.times.Backfill(t.Context(), key, missed[0].At, missed[1].At, 10, timetable.Write{})
+		if err != nil || n != 2 {
+			t.Fatal(n, err)
+		}
+		r.serve()
+		r.at("07:30:05").started("d/n 2026-03-02T04:00:00Z", "d/n 2026-03-02T05:00:00Z")
+		if missed, _, _ := r.times.Missed(key, 10); len(missed) != 1 {
+			t.Fatal(missed)
+		}
+	})
+}
+
+func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		if got := r.apply(false, one(nil), timetable.Wanted{Name: "b", Definition: hourly(nil)}); got != "create n, create b" {
+			t.Fatal(got)
+		}
+		if got := r.apply(false, one(nil)); got != "keep n" {
+			t.Fatal(got)
+		}
+		lines, err := r.times.Plan("d", []timetable.Wanted{one(func(d *schedule.Definition) { d.Jitter = time.Minute })}, true)
+		if err != nil || len(lines) != 2 || lines[0].Verb != timetable.VerbUpdate || fmt.Sprint(lines[0].Fields) != "[{policy.jitter  1m0s}]" || lines[1].Verb != timetable.VerbRemove {
+			t.Fatal(lines, err)
+		}
+		r.mu.Lock()
+		r.wall = r.wall.Add(5 * time.Hour)
+		r.mu.Unlock()
+		if got := r.apply(true, one(func(d *schedule.Definition) { d.Line = "*/5 * * * *" })); got != "update n, remove b" {
+			t.Fatal(got)
+		}
+		r.at("05:34:00").started().at("05:35:00").started("d/n 2026-03-02T05:35:00Z") // never for the past
+		if v := r.get(); v.UID == "" || !v.Created.Equal(began()) || v.Edited.Equal(v.Created) {
+			t.Fatalf("%+v", v.Row)
+		}
+		if _, err := r.times.Get(schedule.Key{Domain: "d", Name: "b"}); !errors.Is(err, schedule.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if _, err := r.times.Plan("d", []timetable.Wanted{one(func(d *schedule.Definition) { d.Line = "0 0 30 2 *" })}, false); !errors.Is(err, schedule.ErrInvalid) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestAJobIsRunAnew and only once its nodes have ended.
+func TestAJobIsRunAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		job := one(func(d *schedule.Definition) { d.Task, d.Job = nil, &schedule.Job{}; d.Job.Job.Name = "n" })
+		r.apply(false, job)
+		r.at("01:00:00").at("02:00:00")
+		if len(r.renews) != 1 {
+			t.Fatal(r.renews)
+		}
+		r.jobs["n"] = schedule.Ended
+		r.at("03:00:00")
+		if len(r.renews) != 2 {
+			t.Fatal(r.renews)
+		}
+	})
+}
+
+// TestAStateThatCannotBeReadNeverFires: without its cursor nobody knows what it fired.
+func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(nil))
+		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z")
+		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: "schedule-state/d/n", Value: []byte("torn")}}}, nil)
+		synctest.Wait()
+		r.depose()
+		r.at("09:00:00").started()
+		if _, err := r.times.Get(key); !errors.Is(err, timetable.ErrQuarantined) {
+			t.Fatal(err)
+		}
+		if _, err := r.times.Plan("d", []timetable.Wanted{one(nil)}, false); !errors.Is(err, timetable.ErrQuarantined) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestChangedRulesOfAZone move what is to come, without a restart.
+func TestChangedRulesOfAZone(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.zones["X"] = time.FixedZone("X", 3600)
+		r.apply(false, one(func(d *schedule.Definition) { d.Line, d.Zone = "0 9 * * *", "X" }))
+		if v := r.get(); !v.Next.Equal(began().Add(7*time.Hour + 30*time.Minute)) {
+			t.Fatal(v.Next)
+		}
+		r.mu.Lock()
+		r.zones["X"] = time.FixedZone("X", 7200)
+		r.mu.Unlock()
+		r.times.ZonesChanged([]string{"X"})
+		r.at("07:00:00").started("d/n 2026-03-02T07:00:00Z").at("08:30:00").started()
+	})
+}
+
+// TestTenYearsInFourZones: each night at two, once, whatever the clocks do and whoever
+// leads. The oracle looks at every half hour of ten years.
+func TestTenYearsInFourZones(t *testing.T) {
+	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"}
+	inBubble(t, func(t *testing.T, r *rig) {
+		var wanted []timetable.Wanted
+		for i, z := range zones {
+			wanted = append(wanted, timetable.Wanted{Name: fmt.Sprint("z", i), Definition: hourly(func(d *schedule.Definition) {
+				d.Line, d.Zone, d.Gap, d.Fold = "0 2 * * *", z, cron.GapRun, cron.FoldFirst
+			})})
+		}
+		r.apply(false, wanted...)
+		end := began().AddDate(10, 0, 0)
+		var want []string
+		for i, z := range zones {
+			for _, at := range nights(t, z, began(), end) {
+				want = append(want, fmt.Sprintf("d/z%d %s", i, at.Format(time.RFC3339)))
+			}
+		}
+		slices.Sort(want)
+		var got []string
+		for n := 0; ; n++ {
+			next := end
+			for i := range zones {
+				v, err := r.times.Get(schedule.Key{Domain: "d", Name: fmt.Sprint("z", i)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v.Next.Before(next) {
+					next = v.Next
+				}
+			}
+			if next.Equal(end) {
+				break
+			}
+			r.to(next)
+			got = append(got, r.take()...)
+			if n%500 == 499 {
+				r.depose()
+				r.serve()
+			}
+		}
+		slices.Sort(got)
+		if len(got) != len(want) {
+			t.Errorf("%d firings, want %d", len(got), len(want))
+		}
+		for i := range want {
+			if i >= len(got) || got[i] != want[i] {
+				t.Fatalf("firing %d differs, want %s", i, want[i])
+			}
+		}
+	})
+}
+
+// nights finds for each day the first instant at which the clock shows 02:00, or, when
+// it jumps over that, the instant of the jump.
+func nights(t *testing.T, zone string, from, to time.Time) (out []time.Time) {
+	t.Helper()
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	day, done := 0, false
+	for at := from.AddDate(0, 0, -2); !at.After(to); at = at.Add(30 * time.Minute) {
+		local := at.In(loc)
+		if local.YearDay() != day {
+			day, done = local.YearDay(), false
+		}
+		if !done && local.Hour() >= 2 && local.Hour() < 12 {
+			done = true
+			if at.After(from) && at.Before(to) {
+				out = append(out, at)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,198 @@
+package timetable
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"cantina/cron"
+	"cantina/schedule"
+)
+
+// View is a committed schedule as readers see it.
+type View struct {
+	schedule.Row
+	// Next is when it fires next by time; zero when it does not.
+	Next time.Time
+	// Words say its calendar; Problem says why it cannot be used.
+	Words, Problem string
+	Revision       int64
+}
+
+func (t *Timetable) view(s shown) View {
+	v := View{Row: *s.row, Revision: s.revision}
+	if at, ok := t.board.Next(s.row.Key); ok {
+		v.Next = at
+	}
+	if c, err := t.board.Cron(s.row.Key); err != nil {
+		v.Problem = err.Error()
+	} else {
+		v.Words = c.Item.Words()
+	}
+	return v
+}
+
+// List lists committed schedules in order of domain and name, of one domain (empty =
+// all), strictly after a key, at most limit. more: there are more.
+func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []View, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.order == nil {
+		t.order = make([]schedule.Key, 0, len(t.shown))
+		for k := range t.shown {
+			t.order = append(t.order, k)
+		}
+		slices.SortFunc(t.order, schedule.Key.Compare)
+	}
+	start := sort.Search(len(t.order), func(i int) bool { return t.order[i].Compare(after) > 0 })
+	for _, k := range t.order[start:] {
+		if domain != "" && k.Domain != domain {
+			continue
+		}
+		if len(out) == limit {
+			return out, true
+		}
+		out = append(out, t.view(t.shown[k]))
+	}
+	return out, false
+}
+
+// Get returns one committed schedule: schedule.ErrNotFound, ErrQuarantined.
+func (t *Timetable) Get(k schedule.Key) (View, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, ok := t.shown[k]
+	switch {
+	case t.bad[k]:
+		return View{}, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
+	case !ok:
+		return View{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
+	}
+	return t.view(s), nil
+}
+
+// Len is how many schedules there are.
+func (t *Timetable) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.shown)
+}
+
+// Preview lists the next n logical times of a schedule, with marks, and the matches
+// that its policies leave out.
+func (t *Timetable) Preview(k schedule.Key, n int) ([]cron.Occurrence, error) {
+	t.mu.Lock()
+	c, err := t.board.Cron(k)
+	row, _ := t.board.Get(k)
+	t.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("schedule %v: %w", k, err)
+	}
+	from := t.cfg.Clock.Wall()
+	if row.State.Cursor.After(from) {
+		from = row.State.Cursor
+	}
+	return cron.Preview(c.Item, c.Zone, from.Truncate(time.Second).Add(time.Second), n)
+}
+
+// Missed lists logical times that did not fire and a person may want to fill in,
+// oldest first, at most limit; rest counts the others.
+func (t *Timetable) Missed(k schedule.Key, limit int) (out []Miss, rest int, err error) {
+	v, err := t.Get(k)
+	if err != nil {
+		return nil, 0, err
+	}
+	t.mu.Lock()
+	c, err := t.board.Cron(k)
+	t.mu.Unlock()
+	if err != nil {
+		return nil, 0, fmt.Errorf("schedule %v: %w", k, err)
+	}
+	for _, x := range v.State.Missed() {
+		at := x.After
+		for len(out) < limit {
+			if at, err = c.Next(at); err != nil || at.IsZero() || at.After(x.Until) {
+				break
+			}
+			out = append(out, Miss{at.UTC(), x.Why})
+		}
+		if len(out) == limit {
+			rest += int(c.Item.Count(max2(at, x.After), x.Until, c.Zone))
+		}
+	}
+	return out, rest, nil
+}
+
+func max2(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Miss is one logical time that did not fire.
+type Miss struct {
+	At  time.Time
+	Why schedule.Why
+}
+
+// Reason says why a schedule does not do what one may expect.
+type Reason struct{ Code, Text, Change string }
+
+// Explain says why a schedule is as it is.
+func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []Reason, err error) {
+	v, err := t.Get(k)
+	if err != nil {
+		return "", false, nil, err
+	}
+	s := &v.State
+	switch {
+	case v.Problem != "":
+		return "broken", false, []Reason{{"calendar", v.Problem, "apply it again with a calendar that can be used"}}, nil
+	case s.Paused:
+		return "paused", false, []Reason{{"paused", "it was paused", "cantina cron resume " + k.Name}}, nil
+	case v.Next.IsZero():
+		reasons = append(reasons, Reason{"never", "its calendar names no time after now", ""})
+	default:
+		reasons = append(reasons, Reason{"next", "it fires next at " + v.Next.UTC().Format(time.RFC3339), ""})
+	}
+	state, fine = "waiting", true
+	for _, f := range s.Pending {
+		state = "undecided"
+		text := f.At.Format(time.RFC3339) + " is due and undecided: "
+		switch {
+		case f.By == schedule.ByBackfill:
+			text += "a backfill runs one after the other"
+		case len(s.Live) > 0 && s.Live[0].Ending:
+			text += "it replaces " + s.Live[0].ID + ", which is being ended"
+		default:
+			text += "nobody knows yet whether an earlier run still runs"
+		}
+		reasons = append(reasons, Reason{"undecided", text, ""})
+		if len(reasons) > 5 {
+			break
+		}
+	}
+	if n := len(s.History); n > 0 && s.History[n-1].What == schedule.Skipped {
+		e := &s.History[n-1]
+		fine = !v.Next.IsZero() && e.Why != schedule.WhyOverlap && e.Why != schedule.WhyFailed
+		change := ""
+		if e.Why == schedule.WhyOverlap {
+			change = "let it end, or choose overlap: allow or replace"
+		}
+		reasons = append(reasons, Reason{"skipped", e.At.Format(time.RFC3339) + " was " + e.String(), change})
+	}
+	return state, fine, reasons, nil
+}
+
+// Words says when a schedule fires, "" when its calendar cannot be used.
+func (t *Timetable) Words(k schedule.Key) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, err := t.board.Cron(k)
+	if err != nil {
+		return ""
+	}
+	return c.Item.Words()
+}
