@@ -123,7 +123,7 @@ func eventMessage(e *event.Event) *pb.Event {
 	case e.Pair != nil:
 		m.Node = node(e.Pair.Job, &e.Pair.NodeView)
 	case e.Cell != nil:
-		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason)}
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating}
 	}
 	return m
 }

@@ -16,13 +16,17 @@ import (
 // Keys and kinds of the registry's rows; schema 1.
 const (
 	memberPrefix = "member/"
+	drainPrefix  = "drain/"
 	listKey      = "listver"
 	kindMember   = "member"
 	kindList     = "listver"
+	kindDrain    = "drain"
 )
 
 // Owns reports whether a row of the store is the registry's.
-func Owns(key string) bool { return key == listKey || strings.HasPrefix(key, memberPrefix) }
+func Owns(key string) bool {
+	return key == listKey || strings.HasPrefix(key, memberPrefix) || strings.HasPrefix(key, drainPrefix)
+}
 
 func encode(kind string, m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)

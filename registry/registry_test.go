@@ -528,7 +528,7 @@ func TestRowsSurviveTheirEncoding(t *testing.T) {
 	if len(bad) != 2 || len(got) != 1 || got[0].Proc != "other" || got[0].Promise != 100*time.Second || !list.IsZero() {
 		t.Fatalf("%+v %v", got, bad)
 	}
-	if !Owns("member/x") || !Owns("listver") || Owns("job/x") {
+	if !Owns("member/x") || !Owns("listver") || !Owns("drain/c1") || Owns("job/x") {
 		t.Fatal("whose rows")
 	}
 }

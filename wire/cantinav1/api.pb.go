@@ -4468,24 +4468,26 @@ type Cell struct {
 	Zone    string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Host    string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	// NEW, UNHEALTHY, HEALTHY or MUST_DIE
-	Session       string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
-	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	Reported      bool                   `protobuf:"varint,9,opt,name=reported,proto3" json:"reported,omitempty"`
-	Eligible      bool                   `protobuf:"varint,10,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	DeadIn        *durationpb.Duration   `protobuf:"bytes,11,opt,name=dead_in,json=deadIn,proto3" json:"dead_in,omitempty"`
-	Unavailable   string                 `protobuf:"bytes,12,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	Evacuating    bool                   `protobuf:"varint,13,opt,name=evacuating,proto3" json:"evacuating,omitempty"`
-	Capacity      map[string]int32       `protobuf:"bytes,14,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Free          map[string]int32       `protobuf:"bytes,15,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Instances     int32                  `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
-	Tasks         int32                  `protobuf:"varint,17,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Batch         int32                  `protobuf:"varint,18,opt,name=batch,proto3" json:"batch,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Taints        []string               `protobuf:"bytes,20,rep,name=taints,proto3" json:"taints,omitempty"`
-	Tags          []string               `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
-	Isolation     []string               `protobuf:"bytes,22,rep,name=isolation,proto3" json:"isolation,omitempty"`
-	Build         string                 `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
+	Session     string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Since       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	Reason      string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reported    bool                   `protobuf:"varint,9,opt,name=reported,proto3" json:"reported,omitempty"`
+	Eligible    bool                   `protobuf:"varint,10,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	DeadIn      *durationpb.Duration   `protobuf:"bytes,11,opt,name=dead_in,json=deadIn,proto3" json:"dead_in,omitempty"`
+	Unavailable string                 `protobuf:"bytes,12,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	Evacuating  bool                   `protobuf:"varint,13,opt,name=evacuating,proto3" json:"evacuating,omitempty"`
+	Capacity    map[string]int32       `protobuf:"bytes,14,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Free        map[string]int32       `protobuf:"bytes,15,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Instances   int32                  `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
+	Tasks       int32                  `protobuf:"varint,17,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Batch       int32                  `protobuf:"varint,18,opt,name=batch,proto3" json:"batch,omitempty"`
+	Labels      map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Taints      []string               `protobuf:"bytes,20,rep,name=taints,proto3" json:"taints,omitempty"`
+	Tags        []string               `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
+	Isolation   []string               `protobuf:"bytes,22,rep,name=isolation,proto3" json:"isolation,omitempty"`
+	Build       string                 `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
+	// Set while the cell is drained: it gets no new work.
+	Drain         *Drain `protobuf:"bytes,24,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4681,6 +4683,109 @@ func (x *Cell) GetBuild() string {
 	return ""
 }
 
+func (x *Cell) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+// That a cell is to be emptied, and how far that is.
+type Drain struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	By     string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// When what is left is ended.
+	Until     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	StopBatch bool                   `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	// When nothing was left, or the deadline ended the rest; absent before.
+	Ended *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	// What it waits for now, or what the deadline ended.
+	Waits         []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *Drain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Drain) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Drain) GetStopBatch() bool {
+	if x != nil {
+		return x.StopBatch
+	}
+	return false
+}
+
+func (x *Drain) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Drain) GetWaits() []string {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
 type ListCellsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
@@ -4690,7 +4795,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4807,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4820,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -4735,7 +4840,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4852,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4865,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -4786,7 +4891,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4798,7 +4903,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4811,7 +4916,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -4822,15 +4927,17 @@ func (x *GetCellRequest) GetName() string {
 }
 
 type GetCellResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cell          *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cell  *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	// Streaming events strictly after it misses nothing.
+	Position      string `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +4949,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,10 +4962,236 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+func (x *GetCellResponse) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+type DrainCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why; shown to everybody who looks at the cell. Must not be empty.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How long it may take; absent = the cell's own setting.
+	Deadline *durationpb.Duration `protobuf:"bytes,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Stop batch tasks at once: they run again elsewhere, and no retry is counted.
+	StopBatch     bool   `protobuf:"varint,4,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	Write         *Write `protobuf:"bytes,5,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCellRequest) Reset() {
+	*x = DrainCellRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCellRequest) ProtoMessage() {}
+
+func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
+func (*DrainCellRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *DrainCellRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *DrainCellRequest) GetStopBatch() bool {
+	if x != nil {
+		return x.StopBatch
+	}
+	return false
+}
+
+func (x *DrainCellRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type DrainCellResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCellResponse) Reset() {
+	*x = DrainCellResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCellResponse) ProtoMessage() {}
+
+func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
+func (*DrainCellResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *DrainCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+type UndrainCellRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Write         *Write                 `protobuf:"bytes,2,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainCellRequest) Reset() {
+	*x = UndrainCellRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainCellRequest) ProtoMessage() {}
+
+func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
+func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *UndrainCellRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UndrainCellRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type UndrainCellResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainCellResponse) Reset() {
+	*x = UndrainCellResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainCellResponse) ProtoMessage() {}
+
+func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
+func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *UndrainCellResponse) GetCell() *Cell {
 	if x != nil {
 		return x.Cell
 	}
@@ -4876,7 +5209,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5221,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +5234,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -4926,7 +5259,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5271,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5284,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 type GetStatusRequest struct {
@@ -4962,7 +5295,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4974,7 +5307,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4987,7 +5320,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 type GetStatusResponse struct {
@@ -4999,7 +5332,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5344,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5357,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -5058,7 +5391,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5070,7 +5403,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5083,7 +5416,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Status) GetCluster() string {
@@ -5204,7 +5537,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5549,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5562,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Held) GetWhat() string {
@@ -5278,7 +5611,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5623,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +5636,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Domain) GetName() string {
@@ -5338,7 +5671,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +5683,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +5696,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -5388,7 +5721,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5733,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +5746,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 type Quarantined struct {
@@ -5427,7 +5760,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5772,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5785,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -5485,7 +5818,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5830,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5843,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -5530,7 +5863,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5542,7 +5875,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5555,7 +5888,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -5584,7 +5917,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5929,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5942,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -5641,7 +5974,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5653,7 +5986,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5666,7 +5999,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 // What Explain is asked about.
@@ -5685,7 +6018,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +6030,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +6043,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Subject) GetKind() string {
@@ -5757,7 +6090,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +6102,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +6115,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -5809,7 +6142,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +6154,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +6167,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -5904,7 +6237,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +6249,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +6262,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Reason) GetCode() string {
@@ -6010,7 +6343,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6355,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6368,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -6079,7 +6412,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +6424,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +6437,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -6152,7 +6485,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6164,7 +6497,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6177,7 +6510,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -6289,7 +6622,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6301,7 +6634,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6314,7 +6647,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Gap) GetAfter() string {
@@ -6358,7 +6691,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6370,7 +6703,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6383,7 +6716,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -6505,7 +6838,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6517,7 +6850,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6530,7 +6863,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -6613,7 +6946,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6625,7 +6958,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +6971,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -6668,7 +7001,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6680,7 +7013,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6693,7 +7026,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -6734,7 +7067,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6746,7 +7079,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6759,7 +7092,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -6789,7 +7122,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +7134,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6814,7 +7147,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -7220,7 +7553,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xff\x06\n" +
+	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xa8\a\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -7247,7 +7580,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06taints\x18\x14 \x03(\tR\x06taints\x12\x12\n" +
 	"\x04tags\x18\x15 \x03(\tR\x04tags\x12\x1c\n" +
 	"\tisolation\x18\x16 \x03(\tR\tisolation\x12\x14\n" +
-	"\x05build\x18\x17 \x01(\tR\x05build\x1a;\n" +
+	"\x05build\x18\x17 \x01(\tR\x05build\x12'\n" +
+	"\x05drain\x18\x18 \x01(\v2\x11.cantina.v1.DrainR\x05drain\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a7\n" +
@@ -7256,15 +7590,39 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x05Drain\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1d\n" +
+	"\n" +
+	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x120\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
+	"\x05waits\x18\a \x03(\tR\x05waits\"8\n" +
 	"\x10ListCellsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\"j\n" +
 	"\x11ListCellsResponse\x12&\n" +
 	"\x05cells\x18\x01 \x03(\v2\x10.cantina.v1.CellR\x05cells\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"$\n" +
 	"\x0eGetCellRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
 	"\x0fGetCellResponse\x12$\n" +
+	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"\xbd\x01\n" +
+	"\x10DrainCellRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x125\n" +
+	"\bdeadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x1d\n" +
+	"\n" +
+	"stop_batch\x18\x04 \x01(\bR\tstopBatch\x12'\n" +
+	"\x05write\x18\x05 \x01(\v2\x11.cantina.v1.WriteR\x05write\"9\n" +
+	"\x11DrainCellResponse\x12$\n" +
+	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"Q\n" +
+	"\x12UndrainCellRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
+	"\x13UndrainCellResponse\x12$\n" +
 	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"P\n" +
 	"\x11ForgetCellRequest\x12\x12\n" +
 	"\x04proc\x18\x01 \x01(\tR\x04proc\x12'\n" +
@@ -7421,7 +7779,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end2\xe6\x13\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end2\x80\x15\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -7454,6 +7812,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aGetCell\x12\x1a.cantina.v1.GetCellRequest\x1a\x1b.cantina.v1.GetCellResponse\x12K\n" +
 	"\n" +
 	"ForgetCell\x12\x1d.cantina.v1.ForgetCellRequest\x1a\x1e.cantina.v1.ForgetCellResponse\x12H\n" +
+	"\tDrainCell\x12\x1c.cantina.v1.DrainCellRequest\x1a\x1d.cantina.v1.DrainCellResponse\x12N\n" +
+	"\vUndrainCell\x12\x1e.cantina.v1.UndrainCellRequest\x1a\x1f.cantina.v1.UndrainCellResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12B\n" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
 	"\x0eListQuarantine\x12!.cantina.v1.ListQuarantineRequest\x1a\".cantina.v1.ListQuarantineResponse\x12c\n" +
@@ -7476,7 +7836,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -7542,59 +7902,64 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*KillJobRequest)(nil),             // 61: cantina.v1.KillJobRequest
 	(*KillJobResponse)(nil),            // 62: cantina.v1.KillJobResponse
 	(*Cell)(nil),                       // 63: cantina.v1.Cell
-	(*ListCellsRequest)(nil),           // 64: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 65: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 66: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 67: cantina.v1.GetCellResponse
-	(*ForgetCellRequest)(nil),          // 68: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 69: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 70: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 71: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 72: cantina.v1.Status
-	(*Held)(nil),                       // 73: cantina.v1.Held
-	(*Domain)(nil),                     // 74: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 75: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 76: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 77: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 78: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 79: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 80: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 81: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 82: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 83: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 84: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 85: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 86: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 87: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 88: cantina.v1.Event
-	(*Gap)(nil),                        // 89: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 90: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 91: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 92: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 93: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 94: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 95: cantina.v1.FollowOutputResponse
-	nil,                                // 96: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 97: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 98: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 99: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 100: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 101: cantina.v1.Cell.CapacityEntry
-	nil,                                // 102: cantina.v1.Cell.FreeEntry
-	nil,                                // 103: cantina.v1.Cell.LabelsEntry
-	nil,                                // 104: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 105: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 106: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 107: cantina.v1.Workload
-	(*Mapping)(nil),                    // 108: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 109: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 110: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 111: google.protobuf.Struct
-	(*LogGap)(nil),                     // 112: cantina.v1.LogGap
+	(*Drain)(nil),                      // 64: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 65: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 66: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 67: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 68: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 69: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 70: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 71: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 72: cantina.v1.UndrainCellResponse
+	(*ForgetCellRequest)(nil),          // 73: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 74: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 75: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 76: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 77: cantina.v1.Status
+	(*Held)(nil),                       // 78: cantina.v1.Held
+	(*Domain)(nil),                     // 79: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 80: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 81: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 82: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 83: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 84: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 85: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 86: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 87: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 88: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 89: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 90: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 91: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 92: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 93: cantina.v1.Event
+	(*Gap)(nil),                        // 94: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 95: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 96: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 97: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 98: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 99: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 100: cantina.v1.FollowOutputResponse
+	nil,                                // 101: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 102: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 103: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 104: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 105: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 106: cantina.v1.Cell.CapacityEntry
+	nil,                                // 107: cantina.v1.Cell.FreeEntry
+	nil,                                // 108: cantina.v1.Cell.LabelsEntry
+	nil,                                // 109: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 110: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 111: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 112: cantina.v1.Workload
+	(*Mapping)(nil),                    // 113: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 114: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 115: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 116: google.protobuf.Struct
+	(*LogGap)(nil),                     // 117: cantina.v1.LogGap
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	105, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	110, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -7602,16 +7967,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	106, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	111, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	107, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	96,  // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	112, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	101, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	108, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	106, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	113, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	111, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -7620,14 +7985,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	109, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	106, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	106, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	106, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	114, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	111, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	111, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	111, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	107, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	97,  // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	110, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	112, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	102, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	115, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -7641,17 +8006,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	106, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	106, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	111, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	111, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	107, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	98,  // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	99,  // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	100, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	106, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	106, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	111, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	106, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	112, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	103, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	104, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	105, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	111, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	111, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	116, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	111, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -7667,125 +8032,138 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	106, // 74: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	110, // 75: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	101, // 76: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	102, // 77: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	103, // 78: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	3,   // 79: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	63,  // 80: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 81: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 82: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 83: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	72,  // 84: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	106, // 85: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	110, // 86: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	73,  // 87: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	104, // 88: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	74,  // 89: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	110, // 90: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	106, // 91: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 92: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 93: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	77,  // 94: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 95: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 96: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	82,  // 97: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	82,  // 98: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	85,  // 99: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	88,  // 100: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	91,  // 101: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	110, // 102: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	88,  // 103: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	89,  // 104: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	106, // 105: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 106: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 107: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 108: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 109: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 110: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	63,  // 111: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	106, // 112: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	106, // 113: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	106, // 114: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	112, // 115: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	90,  // 116: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 117: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	91,  // 118: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	90,  // 119: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	91,  // 120: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 121: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 122: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 123: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 124: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 125: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 126: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 127: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 128: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 129: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 130: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 131: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 132: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 133: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 134: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 135: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 136: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 137: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 138: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 139: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 140: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 141: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 142: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 143: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	64,  // 144: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	66,  // 145: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	68,  // 146: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	70,  // 147: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	75,  // 148: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	78,  // 149: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	80,  // 150: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	83,  // 151: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	86,  // 152: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	92,  // 153: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	94,  // 154: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 155: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 156: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 157: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 158: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 159: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 160: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 161: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 162: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 163: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 164: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 165: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 166: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 167: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 168: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 169: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 170: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 171: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 172: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 173: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 174: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 175: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 176: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	65,  // 177: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	67,  // 178: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	69,  // 179: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	71,  // 180: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	76,  // 181: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	79,  // 182: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	81,  // 183: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	84,  // 184: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	87,  // 185: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	93,  // 186: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	95,  // 187: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	155, // [155:188] is the sub-list for method output_type
-	122, // [122:155] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	111, // 74: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	115, // 75: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	106, // 76: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	107, // 77: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	108, // 78: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	64,  // 79: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	111, // 80: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	111, // 81: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	111, // 82: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 83: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	63,  // 84: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 85: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	63,  // 86: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	115, // 87: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 88: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	63,  // 89: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 90: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	63,  // 91: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 92: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	77,  // 93: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	111, // 94: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	115, // 95: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	78,  // 96: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	109, // 97: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	79,  // 98: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	115, // 99: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	111, // 100: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 101: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 102: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	82,  // 103: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 104: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 105: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	87,  // 106: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	87,  // 107: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	90,  // 108: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	93,  // 109: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	96,  // 110: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	115, // 111: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	93,  // 112: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	94,  // 113: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	111, // 114: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 115: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 116: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 117: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 118: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 119: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	63,  // 120: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	111, // 121: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	111, // 122: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	111, // 123: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	117, // 124: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	95,  // 125: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 126: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	96,  // 127: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	95,  // 128: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	96,  // 129: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 130: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 131: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 132: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 133: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 134: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 135: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 136: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 137: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 138: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 139: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 140: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 141: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 142: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 143: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 144: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 145: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 146: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 147: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 148: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 149: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 150: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 151: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 152: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	65,  // 153: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	67,  // 154: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	73,  // 155: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	69,  // 156: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	71,  // 157: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	75,  // 158: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	80,  // 159: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	83,  // 160: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	85,  // 161: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	88,  // 162: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	91,  // 163: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	97,  // 164: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	99,  // 165: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 166: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 167: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 168: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 169: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 170: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 171: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 172: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 173: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 174: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 175: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 176: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 177: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 178: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 179: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 180: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 181: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 182: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 183: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 184: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 185: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 186: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 187: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	66,  // 188: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	68,  // 189: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	74,  // 190: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	70,  // 191: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	72,  // 192: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	76,  // 193: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	81,  // 194: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	84,  // 195: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	86,  // 196: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	89,  // 197: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	92,  // 198: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	98,  // 199: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	100, // 200: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	166, // [166:201] is the sub-list for method output_type
+	131, // [131:166] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -7796,14 +8174,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[90].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[95].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   105,
+			NumMessages:   110,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
