@@ -290,6 +290,26 @@ type Cell struct {
 	Tags        []string
 	Isolation   []string // what the machine can isolate
 	Build       string
+	Drain       *Drain // nil when it is not drained
+}
+
+// Drain is that a cell is to be emptied, and how far that is.
+type Drain struct {
+	Reason, By string
+	// Until is when what is left is ended.
+	Since, Until time.Time
+	StopBatch    bool
+	// Ended is when nothing was left, or the deadline ended the rest; zero before.
+	Ended time.Time
+	// Waits is what it waits for now, or what the deadline ended, in words.
+	Waits []string
+}
+
+// NewDrain asks that a cell is emptied.
+type NewDrain struct {
+	Reason    string
+	Deadline  time.Duration // 0 = the cell's own setting
+	StopBatch bool          // stop batch tasks at once
 }
 
 // Cells reads and changes cells.
@@ -298,6 +318,10 @@ type Cells interface {
 	GetCell(name worker.CellName) (Cell, error)
 	// ForgetCell is an operator's audited word that a process is dead.
 	ForgetCell(ctx context.Context, proc worker.Proc, w Write) error
+	// DrainCell stores that a cell is to be emptied; a second one replaces the first.
+	// UndrainCell takes it back; one that is not drained is returned as it is.
+	DrainCell(ctx context.Context, name worker.CellName, d NewDrain, w Write) (Cell, error)
+	UndrainCell(ctx context.Context, name worker.CellName, w Write) (Cell, error)
 }
 
 // Held is work that may not start yet, and why.

@@ -29,11 +29,53 @@ func (c *calls) GetCell(_ context.Context, q *connect.Request[pb.GetCellRequest]
 	if err != nil {
 		return nil, err
 	}
+	at := b.Events.Newest()
 	got, err := b.Cells.GetCell(worker.CellName(q.Msg.Name))
 	if err != nil {
 		return nil, err
 	}
-	return answer(&pb.GetCellResponse{Cell: cellMessage(&got)}, nil)
+	return answer(&pb.GetCellResponse{Cell: cellMessage(&got), Position: at.String()}, nil)
+}
+
+const (
+	// maxReason bounds the reason of a drain, in bytes, maxDeadline how long one may take.
+	maxReason   = 1000
+	maxDeadline = 30 * 24 * time.Hour
+)
+
+// DrainCell has a cell emptied.
+func (c *calls) DrainCell(ctx context.Context, q *connect.Request[pb.DrainCellRequest]) (*connect.Response[pb.DrainCellResponse], error) {
+	d := NewDrain{Reason: strings.TrimSpace(clean(q.Msg.Reason)), StopBatch: q.Msg.StopBatch}
+	var err error
+	if d.Deadline, err = wire.ToDuration(q.Msg.Deadline); err != nil {
+		return nil, invalid("deadline", "must be a duration like 600s")
+	}
+	switch {
+	case d.Reason == "":
+		return nil, invalid("reason", "must not be empty: it is what others read when they wonder")
+	case len(d.Reason) > maxReason:
+		return nil, invalid("reason", "longer than %d bytes", maxReason)
+	case q.Msg.Deadline != nil && (d.Deadline < time.Second || d.Deadline > maxDeadline):
+		return nil, invalid("deadline", "must be from 1 s to 30 days")
+	}
+	m := &pb.DrainCellResponse{}
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+		got, err := b.Cells.DrainCell(ctx, worker.CellName(q.Msg.Name), d, w)
+		m.Cell = cellMessage(&got)
+		return err
+	})
+	return answer(m, err)
+}
+
+// UndrainCell lets a cell take work again.
+func (c *calls) UndrainCell(ctx context.Context, q *connect.Request[pb.UndrainCellRequest]) (*connect.Response[pb.UndrainCellResponse], error) {
+	m := &pb.UndrainCellResponse{}
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+		got, err := b.Cells.UndrainCell(ctx, worker.CellName(q.Msg.Name), w)
+		m.Cell = cellMessage(&got)
+		return err
+	})
+	return answer(m, err)
 }
 
 // ForgetCell is an operator's word that a cell process is dead.

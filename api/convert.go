@@ -290,8 +290,16 @@ func cellMessage(c *Cell) *pb.Cell {
 		Since: wire.FromTime(c.Since), Reason: clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
 		Unavailable: clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
 		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: cleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
-		Isolation: cleanAll(c.Isolation), Build: c.Build,
+		Isolation: cleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
 	}
+}
+
+func drainMessage(d *Drain) *pb.Drain {
+	if d == nil {
+		return nil
+	}
+	return &pb.Drain{Reason: clean(d.Reason), By: clean(d.By), Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until),
+		StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waits: cleanAll(d.Waits)}
 }
 
 func status(s *Status) *pb.Status {

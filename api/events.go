@@ -120,7 +120,7 @@ func eventMessage(e *event.Event) *pb.Event {
 	case e.Schedule != nil:
 		m.Schedule = scheduleMessage(&Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
-		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason)}
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating}
 	}
 	return m
 }

@@ -88,6 +88,8 @@ func routes(c *calls) []route {
 		{"GET /v1/cells", call(c.ListCells, nil)},
 		{"GET /v1/cells/{name}", call(c.GetCell, nil)},
 		{"POST /v1/cells/forget", call(c.ForgetCell, jsonBody)},
+		{"PUT /v1/cells/{name}/drain", call(c.DrainCell, jsonBody)},
+		{"DELETE /v1/cells/{name}/drain", call(c.UndrainCell, nil)},
 		{"GET /v1/status", call(c.GetStatus, nil)},
 		{"POST /v1/wait/end", call(c.EndWait, jsonBody)},
 		{"GET /v1/quarantine", call(c.ListQuarantine, nil)},

@@ -42,6 +42,10 @@ func (c *Cell) launch(r worker.Run) {
 		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "the call had no workload"}, "")
 		return
 	}
+	if c.stopsBatch() {
+		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonEvacuated}, runAgain)
+		return
+	}
 	load := *w.Workload
 	if w.Program != nil {
 		load.Action = action.Action{Run: w.Program}

@@ -169,11 +169,11 @@ func (c *Cell) CancelTask(_ context.Context, t fence.Term, proc worker.Proc, uid
 }
 
 // Evacuate begins to empty the cell, or takes that back.
-func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error {
+func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, e Evacuation) error {
 	if err := c.session.heard(t, proc); err != nil {
 		return err
 	}
-	c.setEvacuation(deadline, stopBatch, undo)
+	c.setEvacuation(e)
 	return nil
 }
 

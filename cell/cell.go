@@ -386,8 +386,7 @@ func (c *Cell) runPolls(ctx context.Context) error {
 		case <-c.polls:
 		}
 		c.poll(ctx)
-		_, on := c.evacuation()
-		timer.Reset(map[bool]time.Duration{false: c.cfg.Poll, true: c.cfg.EvacuationPoll}[on])
+		timer.Reset(c.pollWait())
 	}
 }
 
@@ -396,12 +395,13 @@ func (c *Cell) retrySoon() { replace(c.retries, struct{}{}) }
 
 // poll reads the rows first and the containers second, and looks at each of both.
 // While the session is NEW the leader has not said what it knows: nothing is touched.
+// The deadline of an evacuation does not wait for that.
 func (c *Cell) poll(ctx context.Context) {
+	c.endEvacuation(ctx)
 	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
 		c.retrySoon()
 		return
 	}
-	c.endEvacuation(ctx)
 	q := c.ask()
 	since := c.known.now()
 	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
@@ -528,7 +528,8 @@ func (c *Cell) state() State {
 		c.lastSent = s
 	}
 	s.Version = c.version
-	return State{State: s, Address: c.cfg.Address, Build: c.cfg.Build, Isolation: c.cfg.Isolation}
+	return State{State: s, Address: c.cfg.Address, Build: c.cfg.Build, Isolation: c.cfg.Isolation,
+		Evacuation: c.evacuationState()}
 }
 
 // sameState compares what can change while a cell runs.

@@ -490,7 +490,7 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		w.runBatch(1, sleeper("1h"))
-		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), time.Minute, true, false); err != nil {
+		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", Deadline: time.Minute, StopBatch: true}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -506,11 +506,68 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 		if !w.cell.state().Evacuating {
 			t.Fatal("placement is not told")
 		}
-		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), 0, false, true); err != nil {
+		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{Undo: true}); err != nil {
 			t.Fatal(err)
 		}
 		if refused = w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}}); len(refused) != 0 {
 			t.Fatalf("after undrain: %+v", refused)
+		}
+	})
+}
+
+// TestAnEvacuationEndsAtItsDeadline: what is left ends within a moment of it, also
+// when it comes before the next poll, and the cell says what it waited for. The same
+// evacuation told again changes nothing; another one begins anew.
+func TestAnEvacuationEndsAtItsDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.runBatch(1, sleeper("1h"))
+		tell := func(e Evacuation) {
+			if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), e); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		first := Evacuation{ID: "d1", Deadline: 3 * time.Second}
+		tell(first)
+		time.Sleep(2 * time.Second)
+		tell(first)
+		if s := w.cell.state().Evacuation; s.ID != "d1" || s.Over || len(s.Waits) != 1 {
+			t.Fatalf("before its deadline: %+v", s)
+		}
+		if got := ended(t, w.leader); len(got) != 0 {
+			t.Fatalf("ended before the deadline: %v", got)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		s := w.cell.state().Evacuation
+		if !s.Over || len(s.Waits) != 1 {
+			t.Fatalf("after its deadline: %+v", s)
+		}
+		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain {
+			t.Fatalf("batch task after the deadline: %v", got)
+		}
+		tell(first)
+		if s := w.cell.state().Evacuation; !s.Over {
+			t.Fatalf("told again it began anew: %+v", s)
+		}
+		tell(Evacuation{ID: "d2", Deadline: time.Minute})
+		if s := w.cell.state().Evacuation; s.Over || s.ID != "d2" || len(s.Waits) != 0 {
+			t.Fatalf("a second drain: %+v", s)
+		}
+	})
+}
+
+// TestNoBatchTaskStartsOnACellThatStopsThem: what was on its way when the drain came
+// ends at once and runs again elsewhere.
+func TestNoBatchTaskStartsOnACellThatStopsThem(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", StopBatch: true}); err != nil {
+			t.Fatal(err)
+		}
+		w.runBatch(1, sleeper("1h"))
+		synctest.Wait()
+		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain || got[0].GetReason() != reasonEvacuated {
+			t.Fatalf("got %v", got)
 		}
 	})
 }

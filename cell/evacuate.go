@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"cantina/executor"
@@ -14,12 +15,37 @@ const (
 	reasonLeaving   = "its cell was shut down"
 )
 
+// maxWaits bounds how much a cell lists of what its evacuation waits for.
+const maxWaits = 50
+
+// Evacuation asks a cell to empty itself, or takes that back. ID names it: the same
+// one again changes nothing. A Deadline of 0 is the cell's own setting.
+type Evacuation struct {
+	ID        string
+	Reason    string
+	Deadline  time.Duration
+	StopBatch bool // stop batch tasks at once: they run again elsewhere
+	Undo      bool
+}
+
+// EvacuationState is what a cell says of its evacuation. Waits is what it waits for,
+// in words; when Over is set, what its deadline has ended.
+type EvacuationState struct {
+	ID    string
+	Over  bool
+	Waits []string
+	// Timeout is how long an evacuation takes at most when nothing else is said.
+	Timeout time.Duration
+}
+
 // evacuation is the state of a cell that is being emptied.
 type evacuation struct {
 	on        bool
+	id        string
 	until     time.Time
 	stopBatch bool
-	over      bool // the deadline has been acted on
+	over      bool     // the deadline has been acted on
+	waited    []string // for what, when it was
 }
 
 // evacuation returns until when the cell is being emptied, and whether it is.
@@ -30,23 +56,70 @@ func (c *Cell) evacuation() (time.Time, bool) {
 }
 
 // setEvacuation begins to empty the cell, or takes that back.
-func (c *Cell) setEvacuation(deadline time.Duration, stopBatch, undo bool) {
-	if deadline <= 0 {
-		deadline = c.cfg.EvacuationTimeout
+func (c *Cell) setEvacuation(e Evacuation) {
+	if e.Deadline <= 0 {
+		e.Deadline = c.cfg.EvacuationTimeout
 	}
 	c.mu.Lock()
+	was := c.evac
 	switch {
-	case undo:
+	case e.Undo:
 		c.evac = evacuation{}
-	case !c.evac.on || c.evac.stopBatch != stopBatch:
-		c.evac = evacuation{on: true, until: c.cfg.Clock.Wall().Add(deadline), stopBatch: stopBatch}
+	case !was.on || was.id != e.ID:
+		c.evac = evacuation{on: true, id: e.ID, until: c.cfg.Clock.Wall().Add(e.Deadline), stopBatch: e.StopBatch}
 	}
-	on := c.evac.on
+	now := c.evac
 	c.mu.Unlock()
-	if on && stopBatch {
+	switch {
+	case now.on && (!was.on || was.id != now.id):
+		c.log.Info("the cell is being emptied", "reason", e.Reason, "deadline", e.Deadline)
+	case was.on && !now.on:
+		c.log.Info("the cell takes work again")
+	}
+	if now.on && now.stopBatch {
 		c.interruptBatch()
 	}
 	c.pollNow()
+}
+
+// evacuationState is what the leader is told. It is called with mu held.
+func (c *Cell) evacuationState() EvacuationState {
+	s := EvacuationState{ID: c.evac.id, Over: c.evac.over, Timeout: c.cfg.EvacuationTimeout}
+	switch {
+	case c.evac.over:
+		s.Waits = c.evac.waited
+	case c.evac.on:
+		s.Waits = shorten(c.live())
+	}
+	return s
+}
+
+// shorten keeps the first entries of a list and counts the others.
+func shorten(list []string) []string {
+	if len(list) <= maxWaits {
+		return list
+	}
+	return append(list[:maxWaits:maxWaits], fmt.Sprintf("and %d more", len(list)-maxWaits))
+}
+
+// stopsBatch reports whether batch tasks may not run here any more.
+func (c *Cell) stopsBatch() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.evac.on && (c.evac.stopBatch || c.evac.over)
+}
+
+// pollWait is how long until the next poll: an evacuation's deadline is not missed.
+func (c *Cell) pollWait() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.evac.on:
+		return c.cfg.Poll
+	case c.evac.over:
+		return c.cfg.EvacuationPoll
+	}
+	return max(0, min(c.cfg.EvacuationPoll, c.evac.until.Sub(c.cfg.Clock.Wall())))
 }
 
 // interruptBatch stops every batch task: it runs again elsewhere, and no retry is counted.
@@ -62,17 +135,17 @@ func (c *Cell) interruptBatch() {
 // endEvacuation ends what is left when the time of an evacuation is over:
 // instances go, batch tasks run again elsewhere. Tasks fail by their own table.
 func (c *Cell) endEvacuation(ctx context.Context) {
+	left := c.live()
 	c.mu.Lock()
 	due := c.evac.on && !c.evac.over && !c.cfg.Clock.Wall().Before(c.evac.until)
 	if due {
-		c.evac.over = true
+		c.evac.over, c.evac.waited = true, shorten(left)
 	}
 	c.mu.Unlock()
 	if !due {
 		return
 	}
-	left := c.live()
-	c.log.Warn("evacuation is over", "waited for", left)
+	c.log.Warn("the time of the evacuation is over", "waited for", left)
 	c.interruptBatch()
 	for _, ct := range c.exec.List() {
 		switch {

@@ -57,6 +57,8 @@ type State struct {
 	// Build is the cell's version; Isolation says in words how strong it can isolate.
 	Build     string
 	Isolation []string
+	// Evacuation is how far the cell is with emptying itself.
+	Evacuation EvacuationState
 }
 
 // RowsQuery asks for rows.

@@ -145,4 +145,6 @@ type CellState struct {
 	Session worker.State
 	Reason  string
 	Term    fence.Term
+	// Evacuating: it is being emptied, or is kept empty.
+	Evacuating bool
 }

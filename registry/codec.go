@@ -16,9 +16,11 @@ import (
 // Keys and kinds of the registry's rows; schema 1.
 const (
 	memberPrefix = "member/"
+	drainPrefix  = "drain/"
 	listKey      = "listver"
 	kindMember   = "member"
 	kindList     = "listver"
+	kindDrain    = "drain"
 )
 
 func encode(kind string, m proto.Message) []byte {

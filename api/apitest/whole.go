@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"cantina/api"
 	"cantina/event"
@@ -49,6 +50,30 @@ func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) erro
 		return false, fmt.Errorf("process %s: %w", proc, api.ErrNotFound)
 	})
 	return err
+}
+
+// DrainCell implements api.Cells.
+func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w api.Write) (api.Cell, error) {
+	return f.changeCell(name, w, func(c *api.Cell) {
+		c.Evacuating = true
+		c.Drain = &api.Drain{Reason: d.Reason, By: w.By, Since: f.now(), Until: f.now().Add(max(d.Deadline, time.Second)), StopBatch: d.StopBatch}
+	})
+}
+
+// UndrainCell implements api.Cells.
+func (f *Fake) UndrainCell(_ context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
+	return f.changeCell(name, w, func(c *api.Cell) { c.Evacuating, c.Drain = false, nil })
+}
+
+func (f *Fake) changeCell(name worker.CellName, w api.Write, change func(*api.Cell)) (api.Cell, error) {
+	return once(f, w, -1, func() (api.Cell, error) {
+		c := f.cells[string(name)]
+		if c == nil {
+			return api.Cell{}, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+		}
+		change(c)
+		return *c, nil
+	})
 }
 
 // SetStatus changes what Status shows.

@@ -23,7 +23,7 @@ func (c *cli) cellTable() table[*pb.Cell] {
 			{name: "TASKS", text: func(x *pb.Cell) string { return number(x.Tasks) }},
 			{name: "BATCH", text: func(x *pb.Cell) string { return number(x.Batch) }},
 			{name: "FREE", text: freeOf},
-			{name: "NOTE", text: cellNote},
+			{name: "NOTE", text: c.cellNote},
 			{name: "HOST", wide: true, text: func(x *pb.Cell) string { return x.Host }},
 			{name: "ADDRESS", wide: true, text: func(x *pb.Cell) string { return x.Address }},
 			{name: "PROC", wide: true, text: func(x *pb.Cell) string { return x.Proc }},
@@ -47,12 +47,14 @@ func freeOf(x *pb.Cell) string {
 	return strings.Join(out, ", ")
 }
 
-func cellNote(x *pb.Cell) string {
+func (c *cli) cellNote(x *pb.Cell) string {
 	switch {
 	case x.Unavailable != "":
 		return "takes no work: " + x.Unavailable
+	case x.Drain != nil:
+		return c.drainNote(x.Drain)
 	case x.Evacuating:
-		return "being emptied"
+		return "being drained"
 	case x.DeadIn != nil:
 		return fmt.Sprintf("%s; certainly dead in %s", x.Reason, short(x.DeadIn.AsDuration()))
 	case !x.Reported:

@@ -932,3 +932,23 @@ func jsonLines(s string) bool {
 	}
 	return true
 }
+
+func TestDrainVerbs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitUsage, "needs a reason", "drain", "c1")
+	s.fails(api.ExitNotFound, "cell c9", "drain", "c9", "--reason", "x")
+	s.fails(api.ExitUsage, "from 1 s to 30 days", "drain", "c1", "--reason", "x", "--deadline", "10ms")
+	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 || !strings.Contains(errs, "for 30m at most; cantina undrain c1") {
+		t.Fatalf("%d %s", code, errs)
+	}
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "being drained, until") || !strings.Contains(got, "0 left: new disk") {
+		t.Fatal(got)
+	}
+	if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, "takes work again") {
+		t.Fatalf("%d %s", code, errs)
+	}
+	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
+		t.Fatal(got)
+	}
+}

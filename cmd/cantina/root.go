@@ -59,7 +59,7 @@ func (c *cli) root() *cobra.Command {
 func (c *cli) verbs() []*cobra.Command {
 	return append([]*cobra.Command{
 		c.applyVerb(), c.planVerb(), c.runVerb(), c.psVerb(), c.logsVerb(), c.waitVerb(), c.stopVerb(), c.rmVerb(), c.restartVerb(),
-		c.explainVerb(), c.cellsVerb(), c.statusVerb(), c.serviceVerb(), c.taskVerb(), c.jobVerb(), c.eventsVerb(), c.leaderVerb(),
+		c.explainVerb(), c.cellsVerb(), c.drainVerb(), c.undrainVerb(), c.statusVerb(), c.serviceVerb(), c.taskVerb(), c.jobVerb(), c.eventsVerb(), c.leaderVerb(),
 		c.storeVerb(), c.doctorVerb(), c.cronVerb(), c.versionVerb(), c.completionVerb(),
 	}, c.processVerbs()...)
 }

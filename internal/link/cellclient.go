@@ -227,8 +227,9 @@ func (r *remote) CancelTask(ctx context.Context, t fence.Term, proc worker.Proc,
 }
 
 // Evacuate implements Cell.
-func (r *remote) Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error {
-	_, err := invoke(ctx, r.rpc.Evacuate, &pb.EvacuateRequest{To: wire.FromCallee(t, proc), Deadline: wire.FromDuration(deadline), StopBatch: stopBatch, Undo: undo})
+func (r *remote) Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Evacuation) error {
+	_, err := invoke(ctx, r.rpc.Evacuate, &pb.EvacuateRequest{To: wire.FromCallee(t, proc), Id: e.ID, Reason: e.Reason,
+		Deadline: wire.FromDuration(e.Deadline), StopBatch: e.StopBatch, Undo: e.Undo})
 	return err
 }
 

@@ -243,7 +243,8 @@ func (h *cellHandler) Evacuate(ctx context.Context, req *connect.Request[pb.Evac
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	if err := h.cell.Evacuate(ctx, t, proc, deadline, req.Msg.GetStopBatch(), req.Msg.GetUndo()); err != nil {
+	if err := h.cell.Evacuate(ctx, t, proc, cell.Evacuation{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(), Deadline: deadline,
+		StopBatch: req.Msg.GetStopBatch(), Undo: req.Msg.GetUndo()}); err != nil {
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(&pb.EvacuateResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil

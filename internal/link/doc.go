@@ -118,7 +118,9 @@ func fromState(s cell.State) *pb.CellState {
 	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
 		OptionalTags: s.OptionalTags, Labels: s.Labels, Taints: s.Taints, Capacity: wire.FromAmounts(s.Capacity),
 		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
-		Address: s.Address, Build: s.Build, Isolation: s.Isolation}
+		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
+		EvacuationId: s.Evacuation.ID, EvacuationOver: s.Evacuation.Over, EvacuationWaits: s.Evacuation.Waits,
+		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout)}
 }
 
 func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State {
@@ -129,6 +131,8 @@ func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State
 	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())
 	s.Unavailable, s.Evacuating = m.GetUnavailable(), m.GetEvacuating()
 	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
+	s.Evacuation = cell.EvacuationState{ID: m.GetEvacuationId(), Over: m.GetEvacuationOver(), Waits: m.GetEvacuationWaits(),
+		Timeout: m.GetEvacuationTimeout().AsDuration()}
 	return s
 }
 

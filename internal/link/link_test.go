@@ -100,7 +100,8 @@ func TestEverythingACellSaysArrives(t *testing.T) {
 	from := cell.Caller{Cell: "c1", Proc: "p1", Term: term}
 
 	beat := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", Folder: "f", Started: 3, Boot: "b", Beat: 9, Epoch: 1, HasWork: true, Promise: time.Minute, Period: 5 * time.Second}
-	state := cell.State{State: placement.State{Cell: "c1", Process: "p1", Version: 4, Zone: "z", Capacity: resource.Amounts{"gpu": 2}, Evacuating: true}, Address: "a:1", Build: "v"}
+	state := cell.State{State: placement.State{Cell: "c1", Process: "p1", Version: 4, Zone: "z", Capacity: resource.Amounts{"gpu": 2}, Evacuating: true}, Address: "a:1", Build: "v",
+		Evacuation: cell.EvacuationState{ID: "d1", Over: true, Waits: []string{"task t"}, Timeout: time.Minute}}
 	a, err := c.Heartbeat(ctx, beat, state)
 	if err != nil || a.State != worker.Healthy || !a.Credit || a.Promise != 86*time.Second || a.Term != term {
 		t.Fatalf("%+v, %v", a, err)

@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"time"
 
 	"cantina/cell"
 	"cantina/executor"
@@ -24,7 +23,7 @@ type Cell interface {
 	Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, error)
 	StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error
 	CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error
-	Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, deadline time.Duration, stopBatch, undo bool) error
+	Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Evacuation) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
 	// StartExec runs a program in a running container.
 	StartExec(ctx context.Context, container string, s executor.ExecSpec) (*executor.ExecSession, error)

@@ -397,6 +397,8 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 		c.Unavailable = s.Reason
 	}
 	c.LRPs, c.Tasks = v.board.OnCell(string(s.Cell))
+	c.Drain = v.drainOf(s.Cell)
+	c.Evacuating = c.Evacuating || c.Drain != nil
 	return c
 }
 
@@ -467,6 +469,9 @@ func (v view) Status() (api.Status, error) {
 				s.Counts["cells_healthy"]++
 			}
 		}
+	}
+	for _, d := range v.drains.all() {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
 	v.held(&s, all)
 	v.mu.Lock()
@@ -624,8 +629,15 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	if c.Unavailable != "" {
 		add("unavailable", c.Unavailable)
 	}
-	if c.Evacuating {
-		add("evacuating", "it is being drained")
+	switch {
+	case c.Drain != nil:
+		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
+			Change: "cantina undrain " + s.Name + " lets it take work again"})
+		if left := c.Drain.Until.Sub(v.cfg.Clock.Wall()); left > 0 && c.Drain.Ended.IsZero() {
+			out.Reasons[len(out.Reasons)-1].Longest = left
+		}
+	case c.Evacuating:
+		add("evacuating", "its drain was taken back, and it has not heard of it yet")
 	}
 	return out, nil
 }

@@ -42,6 +42,10 @@ type term struct {
 	sender *callback.Sender
 	cells  *link.Directory
 	market *market
+	drains *drains
+
+	// admitting makes what is told to the auctioneer the newest of what is known.
+	admitting sync.Mutex
 
 	calls  sync.WaitGroup
 	ctx    context.Context // of calls to cells
@@ -60,6 +64,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	rows := bbs.RollForwardOthers(reign, reign.Rows())
+	t.drains = newDrains(rows, reign.Quarantined())
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
 	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{},
 		settled: t.settled, early: map[string]bool{}}
@@ -145,14 +150,20 @@ func (t *term) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) 
 		s.Process = string(b.Proc)
 		t.house.Push(s.State)
 		t.admit(b.Cell)
+		t.drainBeat(b.Cell, s)
 	}
 	return a, nil
 }
 
 // admit tells the auctioneer whether a cell may be given work.
 func (t *term) admit(name worker.CellName) {
+	t.admitting.Lock()
 	proc, reason := t.reg.Receives(name)
+	if d := t.drains.of(name); d != nil && reason == "" {
+		reason = "being drained: " + d.Reason
+	}
 	t.house.Admit(string(name), string(proc), reason)
+	t.admitting.Unlock()
 	t.market.recheck()
 }
 
@@ -220,7 +231,7 @@ func (t *term) SessionChanged(e worker.SessionChanged) {
 	}
 	t.mu.Unlock()
 	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: name, Text: e.To.String() + ": " + e.Reason,
-		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: t.Term()}})
+		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}})
 }
 
 // Availability implements registry.Listener.

@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -163,11 +164,114 @@ func (x *List) GetId() *cantinav1.SetID {
 	return nil
 }
 
+// drain/<cell>: that a cell is to be emptied, until somebody takes it back.
+type Drain struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Cell      string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	By        string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Since     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Until     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	StopBatch bool                   `protobuf:"varint,6,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	// When nothing was left, or the deadline ended the rest; absent before.
+	Ended *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended,proto3" json:"ended,omitempty"`
+	// What the deadline ended.
+	Waited        []string `protobuf:"bytes,8,rep,name=waited,proto3" json:"waited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_cantina_registry_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_registry_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_cantina_registry_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Drain) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *Drain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Drain) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Drain) GetStopBatch() bool {
+	if x != nil {
+		return x.StopBatch
+	}
+	return false
+}
+
+func (x *Drain) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Drain) GetWaited() []string {
+	if x != nil {
+		return x.Waited
+	}
+	return nil
+}
+
 var File_cantina_registry_proto protoreflect.FileDescriptor
 
 const file_cantina_registry_proto_rawDesc = "" +
 	"\n" +
-	"\x16cantina_registry.proto\x12\x10cantina.registry\x1a\x15cantina/v1/cell.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc9\x01\n" +
+	"\x16cantina_registry.proto\x12\x10cantina.registry\x1a\x15cantina/v1/cell.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04proc\x18\x01 \x01(\tR\x04proc\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x16\n" +
@@ -177,7 +281,17 @@ const file_cantina_registry_proto_rawDesc = "" +
 	"\apromise\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\apromise\x12\x1c\n" +
 	"\tdisplaced\x18\a \x01(\bR\tdisplaced\")\n" +
 	"\x04List\x12!\n" +
-	"\x02id\x18\x01 \x01(\v2\x11.cantina.v1.SetIDR\x02idB\x1dZ\x1bcantina/registry/registrypbb\x06proto3"
+	"\x02id\x18\x01 \x01(\v2\x11.cantina.v1.SetIDR\x02id\"\x90\x02\n" +
+	"\x05Drain\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1d\n" +
+	"\n" +
+	"stop_batch\x18\x06 \x01(\bR\tstopBatch\x120\n" +
+	"\x05ended\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
+	"\x06waited\x18\b \x03(\tR\x06waitedB\x1dZ\x1bcantina/registry/registrypbb\x06proto3"
 
 var (
 	file_cantina_registry_proto_rawDescOnce sync.Once
@@ -191,21 +305,26 @@ func file_cantina_registry_proto_rawDescGZIP() []byte {
 	return file_cantina_registry_proto_rawDescData
 }
 
-var file_cantina_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_cantina_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_cantina_registry_proto_goTypes = []any{
-	(*Member)(nil),              // 0: cantina.registry.Member
-	(*List)(nil),                // 1: cantina.registry.List
-	(*durationpb.Duration)(nil), // 2: google.protobuf.Duration
-	(*cantinav1.SetID)(nil),     // 3: cantina.v1.SetID
+	(*Member)(nil),                // 0: cantina.registry.Member
+	(*List)(nil),                  // 1: cantina.registry.List
+	(*Drain)(nil),                 // 2: cantina.registry.Drain
+	(*durationpb.Duration)(nil),   // 3: google.protobuf.Duration
+	(*cantinav1.SetID)(nil),       // 4: cantina.v1.SetID
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
 }
 var file_cantina_registry_proto_depIdxs = []int32{
-	2, // 0: cantina.registry.Member.promise:type_name -> google.protobuf.Duration
-	3, // 1: cantina.registry.List.id:type_name -> cantina.v1.SetID
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 0: cantina.registry.Member.promise:type_name -> google.protobuf.Duration
+	4, // 1: cantina.registry.List.id:type_name -> cantina.v1.SetID
+	5, // 2: cantina.registry.Drain.since:type_name -> google.protobuf.Timestamp
+	5, // 3: cantina.registry.Drain.until:type_name -> google.protobuf.Timestamp
+	5, // 4: cantina.registry.Drain.ended:type_name -> google.protobuf.Timestamp
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_cantina_registry_proto_init() }
@@ -219,7 +338,7 @@ func file_cantina_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_registry_proto_rawDesc), len(file_cantina_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

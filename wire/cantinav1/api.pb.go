@@ -5841,24 +5841,26 @@ type Cell struct {
 	Zone    string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Host    string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	// NEW, UNHEALTHY, HEALTHY or MUST_DIE
-	Session       string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
-	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	Reported      bool                   `protobuf:"varint,9,opt,name=reported,proto3" json:"reported,omitempty"`
-	Eligible      bool                   `protobuf:"varint,10,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	DeadIn        *durationpb.Duration   `protobuf:"bytes,11,opt,name=dead_in,json=deadIn,proto3" json:"dead_in,omitempty"`
-	Unavailable   string                 `protobuf:"bytes,12,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	Evacuating    bool                   `protobuf:"varint,13,opt,name=evacuating,proto3" json:"evacuating,omitempty"`
-	Capacity      map[string]int32       `protobuf:"bytes,14,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Free          map[string]int32       `protobuf:"bytes,15,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Instances     int32                  `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
-	Tasks         int32                  `protobuf:"varint,17,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Batch         int32                  `protobuf:"varint,18,opt,name=batch,proto3" json:"batch,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Taints        []string               `protobuf:"bytes,20,rep,name=taints,proto3" json:"taints,omitempty"`
-	Tags          []string               `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
-	Isolation     []string               `protobuf:"bytes,22,rep,name=isolation,proto3" json:"isolation,omitempty"`
-	Build         string                 `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
+	Session     string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Since       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	Reason      string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reported    bool                   `protobuf:"varint,9,opt,name=reported,proto3" json:"reported,omitempty"`
+	Eligible    bool                   `protobuf:"varint,10,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	DeadIn      *durationpb.Duration   `protobuf:"bytes,11,opt,name=dead_in,json=deadIn,proto3" json:"dead_in,omitempty"`
+	Unavailable string                 `protobuf:"bytes,12,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	Evacuating  bool                   `protobuf:"varint,13,opt,name=evacuating,proto3" json:"evacuating,omitempty"`
+	Capacity    map[string]int32       `protobuf:"bytes,14,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Free        map[string]int32       `protobuf:"bytes,15,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Instances   int32                  `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
+	Tasks       int32                  `protobuf:"varint,17,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Batch       int32                  `protobuf:"varint,18,opt,name=batch,proto3" json:"batch,omitempty"`
+	Labels      map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Taints      []string               `protobuf:"bytes,20,rep,name=taints,proto3" json:"taints,omitempty"`
+	Tags        []string               `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
+	Isolation   []string               `protobuf:"bytes,22,rep,name=isolation,proto3" json:"isolation,omitempty"`
+	Build       string                 `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
+	// Set while the cell is drained: it gets no new work.
+	Drain         *Drain `protobuf:"bytes,24,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6054,6 +6056,109 @@ func (x *Cell) GetBuild() string {
 	return ""
 }
 
+func (x *Cell) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+// That a cell is to be emptied, and how far that is.
+type Drain struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	By     string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// When what is left is ended.
+	Until     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	StopBatch bool                   `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	// When nothing was left, or the deadline ended the rest; absent before.
+	Ended *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	// What it waits for now, or what the deadline ended.
+	Waits         []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *Drain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Drain) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Drain) GetStopBatch() bool {
+	if x != nil {
+		return x.StopBatch
+	}
+	return false
+}
+
+func (x *Drain) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Drain) GetWaits() []string {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
 type ListCellsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
@@ -6063,7 +6168,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6180,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6193,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -6108,7 +6213,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6225,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6238,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -6159,7 +6264,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6276,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6289,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -6195,15 +6300,17 @@ func (x *GetCellRequest) GetName() string {
 }
 
 type GetCellResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cell          *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cell  *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	// Streaming events strictly after it misses nothing.
+	Position      string `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6215,7 +6322,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6228,10 +6335,236 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+func (x *GetCellResponse) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+type DrainCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why; shown to everybody who looks at the cell. Must not be empty.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How long it may take; absent = the cell's own setting.
+	Deadline *durationpb.Duration `protobuf:"bytes,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Stop batch tasks at once: they run again elsewhere, and no retry is counted.
+	StopBatch     bool   `protobuf:"varint,4,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	Write         *Write `protobuf:"bytes,5,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCellRequest) Reset() {
+	*x = DrainCellRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCellRequest) ProtoMessage() {}
+
+func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
+func (*DrainCellRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *DrainCellRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *DrainCellRequest) GetStopBatch() bool {
+	if x != nil {
+		return x.StopBatch
+	}
+	return false
+}
+
+func (x *DrainCellRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type DrainCellResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCellResponse) Reset() {
+	*x = DrainCellResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCellResponse) ProtoMessage() {}
+
+func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
+func (*DrainCellResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *DrainCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+type UndrainCellRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Write         *Write                 `protobuf:"bytes,2,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainCellRequest) Reset() {
+	*x = UndrainCellRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainCellRequest) ProtoMessage() {}
+
+func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
+func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *UndrainCellRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UndrainCellRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type UndrainCellResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          *Cell                  `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainCellResponse) Reset() {
+	*x = UndrainCellResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainCellResponse) ProtoMessage() {}
+
+func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
+func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *UndrainCellResponse) GetCell() *Cell {
 	if x != nil {
 		return x.Cell
 	}
@@ -6249,7 +6582,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6594,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6607,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -6299,7 +6632,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6644,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6657,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 type GetStatusRequest struct {
@@ -6335,7 +6668,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6680,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6693,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 type GetStatusResponse struct {
@@ -6372,7 +6705,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6384,7 +6717,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6397,7 +6730,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -6431,7 +6764,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6443,7 +6776,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6456,7 +6789,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Status) GetCluster() string {
@@ -6577,7 +6910,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6589,7 +6922,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6602,7 +6935,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Held) GetWhat() string {
@@ -6651,7 +6984,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6663,7 +6996,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6676,7 +7009,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Domain) GetName() string {
@@ -6711,7 +7044,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6723,7 +7056,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6736,7 +7069,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -6761,7 +7094,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +7106,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +7119,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 type Quarantined struct {
@@ -6800,7 +7133,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6812,7 +7145,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6825,7 +7158,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -6858,7 +7191,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6870,7 +7203,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6883,7 +7216,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -6903,7 +7236,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6915,7 +7248,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6928,7 +7261,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -6957,7 +7290,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6969,7 +7302,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6982,7 +7315,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -7014,7 +7347,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7359,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7372,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 // What Explain is asked about.
@@ -7058,7 +7391,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7070,7 +7403,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7083,7 +7416,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Subject) GetKind() string {
@@ -7130,7 +7463,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7142,7 +7475,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7155,7 +7488,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -7182,7 +7515,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7194,7 +7527,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7207,7 +7540,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -7277,7 +7610,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7289,7 +7622,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7302,7 +7635,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Reason) GetCode() string {
@@ -7383,7 +7716,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7395,7 +7728,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7408,7 +7741,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -7452,7 +7785,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7464,7 +7797,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7477,7 +7810,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -7526,7 +7859,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7538,7 +7871,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7551,7 +7884,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -7670,7 +8003,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7682,7 +8015,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7695,7 +8028,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Gap) GetAfter() string {
@@ -7739,7 +8072,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7751,7 +8084,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7764,7 +8097,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -7886,7 +8219,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +8231,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +8244,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -7994,7 +8327,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8006,7 +8339,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8019,7 +8352,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -8049,7 +8382,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8061,7 +8394,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8074,7 +8407,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -8115,7 +8448,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8127,7 +8460,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8140,7 +8473,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -8170,7 +8503,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8182,7 +8515,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8195,7 +8528,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -8705,7 +9038,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x18\n" +
-	"\x16RemoveScheduleResponse\"\xff\x06\n" +
+	"\x16RemoveScheduleResponse\"\xa8\a\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -8732,7 +9065,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06taints\x18\x14 \x03(\tR\x06taints\x12\x12\n" +
 	"\x04tags\x18\x15 \x03(\tR\x04tags\x12\x1c\n" +
 	"\tisolation\x18\x16 \x03(\tR\tisolation\x12\x14\n" +
-	"\x05build\x18\x17 \x01(\tR\x05build\x1a;\n" +
+	"\x05build\x18\x17 \x01(\tR\x05build\x12'\n" +
+	"\x05drain\x18\x18 \x01(\v2\x11.cantina.v1.DrainR\x05drain\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a7\n" +
@@ -8741,15 +9075,39 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x05Drain\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1d\n" +
+	"\n" +
+	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x120\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
+	"\x05waits\x18\a \x03(\tR\x05waits\"8\n" +
 	"\x10ListCellsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\"j\n" +
 	"\x11ListCellsResponse\x12&\n" +
 	"\x05cells\x18\x01 \x03(\v2\x10.cantina.v1.CellR\x05cells\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"$\n" +
 	"\x0eGetCellRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
 	"\x0fGetCellResponse\x12$\n" +
+	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"\xbd\x01\n" +
+	"\x10DrainCellRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x125\n" +
+	"\bdeadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x1d\n" +
+	"\n" +
+	"stop_batch\x18\x04 \x01(\bR\tstopBatch\x12'\n" +
+	"\x05write\x18\x05 \x01(\v2\x11.cantina.v1.WriteR\x05write\"9\n" +
+	"\x11DrainCellResponse\x12$\n" +
+	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"Q\n" +
+	"\x12UndrainCellRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
+	"\x13UndrainCellResponse\x12$\n" +
 	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"P\n" +
 	"\x11ForgetCellRequest\x12\x12\n" +
 	"\x04proc\x18\x01 \x01(\tR\x04proc\x12'\n" +
@@ -8907,7 +9265,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end2\xb7\x18\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end2\xd1\x19\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -8948,6 +9306,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aGetCell\x12\x1a.cantina.v1.GetCellRequest\x1a\x1b.cantina.v1.GetCellResponse\x12K\n" +
 	"\n" +
 	"ForgetCell\x12\x1d.cantina.v1.ForgetCellRequest\x1a\x1e.cantina.v1.ForgetCellResponse\x12H\n" +
+	"\tDrainCell\x12\x1c.cantina.v1.DrainCellRequest\x1a\x1d.cantina.v1.DrainCellResponse\x12N\n" +
+	"\vUndrainCell\x12\x1e.cantina.v1.UndrainCellRequest\x1a\x1f.cantina.v1.UndrainCellResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12B\n" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
 	"\x0eListQuarantine\x12!.cantina.v1.ListQuarantineRequest\x1a\".cantina.v1.ListQuarantineResponse\x12c\n" +
@@ -8970,7 +9330,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -9055,59 +9415,64 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*RemoveScheduleRequest)(nil),      // 80: cantina.v1.RemoveScheduleRequest
 	(*RemoveScheduleResponse)(nil),     // 81: cantina.v1.RemoveScheduleResponse
 	(*Cell)(nil),                       // 82: cantina.v1.Cell
-	(*ListCellsRequest)(nil),           // 83: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 84: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 85: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 86: cantina.v1.GetCellResponse
-	(*ForgetCellRequest)(nil),          // 87: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 88: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 89: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 90: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 91: cantina.v1.Status
-	(*Held)(nil),                       // 92: cantina.v1.Held
-	(*Domain)(nil),                     // 93: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 94: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 95: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 96: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 97: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 98: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 99: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 100: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 101: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 102: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 103: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 104: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 105: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 106: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 107: cantina.v1.Event
-	(*Gap)(nil),                        // 108: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 109: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 110: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 111: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 112: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 113: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 114: cantina.v1.FollowOutputResponse
-	nil,                                // 115: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 116: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 117: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 118: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 119: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 120: cantina.v1.Cell.CapacityEntry
-	nil,                                // 121: cantina.v1.Cell.FreeEntry
-	nil,                                // 122: cantina.v1.Cell.LabelsEntry
-	nil,                                // 123: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 124: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 125: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 126: cantina.v1.Workload
-	(*Mapping)(nil),                    // 127: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 128: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 129: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 130: google.protobuf.Struct
-	(*LogGap)(nil),                     // 131: cantina.v1.LogGap
+	(*Drain)(nil),                      // 83: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 84: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 85: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 86: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 87: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 88: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 89: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 90: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 91: cantina.v1.UndrainCellResponse
+	(*ForgetCellRequest)(nil),          // 92: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 93: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 94: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 95: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 96: cantina.v1.Status
+	(*Held)(nil),                       // 97: cantina.v1.Held
+	(*Domain)(nil),                     // 98: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 99: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 100: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 101: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 102: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 103: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 104: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 105: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 106: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 107: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 108: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 109: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 110: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 111: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 112: cantina.v1.Event
+	(*Gap)(nil),                        // 113: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 114: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 115: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 116: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 117: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 118: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 119: cantina.v1.FollowOutputResponse
+	nil,                                // 120: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 121: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 122: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 123: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 124: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 125: cantina.v1.Cell.CapacityEntry
+	nil,                                // 126: cantina.v1.Cell.FreeEntry
+	nil,                                // 127: cantina.v1.Cell.LabelsEntry
+	nil,                                // 128: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 129: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 130: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 131: cantina.v1.Workload
+	(*Mapping)(nil),                    // 132: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 133: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 134: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 135: google.protobuf.Struct
+	(*LogGap)(nil),                     // 136: cantina.v1.LogGap
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	124, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	129, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -9115,16 +9480,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	125, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	130, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	126, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	115, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	131, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	120, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	127, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	125, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	132, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	130, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -9133,14 +9498,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	128, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	125, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	125, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	125, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	133, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	130, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	130, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	130, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	126, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	116, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	129, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	131, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	121, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	134, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -9154,17 +9519,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	125, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	125, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	130, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	130, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	126, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	117, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	118, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	119, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	125, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	125, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	130, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	125, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	131, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	122, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	123, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	124, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	130, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	130, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	135, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	130, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -9180,171 +9545,184 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	129, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	129, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	125, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	125, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	125, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	134, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	134, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	130, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	130, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	130, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	64,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	125, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	125, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	130, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	130, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	65,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	66,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	125, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	125, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	125, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	125, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	125, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	130, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	130, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	130, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	130, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	130, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 89: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	63,  // 90: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 91: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	63,  // 92: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	125, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	130, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	71,  // 94: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 95: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 96: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	125, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	130, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 98: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 99: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	125, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	125, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	130, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	130, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 102: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 103: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 104: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	125, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	129, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	120, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	121, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	122, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	3,   // 110: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	82,  // 111: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 112: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	82,  // 113: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 114: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	91,  // 115: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	125, // 116: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	129, // 117: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	92,  // 118: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	123, // 119: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	93,  // 120: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	129, // 121: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	125, // 122: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 123: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 124: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	96,  // 125: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 126: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 127: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	101, // 128: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	101, // 129: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	104, // 130: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	107, // 131: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	110, // 132: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	129, // 133: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	107, // 134: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	108, // 135: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	125, // 136: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 137: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 138: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 139: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 140: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 141: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	82,  // 142: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 143: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	125, // 144: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	125, // 145: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	125, // 146: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	131, // 147: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	109, // 148: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 149: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	110, // 150: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	109, // 151: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	110, // 152: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 153: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 154: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 155: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 156: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 157: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 158: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 159: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 160: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 161: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 162: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 163: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 164: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 165: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 166: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 167: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 168: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 169: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 170: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 171: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 172: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 173: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 174: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 175: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	67,  // 176: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	69,  // 177: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	72,  // 178: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	74,  // 179: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	76,  // 180: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	78,  // 181: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	80,  // 182: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	83,  // 183: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	85,  // 184: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	87,  // 185: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	89,  // 186: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	94,  // 187: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	97,  // 188: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	99,  // 189: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	102, // 190: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	105, // 191: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	111, // 192: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	113, // 193: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 194: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 195: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 196: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 197: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 198: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 199: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 200: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 201: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 202: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 203: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 204: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 205: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 206: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 207: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 208: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 209: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 210: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 211: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 212: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 213: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 214: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 215: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	68,  // 216: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	70,  // 217: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	73,  // 218: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	75,  // 219: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	77,  // 220: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	79,  // 221: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	81,  // 222: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	84,  // 223: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	86,  // 224: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	88,  // 225: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	90,  // 226: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	95,  // 227: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	98,  // 228: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	100, // 229: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	103, // 230: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	106, // 231: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	112, // 232: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	114, // 233: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	194, // [194:234] is the sub-list for method output_type
-	154, // [154:194] is the sub-list for method input_type
-	154, // [154:154] is the sub-list for extension type_name
-	154, // [154:154] is the sub-list for extension extendee
-	0,   // [0:154] is the sub-list for field type_name
+	130, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	134, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	125, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	126, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	127, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	83,  // 110: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	130, // 111: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	130, // 112: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	130, // 113: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 114: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	82,  // 115: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 116: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	82,  // 117: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	134, // 118: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 119: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	82,  // 120: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 121: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	82,  // 122: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 123: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	96,  // 124: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	130, // 125: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	134, // 126: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	97,  // 127: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	128, // 128: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	98,  // 129: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	134, // 130: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	130, // 131: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 132: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 133: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	101, // 134: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 135: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 136: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	106, // 137: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	106, // 138: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	109, // 139: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	112, // 140: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	115, // 141: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	134, // 142: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	112, // 143: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	113, // 144: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	130, // 145: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 146: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 147: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 148: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 149: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 150: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	82,  // 151: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 152: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	130, // 153: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	130, // 154: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	130, // 155: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	136, // 156: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	114, // 157: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 158: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	115, // 159: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	114, // 160: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	115, // 161: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 162: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 163: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 164: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 165: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 166: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 167: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 168: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 169: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 170: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 171: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 172: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 173: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 174: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 175: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 176: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 177: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 178: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 179: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 180: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 181: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 182: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 183: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 184: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	67,  // 185: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	69,  // 186: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	72,  // 187: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	74,  // 188: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	76,  // 189: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	78,  // 190: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	80,  // 191: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	84,  // 192: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	86,  // 193: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	92,  // 194: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	88,  // 195: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	90,  // 196: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	94,  // 197: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	99,  // 198: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	102, // 199: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	104, // 200: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	107, // 201: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	110, // 202: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	116, // 203: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	118, // 204: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 205: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 206: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 207: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 208: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 209: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 210: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 211: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 212: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 213: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 214: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 215: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 216: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 217: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 218: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 219: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 220: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 221: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 222: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 223: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 224: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 225: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 226: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	68,  // 227: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	70,  // 228: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	73,  // 229: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	75,  // 230: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	77,  // 231: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	79,  // 232: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	81,  // 233: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	85,  // 234: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	87,  // 235: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	93,  // 236: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	89,  // 237: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	91,  // 238: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	95,  // 239: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	100, // 240: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	103, // 241: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	105, // 242: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	108, // 243: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	111, // 244: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	117, // 245: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	119, // 246: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	205, // [205:247] is the sub-list for method output_type
+	163, // [163:205] is the sub-list for method input_type
+	163, // [163:163] is the sub-list for extension type_name
+	163, // [163:163] is the sub-list for extension extendee
+	0,   // [0:163] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -9355,14 +9733,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[109].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[114].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   124,
+			NumMessages:   129,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

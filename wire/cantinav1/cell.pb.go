@@ -576,8 +576,16 @@ type CellState struct {
 	// Where the leader reaches the cell: "host:port", or "unix:PATH".
 	Address string `protobuf:"bytes,13,opt,name=address,proto3" json:"address,omitempty"`
 	// Build of the cell, and how strong its isolation is, in words.
-	Build         string   `protobuf:"bytes,14,opt,name=build,proto3" json:"build,omitempty"`
-	Isolation     []string `protobuf:"bytes,15,rep,name=isolation,proto3" json:"isolation,omitempty"`
+	Build     string   `protobuf:"bytes,14,opt,name=build,proto3" json:"build,omitempty"`
+	Isolation []string `protobuf:"bytes,15,rep,name=isolation,proto3" json:"isolation,omitempty"`
+	// How long an evacuation may take when nothing else is said.
+	EvacuationTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=evacuation_timeout,json=evacuationTimeout,proto3" json:"evacuation_timeout,omitempty"`
+	// The deadline of the evacuation has ended what was left.
+	EvacuationOver bool `protobuf:"varint,17,opt,name=evacuation_over,json=evacuationOver,proto3" json:"evacuation_over,omitempty"`
+	// What the evacuation waits for, or waited for when its deadline came, in words.
+	EvacuationWaits []string `protobuf:"bytes,18,rep,name=evacuation_waits,json=evacuationWaits,proto3" json:"evacuation_waits,omitempty"`
+	// Which evacuation it is: EvacuateRequest.id.
+	EvacuationId  string `protobuf:"bytes,19,opt,name=evacuation_id,json=evacuationId,proto3" json:"evacuation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -715,6 +723,34 @@ func (x *CellState) GetIsolation() []string {
 		return x.Isolation
 	}
 	return nil
+}
+
+func (x *CellState) GetEvacuationTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.EvacuationTimeout
+	}
+	return nil
+}
+
+func (x *CellState) GetEvacuationOver() bool {
+	if x != nil {
+		return x.EvacuationOver
+	}
+	return false
+}
+
+func (x *CellState) GetEvacuationWaits() []string {
+	if x != nil {
+		return x.EvacuationWaits
+	}
+	return nil
+}
+
+func (x *CellState) GetEvacuationId() string {
+	if x != nil {
+		return x.EvacuationId
+	}
+	return ""
 }
 
 type HeartbeatRequest struct {
@@ -3805,7 +3841,9 @@ type EvacuateRequest struct {
 	// Take the evacuation back.
 	Undo bool `protobuf:"varint,4,opt,name=undo,proto3" json:"undo,omitempty"`
 	// Stop batch tasks at once: they run again elsewhere, and no retry is counted.
-	StopBatch     bool `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	StopBatch bool `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
+	// Names this evacuation: the same id again changes nothing, another begins anew.
+	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3873,6 +3911,13 @@ func (x *EvacuateRequest) GetStopBatch() bool {
 		return x.StopBatch
 	}
 	return false
+}
+
+func (x *EvacuateRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 type EvacuateResponse struct {
@@ -5187,7 +5232,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xc5\x05\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x88\a\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5206,7 +5251,11 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"evacuating\x12\x18\n" +
 	"\aaddress\x18\r \x01(\tR\aaddress\x12\x14\n" +
 	"\x05build\x18\x0e \x01(\tR\x05build\x12\x1c\n" +
-	"\tisolation\x18\x0f \x03(\tR\tisolation\x1a9\n" +
+	"\tisolation\x18\x0f \x03(\tR\tisolation\x12H\n" +
+	"\x12evacuation_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x11evacuationTimeout\x12'\n" +
+	"\x0fevacuation_over\x18\x11 \x01(\bR\x0eevacuationOver\x12)\n" +
+	"\x10evacuation_waits\x18\x12 \x03(\tR\x0fevacuationWaits\x12#\n" +
+	"\revacuation_id\x18\x13 \x01(\tR\fevacuationId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -5481,14 +5530,15 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x03uid\x18\x03 \x01(\tR\x03uid\"N\n" +
 	"\x12CancelTaskResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xb7\x01\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xc7\x01\n" +
 	"\x0fEvacuateRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x125\n" +
 	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04undo\x18\x04 \x01(\bR\x04undo\x12\x1d\n" +
 	"\n" +
-	"stop_batch\x18\x05 \x01(\bR\tstopBatch\"L\n" +
+	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x12\x0e\n" +
+	"\x02id\x18\x06 \x01(\tR\x02id\"L\n" +
 	"\x10EvacuateResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\x8f\x01\n" +
@@ -5713,168 +5763,169 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	61,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
 	62,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
 	63,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	5,   // 7: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
-	8,   // 8: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	79,  // 9: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	79,  // 10: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
-	9,   // 11: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	79,  // 12: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	79,  // 13: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	79,  // 14: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	79,  // 15: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	79,  // 16: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	79,  // 17: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	79,  // 18: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	79,  // 19: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	79,  // 20: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	79,  // 21: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	79,  // 22: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	79,  // 23: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	78,  // 24: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
-	0,   // 25: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
-	1,   // 26: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	79,  // 27: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
-	11,  // 28: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
-	8,   // 29: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	80,  // 30: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
-	6,   // 31: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
-	13,  // 32: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	78,  // 33: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
-	15,  // 34: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
-	13,  // 35: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	81,  // 36: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	82,  // 37: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	64,  // 38: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	65,  // 39: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
-	6,   // 40: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	83,  // 41: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
-	17,  // 42: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
-	13,  // 43: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
-	2,   // 44: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	78,  // 45: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
-	19,  // 46: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
-	6,   // 47: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
-	13,  // 48: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	78,  // 49: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
-	6,   // 50: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
-	13,  // 51: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	78,  // 52: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 53: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	78,  // 54: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
-	3,   // 55: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
-	13,  // 56: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
-	5,   // 57: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
-	27,  // 58: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	78,  // 59: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	84,  // 60: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	84,  // 61: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
-	5,   // 62: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	85,  // 63: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	85,  // 64: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	86,  // 65: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	78,  // 66: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
-	32,  // 67: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	87,  // 68: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	85,  // 69: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	88,  // 70: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	66,  // 71: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	67,  // 72: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	68,  // 73: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	69,  // 74: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	70,  // 75: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	71,  // 76: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	72,  // 77: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	68,  // 78: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	73,  // 79: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
-	5,   // 80: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
-	34,  // 81: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
-	4,   // 82: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	78,  // 83: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
-	36,  // 84: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	74,  // 85: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	89,  // 86: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	76,  // 87: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	77,  // 88: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	75,  // 89: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
-	5,   // 90: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	38,  // 91: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	78,  // 92: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	36,  // 93: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	85,  // 94: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	88,  // 95: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	6,   // 96: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	83,  // 97: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	41,  // 98: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	42,  // 99: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	78,  // 100: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	44,  // 101: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	44,  // 102: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	6,   // 103: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	85,  // 104: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	78,  // 105: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 106: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	78,  // 107: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 108: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	79,  // 109: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	78,  // 110: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	6,   // 111: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	90,  // 112: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	78,  // 113: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	91,  // 114: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
-	92,  // 115: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
-	6,   // 116: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	90,  // 117: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	78,  // 118: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	91,  // 119: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
-	92,  // 120: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
-	57,  // 121: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	58,  // 122: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	6,   // 123: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	82,  // 124: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	58,  // 125: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	60,  // 126: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	93,  // 127: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	93,  // 128: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	84,  // 129: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	10,  // 130: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	28,  // 131: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	31,  // 132: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	35,  // 133: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	39,  // 134: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	14,  // 135: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	18,  // 136: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	21,  // 137: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	23,  // 138: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	25,  // 139: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	43,  // 140: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	46,  // 141: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	48,  // 142: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	50,  // 143: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	52,  // 144: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	54,  // 145: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	56,  // 146: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	12,  // 147: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	29,  // 148: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	33,  // 149: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	37,  // 150: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	40,  // 151: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	16,  // 152: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	20,  // 153: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	22,  // 154: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	24,  // 155: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	26,  // 156: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	45,  // 157: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	47,  // 158: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	49,  // 159: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	51,  // 160: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	53,  // 161: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	55,  // 162: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	59,  // 163: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	147, // [147:164] is the sub-list for method output_type
-	130, // [130:147] is the sub-list for method input_type
-	130, // [130:130] is the sub-list for extension type_name
-	130, // [130:130] is the sub-list for extension extendee
-	0,   // [0:130] is the sub-list for field type_name
+	79,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
+	5,   // 8: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
+	8,   // 9: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
+	79,  // 10: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	79,  // 11: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	9,   // 12: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
+	79,  // 13: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	79,  // 14: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	79,  // 15: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	79,  // 16: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	79,  // 17: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	79,  // 18: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	79,  // 19: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	79,  // 20: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	79,  // 21: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	79,  // 22: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	79,  // 23: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	79,  // 24: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	78,  // 25: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	0,   // 26: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
+	1,   // 27: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
+	79,  // 28: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	11,  // 29: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
+	8,   // 30: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
+	80,  // 31: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	6,   // 32: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
+	13,  // 33: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
+	78,  // 34: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	15,  // 35: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
+	13,  // 36: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
+	81,  // 37: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	82,  // 38: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	64,  // 39: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	65,  // 40: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	6,   // 41: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
+	83,  // 42: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	17,  // 43: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
+	13,  // 44: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
+	2,   // 45: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
+	78,  // 46: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	19,  // 47: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
+	6,   // 48: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
+	13,  // 49: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
+	78,  // 50: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	6,   // 51: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
+	13,  // 52: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
+	78,  // 53: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	6,   // 54: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
+	78,  // 55: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	3,   // 56: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
+	13,  // 57: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
+	5,   // 58: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
+	27,  // 59: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
+	78,  // 60: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	84,  // 61: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	84,  // 62: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	5,   // 63: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
+	85,  // 64: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	85,  // 65: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	86,  // 66: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	78,  // 67: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	32,  // 68: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
+	87,  // 69: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	85,  // 70: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	88,  // 71: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	66,  // 72: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	67,  // 73: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	68,  // 74: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	69,  // 75: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	70,  // 76: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	71,  // 77: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	72,  // 78: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	68,  // 79: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	73,  // 80: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	5,   // 81: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
+	34,  // 82: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
+	4,   // 83: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
+	78,  // 84: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	36,  // 85: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	74,  // 86: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	89,  // 87: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	76,  // 88: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	77,  // 89: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	75,  // 90: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	5,   // 91: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	38,  // 92: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	78,  // 93: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	36,  // 94: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	85,  // 95: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	88,  // 96: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	6,   // 97: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	83,  // 98: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	41,  // 99: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	42,  // 100: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	78,  // 101: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	44,  // 102: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	44,  // 103: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	6,   // 104: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	85,  // 105: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	78,  // 106: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	6,   // 107: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	78,  // 108: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	6,   // 109: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	79,  // 110: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	78,  // 111: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	6,   // 112: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	90,  // 113: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	78,  // 114: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	91,  // 115: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
+	92,  // 116: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
+	6,   // 117: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	90,  // 118: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	78,  // 119: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	91,  // 120: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
+	92,  // 121: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
+	57,  // 122: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	58,  // 123: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	6,   // 124: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	82,  // 125: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	58,  // 126: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	60,  // 127: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	93,  // 128: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	93,  // 129: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	84,  // 130: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	10,  // 131: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	28,  // 132: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	31,  // 133: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	35,  // 134: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	39,  // 135: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	14,  // 136: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	18,  // 137: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	21,  // 138: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	23,  // 139: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	25,  // 140: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	43,  // 141: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	46,  // 142: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	48,  // 143: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	50,  // 144: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	52,  // 145: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	54,  // 146: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	56,  // 147: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	12,  // 148: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	29,  // 149: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	33,  // 150: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	37,  // 151: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	40,  // 152: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	16,  // 153: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	20,  // 154: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	22,  // 155: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	24,  // 156: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	26,  // 157: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	45,  // 158: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	47,  // 159: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	49,  // 160: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	51,  // 161: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	53,  // 162: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	55,  // 163: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	59,  // 164: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	148, // [148:165] is the sub-list for method output_type
+	131, // [131:148] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }

@@ -126,6 +126,12 @@ const (
 	// CantinaServiceForgetCellProcedure is the fully-qualified name of the CantinaService's ForgetCell
 	// RPC.
 	CantinaServiceForgetCellProcedure = "/cantina.v1.CantinaService/ForgetCell"
+	// CantinaServiceDrainCellProcedure is the fully-qualified name of the CantinaService's DrainCell
+	// RPC.
+	CantinaServiceDrainCellProcedure = "/cantina.v1.CantinaService/DrainCell"
+	// CantinaServiceUndrainCellProcedure is the fully-qualified name of the CantinaService's
+	// UndrainCell RPC.
+	CantinaServiceUndrainCellProcedure = "/cantina.v1.CantinaService/UndrainCell"
 	// CantinaServiceGetStatusProcedure is the fully-qualified name of the CantinaService's GetStatus
 	// RPC.
 	CantinaServiceGetStatusProcedure = "/cantina.v1.CantinaService/GetStatus"
@@ -184,6 +190,8 @@ type CantinaServiceClient interface {
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
 	ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error)
+	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
+	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
 	EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error)
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
@@ -397,6 +405,18 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("ForgetCell")),
 			connect.WithClientOptions(opts...),
 		),
+		drainCell: connect.NewClient[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse](
+			httpClient,
+			baseURL+CantinaServiceDrainCellProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("DrainCell")),
+			connect.WithClientOptions(opts...),
+		),
+		undrainCell: connect.NewClient[cantinav1.UndrainCellRequest, cantinav1.UndrainCellResponse](
+			httpClient,
+			baseURL+CantinaServiceUndrainCellProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("UndrainCell")),
+			connect.WithClientOptions(opts...),
+		),
 		getStatus: connect.NewClient[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse](
 			httpClient,
 			baseURL+CantinaServiceGetStatusProcedure,
@@ -482,6 +502,8 @@ type cantinaServiceClient struct {
 	listCells          *connect.Client[cantinav1.ListCellsRequest, cantinav1.ListCellsResponse]
 	getCell            *connect.Client[cantinav1.GetCellRequest, cantinav1.GetCellResponse]
 	forgetCell         *connect.Client[cantinav1.ForgetCellRequest, cantinav1.ForgetCellResponse]
+	drainCell          *connect.Client[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse]
+	undrainCell        *connect.Client[cantinav1.UndrainCellRequest, cantinav1.UndrainCellResponse]
 	getStatus          *connect.Client[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse]
 	endWait            *connect.Client[cantinav1.EndWaitRequest, cantinav1.EndWaitResponse]
 	listQuarantine     *connect.Client[cantinav1.ListQuarantineRequest, cantinav1.ListQuarantineResponse]
@@ -652,6 +674,16 @@ func (c *cantinaServiceClient) ForgetCell(ctx context.Context, req *connect.Requ
 	return c.forgetCell.CallUnary(ctx, req)
 }
 
+// DrainCell calls cantina.v1.CantinaService.DrainCell.
+func (c *cantinaServiceClient) DrainCell(ctx context.Context, req *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error) {
+	return c.drainCell.CallUnary(ctx, req)
+}
+
+// UndrainCell calls cantina.v1.CantinaService.UndrainCell.
+func (c *cantinaServiceClient) UndrainCell(ctx context.Context, req *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error) {
+	return c.undrainCell.CallUnary(ctx, req)
+}
+
 // GetStatus calls cantina.v1.CantinaService.GetStatus.
 func (c *cantinaServiceClient) GetStatus(ctx context.Context, req *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {
 	return c.getStatus.CallUnary(ctx, req)
@@ -726,6 +758,8 @@ type CantinaServiceHandler interface {
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
 	ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error)
+	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
+	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
 	EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error)
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
@@ -935,6 +969,18 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("ForgetCell")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceDrainCellHandler := connect.NewUnaryHandler(
+		CantinaServiceDrainCellProcedure,
+		svc.DrainCell,
+		connect.WithSchema(cantinaServiceMethods.ByName("DrainCell")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceUndrainCellHandler := connect.NewUnaryHandler(
+		CantinaServiceUndrainCellProcedure,
+		svc.UndrainCell,
+		connect.WithSchema(cantinaServiceMethods.ByName("UndrainCell")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceGetStatusHandler := connect.NewUnaryHandler(
 		CantinaServiceGetStatusProcedure,
 		svc.GetStatus,
@@ -1049,6 +1095,10 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceGetCellHandler.ServeHTTP(w, r)
 		case CantinaServiceForgetCellProcedure:
 			cantinaServiceForgetCellHandler.ServeHTTP(w, r)
+		case CantinaServiceDrainCellProcedure:
+			cantinaServiceDrainCellHandler.ServeHTTP(w, r)
+		case CantinaServiceUndrainCellProcedure:
+			cantinaServiceUndrainCellHandler.ServeHTTP(w, r)
 		case CantinaServiceGetStatusProcedure:
 			cantinaServiceGetStatusHandler.ServeHTTP(w, r)
 		case CantinaServiceEndWaitProcedure:
@@ -1200,6 +1250,14 @@ func (UnimplementedCantinaServiceHandler) GetCell(context.Context, *connect.Requ
 
 func (UnimplementedCantinaServiceHandler) ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ForgetCell is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.DrainCell is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.UndrainCell is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {

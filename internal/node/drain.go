@@ -1,0 +1,292 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cantina/api"
+	"cantina/bbs"
+	"cantina/cell"
+	"cantina/event"
+	"cantina/registry"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// drains are the stored drains of a term: as submitted, for the next decision, and
+// as committed, for everything else. What the maps hold is never changed.
+type drains struct {
+	mu                sync.Mutex
+	newest, committed map[worker.CellName]*registry.Drain
+}
+
+func newDrains(rows []store.Row, quarantined []store.Quarantine) *drains {
+	all := registry.Drains(rows, quarantined)
+	return &drains{newest: all, committed: maps.Clone(all)}
+}
+
+// of returns the committed drain of a cell, or nil.
+func (d *drains) of(name worker.CellName) *registry.Drain {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.committed[name]
+}
+
+func (d *drains) submitted(name worker.CellName) *registry.Drain {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.newest[name]
+}
+
+func (d *drains) submit(name worker.CellName, next *registry.Drain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set(d.newest, name, next)
+}
+
+// commit shows next to readers, with its revision.
+func (d *drains) commit(name worker.CellName, next *registry.Drain, revision int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	shown := next
+	if next != nil {
+		c := *next
+		c.Revision = revision
+		shown = &c
+	}
+	set(d.committed, name, shown)
+	if d.newest[name] == next {
+		set(d.newest, name, shown)
+	}
+}
+
+func set(m map[worker.CellName]*registry.Drain, name worker.CellName, d *registry.Drain) {
+	if d == nil {
+		delete(m, name)
+		return
+	}
+	m[name] = d
+}
+
+// all lists the committed drains by the name of their cell.
+func (d *drains) all() []*registry.Drain {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := slices.Collect(maps.Values(d.committed))
+	slices.SortFunc(out, func(a, b *registry.Drain) int { return strings.Compare(string(a.Cell), string(b.Cell)) })
+	return out
+}
+
+// decideDrain returns what a cell's drain is to be (nil = none) and what to say of
+// it; was itself when nothing changes.
+type decideDrain func(was *registry.Drain) (next *registry.Drain, text string, err error)
+
+// changeDrain decides on the newest drain of a cell and commits, once for w's key.
+func (t *term) changeDrain(ctx context.Context, w bbs.Write, operation string, request []byte, name worker.CellName, decide decideDrain) error {
+	expect := w.Expect
+	w.Expect = 0
+	_, err := t.board.WriteForeign(ctx, w, operation, request, func() (bbs.Foreign, error) {
+		was := t.drains.submitted(name)
+		if expect != 0 && (was == nil || was.Revision != expect) {
+			return bbs.Foreign{}, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
+		}
+		next, text, err := decide(was)
+		if err != nil || next == was {
+			return bbs.Foreign{}, err
+		}
+		op := store.Op{Key: registry.DrainRow(name)}
+		if next != nil {
+			op = registry.DrainOp(next)
+		}
+		t.drains.submit(name, next)
+		return bbs.Foreign{Row: op.Key, Ops: []store.Op{op}, Done: func(revision int64, err error) {
+			if err == nil {
+				t.drainChanged(name, next, revision, text)
+			}
+		}}, nil
+	})
+	return err
+}
+
+// drainChanged acts on a committed change: placement at once, the cell by a call.
+func (t *term) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
+	t.drains.commit(name, next, revision)
+	t.admit(name)
+	state := event.CellState{Name: name, Term: t.Term(), Evacuating: next != nil}
+	if s, ok := t.reg.Session(name); ok {
+		state.Proc, state.Session, state.Reason = s.Proc, s.State, s.Reason
+	}
+	t.log.Info("drain", "cell", string(name), "text", text)
+	t.hub.Publish(revision, event.Event{Kind: event.Cell, Subject: string(name), Text: text, Cell: &state})
+	t.tellDrain(name)
+}
+
+// tellDrain tells the cell what holds, when the state it sent last says otherwise.
+// A lost call is made again after the next heartbeat; so a new process of the cell,
+// and a new leader, need nothing else.
+func (t *term) tellDrain(name worker.CellName) {
+	t.mu.Lock()
+	st := t.states[name]
+	t.mu.Unlock()
+	s, ok := t.reg.Session(name)
+	to := t.cells.Cell(name)
+	if !ok || to == nil {
+		return
+	}
+	d := t.drains.of(name)
+	var e cell.Evacuation
+	switch {
+	case d == nil && st.Evacuating:
+		e.Undo = true
+	case d != nil && !d.Until.IsZero() && (!st.Evacuating || st.Evacuation.ID != d.ID()):
+		e = cell.Evacuation{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(t.cfg.Clock.Wall()), StopBatch: d.StopBatch}
+	default:
+		return
+	}
+	t.call(func(ctx context.Context) {
+		if err := to.Evacuate(ctx, t.Term(), s.Proc, e); err != nil {
+			t.log.Debug("call failed", "call", "Evacuate", "cell", string(name), "error", err)
+		}
+	})
+}
+
+// drainBeat takes what a cell says of its drain: whether it has ended.
+func (t *term) drainBeat(name worker.CellName, s cell.State) {
+	t.tellDrain(name)
+	d := t.drains.of(name)
+	if d == nil || !d.Ended.IsZero() || !s.Evacuating || s.Evacuation.ID != d.ID() {
+		return
+	}
+	lrps, tasks := t.board.OnCell(string(name))
+	if !s.Evacuation.Over && len(s.Evacuation.Waits)+lrps+tasks > 0 {
+		return
+	}
+	t.call(func(ctx context.Context) {
+		err := t.changeDrain(ctx, bbs.Write{}, "", nil, name, func(was *registry.Drain) (*registry.Drain, string, error) {
+			if was == nil || was.ID() != d.ID() || !was.Ended.IsZero() {
+				return was, "", nil
+			}
+			next := *was
+			next.Ended, next.Waited = t.cfg.Clock.Wall(), s.Evacuation.Waits
+			return &next, ended(&next), nil
+		})
+		if err != nil {
+			t.log.Debug("end of a drain", "cell", string(name), "error", err) // the next heartbeat tries again
+		}
+	})
+}
+
+// ended says how a drain ended.
+func ended(d *registry.Drain) string {
+	if len(d.Waited) == 0 {
+		return "drained: nothing is left"
+	}
+	return "the drain's deadline ended what was left; it waited for " + strings.Join(d.Waited, ", ")
+}
+
+// drainOf is a cell's drain as the API shows it.
+func (t *term) drainOf(name worker.CellName) *api.Drain {
+	d := t.drains.of(name)
+	if d == nil {
+		return nil
+	}
+	out := &api.Drain{Reason: d.Reason, By: d.By, Since: d.Since, Until: d.Until, StopBatch: d.StopBatch, Ended: d.Ended, Waits: d.Waited}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if st := t.states[name]; d.Ended.IsZero() && st.Evacuation.ID == d.ID() {
+		out.Waits = st.Evacuation.Waits
+	}
+	return out
+}
+
+// defaultDrain is how long a drain takes when neither operator nor cell says.
+const defaultDrain = 10 * time.Minute
+
+// DrainCell implements api.Cells.
+func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w api.Write) (api.Cell, error) {
+	if _, err := v.GetCell(name); err != nil {
+		return api.Cell{}, err
+	}
+	deadline := n.Deadline
+	if deadline == 0 {
+		v.mu.Lock()
+		deadline = v.states[name].Evacuation.Timeout
+		v.mu.Unlock()
+	}
+	if deadline <= 0 {
+		deadline = defaultDrain
+	}
+	err := v.changeDrain(ctx, toWrite(w), "drain", fmt.Appendf(nil, "%q %v", name, n), name, func(was *registry.Drain) (*registry.Drain, string, error) {
+		if was != nil && was.Quarantined {
+			return nil, "", fmt.Errorf("cell %s: %s: %w", name, was.Reason, api.ErrConflict)
+		}
+		now := v.cfg.Clock.Wall().Round(0)
+		d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline), StopBatch: n.StopBatch}
+		return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
+	})
+	if err != nil {
+		return api.Cell{}, err
+	}
+	return v.GetCell(name)
+}
+
+// UndrainCell implements api.Cells.
+func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
+	if d := v.drains.of(name); d != nil && d.Quarantined {
+		if err := v.dropDrain(ctx, name); err != nil {
+			return api.Cell{}, err
+		}
+	}
+	known := v.drains.of(name) != nil
+	err := v.changeDrain(ctx, toWrite(w), "undrain", []byte(name), name, func(*registry.Drain) (*registry.Drain, string, error) {
+		return nil, "takes work again", nil
+	})
+	if err != nil {
+		return api.Cell{}, err
+	}
+	if _, here := v.reg.Session(name); !here && known {
+		return api.Cell{Name: name}, nil
+	}
+	return v.GetCell(name)
+}
+
+// dropDrain deletes a drain that the store could not read.
+func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
+	done := make(chan error, 1)
+	v.reign.Drop(registry.DrainRow(name), func(revision int64, err error) {
+		if err == nil {
+			v.drains.submit(name, nil)
+			v.drainChanged(name, nil, revision, "takes work again")
+		}
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// explainDrain says in words that a cell is drained, and how far that is.
+func explainDrain(d *api.Drain) string {
+	text := "it is drained"
+	if d.By != "" {
+		text += " by " + d.By
+	}
+	text += ": " + d.Reason
+	switch {
+	case !d.Ended.IsZero() && len(d.Waits) == 0:
+		return text + "; nothing is left"
+	case !d.Ended.IsZero():
+		return text + "; its deadline ended " + strings.Join(d.Waits, ", ")
+	case len(d.Waits) > 0:
+		return text + "; it waits for " + strings.Join(d.Waits, ", ")
+	}
+	return text
+}

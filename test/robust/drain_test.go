@@ -1,0 +1,190 @@
+package robust
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"cantina/api"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+// drained waits until the drain of a cell has ended and returns it.
+func (c *cluster) drained(name string) *pb.Drain {
+	c.t.Helper()
+	var d *pb.Drain
+	err := until(c.t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name}, func() bool {
+		if x := c.cell(name); x != nil {
+			d = x.Drain
+		}
+		return d.GetEnded() != nil
+	})
+	if err != nil {
+		c.t.Fatalf("the drain of cell %s does not end: %v; it is %v", name, err, d)
+	}
+	return d
+}
+
+// onCells lists the cells of a service's instances.
+func (c *cluster) onCells(service string) []string {
+	c.t.Helper()
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: service})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var out []string
+	for _, x := range l.Instances {
+		out = append(out, x.State+" on "+x.Cell)
+	}
+	return out
+}
+
+// routes is what a routing consumer makes of events: the running instances of each index.
+type routes struct {
+	running map[int32]map[string]bool
+	moved   int
+	bad     string // the event that left an index without any
+}
+
+func (c *cluster) routes(service string) *routes {
+	c.t.Helper()
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: service})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r := &routes{running: map[int32]map[string]bool{}}
+	for _, x := range l.Instances {
+		r.running[x.Index] = map[string]bool{x.Instance: true}
+	}
+	return r
+}
+
+func (r *routes) take(e *pb.Event) {
+	x := e.GetInstance()
+	if x == nil || x.Instance == "" {
+		return
+	}
+	all := r.running[x.Index]
+	switch {
+	case e.Gone || x.State != "RUNNING":
+		delete(all, x.Instance)
+	case !all[x.Instance]:
+		all[x.Instance] = true
+		r.moved++
+	}
+	if len(all) == 0 && r.bad == "" {
+		r.bad = e.String()
+	}
+}
+
+// TestDrainMovesBeforeItStops empties the cell that runs a service: no event shows
+// an index without a running instance, and the cell is empty in the end.
+func TestDrainMovesBeforeItStops(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 2)
+	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, stop_grace: 1s}\n")
+	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open, seen := make(chan struct{}), make(chan string, 1)
+	routes, client := c.routes("web"), c.client()
+	go func() {
+		first := true
+		_ = client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d"}, func(m *pb.StreamEventsResponse) error {
+			if first {
+				first = false
+				close(open)
+			}
+			routes.take(m.Event)
+			return nil
+		})
+		seen <- routes.bad
+	}()
+	<-open
+	got := cli(t, c.addr(), "drain", "c1", "--reason", "new disk", "--deadline", "90s", "--wait", "--timeout", "80s")
+	if got.code != 0 || !strings.Contains(got.err, "cell c1 is empty") {
+		t.Fatalf("drain: %+v", got)
+	}
+	cancel()
+	if bad := <-seen; bad != "" {
+		t.Errorf("an index was without a running instance: %s", bad)
+	}
+	if routes.moved == 0 {
+		t.Error("nothing was on the cell that was drained")
+	}
+	if on := strings.Join(c.onCells("web"), ", "); on != strings.TrimSuffix(strings.Repeat("RUNNING on c2, ", 4), ", ") {
+		t.Errorf("web is %s", on)
+	}
+	if text := must(t, c.addr(), "cells", "c1"); !strings.Contains(text, "drained: new disk") {
+		t.Errorf("cells:\n%s", text)
+	}
+	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "new disk; nothing is left") || !strings.Contains(text, "undrain c1") {
+		t.Errorf("explain:\n%s", text)
+	}
+	if text := must(t, c.addr(), "events", "--since", "1", "--kind", "cell"); !strings.Contains(text, "nothing is left") {
+		t.Errorf("events:\n%s", text)
+	}
+}
+
+// TestDrainSurvivesItsLeaderAndItsCell: a drain goes on under the next leader and in
+// the next process of the cell, ends at its deadline with what it waited for, and is
+// taken back.
+func TestDrainSurvivesItsLeaderAndItsCell(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 2, 2)
+	must(t, c.addr(), "drain", "c2", "--reason", "first")
+	c.drained("c2")
+	client := c.client()
+	if err := runTask(t.Context(), client, "t1", w.command(), "t1", "sleep", "1000"); err != nil {
+		t.Fatal(err)
+	}
+	w.waitBegun("t1", 1)
+	must(t, c.addr(), "undrain", "c2")
+	must(t, c.addr(), "drain", "c1", "--reason", "second", "--deadline", "20s")
+	was := c.status()
+	c.servers[was.Leader].kill()
+	if now := c.status(); now.Term == was.Term {
+		t.Fatalf("term %s goes on after its leader was killed", was.Term)
+	}
+	c.session("c1", "HEALTHY")
+	c.session("c2", "HEALTHY")
+	if err := runTask(t.Context(), client, "t2", w.command(), "t2", "true"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.addr(), "wait", "t2", "--timeout", "60s")
+	if x := getTask(t, client, "t2"); x.Cell != "c2" {
+		t.Errorf("t2 ran on %s", x.Cell)
+	}
+	if d := c.drained("c1"); len(d.Waits) != 1 || !strings.Contains(d.Waits[0], "task t1") || d.Reason != "second" {
+		t.Errorf("the drain of c1 ended as %v", d)
+	}
+	cli(t, c.addr(), "wait", "t1", "--timeout", "60s")
+	if x := getTask(t, client, "t1"); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonEvacuation) {
+		t.Errorf("t1: %v", x)
+	}
+	c.cells["c1"].kill()
+	c.startCell("c1").wait()
+	c.session("c1", "HEALTHY")
+	must(t, c.addr(), "drain", "c2", "--reason", "third")
+	if err := runTask(t.Context(), client, "t3", w.command(), "t3", "true"); err != nil {
+		t.Fatal(err)
+	}
+	if text := must(t, c.addr(), "explain", "task/t3"); !strings.Contains(text, "being drained") {
+		t.Errorf("explain:\n%s", text)
+	}
+	must(t, c.addr(), "undrain", "c1")
+	must(t, c.addr(), "wait", "t3", "--timeout", "60s")
+	if x := getTask(t, client, "t3"); x.Cell != "c1" {
+		t.Errorf("t3 ran on %s", x.Cell)
+	}
+}
+
+func getTask(t *testing.T, client *api.Client, id string) *pb.Task {
+	t.Helper()
+	got, err := api.Call(t.Context(), client, calls.GetTask, &pb.GetTaskRequest{Id: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Task
+}
