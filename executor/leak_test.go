@@ -249,7 +249,7 @@ func TestDelegatedKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDeath(t, id, 4*time.Second)
-	awaitDeath(t, reaper, time.Second)
+	awaitDeath(t, reaper, 4*time.Second)
 	if c := await(t, e, "x", completed); !c.Result.Stopped || c.Result.Signal != 9 {
 		t.Errorf("%+v", c.Result)
 	}

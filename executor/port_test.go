@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -10,11 +11,15 @@ import (
 
 func TestATakenPortNamesItsHolder(t *testing.T) {
 	e := testExecutor(t, nil)
-	l, err := net.Listen("tcp", ":0")
+	port, err := e.ports.take(action.Port{}) // one that the kernel gives to nobody meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	e.ports.give(port)
+	l, err := net.Listen("tcp", fmt.Sprint(":", port))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := sh("sleep 1000")
 	s.Workload.Ports = []action.Port{{Name: "web", Fixed: port}}
 	if c := launch(t, e, "foreign", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "is in use") || strings.Contains(c.Result.Reason, "is in use by") {

@@ -31,6 +31,7 @@ type cellFlags struct {
 	timeouts  worker.Timeouts
 	evacuate  time.Duration
 	simulate  int
+	stuck     stuckFlags
 }
 
 func (c *cli) cellVerb() *cobra.Command {
@@ -62,6 +63,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of named resources that replace or join what the machine has, name=number")
 	p.DurationVar(&f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
 	p.IntVar(&f.simulate, "simulate", 0, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
+	f.stuck.add(cmd)
 	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the address, once the cell listens")
 	return cmd
 }
@@ -74,10 +76,14 @@ func (c *cli) cell(f cellFlags) error {
 	if err := f.timeouts.Validate(); err != nil {
 		return err
 	}
+	reboot, err := f.stuck.command()
+	if err != nil {
+		return err
+	}
 	f.offer.Host = hostName()
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
-		EvacuationTimeout: f.evacuate, Build: version, Clock: run.Kernel(), Log: log}
+		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Build: version, Clock: run.Kernel(), Log: log}
 	for name, text := range f.capacity {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {

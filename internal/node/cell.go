@@ -55,9 +55,14 @@ type CellConfig struct {
 	Cgroups  executor.CgroupMode
 	// EvacuationTimeout is how long an evacuation may take; 0 = 10 min.
 	EvacuationTimeout time.Duration
-	Build             string
-	Clock             run.Clock
-	Log               *slog.Logger
+	// StuckAfter is how long after KILL a container is STUCK_KILLING; 0 = 5 s.
+	// RebootCommand is run, once, when such a one must be dead; empty = the cell
+	// stays and takes no work.
+	StuckAfter    time.Duration
+	RebootCommand []string
+	Build         string
+	Clock         run.Clock
+	Log           *slog.Logger
 }
 
 // Cell is one cell process. Open it, then Run it.
@@ -96,7 +101,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		}
 	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
-		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, Output: cfg.Output, Clock: cfg.Clock, Log: cfg.Log})
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Output: cfg.Output, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+)
+
+// stuckFlags say what becomes of a cell with a process that does not die.
+type stuckFlags struct {
+	mode   string
+	reboot string
+	after  time.Duration
+}
+
+// The modes of --stuck.
+const (
+	stuckKeep   = "keep-unclean"
+	stuckReboot = "reboot"
+)
+
+func (f *stuckFlags) add(cmd *cobra.Command) {
+	p := cmd.Flags()
+	p.StringVar(&f.mode, "stuck", stuckKeep,
+		"when work that must be dead does not die: keep-unclean (the cell stays and takes no work) or reboot (it runs --reboot-command, once)")
+	p.StringVar(&f.reboot, "reboot-command", "reboot -f", "shell command of --stuck=reboot")
+	p.DurationVar(&f.after, "stuck-after", 5*time.Second, "how long after KILL a container that is not empty is STUCK_KILLING")
+}
+
+// command is what is run for a stuck container; nil = nothing.
+func (f *stuckFlags) command() ([]string, error) {
+	switch {
+	case f.after <= 0:
+		return nil, failf(api.ExitUsage, "--stuck-after must be longer than 0, not %v", f.after)
+	case f.mode == stuckKeep:
+		return nil, nil
+	case f.mode != stuckReboot:
+		return nil, failf(api.ExitUsage, "--stuck must be %s or %s, not %q", stuckKeep, stuckReboot, f.mode)
+	case f.reboot == "":
+		return nil, failf(api.ExitUsage, "--stuck=%s needs a --reboot-command", stuckReboot)
+	}
+	return []string{"/bin/sh", "-c", f.reboot}, nil
+}
