@@ -307,6 +307,51 @@ func TestRecordedDeadlineIsInherited(t *testing.T) {
 	}
 }
 
+// TestDamagedLegacy: whichever of the files that name what a dead cell left cannot be
+// read, its successor knows all of it, and adopts or ends it.
+func TestDamagedLegacy(t *testing.T) {
+	for _, damage := range []struct {
+		files string // pattern below the folder
+		lives bool
+	}{{"legacy", true}, {"keep/*/" + keepsakeFile, false}, {"*", true}, {"keep/*/*", false}} {
+		t.Run(damage.files, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{
+				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
+			kept, stop := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
+			c.kill(t)
+			files, err := filepath.Glob(filepath.Join(folder, damage.files))
+			if err != nil || len(files) == 0 {
+				t.Fatal(files, err)
+			}
+			for _, f := range append(files, filepath.Join(folder, "legacy")) {
+				if info, err := os.Lstat(f); err == nil && info.Mode().IsRegular() && filepath.Base(f) != "id" {
+					if err := os.WriteFile(f, []byte("\x00nonsense"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			e, end := runExecutor(t, testConfig(folder))
+			for _, id := range stop {
+				awaitDeath(t, id, time.Second)
+			}
+			if _, there := e.Get("kept"); there != damage.lives {
+				t.Errorf("the successor has what was kept: %v, want %v", there, damage.lives)
+			}
+			if damage.lives {
+				e.Delete("kept")
+				await(t, e, "kept", gone)
+			}
+			for _, id := range kept {
+				awaitDeath(t, id, time.Second)
+			}
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestReusedPidIsNotKilled(t *testing.T) {
 	// A record with the pid of a stranger and another start time.
 	cfg := testConfig(t.TempDir())

@@ -39,14 +39,35 @@ func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Folder,
 
 // folderID is the random name of the data folder in the hierarchies.
 func (e *Executor) folderID() (string, error) {
-	b, err := os.ReadFile(e.path("id"))
-	if id := strings.TrimSpace(string(b)); err == nil && len(id) == 16 {
+	if id, ok := e.formerID(); ok {
 		return id, nil
 	}
 	raw := make([]byte, 8)
 	rand.Read(raw)
 	id := hex.EncodeToString(raw)
 	return id, replaceFile(e.path("id"), []byte(id+"\n"))
+}
+
+// formerID is the name that a predecessor gave the data folder.
+func (e *Executor) formerID() (id string, ok bool) {
+	b, err := os.ReadFile(e.path("id"))
+	id = strings.TrimSpace(string(b))
+	raw, herr := hex.DecodeString(id)
+	return id, err == nil && herr == nil && len(raw) == 8
+}
+
+// guess is a legacy that cannot be read: the groups that have the folder's name.
+func (e *Executor) guess() (l legacy) {
+	id, ok := e.formerID()
+	host, err := cgroup.Detect()
+	if !ok || err != nil {
+		return l
+	}
+	dirs := host.Dirs(id)
+	if len(dirs) > 0 {
+		l.Tracker, l.V1 = dirs[0], dirs[1:]
+	}
+	return l
 }
 
 // replaceFile writes a file so that it is there whole or not at all.
@@ -130,8 +151,8 @@ func (e *Executor) clearPredecessor() error {
 		err = json.Unmarshal(b, &l)
 	}
 	if err != nil {
-		// Groups of this folder's id are found without the file.
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
+		l = e.guess()
 	}
 	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
 		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))

@@ -90,6 +90,28 @@ func (t *Tree) openTracker(host Host, id string, o Options) error {
 	return why
 }
 
+// Dirs returns the folders that there are for an id, that of the tracking hierarchy
+// first, as Tree.Dirs does for a tree that is open.
+func (h Host) Dirs(id string) []string {
+	var mounts []*Mount
+	if h.Unified != nil {
+		mounts = append(mounts, h.Unified)
+	}
+	for _, c := range append([]string{"freezer"}, limitControllers[:]...) {
+		if m := h.V1[c]; m != nil {
+			mounts = append(mounts, m)
+		}
+	}
+	var out []string
+	for _, m := range mounts {
+		dir := filepath.Join(m.SelfDir(), "cantina", id)
+		if m.SelfDir() != "" && exists(dir) && !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
 func cellDir(m *Mount, id string) (string, error) {
 	self := m.SelfDir()
 	if self == "" {

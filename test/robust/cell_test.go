@@ -66,8 +66,8 @@ func TestLostIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestDamagedCell writes nonsense over all that a cell left when it was killed: its
-// successor starts all the same, ends what ran and takes new work. It cannot prove any
+// TestDamagedCell writes nonsense over all that a cell wrote while it ran, when it was
+// killed: its successor starts all the same, ends what ran and takes new work. It cannot prove any
 // more whose successor it is, so it comes when the leader misses its predecessor.
 func TestDamagedCell(t *testing.T) {
 	w := newWitness(t)
@@ -79,7 +79,7 @@ func TestDamagedCell(t *testing.T) {
 	c.session("c1", "MUST_DIE")
 	damaged := 0
 	err := filepath.WalkDir(c.cellFolder("c1"), func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || filepath.Base(filepath.Dir(path)) == "work" {
+		if err != nil || !d.Type().IsRegular() || d.Name() == "id" { // written once, when the folder was made
 			return err
 		}
 		damaged++
@@ -101,6 +101,7 @@ func TestDamagedCell(t *testing.T) {
 			t.Errorf("process %d runs beside its successor: %v, now %v", pid, old, left)
 		}
 	}
+	must(t, c.addr(), "rm", "stop", "keep", "--yes") // keep would outlive its cell
 	t.Logf("%d files damaged; processes %v, then %v", damaged, old, left)
 }
 
