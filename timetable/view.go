@@ -176,7 +176,9 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	}
 	if n := len(s.History); n > 0 && s.History[n-1].What == schedule.Skipped {
 		e := &s.History[n-1]
-		fine = !v.Next.IsZero() && e.Why != schedule.WhyOverlap && e.Why != schedule.WhyFailed
+		if e.Why == schedule.WhyOverlap || e.Why == schedule.WhyFailed {
+			state, fine = "skipping", false
+		}
 		change := ""
 		if e.Why == schedule.WhyOverlap {
 			change = "let it end, or choose overlap: allow or replace"
