@@ -44,7 +44,6 @@ type rig struct {
 	wants  []bbs.TaskWant
 	starts []string // logical times of what the cell was given, with the schedule
 	keep   bool     // started tasks run on
-	runs   []task.Holder
 	heard  bool
 	jobs   map[string]schedule.Answer
 	renews []string
