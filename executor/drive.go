@@ -255,6 +255,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 		r.Status = c.status.last()
 	}
 	c.judge(&r)
+	c.tellEnd(&r)
 	c.saveAndClose(&r)
 	return r, true
 }

@@ -339,9 +339,9 @@ func TestKillTargets(t *testing.T) {
 }
 
 func TestBigOutput(t *testing.T) {
-	n := 200
-	if soak() {
-		n = 1024
+	n := 1024
+	if testing.Short() {
+		n = 200
 	}
 	e := testExecutor(t, nil)
 	var before, m runtime.MemStats

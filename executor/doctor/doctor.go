@@ -102,9 +102,17 @@ func (r *Report) kernel() {
 	unix.Close(fd)
 	r.add("kernel", Good, "%s", release)
 	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Max < 65536 && os.Getuid() != 0 {
-		r.add("open files", Warning, "at most %d: enough for about %d containers", lim.Max, lim.Max/4)
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Max < 65536 && !mayRaiseLimits() {
+		r.add("open files", Warning, "at most %d, and this user may not raise that: enough for about %d containers", lim.Max, lim.Max/4)
 	}
+}
+
+// mayRaiseLimits reports whether this process may go beyond hard limits; root in a
+// container often may not.
+func mayRaiseLimits() bool {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&head, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
 func (r *Report) user() {

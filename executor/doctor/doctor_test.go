@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestExamine(t *testing.T) {
@@ -42,5 +44,21 @@ func TestMissingReaperIsAFailure(t *testing.T) {
 	r.reaper(filepath.Join(t.TempDir(), "none"))
 	if r.Worst() != Failure {
 		t.Errorf("%+v", r.Findings)
+	}
+}
+
+// What doctor says of limits is what the kernel does.
+func TestMayRaiseLimits(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &was); err != nil {
+		t.Fatal(err)
+	}
+	low := unix.Rlimit{Cur: 0, Max: 0}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &low); err != nil {
+		t.Fatal(err)
+	}
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &was)
+	if was.Max > 0 && mayRaiseLimits() != (err == nil) {
+		t.Errorf("may raise limits: %v, the kernel says %v", mayRaiseLimits(), err)
 	}
 }

@@ -36,8 +36,14 @@ type Launcher struct {
 	idle  chan *starter // that have nothing to do
 	loops []*loop
 	turn  atomic.Uint32
+	slots chan struct{} // starts that hold descriptors for their children
 	ended chan struct{}
 }
+
+// maxStarts bounds how many starts have the child's ends of their pipes open: a
+// burst of thousands waits without them, or it would need five descriptors for each
+// container instead of three.
+const maxStarts = 64
 
 type request struct {
 	spec  *Spec
@@ -56,7 +62,7 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open launcher: %w", err)
 	}
-	l := &Launcher{tree: tree, null: null, plain: make(chan *request), bound: make(chan *request), ended: make(chan struct{})}
+	l := &Launcher{tree: tree, null: null, plain: make(chan *request), bound: make(chan *request), slots: make(chan struct{}, maxStarts), ended: make(chan struct{})}
 	for range max(1, min(runtime.GOMAXPROCS(0)/2, 8)) {
 		lp, err := newLoop()
 		if err != nil {
@@ -132,6 +138,12 @@ func (l *Launcher) serve(ctx context.Context, in chan *request, restricted bool)
 
 // Start starts a process. The error names the program when it cannot be run.
 func (l *Launcher) Start(s *Spec) (*Process, error) {
+	select {
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
+	case <-l.ended:
+		return nil, fmt.Errorf("start %s: %w", s.Path, ErrClosed)
+	}
 	lp := l.loops[int(l.turn.Add(1))%len(l.loops)]
 	p := &Process{loop: lp, done: make(chan struct{}), pidfd: -1, killGroup: s.KillGroup}
 	r := &request{spec: s, done: make(chan struct{})}

@@ -170,6 +170,45 @@ func TestNoNewPrivsAndOpenFiles(t *testing.T) {
 	}
 }
 
+// TestBurstNeedsFewDescriptors: a burst of starts needs what the running processes
+// hold and little more.
+func TestBurstNeedsFewDescriptors(t *testing.T) {
+	const n, each = 600, 3
+	l, _ := start(t)
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	low := syscall.Rlimit{Cur: uint64(len(open) + n*each + 4*maxStarts), Max: was.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	var wg sync.WaitGroup
+	all := make([]*Process, n)
+	for i := range n {
+		wg.Go(func() {
+			var err error
+			if all[i], err = l.Start(&Spec{Path: "sleep", Args: []string{"1000"}, Session: true, Stdout: newBuffer(), Stderr: newBuffer()}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range all {
+		if p == nil {
+			continue
+		}
+		p.Signal(syscall.SIGKILL)
+		<-p.Done()
+		p.CloseOutput()
+	}
+}
+
 func BenchmarkBare(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

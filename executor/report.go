@@ -1,0 +1,38 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// tellEnd writes into the container's log how a failed one ended. The result goes
+// with the container; this stays as long as the output, for each attempt.
+func (c *container) tellEnd(r *RunResult) {
+	if r.Failed && !c.hidden {
+		c.note("%s", r)
+	}
+}
+
+// String says how a container ended, and what it took: "exit status 3 after 1.2s;
+// user 30ms, system 10ms, memory 12 MB".
+func (r *RunResult) String() string {
+	var b strings.Builder
+	b.WriteString(r.Reason)
+	if !r.Failed {
+		fmt.Fprintf(&b, "exit status %d", r.ExitCode)
+	}
+	if r.Started.IsZero() {
+		return b.String()
+	}
+	fmt.Fprintf(&b, " after %v", r.Ended.Sub(r.Started).Round(time.Millisecond))
+	if r.Lost {
+		return b.String()
+	}
+	u := &r.Usage
+	fmt.Fprintf(&b, "; user %v, system %v, memory %d MB", u.User.Round(time.Millisecond), u.System.Round(time.Millisecond), max(u.MemoryPeak, u.MaxRSS)>>20)
+	if r.OOM != nil {
+		fmt.Fprintf(&b, "; %d killed for lack of memory, limit %d MB, peak %d MB", r.OOM.Kills, r.OOM.Limit>>20, r.OOM.Peak>>20)
+	}
+	return b.String()
+}

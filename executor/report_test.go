@@ -1,0 +1,66 @@
+package executor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/output"
+	"cantina/resource"
+)
+
+func TestResultInWords(t *testing.T) {
+	began := time.Unix(100, 0)
+	ran := func(r RunResult) *RunResult {
+		r.Started, r.Ended = began, began.Add(1234*time.Millisecond)
+		r.Usage = Usage{User: 31 * time.Millisecond, System: 9 * time.Millisecond, MaxRSS: 12 << 20}
+		return &r
+	}
+	for want, r := range map[string]*RunResult{
+		"exit status 0 after 1.234s; user 31ms, system 9ms, memory 12 MB": ran(RunResult{}),
+		"exit status 3 after 1.234s; user 31ms, system 9ms, memory 12 MB": ran(RunResult{Failed: true, Reason: "exit status 3", ExitCode: 3}),
+		"killed after 1.234s; user 31ms, system 9ms, memory 12 MB; 2 killed for lack of memory, limit 32 MB, peak 31 MB": ran(RunResult{
+			Failed: true, Reason: "killed", OOM: &OOM{Kills: 2, Limit: 32 << 20, Peak: 31 << 20}}),
+		"lost after 1.234s": ran(RunResult{Failed: true, Reason: "lost", Lost: true}),
+		"no such file":      {Failed: true, Reason: "no such file"},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestEndOfEachAttemptStays: how a container ended can be read when it is gone.
+func TestEndOfEachAttemptStays(t *testing.T) {
+	e := testExecutor(t, nil)
+	limited := sh(hog)
+	limited.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
+	parts := map[string][]string{
+		"code":    {"exit status 3 after ", "; user ", ", memory "},
+		"signal":  {"killed by signal 7 "},
+		"missing": {"no such file"},
+		"fine":    nil,
+	}
+	specs := map[string]Spec{"code": sh("exit 3"), "signal": sh("kill -7 $$"), "fine": sh("true"),
+		"missing": {Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such"}}}}}
+	if e.tree != nil {
+		if offers, _ := e.tree.Offers(); len(offers) == 3 {
+			specs["memory"], parts["memory"] = limited, []string{"out of memory", "killed for lack of memory, limit 32 MB"}
+		}
+	}
+	for id, s := range specs {
+		launch(t, e, id, s)
+		e.Delete(id)
+		await(t, e, id, gone)
+		text := strings.Join(lines(t, e, id, output.Event), "\n")
+		for _, want := range parts[id] {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q lacks %q", id, text, want)
+			}
+		}
+		if parts[id] == nil && text != "" {
+			t.Errorf("%s: %q", id, text)
+		}
+	}
+}

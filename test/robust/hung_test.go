@@ -1,0 +1,64 @@
+package robust
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"cantina/executor/executortest"
+)
+
+// TestHungWorkIsStartedNowhereElse lets a batch task hang in the kernel and takes
+// the leader away. The task must be dead and is not: its cell runs the command that
+// reboots the machine, once, and stays. The next leader starts the task nowhere else
+// as long as the cell says that it may still run, and other work on another cell.
+func TestHungWorkIsStartedNowhereElse(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root to mount")
+	}
+	hung, err := executortest.Hang(t.TempDir())
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 0)
+	t.Cleanup(func() { // before the cell has to end
+		if err := hung.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.startCell("c1", "--stuck", "reboot", "--reboot-command", "echo now >>"+w.dir+"/rebooted").wait()
+	c.session("c1", "HEALTHY")
+	job := "domain: d\njobs:\n  %s: {levels: [item], nodes: [{manual: [x]}], command: [sh, -c, %q]}\n"
+	apply(t, c.addr(), fmt.Sprintf(job, "hangs", fmt.Sprintf("echo begun >>%s/hangs; cat %s/name; true", w.dir, hung.Dir)))
+	<-hung.Hung
+
+	c.servers["s1"].kill()
+	if !w.until(patience, func() bool { return len(w.lines("rebooted")) > 0 }) {
+		t.Fatal("the command is not run")
+	}
+	c.startCell("c2").wait()
+	c.startServer("s1").wait()
+	c.session("c2", "HEALTHY")
+	apply(t, c.addr(), fmt.Sprintf(job, "other", "true"))
+	must(t, c.addr(), "wait", "other", "--timeout", "60s")
+	if n := len(w.lines("hangs")); n != 1 {
+		t.Errorf("work that may still run began %d times", n)
+	}
+	if n := len(w.lines("rebooted")); n != 1 {
+		t.Errorf("the reboot command ran %d times", n)
+	}
+	select {
+	case <-c.cells["c1"].ended:
+		t.Errorf("the cell of stuck work ended: %v", c.cells["c1"].err)
+	default:
+	}
+	if err := hung.Release(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.addr(), "wait", "hangs", "--timeout", "60s")
+	if n := len(w.lines("hangs")); n != 2 {
+		t.Errorf("the work that hung began %d times in all, want 2", n)
+	}
+	c.session("c1", "HEALTHY")
+}
