@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"net"
 	"strconv"
 	"time"
@@ -113,12 +114,16 @@ func (c *cli) simulated(cfg node.CellConfig, f cellFlags, log *slog.Logger) erro
 	case err != nil || port != "0" || f.advertise != "":
 		return failf(api.ExitUsage, "--simulate needs an address for each cell: --listen HOST:0, without --advertise")
 	}
+	// Each has the amounts of a middling machine, but for what --capacity says.
+	amounts := resource.Amounts{resource.MemoryMB: 65536, resource.CPUMilli: 32000, resource.DiskMB: 1 << 20, resource.Containers: 250}
+	maps.Copy(amounts, cfg.Capacity)
+	cfg.Capacity = amounts
 	all, err := node.OpenSimulation(c.ctx, cfg, f.simulate)
 	if err != nil {
 		return err
 	}
 	c.sayf("simulating %d cells, %s-0 to %s-%d\n", f.simulate, f.name, f.name, f.simulate-1)
-	return c.runProcess(log, nothing{}, f.readyFD, nil, func(g *run.Group) { g.Add("simulation", all.Run) })
+	return c.runProcess(log, nothing{}, f.readyFD, []string{all.Address()}, func(g *run.Group) { g.Add("simulation", all.Run) })
 }
 
 // maxSimulated bounds the cells of one process: each has an address of its own.

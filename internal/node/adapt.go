@@ -101,6 +101,9 @@ func (m *market) Perform(ctx context.Context, name, process string, items []plac
 	}
 	m.mu.Unlock()
 	refused, err := c.Perform(ctx, work)
+	if err != nil && link.NeverSent(err) {
+		return neverSent(items, err), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +112,16 @@ func (m *market) Perform(ctx context.Context, name, process string, items []plac
 		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: strings.HasPrefix(r.Reason, executor.ErrInsufficient.Error())}
 	}
 	return out, nil
+}
+
+// neverSent refuses what certainly never reached its cell: unlike work that may have
+// been accepted, it is placed again at once, and the cell rests. (Diego dev notes, Distributing ActualLRPs.)
+func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
+	out := make([]auctioneer.Refusal, len(items))
+	for i, it := range items {
+		out[i] = auctioneer.Refusal{Hold: it.Hold, Reason: "the cell cannot be reached: " + why.Error(), Full: true}
+	}
+	return out
 }
 
 // Waiting implements auctioneer.Feedback.

@@ -68,12 +68,8 @@ func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, er
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder of the simulation: %w", err)
 	}
-	capacity, err := capacityOf(cfg)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Capacity = capacity
 	s := &Simulation{cfg: cfg, cells: make([]*simulated, n)}
+	var err error
 	if s.lock, err = os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("folder of the simulation: %w", err)
 	}
@@ -136,6 +132,9 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	}
 	return m, nil
 }
+
+// Address is where the leader calls the first cell.
+func (s *Simulation) Address() string { return addressOf(s.cells[0].listener, s.cfg.Listen) }
 
 // Run drives all cells until ctx is done, or one of them ends with an error.
 func (s *Simulation) Run(ctx context.Context) error {
