@@ -37,7 +37,13 @@ type cluster struct {
 // startCluster starts etcd, servers s1… and cells c1….
 func startCluster(t *testing.T, flags []string, servers, cells int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), flags: flags, endpoint: etcdtest.Start(t).Endpoint,
+	return startClusterOn(t, etcdtest.Start(t).Endpoint, flags, servers, cells)
+}
+
+// startClusterOn is startCluster on an etcd that is there.
+func startClusterOn(t *testing.T, endpoint string, flags []string, servers, cells int) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), flags: flags, endpoint: endpoint,
 		servers: map[string]*process{}, cells: map[string]*process{}}
 	t.Cleanup(c.cleanup)
 	for range servers {
