@@ -780,6 +780,10 @@ func TestCronNext(t *testing.T) {
 	if _, _, code := s.run("cron", "next", "* 0 * * *", "--utc", "--strict"); code != api.ExitFailed {
 		t.Fatalf("--strict: %d", code)
 	}
+	out, _, _ = s.run("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "skip", "--fold", "first", "--from", "2027-10-30T12:00:00Z", "-n", "2")
+	if strings.Count(out, "skipped:") != 1 || !strings.Contains(out, "  skipped: repeated hour\n") {
+		t.Errorf("a time that is skipped: %q", out)
+	}
 	_, errs, code = s.run("cron", "next", "0 0 */2 * 1", "--utc")
 	if code != 0 || !strings.Contains(errs, "AND") {
 		t.Fatalf("both day fields: %d %s", code, errs)

@@ -149,7 +149,7 @@ func firingsOf(all []*pb.ScheduleTime, zone *time.Location) []*structpb.Struct {
 		at := o.At.AsTime()
 		out = append(out, &structpb.Struct{Fields: map[string]*structpb.Value{
 			"at": s(at.In(zone).Format(time.RFC3339)), "utc": s(at.Format(time.RFC3339)), "weekday": s(at.In(zone).Weekday().String()[:3]),
-			"mark": s(o.Mark), "skip": s(strings.TrimPrefix(o.Skip, "skipped: ")),
+			"mark": s(o.Mark), "skip": s(o.Skip),
 		}})
 	}
 	return out
@@ -165,7 +165,7 @@ func (c *cli) firingTable() table[*structpb.Struct] {
 			{name: "AT", text: get("at")}, {name: "DAY", text: get("weekday")}, {name: "UTC", text: get("utc")},
 			{name: "NOTE", text: func(x *structpb.Struct) string {
 				if skip := get("skip")(x); skip != "" {
-					return "skipped: " + skip
+					return skip
 				}
 				return get("mark")(x)
 			}},
