@@ -25,7 +25,7 @@ type calls = cantinav1connect.CantinaServiceClient
 // patience bounds each wait.
 const patience = 5 * time.Minute
 
-// rig is a server with sets of simulated cells, each set a process: a-1 …, b-1 ….
+// rig is a server with sets of simulated cells, each set a process: a-0 …, b-0 ….
 type rig struct {
 	folder string
 	sets   []int
