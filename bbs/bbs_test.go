@@ -608,30 +608,13 @@ func TestALargeApplyIsAManifest(t *testing.T) {
 		}
 	})
 	// The leader dies after the promise and a few steps.
-	var left int
-	var mu sync.Mutex
-	fault := func(c mem.Call, txn store.Txn) mem.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		if c != mem.CallTxn || left == 0 {
-			return mem.None
-		}
-		if left--; left == 0 {
-			left = 1
-			return mem.LoseRequest
-		}
-		return mem.None
-	}
+	var d dying
 	for _, after := range []int{2, 3, 5} {
-		left = 0
-		inBubbleOn(t, mem.Config{Fault: fault, Limits: store.Limits{Ops: 24, Bytes: 64 << 10}}, func(t *testing.T, r *rig) {
-			mu.Lock()
-			left = after
-			mu.Unlock()
+		d.at(0)
+		inBubbleOn(t, mem.Config{Fault: d.fault, Limits: store.Limits{Ops: 24, Bytes: 64 << 10}}, func(t *testing.T, r *rig) {
+			d.at(after)
 			_, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: services}, Write{})
-			mu.Lock()
-			left = 0
-			mu.Unlock()
+			d.at(0)
 			r.reelect()
 			r.serve()
 			page, _ := r.b.ListServices("d", Range{Limit: 1000})

@@ -42,6 +42,11 @@ func (d *Decision) Cancel(guid string) error {
 // undo is called, last one first, when the change is given up before it was submitted.
 func (d *Decision) Add(e Extra) { d.t.addExtraRows(e) }
 
+// Expect compares the revision of a row of another owner with what the caller of a
+// write expects (Write.Expect); 0 = any. It returns ErrRevision, also while a write of
+// the row is on its way.
+func (d *Decision) Expect(row string, have, want int64) error { return d.t.b.expect(row, have, want) }
+
 // Extra is rows of another owner that become durable with a change of the board.
 type Extra struct {
 	Ops []store.Op

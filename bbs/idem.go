@@ -64,19 +64,7 @@ func (b *BBS) write(ctx context.Context, w Write, operation string, request []by
 	return out, revision, err
 }
 
-// Foreign is a change of rows of another owner.
-type Foreign struct {
-	// Row is the one that Write.Expect is about, at Revision; empty = none.
-	Row      string
-	Revision int64
-	Ops      []store.Op
-	// Done is called after the commit, as by Application.Extra; may be nil.
-	Done func(revision int64, err error)
-	// Answer is what a caller who repeats the call gets, too.
-	Answer []byte
-}
-
-// Answered returns what WriteForeign answered to an earlier call with w's key, after
+// Answered returns what WriteDecision answered to an earlier call with w's key, after
 // its commit; ok is false when there was none. It returns ErrKeyReused when that call
 // was another one.
 func (b *BBS) Answered(ctx context.Context, w Write, operation string, request []byte) (answer []byte, ok bool, err error) {
@@ -93,28 +81,6 @@ func (b *BBS) Answered(ctx context.Context, w Write, operation string, request [
 	}
 	_, err = ticket.wait(ctx)
 	return e.answer, err == nil, err
-}
-
-// WriteForeign runs fn once for w's key, under the board's lock, and commits its rows
-// together with the key and the answer. operation and request tell a repeated call
-// from another one. It returns after the commit, with fn's error, ErrRevision,
-// ErrKeyReused, store.ErrTooLarge, or those of the store.
-func (b *BBS) WriteForeign(ctx context.Context, w Write, operation string, request []byte, fn func() (Foreign, error)) (answer []byte, err error) {
-	out, _, err := b.write(ctx, w, operation, request, func(t *tx) (reply, error) {
-		f, err := fn()
-		if err != nil {
-			return reply{}, err
-		}
-		if err := b.expect(f.Row, f.Revision, w.Expect); err != nil {
-			return reply{}, err
-		}
-		t.addRows(f.Ops)
-		if f.Done != nil {
-			t.extra = append(t.extra, f.Done)
-		}
-		return reply{f.Row, f.Answer}, nil
-	})
-	return out.answer, err
 }
 
 // writeLocked returns the entry when the key has been used before: then the ticket

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"cantina/store"
@@ -75,37 +74,19 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 // of a promised application, with its key and the rows of the other owner, who reads
 // them as they will be.
 func TestALargeApplyIsWholeOrNothing(t *testing.T) {
-	var mu sync.Mutex
-	left := 0
-	fault := func(c mem.Call, _ store.Txn) mem.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		if c != mem.CallTxn || left == 0 {
-			return mem.None
-		}
-		if left--; left == 0 {
-			left = 1
-			return mem.LoseRequest
-		}
-		return mem.None
-	}
-	set := func(n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		left = n
-	}
+	var d dying
 	whole := 0
 	for after := 1; after <= 16; after++ {
-		set(0)
-		inBubbleOn(t, mem.Config{Fault: fault, Limits: small}, func(t *testing.T, r *rig) {
+		d.at(0)
+		inBubbleOn(t, mem.Config{Fault: d.fault, Limits: small}, func(t *testing.T, r *rig) {
 			old := newTicket()
 			r.reign.Submit(store.Transition{Ops: []store.Op{{Key: "job/old", Value: []byte("x")}}}, old.done)
 			if _, err := old.wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			set(after)
+			d.at(after)
 			_, err := r.b.Apply(t.Context(), large(), Write{Key: "k"})
-			set(0)
+			d.at(0)
 			r.reelect()
 			seen := 0
 			for _, row := range r.rows {

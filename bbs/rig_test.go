@@ -47,6 +47,34 @@ type rig struct {
 	blind     bool
 }
 
+// dying makes a store that loses every request from one transaction on, so that a
+// leader ends there.
+type dying struct {
+	mu   sync.Mutex
+	left int
+}
+
+// at says which transaction from now on is the first that is lost; 0 = none.
+func (d *dying) at(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = n
+}
+
+// fault is mem.Config.Fault.
+func (d *dying) fault(c mem.Call, _ store.Txn) mem.Fault {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c != mem.CallTxn || d.left == 0 {
+		return mem.None
+	}
+	if d.left--; d.left == 0 {
+		d.left = 1
+		return mem.LoseRequest
+	}
+	return mem.None
+}
+
 // inBubble runs a test on a fresh store.
 func inBubble(t *testing.T, fn func(t *testing.T, r *rig)) {
 	inBubbleOn(t, mem.Config{}, fn)

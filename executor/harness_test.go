@@ -365,8 +365,8 @@ func awaitDeath(t testing.TB, id procid.Identity, most time.Duration) time.Durat
 	return time.Since(began)
 }
 
-// trackerOf is the tracker folder of a data folder, as its cell wrote it down.
-func trackerOf(t testing.TB, folder string) string {
+// legacyOf is what the cell of a data folder wrote down for its successor.
+func legacyOf(t testing.TB, folder string) legacy {
 	t.Helper()
 	var l legacy
 	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
@@ -376,21 +376,19 @@ func trackerOf(t testing.TB, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.Tracker
+	return l
+}
+
+// trackerOf is the tracker folder of a data folder, as its cell wrote it down.
+func trackerOf(t testing.TB, folder string) string {
+	t.Helper()
+	return legacyOf(t, folder).Tracker
 }
 
 // reaperOf is the reaper of a data folder.
 func reaperOf(t testing.TB, folder string) procid.Identity {
 	t.Helper()
-	var l legacy
-	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
-	if err == nil {
-		err = json.Unmarshal(b, &l)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l.Reaper
+	return legacyOf(t, folder).Reaper
 }
 
 // classAt is the one folder of a class in a tracker.

@@ -8,11 +8,11 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"cantina/action"
+	"cantina/bench/gauge"
 	"cantina/resource"
 )
 
@@ -86,24 +86,24 @@ func ratios(ctx context.Context, n, rounds int) error {
 				if f.load == nil {
 					run = func() error { return bare(n) }
 				}
-				before, begin := spent(), time.Now()
+				before, begin := gauge.Spent(), time.Now()
 				err := run()
 				if err != nil {
 					return fmt.Errorf("%s: %w", f.name, err)
 				}
 				f.rates = append(f.rates, float64(n)/time.Since(begin).Seconds())
-				f.costs = append(f.costs, float64((spent()-before).Microseconds())/float64(n))
+				f.costs = append(f.costs, float64((gauge.Spent()-before).Microseconds())/float64(n))
 			}
 		}
-		fmt.Printf("launches of /bin/true, two at a time: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(), loadAverage())
+		fmt.Printf("launches of /bin/true, two at a time: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(), gauge.Load())
 		fmt.Printf("%-28s %8s %8s %8s %9s %7s %8s %9s\n", "form", "median/s", "lowest", "highest", "of floor", "target", "CPU us", "of floor")
 		for _, f := range all {
 			target := ""
 			if f.target > 0 {
 				target = fmt.Sprintf("%.2f", f.target)
 			}
-			fmt.Printf("%-28s %8.0f %8.0f %8.0f %9.2f %7s %8.0f %9.2f\n", f.name, median(f.rates), slices.Min(f.rates), slices.Max(f.rates),
-				median(f.rates)/median(all[0].rates), target, median(f.costs), median(all[0].costs)/median(f.costs))
+			fmt.Printf("%-28s %8.0f %8.0f %8.0f %9.2f %7s %8.0f %9.2f\n", f.name, gauge.Median(f.rates), slices.Min(f.rates), slices.Max(f.rates),
+				gauge.Median(f.rates)/gauge.Median(all[0].rates), target, gauge.Median(f.costs), gauge.Median(all[0].costs)/gauge.Median(f.costs))
 		}
 		return nil
 	})
@@ -136,7 +136,7 @@ func standing(ctx context.Context, n int) error {
 			return err
 		}
 		fmt.Printf("\n%d idle containers, each: %.2f descriptors (target 3), %.1f kB of the cell (target 100); with keep a shim of %d kB (Pss, target 3000); load %s\n",
-			n, float64(fdsNow-fds)/float64(n), float64(kbNow-kb)/float64(n), shims/n, loadAverage())
+			n, float64(fdsNow-fds)/float64(n), float64(kbNow-kb)/float64(n), shims/n, gauge.Load())
 		return c.end("keep", n)
 	})
 }
@@ -151,12 +151,12 @@ func crowd(ctx context.Context, n, rounds, many int) error {
 				if err := c.fill("idle", running, sleeper()); err != nil {
 					return err
 				}
-				before, begin := spent(), time.Now()
+				before, begin := gauge.Spent(), time.Now()
 				if err := c.launch(n, &action.Workload{Action: trueProgram}); err != nil {
 					return err
 				}
 				rates[running] = append(rates[running], float64(n)/time.Since(begin).Seconds())
-				costs[running] = append(costs[running], float64((spent()-before).Microseconds())/float64(n))
+				costs[running] = append(costs[running], float64((gauge.Spent()-before).Microseconds())/float64(n))
 				return nil
 			})
 			if err != nil {
@@ -165,8 +165,8 @@ func crowd(ctx context.Context, n, rounds, many int) error {
 		}
 	}
 	fmt.Printf("\n%d launches, %d rounds: beside %d running %.0f/s and %.0f us CPU each, beside %d %.0f/s and %.0f us (target: at most 1.20 of it; %.2f by time, %.2f by CPU); load %s\n",
-		n, rounds, few, median(rates[few]), median(costs[few]), many, median(rates[many]), median(costs[many]),
-		median(rates[few])/median(rates[many]), median(costs[many])/median(costs[few]), loadAverage())
+		n, rounds, few, gauge.Median(rates[few]), gauge.Median(costs[few]), many, gauge.Median(rates[many]), gauge.Median(costs[many]),
+		gauge.Median(rates[few])/gauge.Median(rates[many]), gauge.Median(costs[many])/gauge.Median(costs[few]), gauge.Load())
 	return nil
 }
 
@@ -174,35 +174,4 @@ func sleeper() *action.Workload {
 	w := &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"100000"}}}}
 	w.Termination.Mode = action.KillNow
 	return w
-}
-
-// spent is the processor time of this process and of all children that have ended.
-func spent() time.Duration {
-	var sum time.Duration
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil { // fails for a wrong who only
-			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		}
-	}
-	return sum
-}
-
-// median returns the middle of the values, or the mean of the two in the middle.
-func median(values []float64) float64 {
-	v := slices.Sorted(slices.Values(values))
-	if len(v)%2 == 1 {
-		return v[len(v)/2]
-	}
-	return (v[len(v)/2-1] + v[len(v)/2]) / 2
-}
-
-// loadAverage is that of the machine over the last minute.
-func loadAverage() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
 }

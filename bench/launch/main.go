@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"cantina/bench/gauge"
 )
 
 // Targets of the issue "The spine", as a part of the floor.
@@ -37,22 +39,10 @@ type outcome struct {
 // costing runs a form whose processes are children of this one.
 func costing(run func(n int) (float64, error)) func(context.Context, int) (outcome, error) {
 	return func(_ context.Context, n int) (outcome, error) {
-		before := spent()
+		before := gauge.Spent()
 		rate, err := run(n)
-		return outcome{rate: rate, cpu: (spent() - before) / time.Duration(n)}, err
+		return outcome{rate: rate, cpu: (gauge.Spent() - before) / time.Duration(n)}, err
 	}
-}
-
-// spent is the processor time of this process and of all children that have ended.
-func spent() time.Duration {
-	var sum time.Duration
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil { // fails for a wrong who only
-			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		}
-	}
-	return sum
 }
 
 func main() {
@@ -98,7 +88,7 @@ func measure(ctx context.Context, args []string) error {
 			}
 			ms := float64(got.cpu.Microseconds()) / 1000
 			f.rates, f.costs = append(f.rates, got.rate), append(f.costs, ms)
-			fmt.Fprintf(os.Stderr, "round %d  %-6s %7.0f/s  %5.2f ms CPU  load %s\n", round+1, f.name, got.rate, ms, load())
+			fmt.Fprintf(os.Stderr, "round %d  %-6s %7.0f/s  %5.2f ms CPU  load %s\n", round+1, f.name, got.rate, ms, gauge.Load())
 		}
 	}
 	table(forms, *n, *rounds)
@@ -107,11 +97,11 @@ func measure(ctx context.Context, args []string) error {
 
 // table prints the medians and their parts of the floor.
 func table(forms []*form, n, rounds int) {
-	fmt.Printf("launches of /bin/true a second: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(), load())
+	fmt.Printf("launches of /bin/true a second: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(), gauge.Load())
 	fmt.Printf("%-8s %8s %8s %8s %9s %7s %8s\n", "form", "median", "lowest", "highest", "of floor", "target", "CPU ms")
 	floor := 0.0
 	for _, f := range forms {
-		m := median(f.rates)
+		m := gauge.Median(f.rates)
 		if f.name == "floor" {
 			floor = m
 		}
@@ -122,25 +112,6 @@ func table(forms []*form, n, rounds int) {
 		if f.target > 0 {
 			target = fmt.Sprintf("%.2f", f.target)
 		}
-		fmt.Printf("%-8s %8.0f %8.0f %8.0f %9s %7s %8.2f\n", f.name, m, slices.Min(f.rates), slices.Max(f.rates), part, target, median(f.costs))
+		fmt.Printf("%-8s %8.0f %8.0f %8.0f %9s %7s %8.2f\n", f.name, m, slices.Min(f.rates), slices.Max(f.rates), part, target, gauge.Median(f.costs))
 	}
-}
-
-// median returns the middle of the values, or the mean of the two in the middle.
-func median(values []float64) float64 {
-	v := slices.Sorted(slices.Values(values))
-	if len(v)%2 == 1 {
-		return v[len(v)/2]
-	}
-	return (v[len(v)/2-1] + v[len(v)/2]) / 2
-}
-
-// load is the load average of the machine over the last minute.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
 }

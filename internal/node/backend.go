@@ -310,20 +310,24 @@ func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (a
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
 func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func() (*scheduler.Change, error)) (int, error) {
-	answer, err := v.board.WriteForeign(ctx, toWrite(w), operation, request(f), func() (bbs.Foreign, error) {
+	answer, _, err := v.board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		j, err := v.jobs.Job(f.Job)
 		if err != nil {
-			return bbs.Foreign{}, err
+			return nil, err
 		}
 		c, err := prepare()
 		if err != nil {
-			return bbs.Foreign{}, err
+			return nil, err
 		}
+		if err := d.Expect(scheduler.JobRow(f.Job), j.Revision, w.Expect); err != nil {
+			return nil, err
+		}
+		d.Add(bbs.Extra{Ops: c.Ops, Done: c.Done})
 		n := 0
 		for _, l := range c.Lines {
 			n += max(l.Nodes, 0)
 		}
-		return bbs.Foreign{Row: scheduler.JobRow(f.Job), Revision: j.Revision, Ops: c.Ops, Done: c.Done, Answer: strconv.AppendInt(nil, int64(n), 10)}, nil
+		return strconv.AppendInt(nil, int64(n), 10), nil
 	})
 	if err != nil {
 		return 0, err
@@ -365,11 +369,13 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 	if ok {
 		return strconv.Atoi(string(answer))
 	}
-	if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
-		return 0, err // before anything is done
+	if w.Expect != 0 { // before anything is done
+		if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
+			return 0, err
+		}
 	}
 	n, err := v.jobs.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
-	if err != nil {
+	if err != nil || w.Key == "" {
 		return n, err
 	}
 	return v.change(ctx, api.Write{Key: w.Key, By: w.By}, operation, f, func() (*scheduler.Change, error) {

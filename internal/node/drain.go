@@ -88,27 +88,26 @@ type decideDrain func(was *registry.Drain) (next *registry.Drain, text string, e
 
 // changeDrain decides on the newest drain of a cell and commits, once for w's key.
 func (t *term) changeDrain(ctx context.Context, w bbs.Write, operation string, request []byte, name worker.CellName, decide decideDrain) error {
-	expect := w.Expect
-	w.Expect = 0
-	_, err := t.board.WriteForeign(ctx, w, operation, request, func() (bbs.Foreign, error) {
+	_, _, err := t.board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
 		was := t.drains.submitted(name)
-		if expect != 0 && (was == nil || was.Revision != expect) {
-			return bbs.Foreign{}, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
+		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
+			return nil, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
 		}
 		next, text, err := decide(was)
 		if err != nil || next == was {
-			return bbs.Foreign{}, err
+			return nil, err
 		}
 		op := store.Op{Key: registry.DrainRow(name)}
 		if next != nil {
 			op = registry.DrainOp(next)
 		}
 		t.drains.submit(name, next)
-		return bbs.Foreign{Row: op.Key, Ops: []store.Op{op}, Done: func(revision int64, err error) {
+		d.Add(bbs.Extra{Ops: []store.Op{op}, Done: func(revision int64, err error) {
 			if err == nil {
 				t.drainChanged(name, next, revision, text)
 			}
-		}}, nil
+		}})
+		return nil, nil
 	})
 	return err
 }

@@ -60,16 +60,25 @@ func TestCorruptRow(t *testing.T) {
 	}
 }
 
-// damage changes a byte in the middle of a row of the instance of a service.
-func (c *cluster) damage(service string) string {
+// etcd is a client of the cluster's store, for a while; done ends both.
+func (c *cluster) etcd() (client *clientv3.Client, ctx context.Context, done func()) {
 	c.t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.endpoint}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
+	return client, ctx, func() {
+		cancel()
+		client.Close()
+	}
+}
+
+// damage changes a byte in the middle of a row of the instance of a service.
+func (c *cluster) damage(service string) string {
+	c.t.Helper()
+	client, ctx, done := c.etcd()
+	defer done()
 	all, err := client.Get(ctx, "", clientv3.WithPrefix())
 	if err != nil {
 		c.t.Fatal(err)
@@ -91,13 +100,8 @@ func (c *cluster) damage(service string) string {
 // flip damages a row, or repairs it again.
 func (c *cluster) flip(key string) {
 	c.t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.endpoint}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
+	client, ctx, done := c.etcd()
+	defer done()
 	got, err := client.Get(ctx, key)
 	if err != nil || len(got.Kvs) != 1 {
 		c.t.Fatalf("row %s: %d rows, %v", key, len(got.Kvs), err)
