@@ -73,9 +73,11 @@ func (b *BBS) isOver() error {
 func (b *BBS) Run(ctx context.Context) error {
 	full := time.NewTicker(b.cfg.fullPass())
 	defer full.Stop()
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(b.cfg.fullPass())
 	defer timer.Stop()
+	b.pass(false)
 	for {
+		timer.Reset(b.untilDue())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -87,7 +89,6 @@ func (b *BBS) Run(ctx context.Context) error {
 			b.pass(false)
 		case <-b.kick:
 		}
-		timer.Reset(b.untilDue())
 	}
 }
 

@@ -222,9 +222,16 @@ const (
 
 // Run fires what is due until ctx is done or the term is over.
 func (t *Timetable) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	for {
+		if err := t.pass(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		timer.Reset(t.sleep())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -233,13 +240,6 @@ func (t *Timetable) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-t.wake:
 		}
-		if err := t.pass(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		timer.Reset(t.sleep())
 	}
 }
 
