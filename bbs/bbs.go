@@ -31,6 +31,9 @@ type BBS struct {
 	bad      map[string]bool       // quarantined row keys of this board
 	manifest manifests
 	broken   int // events refused because they broke an invariant
+	// waiting has, for each cell name, the given-up processes whose rows of work that
+	// survives a restart stand until a successor has reported.
+	waiting map[string][]string
 
 	kick chan struct{} // wakes Run after a change of what is due
 	over chan struct{} // closed when the term cannot go on

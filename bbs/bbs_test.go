@@ -171,7 +171,7 @@ func TestCellFailure(t *testing.T) {
 		if got := fmt.Sprint(r.running(lock.Service)); got != "[a/0]" {
 			t.Fatalf("the exclusive one was replaced before its death is certain: %s", got)
 		}
-		r.b.CellMustDie("a", "a1")
+		r.b.CellMustDie("a", "a1", false)
 		r.serve()
 		if got := fmt.Sprint(r.running(lock.Service)); got != "[a/0]" {
 			t.Fatalf("the exclusive one was replaced at MUST_DIE: %s", got)

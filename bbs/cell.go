@@ -131,9 +131,39 @@ func (b *BBS) CellUnhealthy(cell, proc string) {
 	b.session(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}, nil)
 }
 
-// CellMustDie tells that the leader has given a session up.
-func (b *BBS) CellMustDie(cell, proc string) {
-	b.session(proc, lrp.CellMustDie{Cell: cell, Proc: proc}, nil)
+// CellMustDie tells that the leader has given a session up. Succeeded: a later
+// process has taken its folder in the same boot. Rows of work that survives the restart of a
+// cell then wait for ProcDead, which comes when that process has reported, or
+// when either process is given up for good.
+func (b *BBS) CellMustDie(cell, proc string, succeeded bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOver() != nil {
+		return
+	}
+	t := b.begin(b.now())
+	t.leave(cell, proc, succeeded)
+	if succeeded {
+		b.waiting[cell] = append(b.waiting[cell], proc)
+	} else {
+		for _, p := range b.waiting[cell] {
+			t.leave(cell, p, false)
+		}
+		delete(b.waiting, cell)
+	}
+	b.submitIfAny(t)
+	b.converge(false)
+}
+
+// leave takes the rows off a process that is given up; those of work that survives
+// the restart of its cell stay when kept is set.
+func (t *tx) leave(cell, proc string, kept bool) {
+	for _, k := range t.b.services.OnProc(proc) {
+		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && survives(d.Workload.OnCellRestart) {
+			continue
+		}
+		t.try(k, lrp.CellMustDie{Cell: cell, Proc: proc})
+	}
 }
 
 // ProcDead tells that a process is certainly dead. successor is the process that
@@ -151,6 +181,11 @@ func (b *BBS) ProcDead(cell, proc, successor string) {
 		t.inherit(cell, proc, successor)
 	}
 	t.onProc(proc, lrp.ProcDead{Proc: proc}, task.ProcDead{Proc: proc})
+	if left := slices.DeleteFunc(b.waiting[cell], func(p string) bool { return p == proc }); len(left) > 0 {
+		b.waiting[cell] = left
+	} else {
+		delete(b.waiting, cell)
+	}
 	b.services.ProcDied(proc)
 	b.tasks.ProcDied(proc)
 	b.submit(t, nil)
@@ -182,10 +217,15 @@ func (b *BBS) session(proc string, e lrp.Event, te task.Event) {
 	}
 	t := b.begin(b.now())
 	t.onProc(proc, e, te)
+	b.submitIfAny(t)
+	b.converge(false)
+}
+
+// submitIfAny submits t unless nothing came of it.
+func (b *BBS) submitIfAny(t *tx) {
 	if len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects) > 0 {
 		b.submit(t, nil)
 	}
-	b.converge(false)
 }
 
 func (t *tx) onProc(proc string, e lrp.Event, te task.Event) {

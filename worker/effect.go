@@ -50,13 +50,16 @@ type SendSuicide struct {
 // SessionChanged tells the bulletin board, the auctioneer and the status page of
 // a session's new state. WasHealthy: the session has been HEALTHY in this term;
 // a change HEALTHY → UNHEALTHY makes the cell's RUNNING services suspect; MUST_DIE makes its
-// rows leave the cell. Displaced: another process took the cell's name.
+// rows leave the cell. Displaced: another process took the cell's name. Succeeded:
+// it was a later process of the same boot on the same folder, which may have adopted
+// what survives the restart of a cell; Dead follows when it has reported.
 type SessionChanged struct {
 	Cell       CellName
 	Proc       Proc
 	From, To   State
 	WasHealthy bool
 	Displaced  bool
+	Succeeded  bool
 	Reason     string
 }
 

@@ -172,14 +172,18 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 		if h.Started == cur.row.Started {
 			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: "two processes of one folder claim the same start; the newcomer stays"})
 		}
-		l.displace(now, cur, "succeeded on its folder")
+		how := succeeded
+		if h.Boot != cur.row.Boot {
+			how = bumped // what ran is gone with the boot
+		}
+		l.displace(now, cur, "succeeded on its folder", how)
 	case cur.health.State == MustDie || l.cfg.AllowBump && cur.health.State != Healthy:
 		reason := "lost, and replaced"
 		if cur.health.State != MustDie {
 			reason = "unhealthy, and replaced"
 		}
 		l.do(SendSuicide{cur.row.Cell, Suicide{l.cfg.Term, cur.row.Proc, true}})
-		l.displace(now, cur, reason)
+		l.displace(now, cur, reason, bumped)
 	default:
 		l.verdict(h, DieAll, fmt.Sprintf("cell name is held by process %s, which is %v", cur.row.Proc, cur.health.State))
 		l.do(SendSuicide{h.Cell, Suicide{l.cfg.Term, h.Proc, true}})
@@ -189,8 +193,8 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 }
 
 // displace takes the cell's name from cur; its work stays held until it is dead.
-func (l *Leader) displace(now time.Duration, cur *process, why string) {
-	l.mustDie(cur, now, why, true)
+func (l *Leader) displace(now time.Duration, cur *process, why string, how parting) {
+	l.mustDie(cur, now, why, how)
 	cur.displaced = true
 	delete(l.holders, cur.row.Cell)
 	switch {

@@ -92,7 +92,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 	p.reported = true
 	delete(l.silent, r.Proc)
 	p.health.State = Unhealthy
-	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, "reported what it runs"})
+	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, false, "reported what it runs"})
 	if !p.member && !l.m.MemberAfterEligible {
 		l.enlist(p, now)
 	} else if p.durable {
@@ -147,10 +147,10 @@ func (l *Leader) succeed(now time.Duration, p *process, gone bool) {
 	for _, q := range l.predecessors(p.row.Folder, p.row.Started) {
 		switch {
 		case q.row.Boot != p.row.Boot:
-			l.mustDie(q, now, "its machine rebooted", true)
+			l.mustDie(q, now, "its machine rebooted", bumped)
 			l.die(q, now, ProofBoot)
 		case gone:
-			l.mustDie(q, now, "succeeded on its folder", true)
+			l.mustDie(q, now, "succeeded on its folder", succeeded)
 			l.die(q, now, ProofSuccessor)
 		}
 	}
@@ -162,7 +162,7 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 	if p.dead {
 		return
 	}
-	l.mustDie(p, now, proof.String(), false)
+	l.mustDie(p, now, proof.String(), lost)
 	p.dead = true
 	l.leaveSet(p)
 	delete(l.silent, p.row.Proc)

@@ -53,11 +53,11 @@ func (l *Leader) evaluate(p *process, now time.Duration) {
 	}
 	if to == MustDie {
 		p.health.State = from
-		l.mustDie(p, now, "lost: "+l.silence(p, now), false)
+		l.mustDie(p, now, "lost: "+l.silence(p, now), lost)
 		l.do(SendSuicide{p.row.Cell, Suicide{l.cfg.Term, p.row.Proc, false}})
 		return
 	}
-	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, to, was, false, l.why(p, now)})
+	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, to, was, false, false, l.why(p, now)})
 	if to == Healthy {
 		l.do(StartsChanged{})
 	}
@@ -88,18 +88,28 @@ func (l *Leader) silence(p *process, now time.Duration) string {
 	return "not reported"
 }
 
+// parting is how a session ends: nobody heard of it, another machine took its
+// cell's name, or a later process took its folder in the same boot.
+type parting int
+
+const (
+	lost parting = iota
+	bumped
+	succeeded
+)
+
 // mustDie ends a session at the leader. Its work stays held until it is dead.
-func (l *Leader) mustDie(p *process, now time.Duration, why string, displaced bool) {
+func (l *Leader) mustDie(p *process, now time.Duration, why string, how parting) {
 	if p.health.State == MustDie {
 		return
 	}
 	from := p.health.State
 	p.health.State = MustDie
 	p.unsure = unsureList{}
-	if displaced || !p.member {
+	if how != lost || !p.member {
 		l.leaveSet(p)
 	}
-	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, displaced, why})
+	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
 	if l.m.DeleteAtMustDie && p.member {
 		l.die(p, now, ProofExpiry)
 	}
@@ -143,7 +153,7 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 		l.enlist(p, now)
 	}
 	if at, ok := l.expiry(p); ok && !p.dead && now > at {
-		l.mustDie(p, now, "its promise passed without credit", false)
+		l.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
 	}

@@ -308,6 +308,9 @@ func (r *rig) kill(x Run) { r.kills[x] = true; r.step(KillWanted{x}) }
 func TestReboot(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Boot, h.PredecessorsGone = "next", false })
+	if c := peek[SessionChanged](r); len(c) != 1 || !c[0].Displaced || c[0].Succeeded {
+		t.Fatalf("nothing survives a reboot: %+v", c)
+	}
 	r.step(ReportReceived{Report{Term: term5, Proc: "p2"}})
 	if d := one[Dead](r); d.Proof != ProofBoot || d.Proc != "p1" {
 		t.Fatalf("%+v", d)

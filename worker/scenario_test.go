@@ -147,6 +147,9 @@ func TestReplacementOnOneFolder(t *testing.T) {
 	if a.State != New || len(peek[SendSuicide](r)) != 0 || len(peek[SendReportRequest](r)) == 0 || len(peek[SendRun](r)) != 1 {
 		t.Fatalf("a newer process replaces silently: %+v %v", a, r.out)
 	}
+	if c := peek[SessionChanged](r); len(c) != 1 || !c[0].Displaced || !c[0].Succeeded {
+		t.Fatalf("the predecessor was succeeded: %+v", c)
+	}
 	if r.state("p5") != MustDie || len(peek[Ended](r)) != 0 {
 		t.Fatal("nothing of the predecessor is discarded before the successor reports")
 	}
@@ -176,6 +179,9 @@ func TestReplacementFromElsewhere(t *testing.T) {
 		r.out = nil
 		a := r.beat("w1", "p3@b", 2)
 		if bump {
+			if c := peek[SessionChanged](r); len(c) != 1 || !c[0].Displaced || c[0].Succeeded {
+				t.Fatalf("another machine succeeds nobody: %+v", c)
+			}
 			if s := one[SendSuicide](r); a.State != New || s.Call.Proc != "p1" || !s.Call.All {
 				t.Fatalf("%+v %+v", a, s)
 			}

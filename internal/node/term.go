@@ -222,7 +222,7 @@ func (t *term) SessionChanged(e worker.SessionChanged) {
 	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
 		t.board.CellUnhealthy(name, proc)
 	case e.To == worker.MustDie:
-		t.board.CellMustDie(name, proc)
+		t.board.CellMustDie(name, proc, e.Succeeded)
 	}
 	t.admit(e.Cell)
 	t.mu.Lock()

@@ -13,12 +13,11 @@ import (
 )
 
 // TestFollowAcrossCells follows numbered lines while the cell that keeps them is
-// killed and started again: every number comes once, in order. The service is
-// exclusive, so that its row waits for what the next process of the cell reports.
+// killed and started again: every number comes once, in order.
 func TestFollowAcrossCells(t *testing.T) {
 	c := startCluster(t, patient, 1, 1)
 	const lines = 3000
-	apply(t, c.addr(), fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, exclusive: true, stop_grace: 1s}\n", lines))
+	apply(t, c.addr(), fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
 	must(t, c.addr(), "wait", "n", "--timeout", "60s")
 	next := 0
 	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Service: "n"}}, func(m *pb.FollowOutputResponse) error {

@@ -1,0 +1,79 @@
+package bbs
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"cantina/action"
+	"cantina/lrp"
+)
+
+// TestSuccession: when a process takes the folder of another, rows of work that
+// survives the restart of a cell wait for its report, and go when it will never come.
+func TestSuccession(t *testing.T) {
+	kept, stopped := lrp.ServiceKey{Domain: "d", Name: "web"}, lrp.ServiceKey{Domain: "d", Name: "plain"}
+	type step func(r *rig)
+	succeeded := func(r *rig) { r.b.CellMustDie("a", "a1", true) }
+	for name, c := range map[string]struct {
+		then          step
+		kept, stopped string // cells and processes that run them
+	}{
+		"at first":              {func(*rig) {}, "a a1", "b b1"},
+		"the successor reports": {func(r *rig) { r.b.ProcDead("a", "a1", "a2") }, "a a2", "b b1"},
+		"reported twice":        {func(r *rig) { r.b.ProcDead("a", "a1", "a2"); r.b.ProcDead("a", "a1", "a2") }, "a a2", "b b1"},
+		"succeeded again":       {func(r *rig) { r.b.CellMustDie("a", "a2", true); r.b.ProcDead("a", "a1", "a3") }, "a a3", "b b1"},
+		"the successor is lost": {func(r *rig) { r.b.CellMustDie("a", "a2", false) }, "b b1", "b b1"},
+		"the second is lost": {func(r *rig) {
+			r.b.CellMustDie("a", "a2", true)
+			r.b.CellMustDie("a", "a3", false)
+		}, "b b1", "b b1"},
+		"dead without successor": {func(r *rig) { r.b.ProcDead("a", "a1", "") }, "b b1", "b b1"},
+		"another cell is lost":   {func(r *rig) { r.b.CellMustDie("c", "c1", false) }, "a a1", "b b1"},
+		"a new leader":           {func(r *rig) { r.reelect() }, "a a1", "b b1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				k, s := web(1, "1"), web(1, "1")
+				k.Workload.OnCellRestart = action.RestartKeep
+				s.Service = stopped
+				r.apply([]lrp.Desired{k, s}, nil)
+				r.serve()
+				if got := where(t, r, kept) + ", " + where(t, r, stopped); got != "a a1, a a1" {
+					t.Fatalf("begins with %s", got)
+				}
+				r.kill("a1")
+				succeeded(r)
+				r.serve()
+				c.then(r)
+				r.serve()
+				if got := where(t, r, kept); got != c.kept {
+					t.Errorf("kept: %s, want %s", got, c.kept)
+				}
+				if got := where(t, r, stopped); got != c.stopped {
+					t.Errorf("stopped: %s, want %s", got, c.stopped)
+				}
+				synctest.Wait()
+				r.b.mu.Lock()
+				defer r.b.mu.Unlock()
+				for cell, procs := range r.b.waiting {
+					for _, p := range procs {
+						if len(r.b.services.OnProc(p)) == 0 && p == "a1" {
+							t.Errorf("%s still waits for %s", cell, p)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// where is the cell and the process that run the one instance of a service.
+func where(t *testing.T, r *rig, k lrp.ServiceKey) string {
+	t.Helper()
+	page, err := r.b.ListInstances(InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, Range{Limit: 10})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%s: %d instances run, %v", k.Name, len(page.Items), err)
+	}
+	return fmt.Sprint(page.Items[0].Cell, " ", page.Items[0].Proc)
+}
