@@ -29,7 +29,7 @@ import (
 type Refusal struct {
 	Hold   string
 	Reason string
-	// Full says that the cell lacked resources, not that the item did not suit it.
+	// Full says that the cell takes nothing now, not that the item did not suit it.
 	Full bool
 }
 

@@ -76,12 +76,12 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 	var refused []Refusal
 	for _, l := range w.LRPs {
 		if err := c.reserveLRP(l); err != nil {
-			refused = append(refused, Refusal{l.Instance, err.Error()})
+			refused = append(refused, Refusal{l.Instance, err.Error(), errors.Is(err, executor.ErrInsufficient)})
 		}
 	}
 	for _, t := range w.Tasks {
 		if err := c.reserveTask(t); err != nil {
-			refused = append(refused, Refusal{t.UID, err.Error()})
+			refused = append(refused, Refusal{t.UID, err.Error(), errors.Is(err, executor.ErrInsufficient)})
 		}
 	}
 	c.countBound()
@@ -99,10 +99,10 @@ func (c *Cell) takesWork() error {
 func (c *Cell) refuseAll(w Work, err error) []Refusal {
 	refused := make([]Refusal, 0, len(w.LRPs)+len(w.Tasks))
 	for _, l := range w.LRPs {
-		refused = append(refused, Refusal{l.Instance, err.Error()})
+		refused = append(refused, Refusal{l.Instance, err.Error(), true})
 	}
 	for _, t := range w.Tasks {
-		refused = append(refused, Refusal{t.UID, err.Error()})
+		refused = append(refused, Refusal{t.UID, err.Error(), true})
 	}
 	return refused
 }

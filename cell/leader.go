@@ -116,6 +116,9 @@ type Work struct {
 type Refusal struct {
 	ID     string
 	Reason string
+	// Cell: any other work would be refused now too. The cell is full, drained, or
+	// not HEALTHY by its own clocks.
+	Cell bool
 }
 
 // BatchWork is what one batch task runs.

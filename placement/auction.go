@@ -139,7 +139,7 @@ func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
 }
 
 // Refuse takes a cell's answer that it did not take what was in flight: the item
-// is carried over into the next batch. When the cell is full it rests, for the
+// is carried over into the next batch. When the cell is full, or takes nothing, it rests, for the
 // ledger knows it badly; otherwise something about this item does not suit it, and
 // the item waits 1, 2, 4 … 30 s. Holdings that are not in flight are ignored.
 func (a *Auction) Refuse(now time.Duration, hold string, full bool) {

@@ -203,12 +203,12 @@ func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, erro
 	var refused []cell.Refusal
 	for _, x := range m.GetRefusedLrps() {
 		if i := int(x.GetIndex()); i >= 0 && i < len(w.LRPs) {
-			refused = append(refused, cell.Refusal{ID: w.LRPs[i].Instance, Reason: x.GetReason()})
+			refused = append(refused, cell.Refusal{ID: w.LRPs[i].Instance, Reason: x.GetReason(), Cell: x.GetCell()})
 		}
 	}
 	for _, x := range m.GetRefusedTasks() {
 		if i := int(x.GetIndex()); i >= 0 && i < len(w.Tasks) {
-			refused = append(refused, cell.Refusal{ID: w.Tasks[i].UID, Reason: x.GetReason()})
+			refused = append(refused, cell.Refusal{ID: w.Tasks[i].UID, Reason: x.GetReason(), Cell: x.GetCell()})
 		}
 	}
 	return refused, nil

@@ -151,18 +151,20 @@ func (h *cellHandler) Perform(ctx context.Context, req *connect.Request[pb.Perfo
 		return nil, toConnect(err)
 	}
 	m := &pb.PerformResponse{Term: wire.FromTerm(w.Term), Proc: string(w.Proc)}
-	reasons := map[string]string{}
+	reasons := map[string]*pb.Refusal{}
 	for _, r := range refused {
-		reasons[r.ID] = r.Reason
+		reasons[r.ID] = &pb.Refusal{Reason: r.Reason, Cell: r.Cell}
 	}
 	for i, l := range w.LRPs {
-		if reason, ok := reasons[l.Instance]; ok {
-			m.RefusedLrps = append(m.RefusedLrps, &pb.Refusal{Index: int32(i), Reason: reason})
+		if r := reasons[l.Instance]; r != nil {
+			r.Index = int32(i)
+			m.RefusedLrps = append(m.RefusedLrps, r)
 		}
 	}
 	for i, t := range w.Tasks {
-		if reason, ok := reasons[t.UID]; ok {
-			m.RefusedTasks = append(m.RefusedTasks, &pb.Refusal{Index: int32(i), Reason: reason})
+		if r := reasons[t.UID]; r != nil {
+			r.Index = int32(i)
+			m.RefusedTasks = append(m.RefusedTasks, r)
 		}
 	}
 	return connect.NewResponse(m), nil

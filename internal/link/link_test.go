@@ -197,7 +197,7 @@ func (a *agent) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.RunA
 
 func (a *agent) Perform(_ context.Context, w cell.Work) ([]cell.Refusal, error) {
 	a.work = w
-	return []cell.Refusal{{ID: "i2", Reason: "full"}, {ID: "u1", Reason: "also full"}}, nil
+	return []cell.Refusal{{ID: "i2", Reason: "full", Cell: true}, {ID: "u1", Reason: "also full"}}, nil
 }
 
 func (a *agent) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, _ lrp.Key, instance string) error {
@@ -254,7 +254,7 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]cell.Refusal{{ID: "i2", Reason: "full"}, {ID: "u1", Reason: "also full"}}, refused); diff != "" {
+	if diff := cmp.Diff([]cell.Refusal{{ID: "i2", Reason: "full", Cell: true}, {ID: "u1", Reason: "also full"}}, refused); diff != "" {
 		t.Errorf("refusals changed:\n%s", diff)
 	}
 	if len(a.work.LRPs) != 2 || !a.work.LRPs[1].Exclusive || !a.work.LRPs[1].DeadlineBound || a.work.LRPs[0].Exclusive || a.work.Tasks[0].UID != "u1" {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"cantina/auctioneer"
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
-	"cantina/executor"
 	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/lrp"
@@ -109,7 +107,7 @@ func (m *market) Perform(ctx context.Context, name, process string, items []plac
 	}
 	out := make([]auctioneer.Refusal, len(refused))
 	for i, r := range refused {
-		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: strings.HasPrefix(r.Reason, executor.ErrInsufficient.Error())}
+		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: r.Cell}
 	}
 	return out, nil
 }

@@ -136,15 +136,30 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 // Address is where the leader calls the first cell.
 func (s *Simulation) Address() string { return addressOf(s.cells[0].listener, s.cfg.Listen) }
 
-// Run drives all cells until ctx is done, or one of them ends with an error.
+// Run drives all cells until ctx is done, or one of them ends with an error. They
+// end side by side: each may wait a while for its leader's answer to its farewell.
 func (s *Simulation) Run(ctx context.Context) error {
-	var g run.Group
-	for _, m := range s.cells {
-		_, h := link.NewCellHandler(m)
-		g.Add("listener "+m.listener.Addr().String(), func(ctx context.Context) error { return serveHTTP(ctx, m.listener, h) })
-		g.Add("cell", m.Cell.Run)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.cells), len(s.cells)+1)
+	for i, m := range s.cells {
+		wg.Go(func() {
+			defer stop()
+			errs[i] = m.run(ctx)
+		})
 	}
-	return errors.Join(g.Run(ctx), s.close())
+	wg.Wait()
+	return errors.Join(append(errs, s.close())...)
+}
+
+// run drives one cell and its listener.
+func (m *simulated) run(ctx context.Context) error {
+	var g run.Group
+	_, h := link.NewCellHandler(m)
+	g.Add("listener "+m.listener.Addr().String(), func(ctx context.Context) error { return serveHTTP(ctx, m.listener, h) })
+	g.Add("cell", m.Cell.Run)
+	return g.Run(ctx)
 }
 
 func (s *Simulation) close() error {

@@ -3490,8 +3490,10 @@ func (x *PerformRequest) GetTasks() []*TaskWork {
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Index in PerformRequest.lrps or tasks.
-	Index         int32  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Index  int32  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The cell would refuse any other work now too: it is full, drained or not HEALTHY.
+	Cell          bool `protobuf:"varint,3,opt,name=cell,proto3" json:"cell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3538,6 +3540,13 @@ func (x *Refusal) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Refusal) GetCell() bool {
+	if x != nil {
+		return x.Cell
+	}
+	return false
 }
 
 type PerformResponse struct {
@@ -5508,10 +5517,11 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x122\n" +
 	"\tworkloads\x18\x02 \x03(\v2\x14.cantina.v1.WorkloadR\tworkloads\x12'\n" +
 	"\x04lrps\x18\x03 \x03(\v2\x13.cantina.v1.LRPWorkR\x04lrps\x12*\n" +
-	"\x05tasks\x18\x04 \x03(\v2\x14.cantina.v1.TaskWorkR\x05tasks\"7\n" +
+	"\x05tasks\x18\x04 \x03(\v2\x14.cantina.v1.TaskWorkR\x05tasks\"K\n" +
 	"\aRefusal\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbd\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04cell\x18\x03 \x01(\bR\x04cell\"\xbd\x01\n" +
 	"\x0fPerformResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x126\n" +
