@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"cantina/action"
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/internal/line"
 	"cantina/lrp"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -19,11 +21,14 @@ import (
 )
 
 // Directory finds the cells that a leader calls: by the address of their newest
-// heartbeat, or in this process.
+// heartbeat, or in this process. Where a cell keeps a line, it is called over that.
 type Directory struct {
-	sec Security
+	sec   Security
+	lines sync.WaitGroup
 
 	mu      sync.Mutex
+	closed  bool
+	line    map[string]*line.Line // by address
 	local   map[worker.CellName]Cell
 	remote  map[string]*remote // by address
 	address map[worker.CellName]string
@@ -31,7 +36,7 @@ type Directory struct {
 
 // NewDirectory returns an empty directory.
 func NewDirectory(sec Security) *Directory {
-	return &Directory{sec: sec, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
+	return &Directory{sec: sec, line: map[string]*line.Line{}, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
 }
 
 // SetLocal names a cell of this process; it is called directly.
@@ -69,25 +74,102 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 	}
 	r := d.remote[address]
 	if r == nil {
-		t := transport(address, d.sec, nil)
-		r = &remote{cantinav1connect.NewCellServiceClient(&http.Client{Transport: t}, baseURL(address, d.sec), clientOptions()...), t}
+		t := transport(address, d.sec)
+		http := &http.Client{Transport: t}
+		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&lineOrDial{d, address, http}, baseURL(address, d.sec), clientOptions()...),
+			streams: cantinav1connect.NewCellServiceClient(http, baseURL(address, d.sec), clientOptions()...), transport: t}
 		d.remote[address] = r
 	}
 	return r
 }
 
-// Close drops kept connections.
+// Close ends the lines and drops kept connections.
 func (d *Directory) Close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.closed = true
+	for _, l := range d.line {
+		l.End()
+	}
 	for _, r := range d.remote {
 		r.transport.CloseIdleConnections()
 	}
+	d.mu.Unlock()
+	d.lines.Wait()
+}
+
+// lineHandler takes the lines of cells; h serves their calls.
+func (d *Directory) lineHandler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !d.begin() {
+			http.Error(w, "this server is about to end", http.StatusServiceUnavailable)
+			return
+		}
+		defer d.lines.Done()
+		var address string
+		var mine *line.Line
+		line.Accept(q.Context(), w, q, h, func(a string, l *line.Line) {
+			address, mine = a, l
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if old := d.line[a]; old != nil {
+				old.End()
+			}
+			if d.closed {
+				l.End()
+			} else if a != "" {
+				d.line[a] = l
+			}
+		})
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if mine != nil && d.line[address] == mine {
+			delete(d.line, address)
+		}
+	})
+}
+
+// begin counts a line that is about to be taken, unless the directory is closed.
+func (d *Directory) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.lines.Add(1)
+	}
+	return !d.closed
+}
+
+// lineOf returns the line of the cell at an address, or nil.
+func (d *Directory) lineOf(address string) *line.Line {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.line[address]
+}
+
+// lineOrDial is connect's HTTPClient for unary calls: the cell's line when there is
+// one that lives, its address otherwise.
+type lineOrDial struct {
+	cells   *Directory
+	address string
+	dial    *http.Client
+}
+
+// Do implements connect's HTTPClient.
+func (x *lineOrDial) Do(q *http.Request) (*http.Response, error) {
+	l := x.cells.lineOf(x.address)
+	if l == nil {
+		return x.dial.Do(q)
+	}
+	a, err := l.Do(q)
+	if errors.Is(err, line.ErrNotSent) && q.Context().Err() == nil {
+		return x.dial.Do(q)
+	}
+	return a, err
 }
 
 // remote is a cell behind a network.
 type remote struct {
 	rpc       cantinav1connect.CellServiceClient
+	streams   cantinav1connect.CellServiceClient // and large answers
 	transport *http.Transport
 }
 
@@ -235,12 +317,12 @@ func (r *remote) Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, e
 
 // ReadLogs implements Cell.
 func (r *remote) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
-	return invoke(ctx, r.rpc.ReadLogs, m)
+	return invoke(ctx, r.streams.ReadLogs, m)
 }
 
 // FollowLogs implements Cell.
 func (r *remote) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
-	stream, err := r.rpc.FollowLogs(ctx, connect.NewRequest(m))
+	stream, err := r.streams.FollowLogs(ctx, connect.NewRequest(m))
 	if err != nil {
 		return fromConnect(err)
 	}

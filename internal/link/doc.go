@@ -1,6 +1,7 @@
 // Package link is the network between leader and cells: handlers and clients of
-// the internal calls in both directions, over Connect with protobuf on HTTP/1.1.
-// It turns messages into the values of cell, worker, lrp and task and back, and
+// the internal calls in both directions, over Connect with protobuf. Unary calls go
+// over the line that the cell keeps to its leader (package line), streams and output
+// over HTTP/1.1 to the cell's address. It turns messages into the values of cell, worker, lrp and task and back, and
 // decides nothing. `cantina dev` has no network between its two halves and uses
 // only Directory.
 //
@@ -19,6 +20,7 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/internal/line"
 	"cantina/lrp"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -95,7 +97,7 @@ func fromConnect(err error) error {
 // neverSent reports whether a request certainly did not leave: no connection.
 func neverSent(err error) bool {
 	var dial *dialError
-	return errors.As(err, &dial)
+	return errors.As(err, &dial) || errors.Is(err, line.ErrNotSent)
 }
 
 func options() []connect.HandlerOption {
@@ -106,11 +108,12 @@ func clientOptions() []connect.ClientOption {
 	return []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithSendCompression("")}
 }
 
-// Handlers returns the paths and handlers of the calls of cells at a leader; now
-// returns the leader of this moment, or a *NotLeader.
-func Handlers(now func() (cell.Leader, error)) map[string]http.Handler {
+// Handlers returns the paths and handlers of what cells call at a leader; now
+// returns the leader of this moment, or a *NotLeader. The lines of cells become ways
+// to call them.
+func Handlers(now func() (cell.Leader, error), cells *Directory) map[string]http.Handler {
 	path, h := newLeaderHandler(now)
-	return map[string]http.Handler{path: h}
+	return map[string]http.Handler{path: h, line.Path: cells.lineHandler(h)}
 }
 
 // fromState and toState carry what a cell says of itself.

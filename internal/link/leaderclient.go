@@ -3,12 +3,15 @@ package link
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/internal/line"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -25,6 +28,8 @@ type LeaderClient struct {
 	servers []string
 	sec     Security
 	lost    func()
+	handler http.Handler // of the leader's calls, over the same line
+	address string       // where the cell can be called without a line
 
 	mu      sync.Mutex
 	current string
@@ -33,22 +38,27 @@ type LeaderClient struct {
 }
 
 type leaderConn struct {
-	rpc       cantinav1connect.LeaderServiceClient
-	transport *http.Transport
+	rpc  cantinav1connect.LeaderServiceClient
+	line *line.Client
 }
 
-// NewLeaderClient returns a client of the servers; lost is called when a
-// connection ends, and must not wait.
+// NewLeaderClient returns a client of the servers; lost is called when a line ends,
+// and must not wait.
 func NewLeaderClient(servers []string, sec Security, lost func()) *LeaderClient {
 	return &LeaderClient{servers: servers, sec: sec, lost: lost, current: servers[rand.IntN(len(servers))], clients: map[string]*leaderConn{}}
 }
 
-// Close drops kept connections.
+// Serve has the leader's calls answered that come over the lines: address is where
+// the leader can call the cell without one. It is called before the first call.
+func (c *LeaderClient) Serve(address string, h http.Handler) { c.address, c.handler = address, h }
+
+// Close ends the lines and waits for what they serve.
 func (c *LeaderClient) Close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.clients {
-		conn.transport.CloseIdleConnections()
+	clients := slices.Collect(maps.Values(c.clients))
+	c.mu.Unlock()
+	for _, conn := range clients {
+		conn.line.Close()
 	}
 }
 
@@ -57,9 +67,14 @@ func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
 	defer c.mu.Unlock()
 	conn := c.clients[c.current]
 	if conn == nil {
-		t := transport(c.current, c.sec, c.lost)
-		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(&http.Client{Transport: t}, baseURL(c.current, c.sec), clientOptions()...), t}
+		l := line.NewClient(line.Config{Connect: dial(c.current), TLS: lineTLS(c.current, c.sec), Handler: c.handler, Address: c.address, Lost: c.lost})
+		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(l, baseURL(c.current, c.sec), clientOptions()...), l}
 		c.clients[c.current] = conn
+		for address, other := range c.clients {
+			if address != c.current {
+				other.line.Idle()
+			}
+		}
 	}
 	return c.current, conn.rpc
 }

@@ -77,12 +77,16 @@ func (l *leader) TaskEvents(_ context.Context, from cell.Caller, es []cell.TaskE
 // serve answers calls of cells with what now returns, and gives the address.
 func serve(t *testing.T, now func() (cell.Leader, error)) string {
 	t.Helper()
+	cells := NewDirectory(Security{})
 	mux := http.NewServeMux()
-	for path, h := range Handlers(now) {
+	for path, h := range Handlers(now, cells) {
 		mux.Handle(path, h)
 	}
 	s := httptest.NewServer(mux)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		cells.Close()
+		s.Close()
+	})
 	return strings.TrimPrefix(s.URL, "http://")
 }
 

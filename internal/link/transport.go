@@ -3,12 +3,12 @@ package link
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"cantina/internal/line"
 )
 
 // Security is how calls between leader and cells are protected; nil TLS is plain
@@ -21,30 +21,32 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// keepIdle is how long a connection is kept without a call: longer than between two
-// heartbeats or probes, so one is kept for good, and not much longer, so those of a
-// burst go. A server with ten thousand cells has few descriptors to spare.
+// keepIdle is how long a connection is kept without a call: not long, for a server
+// with ten thousand cells has few descriptors to spare.
 const keepIdle = 20 * time.Second
 
-// transport returns an HTTP transport for one peer, HTTP/1.1, with kept
-// connections. lost, when not nil, is called when a connection ends.
-func transport(address string, sec Security, lost func()) *http.Transport {
+// dial returns the way to make connections to a peer.
+func dial(address string) line.Dial {
 	network, target := "tcp", address
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		network, target = "unix", path
 	}
 	dialer := &net.Dialer{Timeout: time.Second}
+	return func(ctx context.Context) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, target)
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		return c, nil
+	}
+}
+
+// transport returns an HTTP transport for one peer, HTTP/1.1, with kept
+// connections: for streams and output, and for what has no line.
+func transport(address string, sec Security) *http.Transport {
+	connect := dial(address)
 	return &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, target)
-			if err != nil {
-				return nil, &dialError{err}
-			}
-			if lost == nil {
-				return c, nil
-			}
-			return &watched{Conn: c, lost: lost}, nil
-		},
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
 		TLSClientConfig:     sec.TLS,
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 only
 		MaxIdleConnsPerHost: 8,
@@ -65,18 +67,14 @@ func baseURL(address string, sec Security) string {
 	return scheme + host
 }
 
-// watched tells when its connection ends by the peer's doing.
-type watched struct {
-	net.Conn
-	lost func()
-	once sync.Once
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	var timeout net.Error
-	if err != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) && !errors.Is(err, net.ErrClosed) {
-		w.once.Do(w.lost)
+// lineTLS is the protection of a line to address.
+func lineTLS(address string, sec Security) *tls.Config {
+	if sec.TLS == nil || strings.HasPrefix(address, "unix:") {
+		return nil
 	}
-	return n, err
+	c := sec.TLS.Clone()
+	if host, _, err := net.SplitHostPort(address); err == nil && c.ServerName == "" {
+		c.ServerName = host
+	}
+	return c
 }

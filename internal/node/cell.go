@@ -116,6 +116,10 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output(), Executor: exec}
+	if n.client != nil {
+		_, h := link.NewCellHandler(n.local)
+		n.client.Serve(n.cfg.Advertise, h)
+	}
 	return n, nil
 }
 

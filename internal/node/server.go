@@ -295,7 +295,7 @@ func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
 // serve answers API and cells on one listener.
 func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	mux := http.NewServeMux()
-	for path, h := range link.Handlers(s.Leader) {
+	for path, h := range link.Handlers(s.Leader, s.cells) {
 		mux.Handle(path, h)
 	}
 	mux.Handle("/", s.api.Handler())

@@ -130,6 +130,8 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
+	_, h := link.NewCellHandler(m)
+	m.client.Serve(addressOf(ln, cfg.Listen), h)
 	return m, nil
 }
 
