@@ -135,10 +135,9 @@ const performTimeout = 1500 * time.Millisecond
 
 // work is one unit of a Perform call.
 type work struct {
-	lrp   *lrpWant
-	task  *taskWant
-	hold  string
-	items placement.Item
+	lrp  *lrpWant
+	task *taskWant
+	hold string
 }
 
 // noPlace is why a cell did not take one unit.
