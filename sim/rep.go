@@ -252,7 +252,7 @@ func (p *rep) perform(all []work) []noPlace {
 		why = err.Error()
 	}
 	for _, x := range all {
-		reason, full := why, false
+		reason, full := why, why != "" // what a cell refuses as a whole is placed elsewhere at once
 		if reason == "" {
 			reason, full = p.reserve(x)
 		}
