@@ -33,6 +33,7 @@ func (c *checker) began(w *world, u *unit) {
 		if u.exclusive {
 			c.work.only[u.key] = u
 		}
+		c.oneVersion(w, u)
 		return
 	}
 	if o := c.work.running[u.uid]; o != nil {
@@ -43,6 +44,18 @@ func (c *checker) began(w *world, u *unit) {
 	}
 	delete(c.work.excused, u.uid)
 	c.work.begun[u.uid], c.work.running[u.uid] = true, u
+}
+
+// oneVersion: an index of an exclusive service starts in its next version after it has ended
+// in the one before, if that was exclusive too: of others nobody knows when they end. A
+// store that went back may have forgotten one of the two.
+func (c *checker) oneVersion(w *world, u *unit) {
+	for _, o := range c.work.units {
+		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
+		if twice && o.exclusive && o.made == w.store.made {
+			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.folder, o, o.m.folder)
+		}
+	}
 }
 
 func (c *checker) ceased(u *unit) {

@@ -115,8 +115,22 @@ func (m *market) pump() {
 			l.queue = append(l.queue, p.Item)
 			m.send(l)
 		}
+		m.roomFor(r.Placed)
 	}
 	m.pumping = false
+}
+
+// roomFor: I4, no cell is given work above its capacity.
+func (m *market) roomFor(placed []placement.Placement) {
+	if len(placed) == 0 {
+		return
+	}
+	for _, v := range m.auction.Cells() {
+		given := slices.ContainsFunc(placed, func(p placement.Placement) bool { return p.Cell == v.Name })
+		if given && len(v.Capacity.Sub(v.Foreign).Lacking(v.Used)) > 0 {
+			m.b.r.s.w.fail("I4", "%s is given work: %v of %v", v.Name, v.Used, v.Capacity)
+		}
+	}
 }
 
 // refused tells the board why items found no place.

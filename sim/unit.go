@@ -33,6 +33,7 @@ type unit struct {
 	failed    bool
 	reason    string // why, when an agent ended it for a reason of its own
 	began     time.Duration
+	made      int // the store's generation when it was reserved
 }
 
 type unitState int
@@ -77,7 +78,7 @@ func (u *unit) taskState() task.Container {
 }
 
 // capacity is what every cell offers to services and tasks.
-func capacity() resource.Amounts { return resource.Amounts{"memory_mb": 700, resource.Containers: 40} }
+func capacity() resource.Amounts { return resource.Amounts{"memory_mb": 500, resource.Containers: 12} }
 
 // used is what the containers that the agent knows take.
 func (m *machine) used() resource.Amounts {
@@ -111,7 +112,7 @@ func (m *machine) reserveUnit(u *unit) (reason string, full bool) {
 	case len(capacity().Sub(m.used()).Lacking(u.need)) > 0:
 		return "insufficient resources", true
 	}
-	u.m, u.procs = m, []worker.Proc{m.proc()}
+	u.m, u.procs, u.made = m, []worker.Proc{m.proc()}, m.w.store.made
 	m.units = append(m.units, u)
 	return "", false
 }
