@@ -373,6 +373,9 @@ func (w *world) calmDown() {
 	w.calm = true
 	clear(w.cuts)
 	w.rough, w.loseJob = 0, false
+	if w.mixed() {
+		w.settle()
+	}
 	for _, s := range w.servers {
 		if !s.alive {
 			s.start()

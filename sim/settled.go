@@ -21,9 +21,6 @@ func (w *world) longest() time.Duration {
 // settled: I14 of services and tasks. After the faults every wanted index is RUNNING exactly
 // once, nothing else is alive, no task waits, and convergence finds nothing to do.
 func (c *checker) settled(w *world, b *board) {
-	if k := w.longest(); w.cfg.Calm < k {
-		w.fail("setup", "%v of calm are less than K = %v", w.cfg.Calm, k)
-	}
 	for _, k := range b.services.Services() {
 		c.serviceSettled(w, b, k)
 	}
@@ -52,6 +49,22 @@ func (c *checker) settled(w *world, b *board) {
 	if out, moves := b.services.ConvergeAll(b.now()), b.tasks.ConvergeAll(b.now()); !out.Empty() || due(moves) {
 		w.fail("I14", "convergence still wants %+v and %+v", out, moves)
 	}
+}
+
+// settle checks I14 of services and tasks K after the faults; a calm that is shorter
+// would check nothing.
+func (w *world) settle() {
+	k := w.longest()
+	if w.cfg.Calm < k {
+		w.fail("setup", "%v of calm are less than K = %v", w.cfg.Calm, k)
+	}
+	w.after(k, func() {
+		if r := w.leading(); r != nil && r.board != nil {
+			w.check.settled(w, r.board)
+		} else {
+			w.fail("I14", "nobody leads %v after the faults", k)
+		}
+	})
 }
 
 // due reports whether a move is there that does not come from time alone.
