@@ -159,7 +159,9 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	}
 	env := task.Env{Now: t.now, Policy: b.cfg.Tasks}
 	if s, ok := e.(task.Start); ok {
-		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc)
+		// While rows may be older than what cells run, a task that stands as PENDING may
+		// run somewhere.
+		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Blind()
 	}
 	before := b.tasks.Get(guid)
 	after, effects, err := task.Step(before, e, env)

@@ -117,7 +117,7 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 	var ev task.Event
 	switch a.Call {
 	case task.CallStart:
-		ev = task.Start{UID: v.UID, By: v.Self, Reservation: v.Reservation}
+		ev = task.Start{UID: v.UID, By: v.Self, Reservation: v.Reservation, Live: v.Container == task.Live}
 	case task.CallAdopt:
 		ev = task.Adopt{UID: v.UID, From: v.Row.Holder.Proc, By: v.Self}
 	case task.CallComplete:

@@ -82,7 +82,7 @@ func (a *Auction) Submit(now time.Duration, items ...Item) error {
 			continue
 		}
 		if h := a.flying[it.ID]; h != nil {
-			h.again = true
+			h.again = &it
 			continue
 		}
 		since := now
@@ -198,8 +198,8 @@ func (a *Auction) expire(now time.Duration, r *Result) {
 		if h.Kind == KindBatch {
 			continue
 		}
-		if h.again && a.waiting[h.item.ID] == nil {
-			a.enqueue(h.item, now)
+		if h.again != nil && a.waiting[h.item.ID] == nil {
+			a.enqueue(*h.again, now)
 			continue
 		}
 		r.Expired = append(r.Expired, h.item)

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,8 +101,10 @@ func TestAskedAgainWhileInFlight(t *testing.T) {
 	join(a, plainState("c1", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 40))
 	a.Round(0)
-	submit(t, a, time.Second, lrpItem("x", 0, 40))
-	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 {
+	second := lrpItem("x", 0, 40)
+	second.Hold = "another attempt"
+	submit(t, a, time.Second, second)
+	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 || r.Placed[0].Item.Hold != "another attempt" {
 		t.Errorf("joins the batch when the first attempt expires: %+v", r)
 	}
 }
@@ -527,4 +530,45 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 			},
 		})
 	})
+}
+
+// TestLateAnswerMovesTheAttempt: a task was given to a cell that did not answer, then
+// to another; the first one has it after all. The ledger follows the row.
+func TestLateAnswerMovesTheAttempt(t *testing.T) {
+	for name, it := range map[string]Item{"task": taskItem("t", 60), "asked again while in flight": lrpItem("x", 0, 60)} {
+		t.Run(name, func(t *testing.T) {
+			a := NewAuction(Config{InFlight: time.Second})
+			join(a, plainState("c1", 1, 100, 10))
+			submit(t, a, 0, it)
+			first := a.Round(0).Placed
+			submit(t, a, 0, it)
+			a.Admit("c1", "p-c1", "silent")
+			join(a, plainState("c2", 1, 100, 10))
+			second := a.Round(2 * time.Second).Placed
+			if len(first) != 1 || len(second) != 1 || second[0].Cell != "c2" || second[0].Item.Hold != it.Hold {
+				t.Fatalf("placed %+v, then %+v", first, second)
+			}
+			row := Holding{Hold: it.Hold, Cell: "c1", Kind: it.Kind, Group: it.Group, Need: it.Need}
+			if err := a.Hold(row); err != nil {
+				t.Fatal(err)
+			}
+			a.Refuse(2*time.Second, it.Hold, true) // what the other cell says comes too late
+			for _, v := range a.Cells() {
+				want := 0
+				if v.Name == "c1" {
+					want = 60
+				}
+				if v.Used[resource.MemoryMB] != want || v.InFlight != 0 {
+					t.Errorf("%s: %v used, %d in flight", v.Name, v.Used, v.InFlight)
+				}
+			}
+			row.Cell = "c2"
+			if err := a.Hold(row); !errors.Is(err, ErrHeld) {
+				t.Errorf("what a row has booked moves: %v", err)
+			}
+			if a.Release(it.Hold); a.Waiting() != 0 {
+				t.Errorf("%d wait", a.Waiting())
+			}
+		})
+	}
 }

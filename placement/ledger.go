@@ -58,8 +58,9 @@ type holding struct {
 	need     vector
 	inFlight bool
 	deadline time.Duration
-	// again is set when the same item was asked for while it was in flight.
-	again bool
+	// again is the same item, asked for while it was in flight: another attempt, with
+	// a Hold of its own, since this one may have arrived.
+	again *Item
 	tries int // refusals by cells before this placement
 }
 
@@ -174,18 +175,22 @@ func plus(v, w vector, sign int64) vector {
 
 // Hold books what a row or a report says a cell has; the cell may be unknown yet,
 // and may end up above its capacity: then it admits nothing new. The same holding
-// on the same cell again only confirms it. Errors: ErrHeld (booked elsewhere),
-// ErrInvalid.
+// on the same cell again only confirms it. One that is in flight to another cell is
+// an attempt that was overtaken: an earlier one, given up without an answer, has
+// arrived after all, and what the row says counts. Errors: ErrHeld (held elsewhere), ErrInvalid.
 func (l *Ledger) Hold(x Holding) error {
 	if x.Hold == "" || x.Cell == "" {
 		return fmt.Errorf("hold %q on cell %q: %w", x.Hold, x.Cell, ErrInvalid)
 	}
 	if h := l.holds[x.Hold]; h != nil {
-		if h.Cell != x.Cell {
+		if h.Cell == x.Cell {
+			l.confirm(h)
+			return nil
+		}
+		if !h.inFlight {
 			return fmt.Errorf("hold %q on cell %q, booked on %q: %w", x.Hold, x.Cell, h.Cell, ErrHeld)
 		}
-		l.confirm(h)
-		return nil
+		l.unbook(h)
 	}
 	h := &holding{Holding: x, cell: l.cellNamed(x.Cell), need: withContainer(l.dims.learn(x.Need))}
 	l.book(h)

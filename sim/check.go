@@ -19,11 +19,12 @@ type checker struct {
 	all      []*container
 	sum      workerset.Hash // of the member rows
 	members  map[worker.Proc]bool
+	work     workCheck
 }
 
 func newChecker() checker {
 	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{},
-		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}}
+		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, work: newWorkCheck()}
 }
 
 // launched: I2, an invocation starts once, one of a work at a time; I4 on the
@@ -87,6 +88,7 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 			w.fail("I6", "process %s is declared dead (%v) while %v %v is alive; the leader has %+v", d.Proc, d.Proof, k.run.Work, k.run.Invocation, r.leader.Running(k.run.Work))
 		}
 	}
+	c.deadUnits(w, r, d)
 	m := w.byProc[d.Proc]
 	if d.Proof == worker.ProofExpiry && m.alive && m.paused <= w.now && m.agent.Proc() == d.Proc && m.agent.Accepts(m.local()) == nil {
 		w.fail("I6", "process %s is declared dead and accepts work", d.Proc)
@@ -168,6 +170,9 @@ func (c *checker) full(w *world) {
 	if sum != c.sum {
 		w.fail("checker", "member rows and their running hash differ")
 	}
+	if w.mixed() {
+		c.fullWork(w)
+	}
 	leaders := 0
 	for _, s := range w.servers {
 		if s.reign != nil && s.alive && s.reign.term == w.store.term {
@@ -212,5 +217,8 @@ func (c *checker) liveness(w *world) {
 		if v.Member && !v.Holder && v.Promise > 0 {
 			w.fail("I14", "%+v is still on the list", v)
 		}
+	}
+	if r.board != nil {
+		c.settled(w, r.board)
 	}
 }

@@ -165,6 +165,14 @@ func (m *machine) beatSent(h worker.Heartbeat) {
 			older++
 		}
 	}
+	for _, u := range m.units {
+		switch last := u.procs[len(u.procs)-1]; {
+		case u.alive && last != h.Proc:
+			older++
+		case u.alive && u.bound:
+			own++
+		}
+	}
 	if own > 0 && !h.HasWork {
 		m.w.fail("contract", "%s holds %d containers and says that it holds none", m.name, own)
 	}
@@ -197,7 +205,7 @@ func (m *machine) counted() {
 				n++
 			}
 		}
-		m.step(worker.BoundCount{Containers: n})
+		m.step(worker.BoundCount{Containers: n + m.boundUnits()})
 	})
 }
 

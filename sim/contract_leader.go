@@ -75,7 +75,7 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 	case worker.RunAnswered:
 		r.sure(e.Answer)
 	}
-	r.succession(e)
+	r.succession(s, e)
 }
 
 // verdict: a heartbeat is answered by the table of docs/design/worker-protocol.md.
@@ -186,13 +186,16 @@ func (r *reign) lives(p worker.Proc) bool {
 
 // succession: who has reported and shown its predecessors gone, or was booted
 // anew, leaves none of them on the list; nobody is displaced and off the list.
-func (r *reign) succession(e worker.Event) {
+func (r *reign) succession(before seen, e worker.Event) {
 	var proc worker.Proc
 	gone := false
 	switch e := e.(type) {
 	case worker.BeatReceived:
 		proc, gone = e.Beat.Proc, e.Beat.PredecessorsGone
 	case worker.ReportReceived:
+		if before.sender.Reported {
+			return // only the first report counts; the next heartbeat will tell
+		}
 		proc, gone = e.Report.Proc, e.Report.PredecessorsGone
 	default:
 		return

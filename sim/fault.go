@@ -32,12 +32,20 @@ const (
 	BreakProbe
 	OtherFlags
 	Farewell
+	// Of services and tasks: only in runs that have any.
+	Drain
+	FailWork
+	ChangeService
+	ChangeTask
 	faultCount
 )
 
+// batchFaults is how many of the faults there are in runs without services and tasks.
+const batchFaults = Drain
+
 var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
 	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
-	"other flags", "farewell"}
+	"other flags", "farewell", "drain", "fail work", "change service", "change task"}
 
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
@@ -61,11 +69,34 @@ const (
 	OpStatus
 	OpStatusAnswer
 	OpCall
+	// Of services and tasks.
+	OpRows
+	OpRowsAnswer
+	OpClaim
+	OpStart
+	OpCrash
+	OpRemove
+	OpEvacuate
+	OpLRPAnswer
+	OpStartTask
+	OpCompleteTask
+	OpTaskAnswer
+	OpPerform
+	OpPerformAnswer
+	OpStop
+	OpCancel
+	OpDrain
 	opCount
 )
 
+// batchOps is how many of the messages there are in runs without services and tasks.
+const batchOps = OpRows
+
 var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks", "its answer", "runTask", "its answer", "probe",
-	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer", "other calls"}
+	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer", "other calls",
+	"rows", "their answer", "claim", "start", "crash", "remove", "evacuate, one of its kinds", "their answer",
+	"start of a task", "end of a task, adoption", "their answer", "perform", "its answer",
+	"stopInstance", "cancelTask", "evacuate the cell"}
 
 // String returns the message's name.
 func (o Op) String() string { return opNames[o] }
@@ -73,6 +104,16 @@ func (o Op) String() string { return opNames[o] }
 // Coverage counts messages sent while a fault was active.
 type Coverage struct {
 	Count [opCount][faultCount]int
+	// Mixed is set when services and tasks were among the work.
+	Mixed bool
+}
+
+// size is how many messages and faults there are in the runs that were counted.
+func (c *Coverage) size() (Op, Fault) {
+	if c.Mixed {
+		return opCount, faultCount
+	}
+	return batchOps, batchFaults
 }
 
 func (c *Coverage) add(o Op, w *world) {
@@ -85,6 +126,7 @@ func (c *Coverage) add(o Op, w *world) {
 
 // Merge adds another run's counts.
 func (c *Coverage) Merge(d Coverage) {
+	c.Mixed = c.Mixed || d.Mixed
 	for o := range c.Count {
 		for f := range c.Count[o] {
 			c.Count[o][f] += d.Count[o][f]
@@ -95,10 +137,11 @@ func (c *Coverage) Merge(d Coverage) {
 // Missing returns the pairs that never happened.
 func (c *Coverage) Missing() []string {
 	var ms []string
-	for o := range c.Count {
-		for f, n := range c.Count[o] {
-			if n == 0 {
-				ms = append(ms, fmt.Sprintf("%v × %v", Op(o), Fault(f)))
+	ops, faults := c.size()
+	for o := range ops {
+		for f := range faults {
+			if c.Count[o][f] == 0 {
+				ms = append(ms, fmt.Sprintf("%v × %v", o, f))
 			}
 		}
 	}
@@ -108,9 +151,10 @@ func (c *Coverage) Missing() []string {
 // String prints the table (operation × fault).
 func (c *Coverage) String() string {
 	var b strings.Builder
-	for o := range c.Count {
-		fmt.Fprintf(&b, "%-24s", Op(o))
-		for _, n := range c.Count[o] {
+	ops, faults := c.size()
+	for o := range ops {
+		fmt.Fprintf(&b, "%-26s", o)
+		for _, n := range c.Count[o][:faults] {
 			fmt.Fprintf(&b, " %7d", n)
 		}
 		b.WriteByte('\n')
@@ -137,13 +181,20 @@ func (w *world) allowed(f Fault) bool {
 	return !w.calm && (w.cfg.Only == nil || slices.Contains(w.cfg.Only, f))
 }
 
+func (w *world) faults() Fault {
+	if w.mixed() {
+		return faultCount
+	}
+	return batchFaults
+}
+
 // fault makes one fault and plans the next.
 func (w *world) fault() {
 	if w.calm {
 		return
 	}
 	w.after(w.between(time.Second, 10*time.Second), w.fault)
-	f := Fault(w.rng.IntN(int(faultCount)))
+	f := Fault(w.rng.IntN(int(w.faults())))
 	if !w.allowed(f) {
 		return
 	}
@@ -234,6 +285,7 @@ func (w *world) inflictMore(f Fault, m *machine) {
 		if len(w.store.older) > 0 && w.chance(500) {
 			w.store.back(w.store.older[w.rng.IntN(len(w.store.older))], true)
 			w.check.reset(w.store)
+			w.check.work.wentBack()
 		}
 	case MoveStore:
 		if w.chance(300) {
@@ -243,14 +295,16 @@ func (w *world) inflictMore(f Fault, m *machine) {
 		m.broken = w.now + w.between(time.Second, 15*time.Second)
 	case Farewell:
 		if m.alive {
-			m.on(func() { m.step(worker.FarewellAsked{}) })
+			m.on(m.leave)
 		}
 	case UnknownCommit:
 		w.loseJob = true
 		if w.chance(500) {
 			w.cutOthers(nil, m, w.between(time.Second, 20*time.Second))
 		}
-	case OtherFlags, DeleteJob:
+	case Drain:
+		w.drainOne(m.name)
+	case OtherFlags, DeleteJob, FailWork, ChangeService, ChangeTask:
 	}
 	if len(w.store.older) < 5 {
 		w.store.older = append(w.store.older, w.store.copy())
@@ -319,6 +373,9 @@ func (w *world) calmDown() {
 	w.calm = true
 	clear(w.cuts)
 	w.rough, w.loseJob = 0, false
+	if w.mixed() {
+		w.settle()
+	}
 	for _, s := range w.servers {
 		if !s.alive {
 			s.start()
@@ -329,6 +386,7 @@ func (w *world) calmDown() {
 		t.off = true
 		t.crash()
 	}
+	t.losePower() // somebody switches it off
 	for _, m := range w.machines[:w.cfg.Cells] {
 		m.broken, m.deaf, m.lag = 0, 0, 0
 		m.off = false

@@ -9,13 +9,7 @@ import (
 // perform does the effects in order; the process may die between any two.
 func (r *reign) perform(es []worker.Effect) {
 	for _, e := range es {
-		if r.over {
-			return
-		}
-		if !r.s.w.calm && r.s.w.chance(1) && r.s.w.allowed(KillServer) {
-			s := r.s
-			s.crash()
-			s.w.after(s.w.between(100*time.Millisecond, 3*time.Second), s.start)
+		if r.over || r.dies() {
 			return
 		}
 		r.effect(e)
@@ -28,6 +22,9 @@ func (r *reign) effect(e worker.Effect) {
 	switch e := e.(type) {
 	case worker.AnswerBeat:
 		r.toCell(OpBeatAnswer, e.Answer.Proc, worker.BeatAnswered(e))
+		if r.board != nil {
+			r.board.beatAnswered(w.byProc[e.Answer.Proc].name, e.Answer)
+		}
 	case worker.AnswerStatus:
 		w.check.acknowledged(w, r, e.Answer)
 		r.toCell(OpStatusAnswer, e.Answer.Proc, worker.StatusAnswered(e))
@@ -47,9 +44,26 @@ func (r *reign) effect(e worker.Effect) {
 		r.sched.dirty = true
 	case worker.Dead:
 		w.check.dead(w, r, e)
+		if r.board != nil {
+			r.board.dead(e)
+		}
 	case worker.EndTerm:
 		r.end("a higher term was heard: " + e.Higher.String())
-	case worker.SessionChanged, worker.Availability, worker.Eligible, worker.Audit:
+	case worker.SessionChanged:
+		if r.board != nil {
+			r.board.sessionChanged(e)
+		}
+	case worker.Availability:
+		r.admit(e.Cell)
+	case worker.Eligible:
+		r.admit(e.Cell)
+	case worker.Audit:
+	}
+}
+
+func (r *reign) admit(cell worker.CellName) {
+	if r.board != nil {
+		r.board.admit(cell)
 	}
 }
 
@@ -111,6 +125,9 @@ func (s *server) fromCell(m *machine, e worker.CellEffect) {
 		return
 	}
 	switch e := e.(type) {
+	case saidBeat:
+		r.board.beatHeard(e)
+		r.step(worker.BeatReceived{Beat: e.Beat, LeaseHeld: r.leaseHeld()})
 	case worker.SendBeat:
 		r.step(worker.BeatReceived{Beat: e.Beat, LeaseHeld: r.leaseHeld()})
 	case worker.SendStatus:

@@ -36,6 +36,9 @@ type machine struct {
 	cleared  bool          // the agent was told that its predecessors are gone
 	promises promises
 	off      bool // a twin that should not run
+	rep      *rep // of the agent; nil without services and tasks
+	units    []*unit
+	leaving  bool // a farewell was asked for
 }
 
 // container is one process tree of a batch invocation.
@@ -112,6 +115,9 @@ func (m *machine) startAgent() {
 			m.end(c, 0)
 		}
 	}
+	if !m.adoptUnits(proc) {
+		gone = false
+	}
 	deadline := m.kept.Deadline
 	m.agent = worker.NewCell(worker.CellConfig{Cell: m.name, Proc: proc, Started: m.starts, Folder: m.folder,
 		Boot: fmt.Sprint(m.id, "-", m.boots), Now: m.local(), Timeouts: m.w.timeouts(), SetID: m.kept.SetID, Epoch: m.kept.Epoch,
@@ -120,6 +126,11 @@ func (m *machine) startAgent() {
 	m.promises = promises{sent: map[int64]time.Duration{}, proc: proc}
 	m.w.trace("machine %d (%s) starts process %s, adopts %d", m.id, m.name, proc, len(adopted))
 	m.server = m.w.rng.IntN(len(m.w.servers))
+	if m.leaving, m.rep = false, nil; m.w.mixed() {
+		m.rep = newRep(m)
+		m.counted()
+		m.rep.pollNow()
+	}
 	m.tick()
 }
 
@@ -192,14 +203,18 @@ func (m *machine) effect(e worker.CellEffect) {
 		for _, c := range m.live() {
 			m.end(c, w.between(0, e.Grace)+w.between(0, killWait))
 		}
+		m.endUnits(false, e.Grace)
 	case worker.EndAll:
 		for _, c := range m.live() {
 			m.end(c, w.between(0, killWait))
 		}
+		m.endUnits(true, 0)
 		m.exit()
 	case worker.NewSession:
 		m.later(w.between(0, 50*time.Millisecond), func() {
-			m.step(worker.SessionBegun{Proc: m.newProc(), Started: m.starts})
+			proc := m.newProc()
+			m.adoptUnits(proc)
+			m.step(worker.SessionBegun{Proc: proc, Started: m.starts})
 			m.answered = 0
 			for _, c := range m.live() {
 				c.procs = append(c.procs, m.agent.Proc())
@@ -208,7 +223,11 @@ func (m *machine) effect(e worker.CellEffect) {
 		})
 	case worker.Exit:
 		m.exit()
-	case worker.CellChanged, worker.AnswerKill:
+	case worker.CellChanged:
+		if m.rep != nil && e.To == worker.Healthy {
+			m.rep.pollNow()
+		}
+	case worker.AnswerKill:
 	}
 }
 
@@ -216,6 +235,7 @@ func (m *machine) effect(e worker.CellEffect) {
 func (m *machine) exit() {
 	m.w.trace("%s: process exits", m.name)
 	m.alive = false
+	m.disown(false)
 	if m.id >= m.w.cfg.Cells {
 		m.off = true
 		return
@@ -226,7 +246,11 @@ func (m *machine) exit() {
 func (m *machine) beat(e worker.SendBeat) {
 	m.beatSent(e.Beat)
 	m.redirect()
-	m.toServer(OpBeat, e)
+	if m.rep == nil {
+		m.toServer(OpBeat, e)
+	} else {
+		m.toServer(OpBeat, saidBeat{e, m.rep.says()})
+	}
 	n, proc := e.Beat.Beat, e.Beat.Proc
 	s := m.w.servers[m.server]
 	down := !s.alive || s.reign == nil && s.paused <= m.w.now
@@ -336,10 +360,39 @@ func (m *machine) ended(c *container, status string) {
 	if !c.extra {
 		m.on(func() { m.step(worker.WorkEnded{Run: c.run, Status: status}) })
 	}
-	if !slices.ContainsFunc(m.live(), func(c *container) bool { return c.procs[len(c.procs)-1] != m.proc() }) {
-		m.on(func() { m.cleared = true; m.step(worker.PredecessorsCleared{}) })
+	m.clearedIf()
+}
+
+// clearedIf tells the agent that nothing of its predecessors is left, if so.
+func (m *machine) clearedIf() {
+	old := slices.ContainsFunc(m.live(), func(c *container) bool { return c.procs[len(c.procs)-1] != m.proc() })
+	if old || slices.ContainsFunc(m.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != m.proc() }) {
+		return
+	}
+	m.on(func() { m.cleared = true; m.step(worker.PredecessorsCleared{}) })
+}
+
+// leave is an orderly end: what does not outlive the agent is stopped, and when
+// nothing is left it says farewell.
+func (m *machine) leave() {
+	m.leaving = true
+	if m.rep != nil {
+		m.counted()
+	}
+	m.step(worker.FarewellAsked{})
+	for _, u := range slices.Clone(m.units) {
+		if !u.keep && !u.orphan {
+			u.reason = "its cell was shut down"
+			m.stopUnit(u, m.grace())
+		}
+	}
+	if m.rep != nil {
+		m.later(leaveBound, m.exit) // without a farewell
 	}
 }
+
+// leaveBound is how long an orderly end may last where services may go on for ever.
+const leaveBound = 10 * time.Second
 
 func (m *machine) proc() worker.Proc {
 	if m.agent == nil {
@@ -365,6 +418,7 @@ func (m *machine) reaper() {
 		for _, c := range m.live() {
 			m.end(c, m.w.between(0, killWait))
 		}
+		m.reapUnits()
 	})
 }
 
@@ -377,6 +431,7 @@ func (m *machine) crash() {
 			m.end(c, m.w.between(0, killWait))
 		}
 	}
+	m.disown(false)
 }
 
 func (m *machine) pauseAgent(d time.Duration) {
@@ -410,6 +465,7 @@ func (m *machine) reboot(d time.Duration) {
 	for _, c := range m.live() {
 		m.ended(c, "power")
 	}
+	m.losePower()
 	m.w.after(d, func() {
 		m.up = true
 		m.clock = m.w.newClock()

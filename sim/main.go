@@ -40,6 +40,8 @@ func RunMany(m Many) (Sum, error) {
 		s.Terms += r.Terms
 		s.Ended += r.Ended
 		s.Lost += r.Lost
+		s.Begun += r.Begun
+		s.TasksLost += r.TasksLost
 		s.Coverage.Merge(r.Coverage)
 		if err != nil {
 			return s, err
@@ -63,6 +65,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	servers := fs.Int("servers", 2, "servers")
 	jobs := fs.Int("jobs", 2, "jobs")
 	nodes := fs.Int("nodes", 2, "nodes of each job")
+	load := fs.String("load", "both", "batch, mixed (with services and tasks) or both in turn")
 	witness := fs.String("witness", "list", "list or consensus")
 	trace := fs.Bool("trace", false, "print every step of one seed")
 	cover := fs.Bool("coverage", false, "print how often each operation met each fault")
@@ -73,7 +76,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "cantina sim: wrong arguments; see --help")
 		return 2
 	}
-	m := Many{Config: Config{Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes}, Seed: *seed, Steps: *steps, Seeds: *seeds}
+	loads := map[string]Load{"batch": Batch, "mixed": Mixed, "both": Alternate}
+	if _, ok := loads[*load]; !ok {
+		fmt.Fprintln(stderr, "cantina sim: --load is batch, mixed or both")
+		return 2
+	}
+	m := Many{Config: Config{Load: loads[*load], Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes}, Seed: *seed, Steps: *steps, Seeds: *seeds}
 	if *witness == "consensus" {
 		m.Witness = worker.WitnessConsensus
 	}
@@ -91,8 +99,8 @@ func runMain(m Many, length time.Duration, cover bool, stdout, stderr io.Writer)
 	}
 	s, err := RunMany(m)
 	took := time.Since(began).Seconds()
-	fmt.Fprintf(stdout, "%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost\n",
-		s.Steps, float64(s.Steps)/max(took, 1e-9), m.Seed, s.Last, s.Terms, s.Launches, s.Ended, s.Lost)
+	fmt.Fprintf(stdout, "%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost; %d containers of services and tasks, %d tasks lost\n",
+		s.Steps, float64(s.Steps)/max(took, 1e-9), m.Seed, s.Last, s.Terms, s.Launches, s.Ended, s.Lost, s.Begun, s.TasksLost)
 	if cover {
 		fmt.Fprint(stdout, s.Coverage.String())
 		for _, p := range s.Coverage.Missing() {

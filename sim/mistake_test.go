@@ -15,16 +15,34 @@ import (
 
 var update = flag.Bool("update", false, "find a seed for each planted mistake and store it in testdata/seeds.txt")
 
-// planted returns one Mistakes value for each field, in the order of the struct.
-func planted() (names []string, ms []worker.Mistakes) {
+// mistake is a run in which one rule is broken.
+type mistake struct {
+	name string
+	cfg  Config
+}
+
+// planted returns one run for each field of Mistakes, in the order of the struct, and
+// one for each wrong rule of services and tasks.
+func planted() []mistake {
+	var all []mistake
 	typ := reflect.TypeFor[worker.Mistakes]()
 	for i := range typ.NumField() {
 		var m worker.Mistakes
 		reflect.ValueOf(&m).Elem().Field(i).SetBool(true)
-		names = append(names, typ.Field(i).Name)
-		ms = append(ms, m)
+		name := typ.Field(i).Name
+		all = append(all, mistake{name, Config{Mistakes: m, Only: hints[name]}})
 	}
-	return names, ms
+	for _, r := range wrongRules() {
+		all = append(all, mistake{r.name, Config{Load: Mixed, rules: r.rules}})
+	}
+	return all
+}
+
+// right is the same run without the mistake.
+func (m mistake) right() Config {
+	c := m.cfg
+	c.Mistakes, c.rules = worker.Mistakes{}, rules{}
+	return c
 }
 
 // hints are the faults under which a mistake shows most often; nil = all.
@@ -43,9 +61,11 @@ var hints = map[string][]Fault{
 const patience = 600
 
 // findMistake runs seeds from first until one shows the mistake.
-func findMistake(name string, m worker.Mistakes, first, tries uint64) (uint64, *Violation) {
+func findMistake(m mistake, first, tries uint64) (uint64, *Violation) {
 	for seed := first; seed < first+tries; seed++ {
-		_, err := Run(Config{Seed: seed, Mistakes: m, Only: hints[name]})
+		c := m.cfg
+		c.Seed = seed
+		_, err := Run(c)
 		var v *Violation
 		if errors.As(err, &v) {
 			return seed, v
@@ -57,39 +77,42 @@ func findMistake(name string, m worker.Mistakes, first, tries uint64) (uint64, *
 // TestPlantedMistakesBySeed replays, for each mistake that can be planted, the
 // stored seed under which the simulator finds it.
 func TestPlantedMistakesBySeed(t *testing.T) {
-	names, ms := planted()
+	all := planted()
 	if *update {
-		storeSeeds(t, names, ms)
+		storeSeeds(t, all)
 	}
 	seeds := readSeeds(t)
-	for i, name := range names {
-		t.Run(name, func(t *testing.T) {
-			seed, ok := seeds[name]
+	for _, m := range all {
+		t.Run(m.name, func(t *testing.T) {
+			seed, ok := seeds[m.name]
 			if !ok {
 				t.Fatal("no stored seed; run go test ./sim -run PlantedMistakesBySeed -update")
 			}
-			if shown, v := findMistake(name, ms[i], seed, patience); v == nil {
+			if shown, v := findMistake(m, seed, patience); v == nil {
 				t.Fatalf("seed %d does not show the mistake any more; run with -update", seed)
 			} else if shown != seed {
 				t.Logf("the rules have changed since: seed %d shows it now, not %d; run with -update", shown, seed)
 			}
-			if r, err := Run(Config{Seed: seed, Only: hints[name]}); err != nil {
+			right := m.right()
+			right.Seed = seed
+			if r, err := Run(right); err != nil {
 				t.Fatalf("seed %d fails without the mistake too: %v (%+v)", seed, err, r)
 			}
 		})
 	}
 }
 
-func storeSeeds(t *testing.T, names []string, ms []worker.Mistakes) {
+func storeSeeds(t *testing.T, all []mistake) {
 	var b strings.Builder
 	old := readSeeds(t)
-	for i, name := range names {
-		seed, v := findMistake(name, ms[i], old[name], 6_000)
+	for _, m := range all {
+		seed, v := findMistake(m, old[m.name], 6_000)
 		if v == nil {
-			t.Errorf("%s: not found", name)
+			t.Errorf("%s: not found", m.name)
 			continue
 		}
-		fmt.Fprintf(&b, "%s %d %s\n", name, seed, v.Invariant)
+		t.Logf("%s: %v", m.name, v)
+		fmt.Fprintf(&b, "%s %d %s\n", m.name, seed, v.Invariant)
 	}
 	if err := os.WriteFile("testdata/seeds.txt", []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -119,13 +142,12 @@ func TestPlantedMistakesAfresh(t *testing.T) {
 	if os.Getenv("CANTINA_SOAK") == "" {
 		t.Skip("set CANTINA_SOAK=1")
 	}
-	names, ms := planted()
-	for i, name := range names {
-		seed, v := findMistake(name, ms[i], 1_000_000, 20_000)
+	for _, m := range planted() {
+		seed, v := findMistake(m, 1_000_000, 20_000)
 		if v == nil {
-			t.Errorf("%s: not found", name)
+			t.Errorf("%s: not found", m.name)
 			continue
 		}
-		t.Logf("%-22s seed %d, step %d: %s", name, seed, v.Step, v.Invariant)
+		t.Logf("%-22s seed %d, step %d: %s", m.name, seed, v.Step, v.Invariant)
 	}
 }

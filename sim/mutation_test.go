@@ -24,11 +24,14 @@ type mutant struct {
 	to   int
 }
 
-// mutants lists the case clauses of the two core packages, but for those that only
+// mutated are the core packages whose cases are deleted.
+var mutated = []string{"worker", "workerset", "lrp", "task"}
+
+// mutants lists the case clauses of these packages, but for those that only
 // print a name.
 func mutants(t *testing.T, root string) []mutant {
 	var ms []mutant
-	for _, dir := range []string{"worker", "workerset"} {
+	for _, dir := range mutated {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +81,7 @@ func mutantsOf(t *testing.T, path, rel string) []mutant {
 	return ms
 }
 
-// TestMutation deletes each case of worker/ and workerset/ in a copy of the module
+// TestMutation deletes each case of worker/, workerset/, lrp/ and task/ in a copy of the module
 // and shows who notices: the simulator, the search, or only a table. It writes the
 // table that docs/design/simulator.md has. CANTINA_SOAK=1 and CANTINA_MUTATION=file.
 func TestMutation(t *testing.T) {
@@ -91,7 +94,7 @@ func TestMutation(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyDir := t.TempDir()
-	for _, dir := range []string{"fence", "worker", "workerset", "sim", "sim/testdata"} {
+	for _, dir := range []string{"fence", "internal/agenda", "resource", "action", "placement", "lrp", "lrp/testdata", "task", "task/testdata", "worker", "workerset", "sim", "sim/testdata"} {
 		copyFiles(t, filepath.Join(root, dir), filepath.Join(copyDir, dir))
 	}
 	for _, f := range []string{"go.mod", "go.sum"} {
@@ -151,9 +154,12 @@ func tryMutant(t *testing.T, dir string, m mutant) string {
 	if err := os.WriteFile(path, mutated, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, by := range []struct{ name, pkg, run string }{
-		{"simulator", "./sim", "TestClean|TestOtherShapes|TestConsensusWitness"}, {"search", "./worker", "TestSearch$"}, {"table", "./worker", "."}, {"table", "./workerset", "."},
-	} {
+	type run struct{ name, pkg, run string }
+	runs := []run{{"simulator", "./sim", "TestClean|TestOtherShapes|TestConsensusWitness"}}
+	if strings.HasPrefix(m.file, "worker") {
+		runs = append(runs, run{"search", "./worker", "TestSearch$"})
+	}
+	for _, by := range append(runs, run{"table", "./" + filepath.Dir(m.file), "."}) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-run", by.run, by.pkg)
 		cmd.Dir = dir

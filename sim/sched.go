@@ -273,7 +273,7 @@ func (s *sched) operator() {
 			break
 		}
 	}
-	if l.Wait(now).Active && len(w.check.all) == 0 && !w.anyAccepts() {
+	if l.Wait(now).Active && len(w.check.all)+len(w.check.work.units) == 0 && !w.anyAccepts() {
 		s.r.step(worker.EndWait{By: "operator"})
 		if l.Wait(now).Active {
 			w.fail("contract", "the wait was ended by an operator and goes on")
@@ -285,7 +285,8 @@ func (s *sched) operator() {
 	for _, v := range l.Sessions(now) {
 		m := w.byProc[v.Proc]
 		gone := !m.alive || m.proc() != v.Proc
-		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all, func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) {
+		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all, func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) ||
+			slices.ContainsFunc(w.check.work.units, func(u *unit) bool { return slices.Contains(u.procs, v.Proc) }) {
 			continue
 		}
 		s.r.step(worker.Forget{Proc: v.Proc, By: "operator"})

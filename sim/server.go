@@ -30,6 +30,7 @@ type reign struct {
 	term      fence.Term
 	leader    *worker.Leader
 	sched     *sched
+	board     *board        // of services and tasks; nil without them
 	held      time.Duration // lease held until, by own clock
 	pending   []item
 	flying    bool
@@ -180,6 +181,9 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	if _, err := l.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
 		w.fail("contract", "no event is taken for one: %v", err)
 	}
+	if w.mixed() {
+		r.board = newBoard(r, cfg.Members)
+	}
 	r.submit(l.Start())
 	r.tick()
 	r.keepAlive()
@@ -243,6 +247,10 @@ func (r *reign) tick() {
 	}
 	r.step(worker.Tick{LeaseHeld: r.leaseHeld()})
 	r.sched.run()
+	if r.board != nil {
+		r.board.pass()
+		r.board.market.pump()
+	}
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		r.toCell(OpCall, m.proc(), worker.CallHeard{Term: r.term}) // Perform, StopInstance, …
 	}
@@ -360,4 +368,15 @@ func (r *reign) done(batch []item) {
 	}
 	r.sched.run()
 	r.commit()
+}
+
+// dies: the process may end between any two effects of a commit.
+func (r *reign) dies() bool {
+	s := r.s
+	if s.w.calm || !s.w.chance(1) || !s.w.allowed(KillServer) {
+		return false
+	}
+	s.crash()
+	s.w.after(s.w.between(100*time.Millisecond, 3*time.Second), s.start)
+	return true
 }

@@ -47,9 +47,11 @@ func TestClean(t *testing.T) {
 // which it fails, and the simulator finds one soon.
 func TestConsensusWitness(t *testing.T) {
 	calm := Config{Witness: worker.WitnessConsensus, Servers: 1,
-		Only: []Fault{KillAgent, PauseAgent, PauseMachine, Reboot, CutLink, CutCalls, RoughNetwork, BreakProbe, DeleteJob, Farewell}}
-	if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 10, Config: calm}); err != nil {
-		t.Error(err)
+		Only: []Fault{KillAgent, PauseAgent, PauseMachine, Reboot, CutLink, CutCalls, RoughNetwork, BreakProbe, DeleteJob, Farewell, Drain, FailWork, ChangeService, ChangeTask}}
+	for _, calm.Load = range []Load{Batch, Mixed} {
+		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 10, Config: calm}); err != nil {
+			t.Error(err)
+		}
 	}
 	_, err := RunMany(Many{Seed: *seedFlag, Steps: 20_000_000, Config: Config{Witness: worker.WitnessConsensus}})
 	var v *Violation
@@ -58,10 +60,30 @@ func TestConsensusWitness(t *testing.T) {
 	}
 }
 
+// TestCleanMixed is TestClean with services and tasks among the work.
+func TestCleanMixed(t *testing.T) {
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Config: Config{Load: Mixed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Begun == 0 || sum.TasksLost == 0 || sum.Launches == 0 {
+		t.Fatalf("nothing happened: %+v", sum)
+	}
+	for o, faults := range sum.Coverage.Count {
+		for f, n := range faults {
+			if n == 0 && (Op(o) >= batchOps || Fault(f) >= batchFaults) { // TestClean sees to the others
+				t.Errorf("never happened: %v × %v", Op(o), Fault(f))
+			}
+		}
+	}
+	t.Logf("%d steps, %d seeds, %d terms, %d containers, %d tasks lost", sum.Steps, sum.Seeds, sum.Terms, sum.Begun, sum.TasksLost)
+}
+
 // TestOtherShapes runs smaller and larger clusters.
 func TestOtherShapes(t *testing.T) {
 	for _, c := range []Config{
 		{Cells: 1, Servers: 1, Jobs: 1, Nodes: 1}, {Cells: 2, Jobs: 1, Nodes: 1}, {Cells: 8, Servers: 3, Jobs: 3, Nodes: 4},
+		{Cells: 2, Load: Mixed}, {Cells: 6, Servers: 3, Load: Mixed},
 	} {
 		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 10, Config: c}); err != nil {
 			t.Errorf("%+v: %v", c, err)
@@ -71,33 +93,41 @@ func TestOtherShapes(t *testing.T) {
 
 // TestSeedDecides: the same seed gives the same run, to the letter.
 func TestSeedDecides(t *testing.T) {
-	var a, b bytes.Buffer
-	ra, _ := Run(Config{Seed: 42, Trace: &a})
-	rb, _ := Run(Config{Seed: 42, Trace: &b})
-	if !bytes.Equal(a.Bytes(), b.Bytes()) || ra != rb {
-		t.Fatal("two runs of one seed differ")
-	}
-	if a.Len() == 0 {
-		t.Fatal("no trace")
+	for _, load := range []Load{Batch, Mixed} {
+		var a, b bytes.Buffer
+		ra, _ := Run(Config{Seed: 42, Load: load, Trace: &a})
+		rb, _ := Run(Config{Seed: 42, Load: load, Trace: &b})
+		if !bytes.Equal(a.Bytes(), b.Bytes()) || ra != rb {
+			t.Fatalf("two runs of one seed differ (%v)", load)
+		}
+		if a.Len() == 0 {
+			t.Fatal("no trace")
+		}
 	}
 }
 
 // TestCalmClusterHoldsNothing: without faults nothing is lost and one term is enough.
 func TestCalmClusterHoldsNothing(t *testing.T) {
-	r, err := Run(Config{Seed: 7, Only: []Fault{}})
-	if err != nil || r.Terms != 1 || r.Launches == 0 {
-		t.Fatalf("%v %+v", err, r)
+	for _, load := range []Load{Batch, Mixed} {
+		r, err := Run(Config{Seed: 7, Load: load, Only: []Fault{}})
+		if err != nil || r.Terms != 1 || r.Launches == 0 || r.TasksLost > 0 || r.Begun == 0 && load == Mixed {
+			t.Fatalf("%v: %v %+v", load, err, r)
+		}
 	}
 }
 
 func BenchmarkSteps(b *testing.B) {
-	n := 0
-	for seed := uint64(0); n < b.N; seed++ {
-		r, err := Run(Config{Seed: seed, Cells: 3, Jobs: 2, Nodes: 2, Witness: worker.WitnessList})
-		if err != nil {
-			b.Fatal(err)
-		}
-		n += r.Steps
+	for _, load := range []Load{Batch, Mixed} {
+		b.Run(load.String(), func(b *testing.B) {
+			n := 0
+			for seed := uint64(0); n < b.N; seed++ {
+				r, err := Run(Config{Seed: seed, Load: load, Cells: 3, Jobs: 2, Nodes: 2, Witness: worker.WitnessList})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n += r.Steps
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "steps/s")
+		})
 	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "steps/s")
 }

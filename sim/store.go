@@ -112,6 +112,9 @@ func (s *store) commit(server, id int, term fence.Term, ops []op) bool {
 			s.restored = false
 			continue
 		}
+		if s.w.mixed() {
+			s.w.check.stored(s.w, o)
+		}
 		if o.val == nil {
 			delete(s.rows, o.key)
 		} else {

@@ -20,12 +20,36 @@ type Config struct {
 	// Faulty is how long (simulated) faults are made, Calm how long nothing fails
 	// afterwards; defaults 150 s and 120 s.
 	Faulty, Calm time.Duration
+	Load         Load
 	Witness      worker.Witness
 	Mistakes     worker.Mistakes
 	// Only restricts the faults to these; nil = all.
 	Only []Fault
 	// Trace gets one line for each step; nil = none.
 	Trace io.Writer
+	// rules are those of services and tasks; tests put wrong ones in their place.
+	rules rules
+}
+
+// Load is the kinds of work that a cluster is given.
+type Load int
+
+// The loads.
+const (
+	Batch     Load = iota // jobs
+	Mixed                 // jobs, services and tasks
+	Alternate             // Batch for odd seeds, Mixed for even ones
+)
+
+// String returns the name that `cantina sim --load` takes.
+func (l Load) String() string {
+	switch l {
+	case Mixed:
+		return "mixed"
+	case Alternate:
+		return "both"
+	}
+	return "batch"
 }
 
 func (c Config) withDefaults() Config {
@@ -38,6 +62,12 @@ func (c Config) withDefaults() Config {
 	set(&c.Servers, 2)
 	set(&c.Jobs, 2)
 	set(&c.Nodes, 2)
+	if c.Load == Alternate {
+		c.Load = Load(1 - c.Seed%2)
+	}
+	if c.rules.step == nil {
+		c.rules = rightRules()
+	}
 	if c.Faulty == 0 {
 		c.Faulty = 150 * time.Second
 	}
@@ -54,12 +84,15 @@ type Result struct {
 	Terms    int
 	Ended    int // real ends applied
 	Lost     int
-	Coverage Coverage
+	// Begun counts the containers of services and tasks that were started, TasksLost the tasks that were lost.
+	Begun, TasksLost int
+	Coverage         Coverage
 }
 
 // Violation is a broken invariant; Seed and Config replay it.
 type Violation struct {
 	Seed      uint64
+	Load      Load
 	Step      int
 	At        time.Duration
 	Invariant string
@@ -68,7 +101,7 @@ type Violation struct {
 
 // Error prints the violation and how to replay it.
 func (v *Violation) Error() string {
-	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --seed %d --trace", v.Invariant, v.Step, v.At, v.Text, v.Seed)
+	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --load %v --seed %d --trace", v.Invariant, v.Step, v.At, v.Text, v.Load, v.Seed)
 }
 
 type event struct {
@@ -114,6 +147,8 @@ type world struct {
 	res      Result
 	failed   *Violation
 	jobs     int
+	ids      int // of newID
+	drained  int
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
@@ -143,6 +178,7 @@ func Run(cfg Config) (Result, error) {
 func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}, cuts: map[[2]int]time.Duration{}}
 	w.check = newChecker()
+	w.res.Coverage.Mixed = w.mixed()
 	w.store = newStore(w)
 	for i := range cfg.Servers {
 		w.servers = append(w.servers, newServer(w, i))
@@ -159,6 +195,9 @@ func newWorld(cfg Config) *world {
 	w.after(w.between(0, time.Second), w.client)
 	w.after(w.between(2*time.Second, 10*time.Second), w.fault)
 	w.after(cfg.Faulty, w.calmDown)
+	if w.mixed() {
+		w.after(w.between(0, time.Second), w.customer)
+	}
 	return w
 }
 
@@ -166,6 +205,9 @@ func (w *world) after(d time.Duration, fn func()) {
 	w.seq++
 	heap.Push(&w.q, event{w.now + max(d, 0), w.seq, fn})
 }
+
+// mixed reports whether services and tasks are among the work.
+func (w *world) mixed() bool { return w.cfg.Load == Mixed }
 
 func (w *world) chance(perMille int) bool { return w.rng.IntN(1000) < perMille }
 
@@ -184,7 +226,7 @@ func (w *world) trace(format string, args ...any) {
 
 func (w *world) fail(invariant, format string, args ...any) {
 	if w.failed == nil {
-		w.failed = &Violation{w.cfg.Seed, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
+		w.failed = &Violation{w.cfg.Seed, w.cfg.Load, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
 		w.trace("VIOLATION %v", w.failed)
 	}
 }

@@ -13,6 +13,9 @@ type (
 		UID         string
 		By          Holder
 		Reservation string
+		// Live: the container runs already, and the row does not know: the store went back.
+		// It may go on although By may be given no work now.
+		Live bool
 	}
 	// Complete says how the container ended.
 	Complete struct {

@@ -223,8 +223,9 @@ func table() taskTable {
 // Beside the table: a quarantined row leaves the container alone; a container of
 // another uid belongs to a task that is gone; the reservation to which the start
 // was granted, but which did not hear so, asks again; a container that outlived its
-// cell process is reported as adopted; and a task that was given up as lost may
-// still deliver its real end.
+// cell process is reported as adopted; a reservation whose row was handed over from such a
+// process is deleted, since the answer to its start went to that process; and a task
+// that was given up as lost may still deliver its real end.
 func Harmonise(v View) Action {
 	if v.Quarantined {
 		return Action{Grade: Inconceivable, Why: "its row cannot be read: leave the container alone"}
@@ -240,6 +241,8 @@ func Harmonise(v View) Action {
 	switch {
 	case here && row.State == Running && v.Container == Reserved && row.Reservation == v.Reservation:
 		return Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "the answer to its start was lost: ask again, then run"}
+	case here && row.State == Running && v.Container == Reserved && row.Reservation == "":
+		return Action{Then: DeleteContainer, Grade: Conceivable, Why: "handed over from an earlier process of this cell: nobody knows whether it was run"}
 	case here && row.Unresolved() && v.Container == Done:
 		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but here is its end"}
 	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:

@@ -167,7 +167,7 @@ func (m *machine) start(e Start) error {
 		return nil // the same reservation asks again: the answer was lost
 	case m.t.State != Pending:
 		return ErrInvalidStateTransition
-	case !m.env.Eligible:
+	case !m.env.Eligible && !e.Live:
 		return ErrNotEligible
 	}
 	m.to(Running)

@@ -75,6 +75,9 @@ func TestHarmoniseTable(t *testing.T) {
 		r := strings.Split(strings.TrimSpace(line), " | ")
 		t.Run(r[0]+"/"+r[1], func(t *testing.T) {
 			v := View{Self: alpha, UID: "u", Reservation: "r", Row: rowOf(t, r[1])}
+			if v.Row != nil {
+				v.Row.Reservation = "another"
+			}
 			for v.Container = NoContainer; v.Container.String() != r[0]; v.Container++ {
 				if v.Container > Done {
 					t.Fatalf("unknown container %q", r[0])
@@ -125,6 +128,7 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 		"ended under the earlier process":              {Done, older, CallComplete, DeleteContainer},
 		"no container of the earlier process":          {NoContainer, older, NoCall, Leave},
 		"reserved, but started by the earlier process": {Reserved, older, NoCall, DeleteContainer},
+		"reserved, and its row was handed over":        {Reserved, rowOf(t, "RUNNING self"), NoCall, DeleteContainer},
 		"lost, but here is its end":                    {Done, lost, CallComplete, DeleteContainer},
 		"lost and ended by the deadline rule":          {Live, lost, NoCall, DeleteContainer},
 		"lost and kept":                                {Live, kept, NoCall, Leave},
@@ -237,6 +241,13 @@ func TestTheSameReservationGetsTheSameAnswer(t *testing.T) {
 	}
 	if _, _, err := Step(rowOf(t, "PENDING"), ask, late); !errors.Is(err, ErrNotEligible) {
 		t.Errorf("not eligible: %v", err)
+	}
+	ask.Live = true // the store went back: what runs goes on
+	if row, _, err := Step(rowOf(t, "PENDING"), ask, late); err != nil || row.State != Running {
+		t.Errorf("it runs already: %v", err)
+	}
+	if _, _, err := Step(rowOf(t, "RUNNING other"), ask, late); !errors.Is(err, ErrInvalidStateTransition) {
+		t.Errorf("it runs somewhere else: %v", err)
 	}
 }
 

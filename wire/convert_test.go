@@ -233,7 +233,7 @@ func TestEventsLoseNothingAndTrustOnlyTheCaller(t *testing.T) {
 	}
 	holder := task.Holder{Cell: "c", Proc: "p"}
 	for _, e := range []task.Event{
-		task.Start{UID: "u", By: holder, Reservation: "r"}, task.Complete{UID: "u", By: holder, Result: full[task.Result](t)},
+		task.Start{UID: "u", By: holder, Reservation: "r", Live: true}, task.Complete{UID: "u", By: holder, Result: full[task.Result](t)},
 		task.Adopt{UID: "u", From: "q", By: holder}, task.Reject{UID: "u", Reason: "r", Never: true, By: holder},
 	} {
 		c := TaskCall{GUID: "g", Event: e}

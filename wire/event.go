@@ -91,7 +91,7 @@ func FromTaskCall(c TaskCall) (*pb.TaskEvent, error) {
 	m := &pb.TaskEvent{Guid: c.GUID}
 	switch e := c.Event.(type) {
 	case task.Start:
-		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Start{Start: &pb.TaskEvent_Started{Reservation: e.Reservation}}
+		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Start{Start: &pb.TaskEvent_Started{Reservation: e.Reservation, Live: e.Live}}
 	case task.Complete:
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Complete{Complete: FromTaskResult(e.Result)}
 	case task.Missing:
@@ -116,7 +116,7 @@ func ToTaskCall(m *pb.TaskEvent, cell worker.CellName, proc worker.Proc) (TaskCa
 	c := TaskCall{GUID: m.GetGuid()}
 	switch k := m.GetKind().(type) {
 	case *pb.TaskEvent_Start:
-		c.Event = task.Start{UID: m.GetUid(), By: by, Reservation: k.Start.GetReservation()}
+		c.Event = task.Start{UID: m.GetUid(), By: by, Reservation: k.Start.GetReservation(), Live: k.Start.GetLive()}
 	case *pb.TaskEvent_Complete:
 		result, err := ToTaskResult(k.Complete)
 		if err != nil {

@@ -75,7 +75,8 @@ type Leader struct {
 	committed int64 // of the newest durable Output
 	rows      []Row
 	effects   []Effect
-	writes    []write // member rows on their way
+	writes    []write    // member rows on their way
+	mourned   []*process // whose death is being told
 
 	procs    map[Proc]*process
 	order    []*process // in order of arrival
@@ -122,17 +123,20 @@ type process struct {
 	reported  bool
 	displaced bool
 	dead      bool // proven; its statuses are being committed
-	period    time.Duration
-	beat      int64         // newest heartbeat
-	since     time.Duration // when its row was first written, or the term began
-	credited  bool
-	credit    time.Duration // receipt of the newest credited beat
-	seq       int64         // notify sequence number
-	unsure    unsureList
-	open      []int64 // counters of RunTasks whose fate is open, ascending
-	probe     probes
-	kills     bool // some of its work is to be killed
-	work      map[fence.Invocation]*entry
+	// obituary is the Output that tells of the death. What follows from it is submitted
+	// when that is durable; only after that the row goes.
+	obituary int64
+	period   time.Duration
+	beat     int64         // newest heartbeat
+	since    time.Duration // when its row was first written, or the term began
+	credited bool
+	credit   time.Duration // receipt of the newest credited beat
+	seq      int64         // notify sequence number
+	unsure   unsureList
+	open     []int64 // counters of RunTasks whose fate is open, ascending
+	probe    probes
+	kills    bool // some of its work is to be killed
+	work     map[fence.Invocation]*entry
 }
 
 func (p *process) holds(l *Leader) bool { return l.holders[p.row.Cell] == p }
@@ -355,5 +359,10 @@ func (l *Leader) durable(seq int64) {
 			w.proc.durable = true
 			l.do(Eligible{w.proc.row.Cell, w.proc.row.Proc}, StartsChanged{})
 		}
+	}
+	for len(l.mourned) > 0 && l.mourned[0].obituary <= l.committed {
+		p := l.mourned[0]
+		l.mourned = l.mourned[1:]
+		l.bury(p)
 	}
 }

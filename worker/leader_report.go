@@ -172,12 +172,15 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 		}
 	}
 	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})
-	l.bury(p)
+	p.obituary = l.seq + 1
+	l.mourned = append(l.mourned, p)
 }
 
-// bury deletes p's row once nothing of it is left in the model.
+// bury deletes p's row once nothing of it is left in the model, and everybody was told
+// of its death: a leader that finds rows of services and tasks on a process without
+// a row takes them for lost, and what a successor has adopted is not.
 func (l *Leader) bury(p *process) {
-	if !p.dead || len(p.work) > 0 {
+	if !p.dead || len(p.work) > 0 || l.committed < p.obituary {
 		return
 	}
 	if p.member {

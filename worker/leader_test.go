@@ -740,3 +740,30 @@ func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
 	}
 	t.Fatalf("no probe in %+v", out.Effects)
 }
+
+// TestDeathIsToldBeforeTheRowGoes: rows of services and tasks on a process without a
+// member row are lost to a new leader, so what its successor adopted is moved first.
+func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", true })
+	r.out, r.hold = nil, true
+	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", PredecessorsGone: true}})
+	told := false
+	for len(r.pending) > 0 {
+		out := r.pending[0]
+		if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) {
+			if !told {
+				t.Fatal("the row goes in or before the transition that tells of the death")
+			}
+			return
+		}
+		r.pending = r.pending[1:]
+		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor}))
+		next, err := r.l.Step(r.now, Committed{out.Seq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.submit(next)
+	}
+	t.Fatalf("told: %v, and the row stays", told)
+}

@@ -336,3 +336,35 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 		t.Fatal("nothing uses Mistakes: the rule looks at nothing")
 	}
 }
+
+// The simulator holds the world and the shells' loops, in one goroutine without a
+// clock; what is decided in it comes from the core.
+func TestSimulatorDrivesTheCoreAlone(t *testing.T) {
+	driven := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.pkg != "sim" || s.test {
+			continue
+		}
+		for _, p := range imports(s.ast) {
+			if own, ok := strings.CutPrefix(p, "cantina/"); ok {
+				driven[own] = true
+				if !slices.Contains(core, own) {
+					t.Errorf("%s imports %s: the simulator drives core packages only", s.path, p)
+				}
+			} else if !slices.Contains(coreStandard, p) && p != "io" && p != "flag" {
+				t.Errorf("%s imports %s: not a value package", s.path, p)
+			}
+		}
+		if s.path == "sim/main.go" {
+			continue // it measures how long the runs take
+		}
+		for _, bad := range impure(s) {
+			t.Error(bad)
+		}
+	}
+	for _, own := range []string{"worker", "lrp", "task", "placement"} {
+		if !driven[own] {
+			t.Errorf("the simulator does not drive %s", own)
+		}
+	}
+}

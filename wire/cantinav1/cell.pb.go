@@ -5044,8 +5044,10 @@ func (*LRPEvent_RemovedEvacuating) Descriptor() ([]byte, []int) {
 }
 
 type TaskEvent_Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reservation   string                 `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Reservation string                 `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// The container runs already, and the row does not know.
+	Live          bool `protobuf:"varint,2,opt,name=live,proto3" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5085,6 +5087,13 @@ func (x *TaskEvent_Started) GetReservation() string {
 		return x.Reservation
 	}
 	return ""
+}
+
+func (x *TaskEvent_Started) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
 }
 
 type TaskEvent_Missing struct {
@@ -5476,7 +5485,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"l\n" +
 	"\x11LRPEventsResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x121\n" +
-	"\aanswers\x18\x02 \x03(\v2\x17.cantina.v1.EventAnswerR\aanswers\"\xe3\x03\n" +
+	"\aanswers\x18\x02 \x03(\v2\x17.cantina.v1.EventAnswerR\aanswers\"\xf7\x03\n" +
 	"\tTaskEvent\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x125\n" +
@@ -5484,9 +5493,10 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\v2\x16.cantina.v1.TaskResultH\x00R\bcomplete\x125\n" +
 	"\x05adopt\x18\x05 \x01(\v2\x1d.cantina.v1.TaskEvent.AdoptedH\x00R\x05adopt\x128\n" +
 	"\x06reject\x18\x06 \x01(\v2\x1e.cantina.v1.TaskEvent.RejectedH\x00R\x06reject\x129\n" +
-	"\amissing\x18\a \x01(\v2\x1d.cantina.v1.TaskEvent.MissingH\x00R\amissing\x1a+\n" +
+	"\amissing\x18\a \x01(\v2\x1d.cantina.v1.TaskEvent.MissingH\x00R\amissing\x1a?\n" +
 	"\aStarted\x12 \n" +
-	"\vreservation\x18\x01 \x01(\tR\vreservation\x1a\t\n" +
+	"\vreservation\x18\x01 \x01(\tR\vreservation\x12\x12\n" +
+	"\x04live\x18\x02 \x01(\bR\x04live\x1a\t\n" +
 	"\aMissing\x1a\x1d\n" +
 	"\aAdopted\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x1a8\n" +

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"slices"
+
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// workCheck is what the checks of services and tasks must remember.
+type workCheck struct {
+	units   []*unit           // that are alive
+	only    map[lrp.Key]*unit // the living instance of an exclusive index
+	running map[string]*unit  // the living container of a task's uid
+	begun   map[string]bool   // uids whose action has started
+	excused map[string]bool   // uids that had started when the store went back: nothing remembers it
+}
+
+func newWorkCheck() workCheck {
+	return workCheck{only: map[lrp.Key]*unit{}, running: map[string]*unit{}, begun: map[string]bool{}, excused: map[string]bool{}}
+}
+
+// began: I1, the action of a task starts once, over everything; I3, no instance of
+// an exclusive index starts while another may be alive.
+func (c *checker) began(w *world, u *unit) {
+	w.res.Begun++
+	c.work.units = append(c.work.units, u)
+	if u.uid == "" {
+		if o := c.work.only[u.key]; u.exclusive && o != nil {
+			w.fail("I3", "%v starts on %s while %v is alive on %s", u, u.m.folder, o, o.m.folder)
+		}
+		if u.exclusive {
+			c.work.only[u.key] = u
+		}
+		c.oneVersion(w, u)
+		return
+	}
+	if o := c.work.running[u.uid]; o != nil {
+		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
+	}
+	if c.work.begun[u.uid] && !c.work.excused[u.uid] {
+		w.fail("I1", "%v starts on %s a second time", u, u.m.folder)
+	}
+	delete(c.work.excused, u.uid)
+	c.work.begun[u.uid], c.work.running[u.uid] = true, u
+}
+
+// oneVersion: an index of an exclusive service starts in its next version after it has ended
+// in the one before, if that was exclusive too: of others nobody knows when they end. A
+// store that went back may have forgotten one of the two.
+func (c *checker) oneVersion(w *world, u *unit) {
+	for _, o := range c.work.units {
+		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
+		if twice && o.exclusive && o.made == w.store.made {
+			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.folder, o, o.m.folder)
+		}
+	}
+}
+
+func (c *checker) ceased(u *unit) {
+	c.work.units = slices.DeleteFunc(c.work.units, func(o *unit) bool { return o == u })
+	if c.work.only[u.key] == u {
+		delete(c.work.only, u.key)
+	}
+	if c.work.running[u.uid] == u {
+		delete(c.work.running, u.uid)
+	}
+}
+
+// wentBack excuses what a restored store has forgotten: a second start of a task,
+// once. Two at a time are not excused.
+func (c *workCheck) wentBack() {
+	for uid := range c.begun {
+		c.excused[uid] = true
+	}
+}
+
+// stored: the rows of one commit, each against what stood there: I3 on the unit of
+// an index, an end of a task is durable and stays, lost is only what is dead.
+func (c *checker) stored(w *world, o op) {
+	switch k := o.key.(type) {
+	case indexRow:
+		if x, ok := o.val.(lrp.Index); ok {
+			if err := lrp.Check(x); err != nil {
+				w.fail("I3", "%v", err)
+			}
+		}
+	case taskRow:
+		before, _ := w.store.rows[k].(*task.Task)
+		after, _ := o.val.(*task.Task)
+		c.taskStored(w, before, after)
+	}
+}
+
+func (c *checker) taskStored(w *world, before, after *task.Task) {
+	same := before != nil && after != nil && before.UID == after.UID
+	switch {
+	case before == nil:
+	case before.Ended() && after != nil && !same:
+		w.fail("I5", "the end of %s is overwritten by another task", describeTask(before))
+	case before.Unresolved() && after == nil:
+		w.fail("I5", "%s is deleted and nobody has said what became of it", describeTask(before))
+	case !before.Ended() && (after == nil || !same):
+		w.fail("I5", "%s is gone before its end", describeTask(before))
+	case same && before.Ended() && !after.Ended():
+		w.fail("I1", "%s becomes %s", describeTask(before), describeTask(after))
+	case same && before.Ended() && before.Outcome != task.Lost && (after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason || after.Result.ExitCode != before.Result.ExitCode):
+		w.fail("I5", "the end of %s is replaced by %s", describeTask(before), describeTask(after))
+	}
+	if after != nil && after.Outcome == task.Lost && !(same && before.Outcome == task.Lost) {
+		w.res.TasksLost++
+		if u := c.work.running[after.UID]; u != nil && !after.MayStillRun {
+			w.fail("I6", "%s is given up as lost while it is alive on %s", describeTask(after), u.m.folder)
+		}
+	}
+}
+
+// answered: leave to run, and an end that a cell may forget, are durable before
+// they are told.
+func (c *checker) answered(r *reign, q *request, a answer) {
+	w := r.s.w
+	if a.err != nil || r.made != w.store.made {
+		return
+	}
+	row, _ := w.store.rows[taskRow{q.guid}].(*task.Task)
+	switch e := q.task.(type) {
+	case task.Start:
+		if row != nil && row.UID == e.UID && row.State == task.Pending && row.Rejections == 0 {
+			w.fail("I1", "leave to run %s is given and not durable", describeTask(row))
+		}
+	case task.Complete:
+		if row != nil && row.UID == e.UID && !row.Ended() {
+			w.fail("I5", "the end of %s is acknowledged and not durable", describeTask(row))
+		}
+	}
+}
+
+// deadUnits: I6, nothing deadline-bound of a process declared dead is alive, but what a
+// later process of the folder has adopted that the leader has recorded.
+func (c *checker) deadUnits(w *world, r *reign, d worker.Dead) {
+	for _, u := range c.work.units {
+		if !u.bound || !slices.Contains(u.procs, d.Proc) {
+			continue
+		}
+		last := u.procs[len(u.procs)-1]
+		recorded := last != d.Proc && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool { return v.Proc == last && v.Member })
+		if !recorded {
+			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.folder, u.procs)
+		}
+	}
+}
+
+// fullWork recounts what the checks above keep.
+func (c *checker) fullWork(w *world) {
+	n := 0
+	only, running := map[lrp.Key]bool{}, map[string]bool{}
+	for _, m := range w.machines {
+		for _, u := range m.units {
+			if !u.alive {
+				continue
+			}
+			n++
+			if u.exclusive {
+				if only[u.key] {
+					w.fail("I3", "%v is alive twice", u.key)
+				}
+				only[u.key] = true
+			}
+			if u.uid != "" {
+				if running[u.uid] {
+					w.fail("I1", "task %s is alive twice", u.uid)
+				}
+				running[u.uid] = true
+			}
+		}
+	}
+	if n != len(c.work.units) || len(only) != len(c.work.only) || len(running) != len(c.work.running) {
+		w.fail("checker", "%d containers alive (%d exclusive, %d tasks), %d known", n, len(only), len(running), len(c.work.units))
+	}
+	for k, v := range w.store.rows {
+		if _, ok := k.(indexRow); ok {
+			if err := lrp.Check(v.(lrp.Index)); err != nil {
+				w.fail("I3", "%v", err)
+			}
+		}
+	}
+}

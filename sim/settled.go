@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/task"
+)
+
+// longest is K, how long actual may differ from desired after the faults: the longest expiry in force, three
+// heartbeats, two passes of convergence over everything, the longest pending backoff, and how long a
+// container takes that was started before.
+func (w *world) longest() time.Duration {
+	t := w.timeouts()
+	expiry := t.MaxDiesWithin + t.MaxDiesWithin*time.Duration(t.DriftPerMille)/1000 + t.Margin
+	return expiry + 3*t.Heartbeat + 2*fullPass + maxBackoff + 40*time.Second
+}
+
+// settled: I14 of services and tasks. After the faults every wanted index is RUNNING exactly
+// once, nothing else is alive, no task waits, and convergence finds nothing to do.
+func (c *checker) settled(w *world, b *board) {
+	for _, k := range b.services.Services() {
+		c.serviceSettled(w, b, k)
+	}
+	for k, x := range b.shown.indices {
+		env := b.services.Env(k, b.now())
+		if !env.Wanted {
+			w.fail("I14", "%s is not wanted", describe(x))
+		}
+	}
+	for _, t := range b.shown.tasks {
+		if t.State == task.Pending || t.State == task.Running {
+			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
+		}
+		if t.State == task.Resolving && b.now().Sub(t.Updated) > 2*taskPolicy().StuckResolving {
+			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
+		}
+	}
+	for _, m := range w.machines {
+		for _, u := range m.units {
+			if !named(b, u) {
+				w.fail("I14", "no row names %v on %s (state %d, orphan %v)", u, m.folder, u.state, u.orphan)
+			}
+		}
+	}
+	c.ledgerSettled(w, b)
+	if out, moves := b.services.ConvergeAll(b.now()), b.tasks.ConvergeAll(b.now()); !out.Empty() || due(moves) {
+		w.fail("I14", "convergence still wants %+v and %+v", out, moves)
+	}
+}
+
+// settle checks I14 of services and tasks K after the faults; a calm that is shorter
+// would check nothing.
+func (w *world) settle() {
+	k := w.longest()
+	if w.cfg.Calm < k {
+		w.fail("setup", "%v of calm are less than K = %v", w.cfg.Calm, k)
+	}
+	w.after(k, func() {
+		if r := w.leading(); r != nil && r.board != nil {
+			w.check.settled(w, r.board)
+		} else {
+			w.fail("I14", "nobody leads %v after the faults", k)
+		}
+	})
+}
+
+// due reports whether a move is there that does not come from time alone.
+func due(moves []task.Move) bool {
+	return slices.ContainsFunc(moves, func(m task.Move) bool {
+		switch m.Event.(type) {
+		case task.Prune, task.KickCallback, task.Demote:
+			return false
+		}
+		return true
+	})
+}
+
+func (c *checker) serviceSettled(w *world, b *board, k lrp.ServiceKey) {
+	s := b.services.Service(k)
+	if s.Removed {
+		w.fail("I14", "%v is removed and still there", k)
+		return
+	}
+	resting := false
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		for n := v.Low; n < v.High; n++ {
+			x := b.shown.indices[lrp.Key{Process: v.Process, Index: n}]
+			o := x.Ordinary
+			if o != nil && o.State == lrp.Crashed && o.Finished {
+				resting = true // it has done what it was to do
+				continue
+			}
+			if o == nil || o.State != lrp.Running || x.Evacuating != nil || x.Suspect != nil || o.Retiring {
+				w.fail("I14", "%v %s is wanted", k, describe(x))
+				continue
+			}
+			if !slices.ContainsFunc(c.work.units, func(u *unit) bool { return u.id == o.Instance && string(u.m.name) == o.Cell }) {
+				w.fail("I14", "%v %s has no container", k, describe(x))
+			}
+		}
+	}
+	if !resting && (s.Phase != lrp.Steady && s.Phase != lrp.RollFailed || len(s.Versions) > 1 && s.Phase == lrp.Steady) {
+		w.fail("I14", "%v is %v with %d versions", k, s.Phase, len(s.Versions))
+	}
+}
+
+// named reports whether a row says that the container is to be there.
+func named(b *board, u *unit) bool {
+	if u.uid == "" {
+		who := lrp.Identity{Instance: u.id, Cell: string(u.m.name)}
+		x := b.shown.indices[u.key]
+		return x.Ordinary.Is(who) && u.alive
+	}
+	t := b.shown.tasks[u.guid]
+	return t != nil && t.UID == u.uid && t.Unresolved() && t.MayStillRun && u.alive
+}
+
+// ledgerSettled: the ledger has booked what the rows say, and nothing else.
+func (c *checker) ledgerSettled(w *world, b *board) {
+	want := map[string]resource.Amounts{}
+	for k, x := range b.shown.indices {
+		if v := b.shown.versions[k.Process]; v != nil {
+			for _, a := range x.Rows() {
+				if a.Instance != "" {
+					want[a.Cell] = want[a.Cell].Add(need(v.Desired.Workload.Resources))
+				}
+			}
+		}
+	}
+	for _, v := range b.market.auction.Cells() {
+		w.trace("ledger %+v", v)
+		if !v.Used.Equal(want[v.Name]) || v.InFlight > 0 {
+			w.fail("I4", "the ledger has %v on %s (%d in flight), the rows %v", v.Used, v.Name, v.InFlight, want[v.Name])
+		}
+	}
+}
