@@ -263,6 +263,14 @@ func (b *BBS) TaskRejected(guid, uid, reason string, never bool) {
 	b.quiet(func(t *tx) error { return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Never: never}) })
 }
 
+// TaskRefused tells why the cell that was to run a task did not take it; the
+// auction goes on with it. (Diego dev notes, Task Lifecycle.)
+func (b *BBS) TaskRefused(guid, uid, reason string) {
+	b.quiet(func(t *tx) error {
+		return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Carried: true})
+	})
+}
+
 // CallbackDone tells what came of a run of attempts to deliver the end of a task.
 func (b *BBS) CallbackDone(guid, uid string, delivered bool, problem string) {
 	b.quiet(func(t *tx) error {

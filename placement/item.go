@@ -159,6 +159,9 @@ type Refusal struct {
 	// session has not told what its cell has.
 	Never   bool
 	Classes []Class
+	// Cell names the cell that the item was placed on and that did not take it. The
+	// item is in the next batch then: another cell may have room.
+	Cell string
 }
 
 // Cause is why a class of cells did not get an item.

@@ -39,6 +39,9 @@ type Reject struct {
 	UID    string
 	Reason string
 	Never  bool
+	// Carried: one cell did not take it, and it is in the auction's next batch: that
+	// is no word on whether there is room.
+	Carried bool
 	// By is set when a cell rejects a task that it had started: only its holder may.
 	By Holder
 }

@@ -315,6 +315,11 @@ func TestWhenFull(t *testing.T) {
 	if ended, effects, _ := Step(row, full, env()); ended.Outcome != Failed || len(effects) != 1 {
 		t.Errorf("when_full fail: %+v %v", ended, effects)
 	}
+	carried := full
+	carried.Carried = true
+	if waits, effects, err := Step(row, carried, env()); err != nil || waits.State != Pending || waits.Rejection != full.Reason || effects != nil {
+		t.Errorf("when_full fail, one cell did not take it: %+v %v %v", waits, effects, err)
+	}
 }
 
 func TestCellsThatCannotMakeTheContainer(t *testing.T) {
