@@ -213,7 +213,7 @@ func (b *BBS) ExplainTask(guid string) (Explanation, error) {
 		if row.MayStillRun {
 			text += "; it may still run there"
 		}
-		e.add("lost", text, "cantina task settle "+guid+" --as done|failed|rerun", 0)
+		e.add("lost", text, "cantina task resolve "+guid+" --as done|failed|rerun", 0)
 	case row.Result.Reason != "":
 		e.add("ended", row.Result.Reason, "", 0)
 	}

@@ -509,7 +509,7 @@ func TestRunEndsLikeItsProgram(t *testing.T) {
 		"own code": {func(x *task.Task) { x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3} }, []string{"--client-exit-code"}, 1, ""},
 		"lost": {func(x *task.Task) {
 			x.Outcome, x.Result = task.Lost, task.Result{Failed: true, Reason: task.ReasonLost}
-		}, nil, api.ExitLost, "task settle job1"},
+		}, nil, api.ExitLost, "task resolve job1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShell(t)
@@ -586,6 +586,12 @@ func TestWait(t *testing.T) {
 	web := lrp.ServiceKey{Domain: "d", Name: "web"}
 	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.ok("wait", "web", "--for", "healthy")
+	s.ok("wait", "web/1", "--for", "healthy")
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x"} })
+	for _, until := range []string{"healthy", "stopped"} { // it runs, and is not ready
+		s.fails(api.ExitTimeout, "timed out", "wait", "web/1", "--for", until, "--timeout", "50ms")
+	}
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.SetService(web, func(x *lrp.Service) { x.Failure = "version 2: no progress for 10s: 0 of 2 instances healthy" })
 	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; version 1 serves again", "wait", "web")
 	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollingBack })
@@ -594,6 +600,13 @@ func TestWait(t *testing.T) {
 	s.fails(api.ExitFailed, "it is left as it is", "wait", "web")
 	s.ok("stop", "web")
 	s.ok("wait", "web", "--for", "stopped")
+	s.ok("rm", "web", "--yes")
+	for range 2 { // its last instance was gone before we looked
+		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 || !strings.Contains(said, `nothing is called "web": nothing of it runs`) {
+			t.Errorf("removed: %d %s", code, said)
+		}
+	}
+	s.fails(api.ExitNotFound, "nothing is called", "wait", "web")
 }
 
 // TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it
@@ -653,8 +666,8 @@ func TestTaskVerbs(t *testing.T) {
 	}
 	s.ok("run", "-d", "--id", "gone", "--", "x")
 	s.SetTask("gone", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Lost })
-	s.fails(api.ExitUsage, "done, failed or rerun", "task", "settle", "gone")
-	s.ok("task", "settle", "gone", "--as", "done")
+	s.fails(api.ExitUsage, "done, failed or rerun", "task", "resolve", "gone")
+	s.ok("task", "resolve", "gone", "--as", "done")
 }
 
 func TestStatusCellsAndQuarantine(t *testing.T) {
