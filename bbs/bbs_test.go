@@ -386,6 +386,45 @@ func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 	})
 }
 
+// TestEndedTasksAreKept as long as the leader's settings say; who asks later hears how
+// long that is.
+func TestEndedTasksAreKept(t *testing.T) {
+	for text, c := range map[string]struct {
+		policy task.Policy
+		age    time.Duration
+	}{
+		"kept 24h, 10000 in a domain": {task.Policy{}, 24 * time.Hour},
+		"kept 1h30m, 10000 in a":      {task.Policy{Retention: 90 * time.Minute}, 90 * time.Minute},
+		"kept 2m, 10000 in a domain":  {task.Policy{Retention: -1}, 2 * time.Minute},
+		"kept 24h, 1 in a domain":     {task.Policy{KeepPerDomain: 1}, time.Second},
+	} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			r.depose()
+			r.elect(func(cfg *Config) { cfg.Tasks = c.policy })
+			for _, guid := range []string{"t", "u"} {
+				if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+					t.Fatal(err)
+				}
+				if r.serve(); c.policy.KeepPerDomain == 0 {
+					break
+				}
+			}
+			if c.policy.KeepPerDomain == 0 {
+				time.Sleep(c.age - time.Millisecond)
+				synctest.Wait()
+				if row, err := r.b.GetTask("t"); err != nil || row.Outcome != task.Succeeded {
+					t.Fatalf("%s: %v", text, err)
+				}
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) || !strings.Contains(err.Error(), text) {
+				t.Fatalf("%s: %v", text, err)
+			}
+		})
+	}
+}
+
 func TestPrunedServicesAndTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(1, "1")}, []NamedTask{{"long", task.Definition{Workload: runs("/bin/sleep")}}})

@@ -298,7 +298,7 @@ func (b *Board) checkPending(s *slot, now time.Time) Event {
 
 func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 	t := s.task
-	end := t.FirstCompleted.Add(b.policy.retention())
+	end := t.FirstCompleted.Add(b.policy.KeptFor())
 	at, calls := t.callbackDue()
 	switch {
 	case t.prunable() && !now.Before(end) && (!calls || b.policy.seed()):

@@ -178,7 +178,8 @@ func (p Policy) WithDefaults() Policy {
 // and two minutes after their end in any case.
 func (p Policy) seed() bool { return p.Retention < 0 }
 
-func (p Policy) retention() time.Duration {
+// KeptFor returns how long an ended task is kept.
+func (p Policy) KeptFor() time.Duration {
 	if p.seed() {
 		return seedRetention
 	}

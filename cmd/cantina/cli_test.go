@@ -633,6 +633,27 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// TestRetentionOfTasks: zero is the rule of Diego's notes, and nonsense is refused
+// before anything starts.
+func TestRetentionOfTasks(t *testing.T) {
+	for _, c := range []struct {
+		is   retention
+		want task.Policy
+	}{
+		{retention{time.Hour, 5}, task.Policy{Retention: time.Hour, KeepPerDomain: 5}},
+		{retention{0, 5}, task.Policy{Retention: -1, KeepPerDomain: 5}},
+	} {
+		if got, err := c.is.policy(); err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v", c.is, got, err)
+		}
+	}
+	s := newShell(t)
+	for _, verb := range []string{"dev", "server"} {
+		s.fails(api.ExitUsage, "must not be negative", verb, "--data", t.TempDir(), "--task-retention=-1s")
+		s.fails(api.ExitUsage, "at least 1", verb, "--data", t.TempDir(), "--tasks-per-domain=0")
+	}
+}
+
 func TestStopRestartRm(t *testing.T) {
 	s := newShell(t)
 	s.apply()
