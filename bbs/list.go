@@ -248,13 +248,15 @@ type Counts struct {
 	Lost                                        int // unresolved lost tasks
 	DeadLetters                                 int
 	Quarantined                                 int
+	Orphans                                     int // indices with rows that no service owns
+	Pruned                                      int // unreadable rows that were dropped because nobody can need them
 	Broken                                      int // events refused because they broke an invariant
 }
 
 // Count walks all committed rows.
 func (b *BBS) Count() Counts {
 	b.mu.Lock()
-	c := Counts{Broken: b.broken}
+	c := Counts{Broken: b.broken, Pruned: b.pruned}
 	b.mu.Unlock()
 	v := b.view
 	v.mu.RLock()
@@ -265,6 +267,9 @@ func (b *BBS) Count() Counts {
 	}
 	for _, x := range v.indices {
 		c.addIndex(x.row)
+		if v.orphan(x.row) {
+			c.Orphans++
+		}
 	}
 	for _, t := range v.tasks {
 		c.addTask(t.row)

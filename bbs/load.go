@@ -114,8 +114,11 @@ func (b *BBS) readService(row store.Row) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if serviceRow(s.Key) != row.Key || len(s.Versions) == 0 {
+	if serviceRow(s.Key) != row.Key {
 		return nil, errRecord
+	}
+	if err := lrp.CheckService(s); err != nil {
+		return nil, err
 	}
 	return func() {
 		b.services.PutService(s)
@@ -164,8 +167,11 @@ func (b *BBS) readTask(row store.Row) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if taskRow(t.GUID) != row.Key || t.UID == "" {
+	if taskRow(t.GUID) != row.Key {
 		return nil, errRecord
+	}
+	if err := task.Check(t); err != nil {
+		return nil, err
 	}
 	return func() {
 		b.tasks.Load(t)
@@ -222,6 +228,9 @@ func (b *BBS) quarantine(row store.Row, reason error) {
 	b.cfg.Store.Quarantine(store.Quarantine{Key: row.Key, Reason: reason.Error(), Bytes: row.Value})
 	b.cfg.Log.Warn("row quarantined", "key", row.Key, "error", reason)
 	b.markBad(row.Key, true)
+	if strings.HasPrefix(row.Key, prefixIdem) {
+		b.badKeys = append(b.badKeys, idemAge{b.now().Add(b.cfg.keyLife()), row.Key})
+	}
 }
 
 // markBad tells the boards and the view that a row cannot be read, or can again.

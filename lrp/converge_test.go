@@ -37,6 +37,10 @@ func (w *world) apply(d Desired) {
 }
 
 func (w *world) put(s *Service) {
+	w.t.Helper()
+	if err := CheckService(s); err != nil {
+		w.t.Fatal(err)
+	}
 	w.b.PutService(s)
 	for _, m := range w.b.Surplus(s.Key) {
 		w.step(m.Key, m.Event)

@@ -454,8 +454,8 @@ func TestAtMostOnce(t *testing.T) {
 			if after == nil {
 				return
 			}
-			if after.Ended() && (after.Outcome == Open || after.FirstCompleted.IsZero()) || !after.Ended() && after.Outcome != Open {
-				rt.Fatalf("%v with outcome %q", after.State, after.Outcome)
+			if err := Check(after); err != nil {
+				rt.Fatalf("%T: %v", event, err)
 			}
 			row = after
 		}
