@@ -76,7 +76,16 @@ func TestAChangedServiceRolls(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(3, "1")}, nil)
 		r.serve()
+		if list, _ := r.b.Rollouts(10); len(list) != 0 {
+			t.Fatalf("nothing rolls: %+v", list)
+		}
 		out := r.apply([]lrp.Desired{web(3, "2")}, nil)
+		if list, more := r.b.Rollouts(10); len(list) != 1 || more != 0 || list[0].Phase != lrp.RollingOut || list[0].Version != 2 || list[0].Instances != 3 {
+			t.Fatalf("%+v", list)
+		}
+		if list, more := r.b.Rollouts(0); len(list) != 0 || more != 1 {
+			t.Fatalf("%+v and %d more", list, more)
+		}
 		if out.Changes[0].Verb != VerbReplace || len(out.Changes[0].Fields) != 1 || out.Changes[0].Fields[0].Path != "workload.action.run.args" {
 			t.Fatalf("%+v", out.Changes)
 		}
@@ -519,7 +528,7 @@ func (r *rig) smash(keys ...string) {
 func TestEventsRebuildTheView(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
-		seen := map[string]*lrp.Actual{}
+		seen, shown := map[string]*lrp.Actual{}, map[lrp.Key]*lrp.Actual{}
 		last := event.Position{}
 		done := make(chan struct{})
 		start := event.After(r.reign.Revision())
@@ -531,6 +540,12 @@ func TestEventsRebuildTheView(t *testing.T) {
 				}
 				last = e.Position
 				if e.Kind == event.Instance {
+					switch {
+					case e.Turn && e.Shown == nil:
+						delete(shown, e.Instance.Key)
+					case e.Turn:
+						shown[e.Instance.Key] = e.Shown
+					}
 					subject := e.Instance.Key.String()
 					id := subject + "/" + e.Instance.Instance
 					if e.Gone {
@@ -559,7 +574,13 @@ func TestEventsRebuildTheView(t *testing.T) {
 		<-done
 		page, _ := r.b.ListInstances(InstanceFilter{}, Range{Limit: 100})
 		want := map[string]*lrp.Actual{}
+		if len(shown) != len(page.Items) {
+			t.Errorf("readers see %d indices, not %d", len(shown), len(page.Items))
+		}
 		for _, i := range page.Items {
+			if got := shown[i.Key]; got == nil || !reflect.DeepEqual(*got, i.Actual) {
+				t.Errorf("readers see %+v of %v, not %+v", got, i.Key, i.Actual)
+			}
 			for _, a := range i.Rows.Rows() {
 				want[a.Key.String()+"/"+a.Instance] = a
 			}
@@ -868,7 +889,7 @@ func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 		}
 		var texts []string
 		for _, x := range e.Reasons {
-			if x.Code == "placement" || x.Code == "instances" {
+			if x.Code == "insufficient_resources" || x.Code == "instances" {
 				texts = append(texts, strings.SplitN(x.Text, ":", 2)[0])
 			}
 		}

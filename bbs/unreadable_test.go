@@ -351,11 +351,20 @@ func TestOrphansAreCounted(t *testing.T) {
 		if n := r.b.Count(); n.Orphans != 2 || n.Running != 2 {
 			t.Fatalf("%+v", n)
 		}
+		other := web(1, "1")
+		other.Service = lrp.ServiceKey{Domain: "e", Name: "other"}
+		if _, err := r.b.Apply(t.Context(), Application{Domain: "e", Services: []lrp.Desired{other}}, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.serveLRPs()
+		if page, err := r.b.ListInstances(InstanceFilter{Orphans: true}, Range{}); err != nil || len(page.Items) != 2 || !page.Items[0].Orphan || page.Items[0].Service != webKey {
+			t.Fatalf("%v %+v", err, page.Items)
+		}
 		if _, err := r.b.SetDomain(t.Context(), "d", 0, Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.serveLRPs()
-		if n := r.b.Count(); n.Orphans != 0 || n.Running != 0 {
+		if n := r.b.Count(); n.Orphans != 0 || n.Running != 1 {
 			t.Fatalf("%+v", n)
 		}
 		r.take()

@@ -3,6 +3,8 @@ package lrp
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -371,6 +373,8 @@ func TestChangesInOrder(t *testing.T) {
 		"identity is lost": {running, CellMustDie{"alpha", "pa"}, "created UNCLAIMED, removed RUNNING"},
 		"evacuation":       {running, Evacuate{By: alpha, Net: netA, Until: t0}, "changed RUNNING EVACUATING, created UNCLAIMED"},
 		"suspicion":        {running, CellUnhealthy{"alpha", "pa"}, "changed RUNNING SUSPECT, created UNCLAIMED"},
+		"not suspicious":   {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, CellHealthy{"alpha", "pa"}, "changed RUNNING, removed UNCLAIMED"},
+		"nor claimed away": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, CellHealthy{"alpha", "pa"}, "changed RUNNING, removed CLAIMED"},
 		"takes over":       {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("other")}, Start{By: alpha, Net: netA}, "changed RUNNING, removed RUNNING EVACUATING"},
 		"crash, waits":     {Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha, Since: t0, CrashCount: 5}}, Crash{By: alpha}, "changed CRASHED"},
 		"crash, restarts":  {running, Crash{By: alpha}, "created UNCLAIMED, removed RUNNING"},
@@ -382,6 +386,68 @@ func TestChangesInOrder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := describe(Changes(c.from, after)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func suspectOf(who string) *Actual {
+	a := *copyOf(who)
+	a.Presence = Suspect
+	return &a
+}
+
+// TestTurns is what readers are told of an index, and with which change.
+func TestTurns(t *testing.T) {
+	env := wantedEnv()
+	with := func(o string, e, s *Actual) Index {
+		x := Index{Key: key0, Evacuating: e, Suspect: s}
+		if o != "" {
+			x.Ordinary = rowOf(t, o)
+		}
+		return x
+	}
+	for name, c := range map[string]struct {
+		from  Index
+		event Event
+		want  string
+	}{
+		"first":                     {with("", nil, nil), Create{}, "UNCLAIMED"},
+		"evacuation":                {with("RUNNING self", nil, nil), Evacuate{By: alpha, Net: netA, Until: t0}, "RUNNING EVACUATING (1 hidden)"},
+		"starts elsewhere":          {with("UNCLAIMED", copyOf("self"), nil), Claim{By: omega}, "- (1 hidden)"},
+		"runs elsewhere":            {with("CLAIMED other", copyOf("self"), nil), Start{By: omega, Net: netA}, "RUNNING"},
+		"suspicion":                 {with("RUNNING self", nil, nil), CellUnhealthy{"alpha", "pa"}, "RUNNING SUSPECT (1 hidden)"},
+		"the suspect is replaced":   {with("CLAIMED other", nil, suspectOf("self")), Start{By: omega, Net: netA}, "RUNNING"},
+		"the suspect is back":       {with("CLAIMED other", nil, suspectOf("self")), CellHealthy{"alpha", "pa"}, "RUNNING"},
+		"tried again beside a copy": {with("CRASHED", copyOf("self"), nil), RestartCrashed{}, "RUNNING EVACUATING (1 hidden)"},
+		"gone":                      {with("", copyOf("self"), nil), RemoveEvacuating{By: alpha}, "nothing"},
+	} {
+		env.Now = t0.Add(time.Hour)
+		env.Wanted = name != "gone"
+		after, _, err := Step(c.from, c.event, env)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, hidden := "-", 0
+		for _, x := range Changes(c.from, after) {
+			if x.Turn {
+				got = "nothing"
+				if x.Shown != nil {
+					got = x.Shown.State.String()
+					if x.Shown.Presence != Ordinary {
+						got += " " + x.Shown.Presence.String()
+					}
+				}
+			}
+			if x.Hidden {
+				hidden++
+			}
+		}
+		if hidden > 0 {
+			got += fmt.Sprintf(" (%d hidden)", hidden)
+		}
+		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -442,6 +508,7 @@ func TestAnyOrderOfEventsKeepsTheInvariants(t *testing.T) {
 				rt.Fatalf("%#v on %s: %v", e, show(x), err)
 			}
 			checkNoGap(rt, x, after)
+			checkView(rt, x, after)
 			x = after
 		}
 	})
@@ -472,7 +539,16 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 			end++
 		}
 	}
+	by := map[string]bool{} // what a consumer knows that goes by the instance alone
+	for _, a := range before.Rows() {
+		by[a.Instance] = a.State == Running
+	}
 	for _, c := range Changes(before, after) {
+		if row := c.After; row != nil {
+			by[row.Instance] = row.State == Running
+		} else if by[c.Before.Instance] = false; start > 0 && end > 0 && !slices.Contains(slices.Collect(maps.Values(by)), true) {
+			rt.Fatalf("gap by instances between %s and %s: %s", show(before), show(after), describe(Changes(before, after)))
+		}
 		count(c.After, 1)
 		count(c.Before, -1)
 		if start > 0 && end > 0 && running() == 0 {
@@ -481,6 +557,23 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 	}
 	if running() != end {
 		rt.Fatalf("events of %s → %s rebuild %d running, want %d", show(before), show(after), running(), end)
+	}
+}
+
+// checkView replays what readers are told: they see what Resolved says, told once.
+func checkView(rt *rapid.T, before, after Index) {
+	seen, turns := before.Resolved(), 0
+	for _, c := range Changes(before, after) {
+		if c.Turn {
+			seen = c.Shown
+			turns++
+		}
+		if c.Hidden != (c.After != nil && c.After != after.Resolved()) {
+			rt.Fatalf("%s → %s: hidden %v: %s", show(before), show(after), c.Hidden, describe([]Change{c}))
+		}
+	}
+	if seen != after.Resolved() || turns > 1 {
+		rt.Fatalf("%s → %s: readers see %+v after %d turns", show(before), show(after), seen, turns)
 	}
 }
 

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"strings"
+
 	"cantina/resource"
 )
 
@@ -148,6 +150,29 @@ func (c Code) String() string {
 		return "insufficient resources"
 	}
 	return "unknown placement error"
+}
+
+// Name returns the code as programs know it: no_compatible_cells or
+// insufficient_resources.
+func (c Code) Name() string {
+	switch c {
+	case NoCompatibleCells:
+		return "no_compatible_cells"
+	case InsufficientResources:
+		return "insufficient_resources"
+	}
+	return "unknown"
+}
+
+// CodeOf returns the name of the code with which the text of a Refusal begins; empty
+// for any other text.
+func CodeOf(text string) string {
+	for c := NoCompatibleCells; c <= InsufficientResources; c++ {
+		if strings.HasPrefix(text, c.String()+": ") {
+			return c.Name()
+		}
+	}
+	return ""
 }
 
 // Refusal says why an item got no cell, as arithmetic per class of cells.

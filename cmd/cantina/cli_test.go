@@ -691,6 +691,23 @@ func TestTaskVerbs(t *testing.T) {
 	s.ok("task", "resolve", "gone", "--as", "done")
 }
 
+func TestNotesOfInstances(t *testing.T) {
+	for want, x := range map[string]*pb.Instance{
+		"no service owns it: kept until its domain is fresh": {Orphan: true, State: "RUNNING"},
+		"insufficient resources: 1 cell":                     {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
+		"exit 1":                                             {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
+	} {
+		if got := instanceNote(x); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s := newShell(t)
+	s.apply()
+	if got := s.ok("ps", "--orphans", "-q"); got != "" {
+		t.Error(got)
+	}
+}
+
 func TestStatusCellsAndQuarantine(t *testing.T) {
 	s := newShell(t)
 	s.apply()
@@ -698,10 +715,16 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		x.Waiting, x.For, x.Longest = true, []string{"c3"}, 42*time.Second
 		x.Held = []api.Held{{What: "job count on a", Reason: "initial wait", Cell: "c3", Longest: 42 * time.Second}}
 		x.Warnings = []string{"listening on 0.0.0.0:7480 without protection"}
+		web := lrp.ServiceKey{Domain: "d", Name: "web"}
+		x.Rollouts = []api.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
+			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4, Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
+		x.RolloutsMore = 7
 	})
 	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
 	got := s.ok("status")
-	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING      listening", "1 rows cannot be read"} {
+	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING      listening", "1 rows cannot be read",
+		"rollout      d/web: rolling out, version 3: 1 of 4 healthy\n",
+		"rollout      d/web: taken back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout      and 7 more\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

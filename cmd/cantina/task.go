@@ -61,7 +61,7 @@ func (c *cli) taskVerb() *cobra.Command {
 		Use: "ls", Short: "List tasks", Args: atMost(0, "none"),
 		Example: "  cantina task ls --state RUNNING\n  cantina task ls -q --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.taskTable(), watch, "task", func(cursor string) ([]*pb.Task, *pb.Listing, error) {
+			return listing(c, c.taskTable(), watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListTasks, q)
 				return l.GetTasks(), l.GetListing(), err

@@ -481,13 +481,21 @@ func (v view) Status() (api.Status, error) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
 	v.held(&s, all)
+	rollouts, more := v.board.Rollouts(maxHeld)
+	for _, r := range rollouts {
+		s.Rollouts = append(s.Rollouts, api.Rollout(r))
+	}
+	s.RolloutsMore = more
+	if n.Orphans > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
+	}
 	v.mu.Lock()
 	s.Warnings = append(s.Warnings, v.audits...)
 	v.mu.Unlock()
 	return s, v.fresh()
 }
 
-// maxHeld bounds how much held work a status lists.
+// maxHeld bounds how much held work, and how many rollouts, a status lists.
 const maxHeld = 50
 
 // held lists the jobs that the initial wait holds.
