@@ -56,7 +56,7 @@ func amounts(a resource.Amounts) map[string]int32 {
 func service(s *Service, whole bool) *pb.Service {
 	m := &pb.Service{
 		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
-		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
+		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
 	}
 	for i := range s.Versions {
 		v := &s.Versions[i]

@@ -1006,6 +1006,13 @@ func TestDrainVerbs(t *testing.T) {
 	if got := s.ok("cells", "c1"); !strings.Contains(got, "being drained, until") || !strings.Contains(got, "0 left: new disk") {
 		t.Fatal(got)
 	}
+	s.fails(api.ExitUsage, `finish or stop, not "wait"`, "drain", "c1", "--reason", "x", "--batch", "wait")
+	for flag, want := range map[string]string{"--batch=finish": "false", "--batch=stop": "true", "--stop-batch": "true"} {
+		s.ok("drain", "c1", "--reason", "x", flag)
+		if got := s.ok("cells", "c1", "--template", "{{.drain.stop_batch}}"); got != want+"\n" {
+			t.Errorf("%s: %q", flag, got)
+		}
+	}
 	if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, "takes work again") {
 		t.Fatalf("%d %s", code, errs)
 	}

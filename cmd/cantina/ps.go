@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -120,6 +121,10 @@ func (c *cli) serviceTable() table[*pb.Service] {
 }
 
 func servicePhase(x *pb.Service) string {
+	switch x.Phase {
+	case lrp.RollingOut.String(), lrp.RollingBack.String():
+		return fmt.Sprintf("%s, %d healthy", x.Phase, x.Healthy)
+	}
 	if x.Removed {
 		return "removed"
 	}

@@ -888,7 +888,9 @@ type Service struct {
 	Revision  int64                  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
 	Versions  []*ServiceVersion      `protobuf:"bytes,13,rep,name=versions,proto3" json:"versions,omitempty"`
 	// Why the last rollout failed.
-	Failure       string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	// How many instances of the newest version are healthy, from index 0 on.
+	Healthy       int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,6 +1021,13 @@ func (x *Service) GetFailure() string {
 		return x.Failure
 	}
 	return ""
+}
+
+func (x *Service) GetHealthy() int32 {
+	if x != nil {
+		return x.Healthy
+	}
+	return 0
 }
 
 // One definition of a service. The workload is only in GetService.
@@ -8789,7 +8798,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new\"\xaf\x03\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\"\xc9\x03\n" +
 	"\aService\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -8805,7 +8814,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aapplied\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aapplied\x12\x1a\n" +
 	"\brevision\x18\f \x01(\x03R\brevision\x126\n" +
 	"\bversions\x18\r \x03(\v2\x1a.cantina.v1.ServiceVersionR\bversions\x12\x18\n" +
-	"\afailure\x18\x0e \x01(\tR\afailure\"\xcf\x02\n" +
+	"\afailure\x18\x0e \x01(\tR\afailure\x12\x18\n" +
+	"\ahealthy\x18\x0f \x01(\x05R\ahealthy\"\xcf\x02\n" +
 	"\x0eServiceVersion\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x12\n" +
