@@ -34,7 +34,7 @@ type process struct {
 	service ServiceKey
 	version *Version // nil: no definition
 	rows    map[int]*slot
-	running int // ordinary rows that are RUNNING, not retiring and wanted
+	running int // ordinary rows that serve, are not retiring and wanted
 }
 
 // slot is one index and its next moment of interest.
@@ -205,7 +205,7 @@ func (b *Board) rollingService(p *process) (ServiceKey, bool) {
 
 // counts is 1 when the ordinary row counts as running of its process.
 func counts(p *process, x Index) int {
-	if a := x.Ordinary; a != nil && a.State == Running && !a.Retiring && p.version != nil && p.version.Wants(x.Key.Index) {
+	if a := x.Ordinary; a.Serves() && !a.Retiring && p.version != nil && p.version.Wants(x.Key.Index) {
 		return 1
 	}
 	return 0

@@ -36,10 +36,10 @@ func checkTogether(x Index) string {
 		return "evacuating and suspect at once"
 	case (x.Evacuating != nil || x.Suspect != nil) && o != nil && o.Exclusive:
 		return "an exclusive instance with a copy"
-	case x.Evacuating != nil && o != nil && o.State == Running:
-		return "an evacuating copy beside a running instance"
-	case x.Suspect != nil && o != nil && o.State == Running:
-		return "a suspect copy beside a running instance"
+	case x.Evacuating != nil && o.Serves():
+		return "an evacuating copy beside an instance that serves"
+	case x.Suspect != nil && o.Serves():
+		return "a suspect copy beside an instance that serves"
 	}
 	return ""
 }

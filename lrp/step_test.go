@@ -391,6 +391,82 @@ func TestChangesInOrder(t *testing.T) {
 	}
 }
 
+// TestWhatDoesNotServeTakesNobodysPlace: RUNNING means ready for traffic in the notes;
+// a replacement whose readiness check fails yet leaves copies that serve alone.
+func TestWhatDoesNotServeTakesNobodysPlace(t *testing.T) {
+	env := wantedEnv()
+	slow := netA
+	slow.Routable = false
+	unready := func(a *Actual) *Actual { b := *a; b.Net.Routable = false; return &b }
+	for name, c := range map[string]struct {
+		from   Index
+		by     Identity
+		net    Net
+		copies int // left
+		shown  Presence
+		stops  int
+	}{
+		"evacuating, not ready":        {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}, omega, slow, 1, Evacuating, 0},
+		"evacuating, ready":            {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
+		"evacuating, neither":          {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: unready(copyOf("self"))}, omega, slow, 0, Ordinary, 1},
+		"evacuating, ready later":      {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
+		"taken back":                   {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}, alpha, netA, 0, Ordinary, 1},
+		"suspect, not ready":           {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, omega, slow, 1, Suspect, 0},
+		"suspect, ready":               {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, omega, netA, 0, Ordinary, 1},
+		"suspect, neither":             {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: unready(suspectOf("self"))}, omega, slow, 0, Ordinary, 1},
+		"nothing to take the place of": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, omega, slow, 0, Ordinary, 0},
+	} {
+		x, effects, err := Step(c.from, Start{By: c.by, Net: c.net, Service: svc}, env)
+		if err != nil || Check(x) != nil {
+			t.Errorf("%s: %v, %v", name, err, Check(x))
+			continue
+		}
+		stops := 0
+		for _, e := range effects {
+			if _, ok := e.(StopInstance); ok {
+				stops++
+			}
+		}
+		if got := len(x.Rows()) - 1; got != c.copies || x.Resolved().Presence != c.shown || stops != c.stops || !x.Ordinary.Same(c.by) {
+			t.Errorf("%s: %s, shown %v, %d stops", name, show(x), x.Resolved().Presence, stops)
+		}
+	}
+	// The cell of the suspect is back before its replacement serves.
+	x := Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Suspect: suspectOf("self")}
+	back, effects, err := Step(x, CellHealthy{"alpha", "pa"}, env)
+	if err != nil || !back.Ordinary.Same(alpha) || back.Suspect != nil || len(effects) != 1 || effects[0] != (StopInstance{key0, omega}) {
+		t.Errorf("back: %s %v %v", show(back), effects, err)
+	}
+	// The replacement's cell falls silent too: only the replacement goes.
+	lost, _, err := Step(x, CellUnhealthy{"omega", "po"}, env)
+	if err != nil || lost.Suspect == nil || !lost.Suspect.Same(alpha) || lost.Ordinary.State != Unclaimed {
+		t.Errorf("both silent: %s %v", show(lost), err)
+	}
+	evac := Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}
+	if lost, _, err = Step(evac, CellUnhealthy{"omega", "po"}, env); err != nil || lost.Suspect != nil || lost.Evacuating == nil || lost.Ordinary.State != Unclaimed {
+		t.Errorf("silent beside an evacuating copy: %s %v", show(lost), err)
+	}
+	// Its cell is emptied: it goes, and the one that serves stays.
+	v := View{Container: Up, Self: omega, Net: &slow, Rows: evac}
+	if a := HarmoniseEvacuating(v); a.Call != CallEvacuateClaimed || a.Then != DeleteContainer {
+		t.Errorf("emptied before it serves: %v %v", a.Call, a.Then)
+	}
+	if _, _, err := Step(evac, Evacuate{By: omega, Net: slow, Until: t0}, env); !errors.Is(err, ErrCannotBeEvacuated) {
+		t.Errorf("evacuated before it serves: %v", err)
+	}
+	if a := HarmoniseEvacuating(View{Container: Up, Self: omega, Rows: evac}); a.Call != CallEvacuateClaimed {
+		t.Errorf("emptied, readiness by the row: %v", a.Call)
+	}
+	// The one that serves waits, and may be the instance again when its cell takes work.
+	v = View{Container: Up, Self: alpha, Net: &netA, Rows: evac}
+	if a := HarmoniseEvacuating(v); a.Call != CallEvacuate || a.Then != Leave {
+		t.Errorf("it waits: %v %v", a.Call, a.Then)
+	}
+	if a := Harmonise(v); a.Call != CallStart {
+		t.Errorf("its cell takes work again: %v %v", a.Call, a.Then)
+	}
+}
+
 func suspectOf(who string) *Actual {
 	a := *copyOf(who)
 	a.Presence = Suspect

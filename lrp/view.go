@@ -3,19 +3,19 @@ package lrp
 import "slices"
 
 // Resolved returns the one row that readers see: ps, API and events. It is the
-// instance, or the evacuating row when there is no instance or it is UNCLAIMED or
-// CLAIMED; the instance is the ordinary row, or the suspect one when that runs and
-// the ordinary does not. Nil when there is no row. (Diego dev notes, The BBS's
+// instance, or the evacuating row when there is no instance or it is UNCLAIMED,
+// CLAIMED or does not serve yet; the instance is the ordinary row, or the suspect one
+// whose place the ordinary has not taken yet. Nil when there is no row. (Diego dev notes, The BBS's
 // Role during Evacuation; Diego BBS, Group resolution.)
 func (x Index) Resolved() *Actual {
 	inst := x.Ordinary
-	if s := x.Suspect; s != nil && s.State == Running && (inst == nil || inst.State != Running) || inst == nil {
+	if x.Suspect != nil && !inst.covers(x.Suspect) {
 		inst = x.Suspect
 	}
 	switch {
 	case inst == nil:
 		return x.Evacuating
-	case x.Evacuating == nil || inst.State == Running || inst.State == Crashed:
+	case x.Evacuating == nil || inst.covers(x.Evacuating) || inst.State == Crashed:
 		return inst
 	}
 	return x.Evacuating
