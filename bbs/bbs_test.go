@@ -113,6 +113,60 @@ func TestARolloutGoesOnUnderANewLeader(t *testing.T) {
 	})
 }
 
+// TestANewLeaderTrustsNoHealthThatItDidNotSee: an instance of the new version that was
+// RUNNING when nobody led may have ended. It counts once its cell can tell and its
+// time has passed; and the time without a leader is none without progress.
+func TestANewLeaderTrustsNoHealthThatItDidNotSee(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			plain := func(version string) lrp.Desired {
+				d := web(2, version)
+				d.Workload.Monitor = nil
+				return d
+			}
+			r.apply([]lrp.Desired{plain("1")}, nil)
+			r.serve()
+			time.Sleep(2 * time.Second)
+			r.apply([]lrp.Desired{plain("2")}, nil)
+			synctest.Wait()
+			lrps, _, _ := r.take()
+			if len(lrps) != 1 {
+				t.Fatalf("%d requests", len(lrps))
+			}
+			r.run(lrps[0])
+			r.mute = true
+			time.Sleep(time.Second / 2)
+			for range 3 { // terms that no cell reaches
+				r.reelect()
+				time.Sleep(9 * time.Minute)
+				synctest.Wait()
+			}
+			if s, _ := r.b.GetService(webKey); s.Healthy != 0 || s.Phase != lrp.RollingOut {
+				t.Fatalf("%d healthy, %v, %s", s.Healthy, s.Phase, s.Failure)
+			}
+			r.b.CellHealthy("a", "a1")
+			synctest.Wait()
+			if _, _, stops := r.take(); len(stops) != 0 {
+				t.Fatalf("stopped before the cell could tell: %v", stops)
+			}
+			page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+			for _, i := range page.Items {
+				if i.Version == 2 && ended {
+					if err := r.event(i.Key, lrp.Crash{By: i.Identity, Reason: "ended while nobody led"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			_, _, stops := r.take()
+			if s, _ := r.b.GetService(webKey); (s.Healthy == 1) == ended || (len(stops) == 1) == ended {
+				t.Fatalf("ended %v: %d healthy, stopped %v", ended, s.Healthy, stops)
+			}
+		})
+	}
+}
+
 func TestANewLeaderSeesTheSame(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		d := web(2, "1")

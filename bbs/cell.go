@@ -123,6 +123,9 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 
 // CellHealthy tells that the session of a process is HEALTHY (again).
 func (b *BBS) CellHealthy(cell, proc string) {
+	b.mu.Lock()
+	b.services.Heard(proc, b.now())
+	b.mu.Unlock()
 	b.session(proc, lrp.CellHealthy{Cell: cell, Proc: proc}, nil)
 }
 

@@ -46,6 +46,7 @@ type rig struct {
 	dead      map[string]bool
 	blind     bool
 	slow      bool // what starts is ready a call later
+	mute      bool // cells do not reach the next leader
 }
 
 // dying makes a store that loses every request from one transaction on, so that a
@@ -121,6 +122,12 @@ func (r *rig) elect(change func(*Config)) {
 			r.t.Errorf("run: %v", err)
 		}
 		_ = reign.Resign(context.Background())
+	}
+	synctest.Wait()
+	for _, c := range r.cells {
+		if r.MayStart("", string(c)+"1") && !r.mute {
+			r.b.CellHealthy(string(c), string(c)+"1")
+		}
 	}
 	synctest.Wait()
 }

@@ -21,6 +21,7 @@ type Board struct {
 	badKeys  map[Key]bool                // quarantined indices
 	badSvcs  map[ServiceKey]bool         // quarantined services
 	dead     map[string]bool             // cell processes that are certainly dead
+	heard    map[string]time.Time        // cell process → since when its session is HEALTHY in this term
 
 	dirtyKeys map[Key]struct{}
 	dirtySvcs map[ServiceKey]struct{}
@@ -42,6 +43,8 @@ type slot struct {
 	index Index
 	due   time.Time // zero = none
 	asked time.Time // when a place or a stop was last asked for
+	// loaded: the row is as an earlier term left it, and its cell may know better.
+	loaded bool
 }
 
 // ConvergePolicy holds the leader's settings. Zero fields mean the defaults in the comments.
@@ -62,7 +65,7 @@ func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: map[string]*process{},
 		byProc: map[string]map[Key]struct{}{}, domains: map[string]time.Time{},
-		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, dead: map[string]bool{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, dead: map[string]bool{}, heard: map[string]time.Time{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
 	}
@@ -168,6 +171,7 @@ func (b *Board) PutIndex(x Index) {
 	if !sameRequest(old.index.Ordinary, x.Ordinary) {
 		old.asked = time.Time{}
 	}
+	old.loaded = old.loaded && old.index.Ordinary == x.Ordinary
 	old.index = x
 	p.running += counts(p, x)
 	b.track(x, true)
@@ -178,7 +182,21 @@ func (b *Board) PutIndex(x Index) {
 func (b *Board) LoadIndex(x Index) {
 	b.PutIndex(x)
 	if s := b.slot(x.Key); s != nil {
-		s.asked = time.Unix(0, 0)
+		s.asked, s.loaded = time.Unix(0, 0), true
+	}
+}
+
+// Heard records that the session of a cell process is HEALTHY in this term: it can
+// tell what became of its instances.
+func (b *Board) Heard(proc string, now time.Time) {
+	if _, known := b.heard[proc]; known {
+		return
+	}
+	b.heard[proc] = now
+	for k := range b.byProc[proc] {
+		if p := b.procs[k.Process]; p != nil && p.version != nil {
+			b.dirtySvcs[p.service] = struct{}{}
+		}
 	}
 }
 
@@ -319,6 +337,7 @@ func setOrDelete[K comparable](m map[K]bool, k K, on bool) {
 // row off it, also such as appear later.
 func (b *Board) ProcDied(proc string) {
 	b.dead[proc] = true
+	delete(b.heard, proc)
 	for k := range b.byProc[proc] {
 		b.dirtyKeys[k] = struct{}{}
 	}

@@ -193,6 +193,33 @@ func getTask(t *testing.T, client *api.Client, id string) *pb.Task {
 	return got.Task
 }
 
+// TestDrainWaitsForReadiness drains the cell of a service that takes its time until
+// it is ready: who routes is never without an instance that serves.
+func TestDrainWaitsForReadiness(t *testing.T) {
+	c := startCluster(t, patient, 1, 2)
+	apply(t, c.addr(), `
+domain: d
+services:
+  web:
+    command: [sh, -c, 'sleep 2; touch ready; exec sleep 1000']
+    instances: 2
+    stop_grace: 1s
+    readiness_checks: [{exec: {command: [test, -e, ready]}, startup_interval: 200ms, interval: 1s}]
+`)
+	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	stop := c.watch("web")
+	for _, cell := range []string{"c1", "c2"} {
+		if d := cli(t, c.addr(), "drain", cell, "--reason", "kernel", "--deadline", "60s", "--wait", "--timeout", "50s"); d.code != 0 {
+			t.Fatalf("drain: %+v", d)
+		}
+		must(t, c.addr(), "undrain", cell)
+		c.session(cell, "HEALTHY")
+	}
+	if v := stop(); v.bad != "" {
+		t.Errorf("an index was without an instance that serves: %s", v.bad)
+	}
+}
+
 // TestDrainOfBatchTasks drains cells that run batch tasks beside a service and a
 // schedule of another domain. They may finish, or are stopped and run again on
 // another cell, or wait for a cell when there is none; whatever holds it up, a drain

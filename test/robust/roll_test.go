@@ -12,12 +12,12 @@ import (
 )
 
 // viewer is a routing consumer: it follows what is shown of a service over leaders
-// that come and go, and remembers the first moment at which an index had no running
-// instance.
+// that come and go, and remembers the first moment at which an index had no instance
+// that serves.
 type viewer struct {
 	c       *cluster
 	service string
-	shown   map[int32]map[string]bool // index → versions of it that run
+	shown   map[int32]map[string]bool // index → versions of it that serve
 	floor   int64                     // the list has all up to here
 	bad     string
 	lists   int
@@ -60,11 +60,13 @@ func (v *viewer) list(client *api.Client) string {
 	v.lists++
 	v.shown, v.floor = map[int32]map[string]bool{}, l.Listing.Revision
 	for _, x := range l.Instances {
-		v.set(x.Index, x.Process, x.State == lrp.Running.String())
+		v.set(x.Index, x.Process, serves(x))
 	}
 	v.look("a list")
 	return l.Listing.Position
 }
+
+func serves(x *pb.Instance) bool { return x.State == lrp.Running.String() && x.Routable }
 
 func (v *viewer) set(index int32, process string, running bool) {
 	if v.shown[index] == nil {
@@ -79,7 +81,7 @@ func (v *viewer) set(index int32, process string, running bool) {
 
 func (v *viewer) take(e *pb.Event) {
 	if x := e.Instance; x != nil && x.Service == v.service && e.Revision > v.floor {
-		v.set(x.Index, x.Process, !e.Gone && x.State == lrp.Running.String())
+		v.set(x.Index, x.Process, !e.Gone && serves(x))
 		v.look(e.String())
 	}
 }
