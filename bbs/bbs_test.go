@@ -311,6 +311,66 @@ func TestMembersThatAreGone(t *testing.T) {
 	})
 }
 
+// TestAListThatMayBeWrongBuriesNobody: while a leader does not believe its member list,
+// what a row names may live; one that says so keeps its rows, the others lose them when
+// the list is believed. And who was buried all the same takes work again when it lives.
+func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(2, "1")}, nil)
+		synctest.Wait()
+		w, _, _ := r.take()
+		for i, cell := range []string{"y", "z"} {
+			by := lrp.Identity{Instance: "i" + cell, Cell: cell, Proc: cell + "9"}
+			_ = r.event(w[i].Key, lrp.Claim{By: by})
+			_ = r.event(w[i].Key, lrp.Start{By: by, Net: lrp.Net{Address: "x", Routable: true}})
+		}
+		r.blind = true
+		r.reelect() // members are a1 and b1
+		synctest.Wait()
+		if got := fmt.Sprint(r.running(webKey)); got != "[y/0 z/1]" {
+			t.Fatalf("while blind: running %s", got)
+		}
+		r.b.CellHealthy("z", "z9")
+		r.mu.Lock()
+		r.blind = false
+		r.mu.Unlock()
+		time.Sleep(30 * time.Second) // a full pass
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 z/1]" {
+			t.Fatalf("once the list is believed: running %s", got)
+		}
+		// Buried at once, and alive after all.
+		r.reelect()
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 a/1]" {
+			t.Fatalf("believed: running %s", got)
+		}
+		r.b.CellHealthy("z", "z9")
+		if _, err := r.b.ScaleService(t.Context(), webKey, 3, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w, _, _ = r.take()
+		by := lrp.Identity{Instance: "new", Cell: "z", Proc: "z9"}
+		_ = r.event(w[0].Key, lrp.Claim{By: by})
+		_ = r.event(w[0].Key, lrp.Start{By: by, Net: lrp.Net{Address: "x", Routable: true}})
+		task1 := NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
+		row, err := r.b.DesireTask(t.Context(), task1, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "z", Proc: "z9"}, Reservation: "r"})
+		time.Sleep(30 * time.Second)
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 a/1 z/2]" {
+			t.Errorf("what runs on it now was taken off: %s", got)
+		}
+		if x, _ := r.b.GetTask("t"); x.State != task.Running {
+			t.Errorf("its task: %v %v", x.State, x.Outcome)
+		}
+	})
+}
+
 func TestCrashesWaitByTheClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(1, "1")}, nil)

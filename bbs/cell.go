@@ -125,6 +125,8 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 func (b *BBS) CellHealthy(cell, proc string) {
 	b.mu.Lock()
 	b.services.Heard(proc, b.now())
+	b.tasks.Heard(proc)
+	delete(b.unlisted, proc)
 	b.mu.Unlock()
 	b.session(proc, lrp.CellHealthy{Cell: cell, Proc: proc}, nil)
 }

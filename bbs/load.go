@@ -61,22 +61,32 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	return b
 }
 
-// bury declares dead every process that rows name and the member list does not.
+// bury declares dead every process that rows name and the member list does not. While
+// the list itself may be wrong, such a process may yet come and say that it lives.
 func (b *BBS) bury(members []string) {
 	alive := make(map[string]bool, len(members))
 	for _, p := range members {
 		alive[p] = true
 	}
-	for _, p := range b.services.Procs() {
+	b.unlisted = map[string]bool{}
+	for _, p := range slices.Concat(b.services.Procs(), b.tasks.Procs()) {
 		if !alive[p] {
-			b.services.ProcDied(p)
+			b.unlisted[p] = true
 		}
 	}
-	for _, p := range b.tasks.Procs() {
-		if !alive[p] {
-			b.tasks.ProcDied(p)
-		}
+	b.buryUnlisted()
+}
+
+// buryUnlisted does so once the list is believed.
+func (b *BBS) buryUnlisted() {
+	if len(b.unlisted) == 0 || b.cfg.Sessions.Blind() {
+		return
 	}
+	for p := range b.unlisted {
+		b.services.ProcDied(p)
+		b.tasks.ProcDied(p)
+	}
+	clear(b.unlisted)
 }
 
 // load decodes one row into the newest rows and the view.

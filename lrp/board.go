@@ -189,6 +189,7 @@ func (b *Board) LoadIndex(x Index) {
 // Heard records that the session of a cell process is HEALTHY in this term: it can
 // tell what became of its instances.
 func (b *Board) Heard(proc string, now time.Time) {
+	delete(b.dead, proc) // it was taken for dead because no list named it
 	if _, known := b.heard[proc]; known {
 		return
 	}

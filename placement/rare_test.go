@@ -33,6 +33,18 @@ func TestWithdrawnWorkIsForgotten(t *testing.T) {
 	}
 }
 
+func TestSinceWhenItWaits(t *testing.T) {
+	a := NewAuction(Config{})
+	submit(t, a, time.Second, lrpItem("x", 0, 10))
+	submit(t, a, 2*time.Second, lrpItem("x", 0, 10)) // asked again: it keeps its place in time
+	if at, ok := a.WaitingSince("x.0"); !ok || at != time.Second {
+		t.Errorf("since %v, %v", at, ok)
+	}
+	if at, ok := a.WaitingSince("nobody"); ok || at != 0 {
+		t.Errorf("since %v, %v", at, ok)
+	}
+}
+
 func TestRefusalsOfWhatIsNotInFlight(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))

@@ -196,6 +196,10 @@ func (b *Board) ProcDied(proc string) {
 	}
 }
 
+// Heard records that the session of a cell process is HEALTHY: it lives, although no
+// list may have named it.
+func (b *Board) Heard(proc string) { delete(b.dead, proc) }
+
 // Move is one thing that convergence wants: the event for the task, to be given to Step.
 type Move struct {
 	GUID  string
