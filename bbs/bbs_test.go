@@ -894,6 +894,75 @@ func TestCallbacksOfTasks(t *testing.T) {
 	})
 }
 
+// TestADeadLetterIsVisible: an end that cannot be delivered is tried again, later and
+// later, also by the next leader, and then counted and told.
+func TestADeadLetterIsVisible(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.serve()
+		began := time.Now()
+		for run := 1; run <= 10; run++ {
+			if len(r.callbacks) != run {
+				t.Fatalf("%d calls after %v, want %d", len(r.callbacks), time.Since(began), run)
+			}
+			r.b.CallbackDone("t", r.callbacks[0].UID, false, "status 503")
+			synctest.Wait()
+			if e, err := r.b.ExplainTask("t"); err != nil || run < 10 && e.Reasons[len(e.Reasons)-1].Code != "callback" {
+				t.Fatalf("run %d: %+v, %v", run, e, err)
+			}
+			if run == 5 {
+				r.reelect()
+			}
+			wait := min(30*time.Second<<(run-1), time.Hour)
+			time.Sleep(wait - time.Millisecond)
+			synctest.Wait()
+			if len(r.callbacks) != run {
+				t.Fatalf("run %d came before its time", run+1)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		e, err := r.b.ExplainTask("t")
+		if err != nil || len(r.callbacks) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its end could not be delivered: status 503"}) {
+			t.Fatalf("%d calls, %+v, %v", len(r.callbacks), e, err)
+		}
+		r.take()
+	})
+}
+
+// TestATaskThatIsNotStartedInTime fails with the arithmetic of the last refusal; what is
+// tried in vain meanwhile is asked for again.
+func TestATaskThatIsNotStartedInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		row, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const why = "insufficient resources: 312 cells: other stack; 40 cells: memory_mb 512 needed, largest free 300"
+		r.b.TaskRejected("t", row.UID, "found no compatible cells: no cell is known", false)
+		r.b.TaskRejected("t", row.UID, why, false)
+		synctest.Wait()
+		if e, err := r.b.ExplainTask("t"); err != nil || e.Reasons[0].Code != "insufficient_resources" || e.Reasons[0].Text != why || e.Reasons[0].Longest != 30*time.Minute {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		r.take()
+		time.Sleep(30*time.Minute - time.Second)
+		synctest.Wait()
+		if _, tasks, _ := r.take(); len(tasks) != 59 {
+			t.Errorf("asked for %d times in half an hour", len(tasks))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if x, err := r.b.GetTask("t"); err != nil || x.Outcome != task.Failed || x.Result.Reason != "not started within time limit: "+why {
+			t.Fatalf("%+v, %v", x.Task, err)
+		}
+	})
+}
+
 func TestABlindLeaderStartsNothingExclusive(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.blind = true
