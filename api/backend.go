@@ -153,6 +153,7 @@ type Instance struct {
 	Rows        lrp.Index
 	Version     int // number of the version it is an instance of; 0 = unknown
 	Wanted      bool
+	Orphan      bool // no service owns it
 	Quarantined bool
 	Revision    int64
 }
@@ -161,6 +162,7 @@ type Instance struct {
 type InstanceFilter struct {
 	Domain, Service, Cell string
 	States                []lrp.State
+	Orphans               bool // only what no service owns
 }
 
 // Services reads and changes services.
@@ -352,6 +354,19 @@ type Status struct {
 	Warnings    []string
 	Quarantined int
 	Domains     []Domain
+	// Rollouts are services that are being rolled out or taken back, or whose last
+	// rollout failed; RolloutsMore counts those that are not in it.
+	Rollouts     []Rollout
+	RolloutsMore int
+}
+
+// Rollout is how far a service's newest version has come.
+type Rollout struct {
+	Key                         lrp.ServiceKey
+	Phase                       lrp.Phase
+	Version, Healthy, Instances int
+	Failure                     string
+	Progress                    time.Time
 }
 
 // Domain is an owner's name space.

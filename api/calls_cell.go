@@ -154,7 +154,7 @@ func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainReques
 		})
 	}
 	for _, e := range b.Events.Recent(explainEvents, func(e *event.Event) bool { return concerns(e, s) }) {
-		m.Events = append(m.Events, eventMessage(&e))
+		m.Events = append(m.Events, eventMessage(&e, true))
 	}
 	if query := outputOf(s); query != nil {
 		ctx, cancel := context.WithTimeout(ctx, explainWait)

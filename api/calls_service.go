@@ -55,7 +55,7 @@ func (c *calls) ListInstances(_ context.Context, q *connect.Request[pb.ListInsta
 		return nil, err
 	}
 	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Instance], error) {
-		return b.Services.ListInstances(InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states}, r)
+		return b.Services.ListInstances(InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states, Orphans: q.Msg.Orphans}, r)
 	})
 	m := &pb.ListInstancesResponse{Listing: where}
 	for i := range l.Items {

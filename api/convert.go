@@ -12,6 +12,7 @@ import (
 	"cantina/action"
 	"cantina/batch"
 	"cantina/lrp"
+	"cantina/placement"
 	"cantina/resource"
 	"cantina/task"
 	"cantina/wire"
@@ -55,7 +56,7 @@ func amounts(a resource.Amounts) map[string]int32 {
 func service(s *Service, whole bool) *pb.Service {
 	m := &pb.Service{
 		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
-		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
+		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
 	}
 	for i := range s.Versions {
 		v := &s.Versions[i]
@@ -77,7 +78,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
 		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
 		Routable: a.Net.Routable, Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
-		PlacementError: clean(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
+		PlacementError: clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
 	}
 }
 
@@ -85,7 +86,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 // when all is set.
 func instances(x *Instance, all bool) []*pb.Instance {
 	shown := instance(&x.Actual)
-	shown.Version, shown.Quarantined, shown.Revision = int32(x.Version), x.Quarantined, x.Revision
+	shown.Version, shown.Quarantined, shown.Revision, shown.Orphan = int32(x.Version), x.Quarantined, x.Revision, x.Orphan
 	out := []*pb.Instance{shown}
 	if !all {
 		return out
@@ -95,7 +96,7 @@ func instances(x *Instance, all bool) []*pb.Instance {
 			continue
 		}
 		m := instance(row)
-		m.Version, m.Hidden, m.Revision = int32(x.Version), true, x.Revision
+		m.Version, m.Hidden, m.Revision, m.Orphan = int32(x.Version), true, x.Revision, x.Orphan
 		out = append(out, m)
 	}
 	return out
@@ -107,7 +108,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	m := &pb.Task{
 		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(), Cell: t.Holder.Cell,
 		Reason: clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, MayStillRun: t.MayStillRun,
-		Rejections: int32(t.Rejections), Rejection: clean(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
+		Rejections: int32(t.Rejections), Rejection: clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
 		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision, Container: t.Reservation,
 	}
 	if !whole {
@@ -314,6 +315,11 @@ func status(s *Status) *pb.Status {
 	for k, v := range s.Counts {
 		m.Counts[k] = int32(v)
 	}
+	for _, r := range s.Rollouts {
+		m.Rollouts = append(m.Rollouts, &pb.Rollout{Domain: r.Key.Domain, Service: r.Key.Name, Phase: r.Phase.String(), Version: int32(r.Version),
+			Healthy: int32(r.Healthy), Instances: int32(r.Instances), Failure: clean(r.Failure), Progress: wire.FromTime(r.Progress)})
+	}
+	m.RolloutsMore = int32(s.RolloutsMore)
 	for _, d := range s.Domains {
 		m.Domains = append(m.Domains, &pb.Domain{Name: d.Name, Fresh: d.Fresh, Expires: wire.FromTime(d.Expires)})
 	}

@@ -143,7 +143,7 @@ func Classes() []Class {
 		{"collected", http.StatusGone, connect.CodeNotFound, ExitNotFound, "", among(ErrCollected)},
 		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode, worker.ErrUnknownProcess, schedule.ErrNotFound)},
 		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(ErrExists, task.ErrExists)},
-		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "settle it: done, failed or rerun", among(task.ErrLostUnresolved)},
+		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "cantina task resolve TASK --as done, failed or rerun", among(task.ErrLostUnresolved)},
 		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID, schedule.ErrOverlap, schedule.ErrFired)},
 		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(ErrNotAllowed)},
 		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split it", among(ErrTooLarge)},

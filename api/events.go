@@ -54,14 +54,14 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, se
 		if err != nil {
 			return err
 		}
-		if err := sendBatch(batch, wanted, hello, send); err != nil {
+		if err := sendBatch(batch, q, wanted, hello, send); err != nil {
 			return err
 		}
 		hello = false
 	}
 }
 
-func sendBatch(b event.Batch, wanted func(*event.Event) bool, hello bool, send func(*pb.StreamEventsResponse) error) error {
+func sendBatch(b event.Batch, q *pb.StreamEventsRequest, wanted func(*event.Event) bool, hello bool, send func(*pb.StreamEventsResponse) error) error {
 	if g := b.Gap; g != nil {
 		return send(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
 	}
@@ -70,7 +70,7 @@ func sendBatch(b event.Batch, wanted func(*event.Event) bool, hello bool, send f
 		if !wanted(e) {
 			continue
 		}
-		if err := send(&pb.StreamEventsResponse{Event: eventMessage(e), Position: e.Position.String()}); err != nil {
+		if err := send(&pb.StreamEventsResponse{Event: eventMessage(e, q.All), Position: e.Position.String()}); err != nil {
 			return err
 		}
 	}
@@ -94,13 +94,14 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 		}
 	}
 	return func(e *event.Event) bool {
-		return (len(kinds) == 0 || slices.Contains(kinds, e.Kind)) &&
+		return (q.All || e.Kind != event.Instance || e.Turn) && (len(kinds) == 0 || slices.Contains(kinds, e.Kind)) &&
 			(q.Domain == "" || e.Domain == q.Domain) && (q.Subject == "" || e.Subject == q.Subject)
 	}, nil
 }
 
-// eventMessage puts an event on the wire.
-func eventMessage(e *event.Event) *pb.Event {
+// eventMessage puts an event on the wire: of an instance the row that changed when
+// all is set, otherwise the row that readers see of its index.
+func eventMessage(e *event.Event, all bool) *pb.Event {
 	m := &pb.Event{
 		Revision: e.Revision, Position: e.Position.String(), Time: wire.FromTime(e.Time), Kind: e.Kind.String(),
 		Domain: e.Domain, Subject: clean(e.Subject), Gone: e.Gone, Text: clean(e.Text),
@@ -108,8 +109,13 @@ func eventMessage(e *event.Event) *pb.Event {
 	switch {
 	case e.Service != nil:
 		m.Service = service(&Service{Service: *e.Service}, false)
-	case e.Instance != nil:
+	case e.Instance != nil && all:
 		m.Instance = instance(e.Instance)
+		m.Instance.Hidden = e.Hidden
+	case e.Instance != nil && e.Shown != nil:
+		m.Instance, m.Gone = instance(e.Shown), false
+	case e.Instance != nil:
+		m.Instance, m.Gone = instance(e.Instance), true
 	case e.Task != nil:
 		m.Task = taskMessage(e.Task, e.Revision, false)
 	case e.Job != nil:

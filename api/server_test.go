@@ -21,6 +21,7 @@ import (
 	"cantina/action"
 	"cantina/api"
 	"cantina/api/apitest"
+	"cantina/event"
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/task"
@@ -325,6 +326,58 @@ func TestAListAndItsEventsMissNothing(t *testing.T) {
 	})
 	if err != nil || fmt.Sprint(states) != "[RUNNING COMPLETED]" {
 		t.Fatalf("got %v, %v", states, err)
+	}
+}
+
+// TestInstanceEventsFollowTheRowThatCounts: one event whenever it becomes another, and
+// with all each row as it changes.
+func TestInstanceEventsFollowTheRowThatCounts(t *testing.T) {
+	w := newWorld(t)
+	k := lrp.Key{Process: "p", Index: 0}
+	old := &lrp.Actual{Key: k, Service: lrp.ServiceKey{Domain: "d", Name: "web"}, State: lrp.Running, Identity: lrp.Identity{Instance: "i1", Cell: "a"}}
+	leaves, next := *old, *old
+	leaves.Presence = lrp.Evacuating
+	next.Instance, next.Cell, next.State = "i2", "b", lrp.Claimed
+	runs := next
+	runs.State = lrp.Running
+	steps := []lrp.Index{{Key: k}, {Key: k, Ordinary: old}, {Key: k, Evacuating: &leaves, Ordinary: &next}, {Key: k, Ordinary: &runs}, {Key: k}}
+	for i := range steps[1:] {
+		var events []event.Event
+		for _, c := range lrp.Changes(steps[i], steps[i+1]) {
+			row := c.After
+			if row == nil {
+				row = c.Before
+			}
+			events = append(events, event.Event{Kind: event.Instance, Domain: "d", Subject: "d/web/0", Instance: row, Gone: c.After == nil, Hidden: c.Hidden, Turn: c.Turn, Shown: c.Shown})
+		}
+		w.Hub.Publish(int64(200+i), events...)
+	}
+	for _, c := range []struct {
+		all  bool
+		want string
+	}{
+		{false, "RUNNING ORDINARY i1, RUNNING EVACUATING i1, RUNNING ORDINARY i2, gone i2"},
+		{true, "RUNNING ORDINARY i1, RUNNING EVACUATING i1, CLAIMED ORDINARY i2 hidden, RUNNING ORDINARY i2, gone i1, gone i2"},
+	} {
+		var got []string
+		err := w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: "199", Kind: []string{"instance"}, All: c.all}, func(m *pb.StreamEventsResponse) error {
+			e := m.Event
+			switch {
+			case e == nil:
+				return nil
+			case e.Gone:
+				got = append(got, "gone "+e.Instance.Instance)
+			default:
+				got = append(got, strings.TrimSuffix(fmt.Sprintf("%s %s %s %s", e.Instance.State, e.Instance.Presence, e.Instance.Instance, map[bool]string{true: "hidden"}[e.Instance.Hidden]), " "))
+			}
+			if e.Gone && e.Instance.Instance == "i2" {
+				return api.Stop()
+			}
+			return nil
+		})
+		if s := strings.Join(got, ", "); err != nil || s != c.want {
+			t.Errorf("all %v: %s, %v\nwant %s", c.all, s, err, c.want)
+		}
 	}
 }
 

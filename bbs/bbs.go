@@ -30,7 +30,10 @@ type BBS struct {
 	inFlight map[string]int        // row key → commits on their way
 	bad      map[string]bool       // quarantined row keys of this board
 	manifest manifests
-	broken   int // events refused because they broke an invariant
+	badKeys  []idemAge       // unreadable idempotency keys: when they are pruned, oldest first
+	unlisted map[string]bool // processes that rows name and a list that may be wrong does not
+	broken   int             // events refused because they broke an invariant
+	pruned   int             // unreadable rows that were dropped because nobody can need them
 	// waiting has, for each cell name, the given-up processes whose rows of work that
 	// survives a restart stand until a successor has reported.
 	waiting map[string][]string
@@ -105,6 +108,7 @@ func (b *BBS) pass(full bool) {
 	if full {
 		b.expireKeys()
 	}
+	b.buryUnlisted()
 	b.converge(full)
 }
 

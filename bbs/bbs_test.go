@@ -76,7 +76,16 @@ func TestAChangedServiceRolls(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(3, "1")}, nil)
 		r.serve()
+		if list, _ := r.b.Rollouts(10); len(list) != 0 {
+			t.Fatalf("nothing rolls: %+v", list)
+		}
 		out := r.apply([]lrp.Desired{web(3, "2")}, nil)
+		if list, more := r.b.Rollouts(10); len(list) != 1 || more != 0 || list[0].Phase != lrp.RollingOut || list[0].Version != 2 || list[0].Instances != 3 {
+			t.Fatalf("%+v", list)
+		}
+		if list, more := r.b.Rollouts(0); len(list) != 0 || more != 1 {
+			t.Fatalf("%+v and %d more", list, more)
+		}
 		if out.Changes[0].Verb != VerbReplace || len(out.Changes[0].Fields) != 1 || out.Changes[0].Fields[0].Path != "workload.action.run.args" {
 			t.Fatalf("%+v", out.Changes)
 		}
@@ -102,6 +111,60 @@ func TestARolloutGoesOnUnderANewLeader(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 	})
+}
+
+// TestANewLeaderTrustsNoHealthThatItDidNotSee: an instance of the new version that was
+// RUNNING when nobody led may have ended. It counts once its cell can tell and its
+// time has passed; and the time without a leader is none without progress.
+func TestANewLeaderTrustsNoHealthThatItDidNotSee(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			plain := func(version string) lrp.Desired {
+				d := web(2, version)
+				d.Workload.Monitor = nil
+				return d
+			}
+			r.apply([]lrp.Desired{plain("1")}, nil)
+			r.serve()
+			time.Sleep(2 * time.Second)
+			r.apply([]lrp.Desired{plain("2")}, nil)
+			synctest.Wait()
+			lrps, _, _ := r.take()
+			if len(lrps) != 1 {
+				t.Fatalf("%d requests", len(lrps))
+			}
+			r.run(lrps[0])
+			r.mute = true
+			time.Sleep(time.Second / 2)
+			for range 3 { // terms that no cell reaches
+				r.reelect()
+				time.Sleep(9 * time.Minute)
+				synctest.Wait()
+			}
+			if s, _ := r.b.GetService(webKey); s.Healthy != 0 || s.Phase != lrp.RollingOut {
+				t.Fatalf("%d healthy, %v, %s", s.Healthy, s.Phase, s.Failure)
+			}
+			r.b.CellHealthy("a", "a1")
+			synctest.Wait()
+			if _, _, stops := r.take(); len(stops) != 0 {
+				t.Fatalf("stopped before the cell could tell: %v", stops)
+			}
+			page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+			for _, i := range page.Items {
+				if i.Version == 2 && ended {
+					if err := r.event(i.Key, lrp.Crash{By: i.Identity, Reason: "ended while nobody led"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			_, _, stops := r.take()
+			if s, _ := r.b.GetService(webKey); (s.Healthy == 1) == ended || (len(stops) == 1) == ended {
+				t.Fatalf("ended %v: %d healthy, stopped %v", ended, s.Healthy, stops)
+			}
+		})
+	}
 }
 
 func TestANewLeaderSeesTheSame(t *testing.T) {
@@ -248,6 +311,66 @@ func TestMembersThatAreGone(t *testing.T) {
 	})
 }
 
+// TestAListThatMayBeWrongBuriesNobody: while a leader does not believe its member list,
+// what a row names may live; one that says so keeps its rows, the others lose them when
+// the list is believed. And who was buried all the same takes work again when it lives.
+func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(2, "1")}, nil)
+		synctest.Wait()
+		w, _, _ := r.take()
+		for i, cell := range []string{"y", "z"} {
+			by := lrp.Identity{Instance: "i" + cell, Cell: cell, Proc: cell + "9"}
+			_ = r.event(w[i].Key, lrp.Claim{By: by})
+			_ = r.event(w[i].Key, lrp.Start{By: by, Net: lrp.Net{Address: "x", Routable: true}})
+		}
+		r.blind = true
+		r.reelect() // members are a1 and b1
+		synctest.Wait()
+		if got := fmt.Sprint(r.running(webKey)); got != "[y/0 z/1]" {
+			t.Fatalf("while blind: running %s", got)
+		}
+		r.b.CellHealthy("z", "z9")
+		r.mu.Lock()
+		r.blind = false
+		r.mu.Unlock()
+		time.Sleep(30 * time.Second) // a full pass
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 z/1]" {
+			t.Fatalf("once the list is believed: running %s", got)
+		}
+		// Buried at once, and alive after all.
+		r.reelect()
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 a/1]" {
+			t.Fatalf("believed: running %s", got)
+		}
+		r.b.CellHealthy("z", "z9")
+		if _, err := r.b.ScaleService(t.Context(), webKey, 3, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w, _, _ = r.take()
+		by := lrp.Identity{Instance: "new", Cell: "z", Proc: "z9"}
+		_ = r.event(w[0].Key, lrp.Claim{By: by})
+		_ = r.event(w[0].Key, lrp.Start{By: by, Net: lrp.Net{Address: "x", Routable: true}})
+		task1 := NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
+		row, err := r.b.DesireTask(t.Context(), task1, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "z", Proc: "z9"}, Reservation: "r"})
+		time.Sleep(30 * time.Second)
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 a/1 z/2]" {
+			t.Errorf("what runs on it now was taken off: %s", got)
+		}
+		if x, _ := r.b.GetTask("t"); x.State != task.Running {
+			t.Errorf("its task: %v %v", x.State, x.Outcome)
+		}
+	})
+}
+
 func TestCrashesWaitByTheClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(1, "1")}, nil)
@@ -386,6 +509,45 @@ func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 	})
 }
 
+// TestEndedTasksAreKept as long as the leader's settings say; who asks later hears how
+// long that is.
+func TestEndedTasksAreKept(t *testing.T) {
+	for text, c := range map[string]struct {
+		policy task.Policy
+		age    time.Duration
+	}{
+		"kept 24h, 10000 in a domain": {task.Policy{}, 24 * time.Hour},
+		"kept 1h30m, 10000 in a":      {task.Policy{Retention: 90 * time.Minute}, 90 * time.Minute},
+		"kept 2m, 10000 in a domain":  {task.Policy{Retention: -1}, 2 * time.Minute},
+		"kept 24h, 1 in a domain":     {task.Policy{KeepPerDomain: 1}, time.Second},
+	} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			r.depose()
+			r.elect(func(cfg *Config) { cfg.Tasks = c.policy })
+			for _, guid := range []string{"t", "u"} {
+				if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+					t.Fatal(err)
+				}
+				if r.serve(); c.policy.KeepPerDomain == 0 {
+					break
+				}
+			}
+			if c.policy.KeepPerDomain == 0 {
+				time.Sleep(c.age - time.Millisecond)
+				synctest.Wait()
+				if row, err := r.b.GetTask("t"); err != nil || row.Outcome != task.Succeeded {
+					t.Fatalf("%s: %v", text, err)
+				}
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) || !strings.Contains(err.Error(), text) {
+				t.Fatalf("%s: %v", text, err)
+			}
+		})
+	}
+}
+
 func TestPrunedServicesAndTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(1, "1")}, []NamedTask{{"long", task.Definition{Workload: runs("/bin/sleep")}}})
@@ -480,7 +642,7 @@ func (r *rig) smash(keys ...string) {
 func TestEventsRebuildTheView(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
-		seen := map[string]*lrp.Actual{}
+		seen, shown := map[string]*lrp.Actual{}, map[lrp.Key]*lrp.Actual{}
 		last := event.Position{}
 		done := make(chan struct{})
 		start := event.After(r.reign.Revision())
@@ -492,6 +654,12 @@ func TestEventsRebuildTheView(t *testing.T) {
 				}
 				last = e.Position
 				if e.Kind == event.Instance {
+					switch {
+					case e.Turn && e.Shown == nil:
+						delete(shown, e.Instance.Key)
+					case e.Turn:
+						shown[e.Instance.Key] = e.Shown
+					}
 					subject := e.Instance.Key.String()
 					id := subject + "/" + e.Instance.Instance
 					if e.Gone {
@@ -520,7 +688,13 @@ func TestEventsRebuildTheView(t *testing.T) {
 		<-done
 		page, _ := r.b.ListInstances(InstanceFilter{}, Range{Limit: 100})
 		want := map[string]*lrp.Actual{}
+		if len(shown) != len(page.Items) {
+			t.Errorf("readers see %d indices, not %d", len(shown), len(page.Items))
+		}
 		for _, i := range page.Items {
+			if got := shown[i.Key]; got == nil || !reflect.DeepEqual(*got, i.Actual) {
+				t.Errorf("readers see %+v of %v, not %+v", got, i.Key, i.Actual)
+			}
 			for _, a := range i.Rows.Rows() {
 				want[a.Key.String()+"/"+a.Instance] = a
 			}
@@ -720,6 +894,75 @@ func TestCallbacksOfTasks(t *testing.T) {
 	})
 }
 
+// TestADeadLetterIsVisible: an end that cannot be delivered is tried again, later and
+// later, also by the next leader, and then counted and told.
+func TestADeadLetterIsVisible(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.serve()
+		began := time.Now()
+		for run := 1; run <= 10; run++ {
+			if len(r.callbacks) != run {
+				t.Fatalf("%d calls after %v, want %d", len(r.callbacks), time.Since(began), run)
+			}
+			r.b.CallbackDone("t", r.callbacks[0].UID, false, "status 503")
+			synctest.Wait()
+			if e, err := r.b.ExplainTask("t"); err != nil || run < 10 && e.Reasons[len(e.Reasons)-1].Code != "callback" {
+				t.Fatalf("run %d: %+v, %v", run, e, err)
+			}
+			if run == 5 {
+				r.reelect()
+			}
+			wait := min(30*time.Second<<(run-1), time.Hour)
+			time.Sleep(wait - time.Millisecond)
+			synctest.Wait()
+			if len(r.callbacks) != run {
+				t.Fatalf("run %d came before its time", run+1)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		e, err := r.b.ExplainTask("t")
+		if err != nil || len(r.callbacks) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its end could not be delivered: status 503"}) {
+			t.Fatalf("%d calls, %+v, %v", len(r.callbacks), e, err)
+		}
+		r.take()
+	})
+}
+
+// TestATaskThatIsNotStartedInTime fails with the arithmetic of the last refusal; what is
+// tried in vain meanwhile is asked for again.
+func TestATaskThatIsNotStartedInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		row, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const why = "insufficient resources: 312 cells: other stack; 40 cells: memory_mb 512 needed, largest free 300"
+		r.b.TaskRejected("t", row.UID, "found no compatible cells: no cell is known", false)
+		r.b.TaskRejected("t", row.UID, why, false)
+		synctest.Wait()
+		if e, err := r.b.ExplainTask("t"); err != nil || e.Reasons[0].Code != "insufficient_resources" || e.Reasons[0].Text != why || e.Reasons[0].Longest != 30*time.Minute {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		r.take()
+		time.Sleep(30*time.Minute - time.Second)
+		synctest.Wait()
+		if _, tasks, _ := r.take(); len(tasks) != 59 {
+			t.Errorf("asked for %d times in half an hour", len(tasks))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if x, err := r.b.GetTask("t"); err != nil || x.Outcome != task.Failed || x.Result.Reason != "not started within time limit: "+why {
+			t.Fatalf("%+v, %v", x.Task, err)
+		}
+	})
+}
+
 func TestABlindLeaderStartsNothingExclusive(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.blind = true
@@ -829,7 +1072,7 @@ func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 		}
 		var texts []string
 		for _, x := range e.Reasons {
-			if x.Code == "placement" || x.Code == "instances" {
+			if x.Code == "insufficient_resources" || x.Code == "instances" {
 				texts = append(texts, strings.SplitN(x.Text, ":", 2)[0])
 			}
 		}

@@ -123,6 +123,11 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 
 // CellHealthy tells that the session of a process is HEALTHY (again).
 func (b *BBS) CellHealthy(cell, proc string) {
+	b.mu.Lock()
+	b.services.Heard(proc, b.now())
+	b.tasks.Heard(proc)
+	delete(b.unlisted, proc)
+	b.mu.Unlock()
 	b.session(proc, lrp.CellHealthy{Cell: cell, Proc: proc}, nil)
 }
 
@@ -261,6 +266,14 @@ func (b *BBS) PlacementFailed(k lrp.Key, reason string) {
 // TaskRejected tells why no cell took a task; never means that none ever could.
 func (b *BBS) TaskRejected(guid, uid, reason string, never bool) {
 	b.quiet(func(t *tx) error { return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Never: never}) })
+}
+
+// TaskRefused tells why the cell that was to run a task did not take it; the
+// auction goes on with it. (Diego dev notes, Task Lifecycle.)
+func (b *BBS) TaskRefused(guid, uid, reason string) {
+	b.quiet(func(t *tx) error {
+		return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Carried: true})
+	})
 }
 
 // CallbackDone tells what came of a run of attempts to deliver the end of a task.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"cantina/lrp"
@@ -205,9 +206,21 @@ func (b *BBS) gone(guid string) error {
 	b.view.mu.RLock()
 	defer b.view.mu.RUnlock()
 	if ended, known := b.view.collected[guid]; known {
-		return fmt.Errorf("task %s, ended %s: %w", guid, ended.Format(time.RFC3339), ErrCollected)
+		return fmt.Errorf("task %s, ended %s: %w", guid, ended.Format(time.RFC3339), b.kept())
 	}
 	return fmt.Errorf("task %s: %w", guid, task.ErrNotFound)
+}
+
+// kept is the error for a task that is gone: it was deleted, or not kept any longer.
+func (b *BBS) kept() error {
+	p := b.tasks.Policy()
+	age := p.KeptFor().String()
+	for _, end := range []string{"m0s", "h0m"} { // 24h0m0s is 24h
+		if strings.HasSuffix(age, end) {
+			age = age[:len(age)-2]
+		}
+	}
+	return fmt.Errorf("%w: ended tasks are kept %s, %d in a domain, or until they are removed", ErrCollected, age, p.KeepPerDomain)
 }
 
 // CancelTask ends a PENDING or RUNNING task.

@@ -25,8 +25,8 @@ var (
 	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
 	// ErrServiceNotFound: there is no such service.
 	ErrServiceNotFound = errors.New("no such service")
-	// ErrCollected: the task was there, ended, and its retention is over.
-	ErrCollected = errors.New("collected: its retention is over")
+	// ErrCollected: the task was there, ended, and its retention is over or it was removed.
+	ErrCollected = errors.New("collected")
 	// ErrInvalid: the request itself cannot be.
 	ErrInvalid = errors.New("invalid request")
 )

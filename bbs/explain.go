@@ -1,10 +1,12 @@
 package bbs
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"cantina/lrp"
+	"cantina/placement"
 	"cantina/task"
 )
 
@@ -92,10 +94,13 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 	}
 }
 
+// placementCode is the code of a reason for which there is no place.
+func placementCode(text string) string { return cmp.Or(placement.CodeOf(text), "placement") }
+
 func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	switch {
 	case o.State == lrp.Unclaimed && o.PlacementError != "":
-		e.add("placement", o.PlacementError, "", 0)
+		e.add(placementCode(o.PlacementError), o.PlacementError, "", 0)
 	case o.State == lrp.Unclaimed:
 		e.add("placing", "waits for the auction since "+o.Since.Format(time.RFC3339), "", 0)
 	case o.State == lrp.Claimed:
@@ -213,7 +218,7 @@ func (b *BBS) ExplainTask(guid string) (Explanation, error) {
 		if row.MayStillRun {
 			text += "; it may still run there"
 		}
-		e.add("lost", text, "cantina task settle "+guid+" --as done|failed|rerun", 0)
+		e.add("lost", text, "cantina task resolve "+guid+" --as done|failed|rerun", 0)
 	case row.Result.Reason != "":
 		e.add("ended", row.Result.Reason, "", 0)
 	}
@@ -232,7 +237,7 @@ func explainPending(e *Explanation, t *task.Task, now time.Time) {
 	}
 	left := t.Created.Add(timeout).Sub(now)
 	if t.Rejection != "" {
-		e.add("placement", t.Rejection, "", left)
+		e.add(placementCode(t.Rejection), t.Rejection, "", left)
 		return
 	}
 	e.add("placing", "waits for the auction since "+t.Created.Format(time.RFC3339), "", left)

@@ -184,4 +184,25 @@ func (b *BBS) expireKeys() {
 	if len(t.others) > 0 {
 		b.submit(t, nil)
 	}
+	b.pruneKeys(now)
+}
+
+// pruneKeys drops unreadable keys once none that was given before this term can be
+// alive. (Diego dev notes, Pruning Corrupt/Invalid Data.)
+func (b *BBS) pruneKeys(now time.Time) {
+	for len(b.badKeys) > 0 && !b.badKeys[0].at.After(now) {
+		key := b.badKeys[0].row
+		b.badKeys = b.badKeys[1:]
+		if !b.bad[key] {
+			continue // an operator has dropped it
+		}
+		b.cfg.Log.Info("unreadable idempotency key pruned", "key", key)
+		b.cfg.Store.Drop(key, func(revision int64, err error) {
+			if b.released(key, nil, revision, err, nil); err == nil {
+				b.mu.Lock()
+				b.pruned++
+				b.mu.Unlock()
+			}
+		})
+	}
 }

@@ -40,6 +40,7 @@ type Instance struct {
 	Rows        lrp.Index
 	Version     int // number of its version; 0 = an orphan
 	Wanted      bool
+	Orphan      bool // no service owns it
 	Quarantined bool
 	Revision    int64
 }
@@ -48,6 +49,7 @@ type Instance struct {
 type InstanceFilter struct {
 	Domain, Service, Cell string
 	States                []lrp.State
+	Orphans               bool // only what no service owns
 }
 
 // Task is a task and the revision of its newest write.
@@ -180,10 +182,11 @@ func (v *view) instance(k instanceKey, f InstanceFilter) (Instance, bool) {
 	case f.Domain != "" && k.service.Domain != f.Domain,
 		f.Service != "" && k.service.Name != f.Service,
 		f.Cell != "" && !slices.ContainsFunc(x.row.Rows(), onCell),
+		f.Orphans && !v.orphan(x.row),
 		len(f.States) > 0 && !slices.Contains(f.States, a.State):
 		return Instance{}, false
 	}
-	i := Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key)}
+	i := Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key), Orphan: v.orphan(x.row)}
 	if p, ok := v.processes[k.key.Process]; ok {
 		i.Version, i.Wanted = p.version.Number, p.version.Wants(k.key.Index)
 	}
@@ -225,6 +228,36 @@ func (b *BBS) GetTask(guid string) (Task, error) {
 	return Task{t.row, t.revision}, nil
 }
 
+// Rollout is how far the newest version of a service has come.
+type Rollout struct {
+	Key                         lrp.ServiceKey
+	Phase                       lrp.Phase
+	Version, Healthy, Instances int
+	Failure                     string
+	Progress                    time.Time
+}
+
+// Rollouts lists at most limit services that are being rolled out or taken back, or
+// whose last rollout failed, in order, and counts the others.
+func (b *BBS) Rollouts(limit int) (list []Rollout, more int) {
+	v := b.view
+	keys := v.servicesInOrder()
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, k := range keys {
+		s := v.services[k].row
+		if s == nil || s.Removed || s.Phase == lrp.Steady && s.Failure == "" {
+			continue
+		}
+		if len(list) == limit {
+			more++
+			continue
+		}
+		list = append(list, Rollout{k, s.Phase, s.Target().Number, s.Healthy, s.Instances, s.Failure, s.Progress})
+	}
+	return list, more
+}
+
 // ListDomains lists all domains that were ever made fresh, in order.
 func (b *BBS) ListDomains() []Domain {
 	now := b.now()
@@ -248,13 +281,15 @@ type Counts struct {
 	Lost                                        int // unresolved lost tasks
 	DeadLetters                                 int
 	Quarantined                                 int
+	Orphans                                     int // indices with rows that no service owns
+	Pruned                                      int // unreadable rows that were dropped because nobody can need them
 	Broken                                      int // events refused because they broke an invariant
 }
 
 // Count walks all committed rows.
 func (b *BBS) Count() Counts {
 	b.mu.Lock()
-	c := Counts{Broken: b.broken}
+	c := Counts{Broken: b.broken, Pruned: b.pruned}
 	b.mu.Unlock()
 	v := b.view
 	v.mu.RLock()
@@ -265,6 +300,9 @@ func (b *BBS) Count() Counts {
 	}
 	for _, x := range v.indices {
 		c.addIndex(x.row)
+		if v.orphan(x.row) {
+			c.Orphans++
+		}
 	}
 	for _, t := range v.tasks {
 		c.addTask(t.row)

@@ -61,22 +61,32 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	return b
 }
 
-// bury declares dead every process that rows name and the member list does not.
+// bury declares dead every process that rows name and the member list does not. While
+// the list itself may be wrong, such a process may yet come and say that it lives.
 func (b *BBS) bury(members []string) {
 	alive := make(map[string]bool, len(members))
 	for _, p := range members {
 		alive[p] = true
 	}
-	for _, p := range b.services.Procs() {
+	b.unlisted = map[string]bool{}
+	for _, p := range slices.Concat(b.services.Procs(), b.tasks.Procs()) {
 		if !alive[p] {
-			b.services.ProcDied(p)
+			b.unlisted[p] = true
 		}
 	}
-	for _, p := range b.tasks.Procs() {
-		if !alive[p] {
-			b.tasks.ProcDied(p)
-		}
+	b.buryUnlisted()
+}
+
+// buryUnlisted does so once the list is believed.
+func (b *BBS) buryUnlisted() {
+	if len(b.unlisted) == 0 || b.cfg.Sessions.Blind() {
+		return
 	}
+	for p := range b.unlisted {
+		b.services.ProcDied(p)
+		b.tasks.ProcDied(p)
+	}
+	clear(b.unlisted)
 }
 
 // load decodes one row into the newest rows and the view.
@@ -114,13 +124,27 @@ func (b *BBS) readService(row store.Row) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if serviceRow(s.Key) != row.Key || len(s.Versions) == 0 {
+	if serviceRow(s.Key) != row.Key {
 		return nil, errRecord
 	}
+	if err := lrp.CheckService(s); err != nil {
+		return nil, err
+	}
 	return func() {
-		b.services.PutService(s)
+		b.services.PutService(b.resumed(s))
 		b.view.putService(s.Key, s, row.Revision)
 	}, nil
+}
+
+// resumed gives a rollout of an earlier term its time anew: nobody saw its progress
+// while nobody led.
+func (b *BBS) resumed(s *lrp.Service) *lrp.Service {
+	if s.Phase != lrp.RollingOut {
+		return s
+	}
+	c := *s
+	c.Progress = b.now()
+	return &c
 }
 
 func (b *BBS) readIndex(row store.Row) (func(), error) {
@@ -164,8 +188,11 @@ func (b *BBS) readTask(row store.Row) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if taskRow(t.GUID) != row.Key || t.UID == "" {
+	if taskRow(t.GUID) != row.Key {
 		return nil, errRecord
+	}
+	if err := task.Check(t); err != nil {
+		return nil, err
 	}
 	return func() {
 		b.tasks.Load(t)
@@ -222,6 +249,9 @@ func (b *BBS) quarantine(row store.Row, reason error) {
 	b.cfg.Store.Quarantine(store.Quarantine{Key: row.Key, Reason: reason.Error(), Bytes: row.Value})
 	b.cfg.Log.Warn("row quarantined", "key", row.Key, "error", reason)
 	b.markBad(row.Key, true)
+	if strings.HasPrefix(row.Key, prefixIdem) {
+		b.badKeys = append(b.badKeys, idemAge{b.now().Add(b.cfg.keyLife()), row.Key})
+	}
 }
 
 // markBad tells the boards and the view that a row cannot be read, or can again.

@@ -45,6 +45,8 @@ type rig struct {
 	withdrawn int
 	dead      map[string]bool
 	blind     bool
+	slow      bool // what starts is ready a call later
+	mute      bool // cells do not reach the next leader
 }
 
 // dying makes a store that loses every request from one transaction on, so that a
@@ -120,6 +122,12 @@ func (r *rig) elect(change func(*Config)) {
 			r.t.Errorf("run: %v", err)
 		}
 		_ = reign.Resign(context.Background())
+	}
+	synctest.Wait()
+	for _, c := range r.cells {
+		if r.MayStart("", string(c)+"1") && !r.mute {
+			r.b.CellHealthy(string(c), string(c)+"1")
+		}
 	}
 	synctest.Wait()
 }
@@ -234,6 +242,9 @@ func (r *rig) run(w LRPWant) {
 		}
 		by := lrp.Identity{Instance: r.newID(), Cell: string(c), Proc: string(c) + "1"}
 		if r.event(w.Key, lrp.Claim{By: by}) == nil {
+			if r.slow {
+				_ = r.event(w.Key, lrp.Start{By: by, Net: lrp.Net{Address: "127.0.0.1"}, Service: w.Desired.Service})
+			}
 			_ = r.event(w.Key, lrp.Start{By: by, Net: lrp.Net{Address: "127.0.0.1", Routable: true}, Service: w.Desired.Service})
 		}
 		return

@@ -98,6 +98,13 @@ func serviceOf(x lrp.Index) lrp.ServiceKey {
 	return lrp.ServiceKey{}
 }
 
+// orphan reports whether no service owns the rows of an index. One whose service
+// cannot be read may have an owner.
+func (v *view) orphan(x lrp.Index) bool {
+	_, owned := v.processes[x.Key.Process]
+	return !owned && !v.badRows[serviceRow(serviceOf(x))]
+}
+
 func (v *view) putIndex(x lrp.Index, revision int64) {
 	old, known := v.indices[x.Key]
 	if known {

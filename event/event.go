@@ -114,6 +114,12 @@ type Event struct {
 	// Text says in words what happened; may be empty.
 	Text string
 
+	// Of an Instance. Hidden: its row is not the one that readers see of the index.
+	// Turn: with this event readers see Shown, or nothing any more when that is nil
+	// (lrp.Change).
+	Hidden, Turn bool
+	Shown        *lrp.Actual
+
 	Service  *lrp.Service
 	Instance *lrp.Actual
 	Task     *task.Task

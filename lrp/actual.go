@@ -136,6 +136,16 @@ func (a *Actual) OnProc(proc string) bool {
 	return a != nil && a.Proc == proc && (a.State == Claimed || a.State == Running)
 }
 
+// Serves reports whether the row is RUNNING in the notes' full sense: it runs and is
+// ready for traffic. One whose readiness check fails takes nobody's place.
+func (a *Actual) Serves() bool { return a != nil && a.State == Running && a.Net.Routable }
+
+// covers reports whether the ordinary row a has taken the place of the copy c of its
+// index: it serves, or it runs and c does not serve either.
+func (a *Actual) covers(c *Actual) bool {
+	return a.Serves() || a != nil && a.State == Running && !c.Serves()
+}
+
 // Is reports whether the row is held by who.
 func (a *Actual) Is(who Identity) bool {
 	return a != nil && (a.State == Claimed || a.State == Running) && a.Same(who)

@@ -21,6 +21,7 @@ type Board struct {
 	badKeys  map[Key]bool                // quarantined indices
 	badSvcs  map[ServiceKey]bool         // quarantined services
 	dead     map[string]bool             // cell processes that are certainly dead
+	heard    map[string]time.Time        // cell process → since when its session is HEALTHY in this term
 
 	dirtyKeys map[Key]struct{}
 	dirtySvcs map[ServiceKey]struct{}
@@ -34,7 +35,7 @@ type process struct {
 	service ServiceKey
 	version *Version // nil: no definition
 	rows    map[int]*slot
-	running int // ordinary rows that are RUNNING, not retiring and wanted
+	running int // ordinary rows that serve, are not retiring and wanted
 }
 
 // slot is one index and its next moment of interest.
@@ -42,6 +43,8 @@ type slot struct {
 	index Index
 	due   time.Time // zero = none
 	asked time.Time // when a place or a stop was last asked for
+	// loaded: the row is as an earlier term left it, and its cell may know better.
+	loaded bool
 }
 
 // ConvergePolicy holds the leader's settings. Zero fields mean the defaults in the comments.
@@ -62,7 +65,7 @@ func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: map[string]*process{},
 		byProc: map[string]map[Key]struct{}{}, domains: map[string]time.Time{},
-		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, dead: map[string]bool{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, dead: map[string]bool{}, heard: map[string]time.Time{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
 	}
@@ -168,6 +171,7 @@ func (b *Board) PutIndex(x Index) {
 	if !sameRequest(old.index.Ordinary, x.Ordinary) {
 		old.asked = time.Time{}
 	}
+	old.loaded = old.loaded && old.index.Ordinary == x.Ordinary
 	old.index = x
 	p.running += counts(p, x)
 	b.track(x, true)
@@ -178,7 +182,22 @@ func (b *Board) PutIndex(x Index) {
 func (b *Board) LoadIndex(x Index) {
 	b.PutIndex(x)
 	if s := b.slot(x.Key); s != nil {
-		s.asked = time.Unix(0, 0)
+		s.asked, s.loaded = time.Unix(0, 0), true
+	}
+}
+
+// Heard records that the session of a cell process is HEALTHY in this term: it can
+// tell what became of its instances.
+func (b *Board) Heard(proc string, now time.Time) {
+	delete(b.dead, proc) // it was taken for dead because no list named it
+	if _, known := b.heard[proc]; known {
+		return
+	}
+	b.heard[proc] = now
+	for k := range b.byProc[proc] {
+		if p := b.procs[k.Process]; p != nil && p.version != nil {
+			b.dirtySvcs[p.service] = struct{}{}
+		}
 	}
 }
 
@@ -205,7 +224,7 @@ func (b *Board) rollingService(p *process) (ServiceKey, bool) {
 
 // counts is 1 when the ordinary row counts as running of its process.
 func counts(p *process, x Index) int {
-	if a := x.Ordinary; a != nil && a.State == Running && !a.Retiring && p.version != nil && p.version.Wants(x.Key.Index) {
+	if a := x.Ordinary; a.Serves() && !a.Retiring && p.version != nil && p.version.Wants(x.Key.Index) {
 		return 1
 	}
 	return 0
@@ -319,6 +338,7 @@ func setOrDelete[K comparable](m map[K]bool, k K, on bool) {
 // row off it, also such as appear later.
 func (b *Board) ProcDied(proc string) {
 	b.dead[proc] = true
+	delete(b.heard, proc)
 	for k := range b.byProc[proc] {
 		b.dirtyKeys[k] = struct{}{}
 	}

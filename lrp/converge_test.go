@@ -37,6 +37,10 @@ func (w *world) apply(d Desired) {
 }
 
 func (w *world) put(s *Service) {
+	w.t.Helper()
+	if err := CheckService(s); err != nil {
+		w.t.Fatal(err)
+	}
 	w.b.PutService(s)
 	for _, m := range w.b.Surplus(s.Key) {
 		w.step(m.Key, m.Event)
@@ -457,6 +461,55 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 		}
 		if x := w.b.Index(Key{bad, 0}); !x.Empty() {
 			t.Fatalf("left of the bad one: %s", show(x))
+		}
+	}
+}
+
+// TestFailedRolloutThatIsKept is left where it is, the last good version serving what
+// it still has, until something newer is applied; and without a good version there is
+// nothing to return to: it goes on trying.
+func TestFailedRolloutThatIsKept(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		w := newWorld(t)
+		d := Desired{Instances: 4, Workload: checked(), Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute, KeepFailed: !first}}
+		good := ""
+		if !first {
+			w.apply(d)
+			w.settle()
+			w.serve(nil)
+			good = w.b.Service(svc).Target().Process
+		}
+		d.Stack = "bad"
+		w.apply(d)
+		bad := w.b.Service(svc).Target().Process
+		for range 30 {
+			w.settle()
+			w.serve(map[string]bool{bad: true})
+			w.now = w.now.Add(10 * time.Second)
+		}
+		s := w.b.Service(svc)
+		if s.Phase != RollFailed || s.Target().Process != bad || s.FailedVersion != s.Target().Number || s.Failure == "" {
+			t.Fatalf("first %v: %+v", first, s)
+		}
+		if !first && fmt.Sprint(w.running(good)) != "[0 1 2 3]" {
+			t.Fatalf("the good one runs %v", w.running(good))
+		}
+		if first { // what was wrong outside is mended: it gets well by itself
+			for range 30 {
+				w.settle()
+				w.serve(nil)
+				w.now = w.now.Add(10 * time.Minute)
+			}
+		} else {
+			d.Stack = "repaired"
+			w.apply(d)
+			for range 5 {
+				w.settle()
+				w.serve(map[string]bool{bad: true})
+			}
+		}
+		if s = w.b.Service(svc); s.Phase != Steady || s.Failure != "" || len(w.running(s.Target().Process)) != 4 || len(s.Versions) != 1 {
+			t.Fatalf("first %v, at last: %+v", first, s)
 		}
 	}
 }

@@ -7,8 +7,8 @@ func (m *machine) evacuate(e Evacuate) error {
 	if o.Is(e.By) && m.stopFirst() {
 		return m.evacuateStopFirst(e)
 	}
-	if m.exclusive() {
-		return ErrCannotBeEvacuated // it may have no copy
+	if m.exclusive() || startsBeside(m.x, e.By, e.Net.Routable) {
+		return ErrCannotBeEvacuated // it may have no copy, or need not
 	}
 	rule := evacuationRule(m.x, e.By)
 	if !rule.setEvacuating && !rule.unclaim && !m.x.Evacuating.Is(e.By) {

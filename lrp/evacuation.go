@@ -102,8 +102,16 @@ func (t evacTable) at(x Index, self Identity) copies {
 		return t.claimedOther
 	case a.Is(self):
 		return t.runningSelf
+	case !a.covers(x.Evacuating):
+		return t.claimedOther // it runs, but is not ready for traffic: still being started
 	}
 	return t.runningOther
+}
+
+// startsBeside reports whether self has the ordinary row and runs, but is not ready for
+// traffic, beside the copy of another that serves: it takes nobody's place.
+func startsBeside(x Index, self Identity, ready bool) bool {
+	return !ready && x.Ordinary.Is(self) && (x.Suspect.Serves() || x.Evacuating.Serves() && !x.Evacuating.Is(self))
 }
 
 func evacuationRule(x Index, self Identity) evacRule {
@@ -145,6 +153,9 @@ func completed(call Call, mine *Actual, why string) Action {
 func (v View) evacuateUp(mine *Actual) Action {
 	if mine != nil && mine.Retiring {
 		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
+	}
+	if startsBeside(v.Rows, v.Self, v.ready()) {
+		return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: Leave, Grade: Expected, Why: "the cell is being emptied, and the one it was to replace still serves"}
 	}
 	if o := v.Rows.Ordinary; o != nil && o.Exclusive && !o.Is(v.Self) {
 		return Action{Then: DeleteContainer, Grade: Inconceivable, Why: "an exclusive row does not name this instance"}

@@ -169,7 +169,7 @@ type Env struct {
 	// session HEALTHY, reported, member row durable.
 	Eligible bool
 	// OthersRunning reports whether every other wanted index of the process has a
-	// RUNNING row that is not about to be stopped: the gate for draining a stop-first
+	// row that serves and is not about to be stopped: the gate for draining a stop-first
 	// service.
 	OthersRunning bool
 }

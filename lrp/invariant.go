@@ -36,10 +36,10 @@ func checkTogether(x Index) string {
 		return "evacuating and suspect at once"
 	case (x.Evacuating != nil || x.Suspect != nil) && o != nil && o.Exclusive:
 		return "an exclusive instance with a copy"
-	case x.Evacuating != nil && o != nil && o.State == Running:
-		return "an evacuating copy beside a running instance"
-	case x.Suspect != nil && o != nil && o.State == Running:
-		return "a suspect copy beside a running instance"
+	case x.Evacuating != nil && o.Serves():
+		return "an evacuating copy beside an instance that serves"
+	case x.Suspect != nil && o.Serves():
+		return "a suspect copy beside an instance that serves"
 	}
 	return ""
 }
@@ -65,6 +65,41 @@ func checkRow(a *Actual, is Presence, k Key) string {
 		return "finished outside CRASHED"
 	case a.State != Running && (a.Net.Address != "" || len(a.Net.Ports) > 0):
 		return "an address outside RUNNING"
+	}
+	return ""
+}
+
+// CheckService returns the first thing about a service that no sequence of changes
+// can have made, wrapping ErrBroken: versions without a process or of another service,
+// a range that is not within the instances, a definition that would be refused.
+func CheckService(s *Service) error {
+	if msg := checkService(s); msg != "" {
+		return fmt.Errorf("service %v: %s: %w", s.Key, msg, ErrBroken)
+	}
+	return nil
+}
+
+func checkService(s *Service) string {
+	if len(s.Versions) == 0 {
+		return "no version"
+	}
+	processes, numbers := map[string]bool{}, map[int]bool{}
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		switch {
+		case v.Process == "" || processes[v.Process]:
+			return "a version without a process of its own"
+		case v.Number < 1 || v.Number > s.Numbers || numbers[v.Number]:
+			return fmt.Sprintf("version number %d of %d", v.Number, s.Numbers)
+		case v.Service != s.Key:
+			return fmt.Sprintf("a version of service %v", v.Service)
+		case v.Low < 0 || v.Low > v.High || v.High > s.Instances:
+			return fmt.Sprintf("version %d wants the indices from %d to %d of %d", v.Number, v.Low, v.High, s.Instances)
+		}
+		processes[v.Process], numbers[v.Number] = true, true
+		if err := v.Validate(); err != nil {
+			return fmt.Sprintf("version %d: %v", v.Number, err)
+		}
 	}
 	return ""
 }

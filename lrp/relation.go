@@ -34,6 +34,8 @@ func relate(x Index, self Identity) relation {
 		return relClaimedOther
 	case a.Is(self):
 		return relRunningSelf
+	case x.Evacuating.Is(self) && !a.covers(x.Evacuating):
+		return relClaimedOther // what was to take self's place is still being started
 	}
 	return relRunningOther
 }
@@ -68,6 +70,16 @@ type View struct {
 	Rows Index
 	// Quarantined: the row cannot be read. It counts as existing; the container is left alone.
 	Quarantined bool
+}
+
+// ready reports whether the running container is ready for traffic, by the row when
+// the cell does not say.
+func (v View) ready() bool {
+	if v.Net != nil {
+		return v.Net.Routable
+	}
+	mine := v.mine()
+	return mine == nil || mine.State != Running || mine.Serves()
 }
 
 // mine returns the row that Self holds, or nil.

@@ -288,14 +288,30 @@ func (b *Board) roll(k ServiceKey, now time.Time) (next *Service, gone bool) {
 	return n, false
 }
 
-// Healthy implements Instances.
+// Healthy implements Instances. An instance of an earlier term may have ended while
+// nobody led: its time counts from when its cell can tell, and is never zero.
 func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Time) (bool, time.Time) {
-	x := b.Index(Key{process, i})
-	a := x.Ordinary
-	if a == nil || a.State != Running || !a.Net.Routable || a.Retiring {
-		return x.Suspect != nil && x.Suspect.State == Running && x.Suspect.Net.Routable, time.Time{}
+	s := b.slot(Key{process, i})
+	if s == nil {
+		return false, time.Time{}
 	}
-	if at := a.Since.Add(settle); now.Before(at) {
+	a := s.index.Ordinary
+	if !a.Serves() || a.Retiring {
+		if a = s.index.Suspect; !a.Serves() {
+			return false, time.Time{}
+		}
+	}
+	at := a.Since.Add(settle)
+	if s.loaded {
+		heard, known := b.heard[a.Proc]
+		if !known {
+			return false, time.Time{}
+		}
+		if told := heard.Add(max(settle, UncheckedSettle)); told.After(at) {
+			at = told
+		}
+	}
+	if now.Before(at) {
 		return false, at
 	}
 	return true, time.Time{}

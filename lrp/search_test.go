@@ -16,6 +16,7 @@ import (
 // cellWorld is one cell of the search: at most one container for the index.
 type cellWorld struct {
 	container Container
+	ready     bool
 	id        int // instance; 0 = none
 	draining  bool
 	session   sessionState
@@ -43,6 +44,7 @@ type searchState struct {
 	unwanted bool
 	scales   int // scale-downs that may still happen
 	silences int // cells that may still fall silent
+	flips    int // times that a ready instance may still turn unready
 }
 
 type search struct {
@@ -51,6 +53,8 @@ type search struct {
 	exclusive bool
 	stopFirst bool
 	silent    bool // cells may fall silent
+	slow      bool // what runs is not ready at once
+	flips     int  // times that a ready instance may turn unready
 	seen      map[string]bool
 	states    int
 	edges     int
@@ -84,7 +88,7 @@ func (st *searchState) key() string {
 		return names[instance]
 	}
 	for i, c := range st.cells {
-		fmt.Fprintf(&b, "%d%d%t", c.container, c.session, c.draining)
+		fmt.Fprintf(&b, "%d%d%t%t", c.container, c.session, c.draining, c.ready)
 		if c.container != NoContainer {
 			fmt.Fprintf(&b, "#%d", name(ident(i, c.id).Instance))
 		}
@@ -94,13 +98,13 @@ func (st *searchState) key() string {
 			b.WriteString("|-")
 			continue
 		}
-		fmt.Fprintf(&b, "|%d%s#%d%t", a.State, a.Cell, name(a.Instance), a.Retiring)
+		fmt.Fprintf(&b, "|%d%s#%d%t%t", a.State, a.Cell, name(a.Instance), a.Retiring, a.Net.Routable)
 	}
 	if st.late != nil {
 		by := byOf(st.late)
-		fmt.Fprintf(&b, "|%T%s#%d", st.late, by.Cell, name(by.Instance))
+		fmt.Fprintf(&b, "|%T%s#%d%t", st.late, by.Cell, name(by.Instance), readyIn(st.late))
 	}
-	fmt.Fprintf(&b, "|%d%d%d%t%d%d", st.crashes, st.drains, st.lates, st.unwanted, st.scales, st.silences)
+	fmt.Fprintf(&b, "|%d%d%d%t%d%d%d", st.crashes, st.drains, st.lates, st.unwanted, st.scales, st.silences, st.flips)
 	return b.String()
 }
 
@@ -128,8 +132,19 @@ func byOf(e Event) Identity {
 	return Identity{}
 }
 
-func (s *search) callEvent(c Call, by Identity) Event {
-	net := Net{Address: "x", Routable: true}
+// readyIn is what a call says of its instance's readiness.
+func readyIn(e Event) bool {
+	switch e := e.(type) {
+	case Start:
+		return e.Net.Routable
+	case Evacuate:
+		return e.Net.Routable
+	}
+	return false
+}
+
+func (s *search) callEvent(c Call, by Identity, ready bool) Event {
+	net := Net{Address: "x", Routable: ready}
 	switch c {
 	case CallClaim:
 		return Claim{By: by}
@@ -177,12 +192,15 @@ func (s *search) poll(st searchState, cell, deliver int, orphan bool) (searchSta
 		return st, false
 	}
 	v := View{Container: c.container, Self: ident(cell, c.id), Rows: st.x}
+	if c.container == Up {
+		v.Net = &Net{Address: "x", Routable: c.ready}
+	}
 	if orphan {
 		row := orphanOnCell(st.x, v.Self, c.container)
 		if row == nil {
 			return st, false
 		}
-		v.Self, v.Container = row.Identity, NoContainer
+		v.Self, v.Container, v.Net = row.Identity, NoContainer, nil
 	} else if c.container == NoContainer {
 		return st, false
 	}
@@ -192,7 +210,7 @@ func (s *search) poll(st searchState, cell, deliver int, orphan bool) (searchSta
 	}
 	fate := a.Then
 	if a.Call != NoCall {
-		e := s.callEvent(a.Call, v.Self)
+		e := s.callEvent(a.Call, v.Self, c.ready)
 		switch deliver {
 		case 1:
 			return st, false // as if it had not polled
@@ -221,9 +239,9 @@ func (s *search) poll(st searchState, cell, deliver int, orphan bool) (searchSta
 	case RunContainer:
 		c.container = Starting
 	case StopContainer:
-		c.container = CompletedShutdown
+		c.container, c.ready = CompletedShutdown, false
 	case DeleteContainer:
-		c.container, c.id = NoContainer, 0
+		c.container, c.id, c.ready = NoContainer, 0, false
 	}
 	return st, true
 }
@@ -254,13 +272,21 @@ func (s *search) next(st searchState) []searchState {
 		switch c.container {
 		case Starting:
 			n := st
-			n.cells[cell].container = Up
+			n.cells[cell].container, n.cells[cell].ready = Up, !s.slow
 			add(n)
 		case Up:
 			if st.crashes > 0 {
 				n := st
 				n.crashes--
-				n.cells[cell].container = CompletedCrashed
+				n.cells[cell].container, n.cells[cell].ready = CompletedCrashed, false
+				add(n)
+			}
+			if !c.ready || st.flips > 0 {
+				n := st
+				n.cells[cell].ready = !c.ready
+				if c.ready {
+					n.flips--
+				}
 				add(n)
 			}
 		}
@@ -326,7 +352,7 @@ func (s *search) sessions(st searchState, cell int) []searchState {
 	case mustDie:
 		n := st
 		if s.exclusive {
-			n.cells[cell].container, n.cells[cell].id = NoContainer, 0
+			n.cells[cell].container, n.cells[cell].id, n.cells[cell].ready = NoContainer, 0, false
 		}
 		ended := n
 		n.cells[cell].session = certainlyDead
@@ -341,6 +367,17 @@ func (st *searchState) up() int {
 	n := 0
 	for _, c := range st.cells {
 		if c.container == Up {
+			n++
+		}
+	}
+	return n
+}
+
+// ready counts the containers that serve.
+func (st *searchState) ready() int {
+	n := 0
+	for _, c := range st.cells {
+		if c.container == Up && c.ready {
 			n++
 		}
 	}
@@ -382,7 +419,16 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 	if st.up() > 0 && n.up() == 0 {
 		s.t.Fatalf("nothing runs any more: %s → %s", st.key(), n.key())
 	}
+	if n.flips != s.flips {
+		return // what turned unready was not kept, and may be ready again too late
+	}
+	if st.ready() > 0 && n.ready() == 0 {
+		s.t.Fatalf("nothing is ready any more: %s → %s", st.key(), n.key())
+	}
 	was, is := st.x.Resolved(), n.x.Resolved()
+	if was.Serves() && !is.Serves() && n.late == nil && st.late == nil {
+		s.t.Fatalf("readers see nothing that serves although something does: %s → %s", st.key(), n.key())
+	}
 	if was != nil && was.State == Running && (is == nil || is.State != Running) && n.late == nil && st.late == nil {
 		s.t.Fatalf("readers see no instance although one runs: %s → %s", st.key(), n.key())
 	}
@@ -393,7 +439,7 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 // (I14 and "an evacuated index is never without a running instance").
 func (s *search) comesRight(st searchState) {
 	var path []string
-	st.late, st.crashes, st.drains, st.silences = nil, 0, 0, 0
+	st.late, st.crashes, st.drains, st.silences, st.flips = nil, 0, 0, 0, 0
 	for cell := range s.cells {
 		if st.cells[cell].session != healthy {
 			st.cells[cell].session = healthy
@@ -433,7 +479,7 @@ func (s *search) right(st *searchState) bool {
 	case !room:
 		return o != nil
 	}
-	return o != nil && o.State == Running && st.x.Evacuating == nil && st.x.Suspect == nil && containers == 1 && !st.cells[int(o.Cell[0]-'A')].draining
+	return o.Serves() && st.x.Evacuating == nil && st.x.Suspect == nil && containers == 1 && !st.cells[int(o.Cell[0]-'A')].draining
 }
 
 // round is one fair round without faults.
@@ -449,6 +495,10 @@ func (s *search) round(st searchState) searchState {
 		st, _ = s.poll(st, cell, 0, false)
 		if st.cells[cell].container == Starting {
 			st.cells[cell].container = Up
+			st, _ = s.poll(st, cell, 0, false)
+		}
+		if st.cells[cell].container == Up && !st.cells[cell].ready {
+			st.cells[cell].ready = true
 			st, _ = s.poll(st, cell, 0, false)
 		}
 	}
@@ -470,6 +520,8 @@ func TestEvacuationSearch(t *testing.T) {
 		cells, crashes, drains, lates int
 		scales, silences              int
 		exclusive, stopFirst, inSoak  bool
+		slow                          bool
+		flips                         int
 	}
 	for _, b := range []bounds{
 		{name: "two cells, both drained", cells: 2, drains: 2, lates: 2},
@@ -480,6 +532,11 @@ func TestEvacuationSearch(t *testing.T) {
 		{name: "two cells, stop first", cells: 2, drains: 1, lates: 1, crashes: 1, stopFirst: true},
 		{name: "two cells, one falls silent", cells: 2, drains: 1, lates: 1, silences: 1},
 		{name: "three cells, two drained, a late call", cells: 3, drains: 2, lates: 1},
+		{name: "two cells, both drained, slow to be ready", cells: 2, drains: 2, lates: 1, slow: true},
+		{name: "two cells, a drain, ready and not", cells: 2, drains: 1, lates: 1, slow: true, flips: 2},
+		{name: "two cells, slow, one falls silent, a crash", cells: 2, drains: 1, lates: 1, slow: true, silences: 1, crashes: 1},
+		{name: "three cells, two drained, slow", cells: 3, drains: 2, slow: true, inSoak: true},
+		{name: "three cells, slow, drained and silent", cells: 3, drains: 1, silences: 1, slow: true, inSoak: true},
 		{name: "three cells, both others fall silent", cells: 3, silences: 2, lates: 1, inSoak: true},
 		{name: "three cells, drained and silent", cells: 3, drains: 1, silences: 1, lates: 1, crashes: 1, inSoak: true},
 		{name: "three cells, two drained, late calls and a crash", cells: 3, drains: 2, lates: 2, crashes: 1, inSoak: true},
@@ -490,11 +547,11 @@ func TestEvacuationSearch(t *testing.T) {
 		}
 		t.Run(b.name, func(t *testing.T) {
 			s := &search{
-				t: t, cells: b.cells, exclusive: b.exclusive, stopFirst: b.stopFirst, silent: b.silences > 0,
+				t: t, cells: b.cells, exclusive: b.exclusive, stopFirst: b.stopFirst, silent: b.silences > 0, slow: b.slow, flips: b.flips,
 				seen: map[string]bool{}, settled: map[string]bool{}, covered: map[string]int{},
 			}
-			start := searchState{next: 2, crashes: b.crashes, drains: b.drains, lates: b.lates, scales: b.scales, silences: b.silences}
-			start.cells[0] = cellWorld{container: Up, id: 1}
+			start := searchState{next: 2, crashes: b.crashes, drains: b.drains, lates: b.lates, scales: b.scales, silences: b.silences, flips: b.flips}
+			start.cells[0] = cellWorld{container: Up, ready: true, id: 1}
 			start.x = Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: ident(0, 1), Since: t0, Exclusive: b.exclusive, Net: Net{Address: "x", Routable: true}}}
 			s.explore(start, b.crashes == 0)
 			t.Logf("%d states, %d steps", s.states, s.edges)

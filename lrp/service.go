@@ -106,9 +106,7 @@ func Apply(s *Service, d Desired, process string, now time.Time) (*Service, erro
 	c.Removed, c.Instances, c.Failure, c.FailedVersion = false, d.Instances, "", 0
 	c.Numbers++
 	d.Process = process
-	for i := range c.Versions {
-		c.Versions[i].High = min(c.Versions[i].High, d.Instances)
-	}
+	c.cap(d.Instances)
 	v := Version{Desired: d, Number: c.Numbers}
 	if len(c.Versions) == 0 {
 		v.High = d.Instances // nothing to replace: all at once
@@ -150,11 +148,7 @@ func (s *Service) Scale(n int) *Service {
 	}
 	c := s.clone()
 	c.Instances = n
-	for i := range c.Versions {
-		v := &c.Versions[i]
-		v.High = min(v.High, n)
-		v.Low = min(v.Low, v.High)
-	}
+	c.cap(n)
 	if t := c.Target(); t != nil {
 		t.Instances = n
 		if c.Phase == Steady || c.Phase == RollFailed && len(c.Versions) == 1 {
@@ -162,6 +156,15 @@ func (s *Service) Scale(n int) *Service {
 		}
 	}
 	return c
+}
+
+// cap takes the indices from n on out of every range.
+func (s *Service) cap(n int) {
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		v.High = min(v.High, n)
+		v.Low = min(v.Low, v.High)
+	}
 }
 
 // Remove returns the service with nothing wanted any more; the row goes once no

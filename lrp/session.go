@@ -10,10 +10,10 @@ func (m *machine) cellHealthy(proc string) {
 	m.x.Suspect = nil
 	switch o := m.x.Ordinary; {
 	case o == nil:
-	case o.State == Running: // came first after all
+	case o.covers(s): // came first after all
 		m.stop(s)
 		return
-	case o.State == Claimed:
+	case o.State == Claimed || o.State == Running:
 		m.stop(o)
 	case o.State == Unclaimed:
 		m.do(WithdrawAuction{Key: m.x.Key})
@@ -30,7 +30,7 @@ func (m *machine) cellUnhealthy(proc string) {
 	if !o.OnProc(proc) || m.exclusive() {
 		return
 	}
-	if o.State == Running && m.x.Suspect == nil {
+	if o.State == Running && m.x.Suspect == nil && m.x.Evacuating == nil {
 		if !m.env.Wanted || o.Retiring {
 			return // it is on its way out
 		}

@@ -239,7 +239,7 @@ func (m *machine) claim(by Identity) error {
 		m.x.Ordinary = movedTo(a, by.Proc)
 		return nil
 	case a.Is(by): // RUNNING: the cell knows better
-	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted:
+	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by): // a late call of what is RUNNING
 		return ErrCannotBeClaimed
 	case !m.env.Eligible:
 		return ErrNotEligible
@@ -288,9 +288,9 @@ func (m *machine) start(e Start) error {
 		if d := m.env.Desired; d != nil {
 			a.Service, a.Exclusive = d.Service, d.Exclusive
 		}
-	case a.State == Running:
+	case a.State == Running && !m.mayTakeBack(e.By):
 		return ErrCannotBeStarted
-	case a.State == Claimed && !a.Is(e.By):
+	case (a.State == Claimed || a.State == Running) && !a.Is(e.By):
 		if m.exclusive() {
 			return ErrCannotBeStarted
 		}
@@ -304,6 +304,13 @@ func (m *machine) start(e Start) error {
 	return nil
 }
 
+// mayTakeBack reports whether by, which has the EVACUATING copy and whose cell is not
+// emptied any more, may be the ordinary instance again: what was to take its place
+// does not serve yet.
+func (m *machine) mayTakeBack(by Identity) bool {
+	return m.x.Evacuating.Is(by) && !m.x.Ordinary.covers(m.x.Evacuating)
+}
+
 // refreshed returns a with the ports, readiness and process of e; a itself when
 // nothing differs. Since stays.
 func refreshed(a *Actual, e Start) *Actual {
@@ -315,15 +322,17 @@ func refreshed(a *Actual, e Start) *Actual {
 	return &b
 }
 
-// replaced removes the rows that the running instance by takes the place of.
+// replaced removes the rows that the running instance by has taken the place of.
+// While it does not serve, one that does stays: traffic always has an instance.
 func (m *machine) replaced(by Identity) {
-	if e := m.x.Evacuating; e != nil {
+	o := m.x.Ordinary
+	if e := m.x.Evacuating; e != nil && (e.Is(by) || o.covers(e)) {
 		m.x.Evacuating = nil
 		if !e.Is(by) {
 			m.stop(e)
 		}
 	}
-	if s := m.x.Suspect; s != nil {
+	if s := m.x.Suspect; s != nil && o.covers(s) {
 		m.x.Suspect = nil
 		m.stop(s)
 	}

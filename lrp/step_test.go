@@ -3,6 +3,8 @@ package lrp
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -371,6 +373,8 @@ func TestChangesInOrder(t *testing.T) {
 		"identity is lost": {running, CellMustDie{"alpha", "pa"}, "created UNCLAIMED, removed RUNNING"},
 		"evacuation":       {running, Evacuate{By: alpha, Net: netA, Until: t0}, "changed RUNNING EVACUATING, created UNCLAIMED"},
 		"suspicion":        {running, CellUnhealthy{"alpha", "pa"}, "changed RUNNING SUSPECT, created UNCLAIMED"},
+		"not suspicious":   {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, CellHealthy{"alpha", "pa"}, "changed RUNNING, removed UNCLAIMED"},
+		"nor claimed away": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, CellHealthy{"alpha", "pa"}, "changed RUNNING, removed CLAIMED"},
 		"takes over":       {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("other")}, Start{By: alpha, Net: netA}, "changed RUNNING, removed RUNNING EVACUATING"},
 		"crash, waits":     {Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha, Since: t0, CrashCount: 5}}, Crash{By: alpha}, "changed CRASHED"},
 		"crash, restarts":  {running, Crash{By: alpha}, "created UNCLAIMED, removed RUNNING"},
@@ -382,6 +386,144 @@ func TestChangesInOrder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := describe(Changes(c.from, after)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestWhatDoesNotServeTakesNobodysPlace: RUNNING means ready for traffic in the notes;
+// a replacement whose readiness check fails yet leaves copies that serve alone.
+func TestWhatDoesNotServeTakesNobodysPlace(t *testing.T) {
+	env := wantedEnv()
+	slow := netA
+	slow.Routable = false
+	unready := func(a *Actual) *Actual { b := *a; b.Net.Routable = false; return &b }
+	for name, c := range map[string]struct {
+		from   Index
+		by     Identity
+		net    Net
+		copies int // left
+		shown  Presence
+		stops  int
+	}{
+		"evacuating, not ready":        {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}, omega, slow, 1, Evacuating, 0},
+		"evacuating, ready":            {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
+		"evacuating, neither":          {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: unready(copyOf("self"))}, omega, slow, 0, Ordinary, 1},
+		"evacuating, ready later":      {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
+		"taken back":                   {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}, alpha, netA, 0, Ordinary, 1},
+		"suspect, not ready":           {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, omega, slow, 1, Suspect, 0},
+		"suspect, ready":               {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, omega, netA, 0, Ordinary, 1},
+		"suspect, neither":             {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: unready(suspectOf("self"))}, omega, slow, 0, Ordinary, 1},
+		"nothing to take the place of": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, omega, slow, 0, Ordinary, 0},
+	} {
+		x, effects, err := Step(c.from, Start{By: c.by, Net: c.net, Service: svc}, env)
+		if err != nil || Check(x) != nil {
+			t.Errorf("%s: %v, %v", name, err, Check(x))
+			continue
+		}
+		stops := 0
+		for _, e := range effects {
+			if _, ok := e.(StopInstance); ok {
+				stops++
+			}
+		}
+		if got := len(x.Rows()) - 1; got != c.copies || x.Resolved().Presence != c.shown || stops != c.stops || !x.Ordinary.Same(c.by) {
+			t.Errorf("%s: %s, shown %v, %d stops", name, show(x), x.Resolved().Presence, stops)
+		}
+	}
+	// The cell of the suspect is back before its replacement serves.
+	x := Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Suspect: suspectOf("self")}
+	back, effects, err := Step(x, CellHealthy{"alpha", "pa"}, env)
+	if err != nil || !back.Ordinary.Same(alpha) || back.Suspect != nil || len(effects) != 1 || effects[0] != (StopInstance{key0, omega}) {
+		t.Errorf("back: %s %v %v", show(back), effects, err)
+	}
+	// The replacement's cell falls silent too: only the replacement goes.
+	lost, _, err := Step(x, CellUnhealthy{"omega", "po"}, env)
+	if err != nil || lost.Suspect == nil || !lost.Suspect.Same(alpha) || lost.Ordinary.State != Unclaimed {
+		t.Errorf("both silent: %s %v", show(lost), err)
+	}
+	evac := Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}
+	if lost, _, err = Step(evac, CellUnhealthy{"omega", "po"}, env); err != nil || lost.Suspect != nil || lost.Evacuating == nil || lost.Ordinary.State != Unclaimed {
+		t.Errorf("silent beside an evacuating copy: %s %v", show(lost), err)
+	}
+	// Its cell is emptied: it goes, and the one that serves stays.
+	v := View{Container: Up, Self: omega, Net: &slow, Rows: evac}
+	if a := HarmoniseEvacuating(v); a.Call != CallEvacuateClaimed || a.Then != DeleteContainer {
+		t.Errorf("emptied before it serves: %v %v", a.Call, a.Then)
+	}
+	if _, _, err := Step(evac, Evacuate{By: omega, Net: slow, Until: t0}, env); !errors.Is(err, ErrCannotBeEvacuated) {
+		t.Errorf("evacuated before it serves: %v", err)
+	}
+	if a := HarmoniseEvacuating(View{Container: Up, Self: omega, Rows: evac}); a.Call != CallEvacuateClaimed {
+		t.Errorf("emptied, readiness by the row: %v", a.Call)
+	}
+	// The one that serves waits, and may be the instance again when its cell takes work.
+	v = View{Container: Up, Self: alpha, Net: &netA, Rows: evac}
+	if a := HarmoniseEvacuating(v); a.Call != CallEvacuate || a.Then != Leave {
+		t.Errorf("it waits: %v %v", a.Call, a.Then)
+	}
+	if a := Harmonise(v); a.Call != CallStart {
+		t.Errorf("its cell takes work again: %v %v", a.Call, a.Then)
+	}
+}
+
+func suspectOf(who string) *Actual {
+	a := *copyOf(who)
+	a.Presence = Suspect
+	return &a
+}
+
+// TestTurns is what readers are told of an index, and with which change.
+func TestTurns(t *testing.T) {
+	env := wantedEnv()
+	with := func(o string, e, s *Actual) Index {
+		x := Index{Key: key0, Evacuating: e, Suspect: s}
+		if o != "" {
+			x.Ordinary = rowOf(t, o)
+		}
+		return x
+	}
+	for name, c := range map[string]struct {
+		from  Index
+		event Event
+		want  string
+	}{
+		"first":                     {with("", nil, nil), Create{}, "UNCLAIMED"},
+		"evacuation":                {with("RUNNING self", nil, nil), Evacuate{By: alpha, Net: netA, Until: t0}, "RUNNING EVACUATING (1 hidden)"},
+		"starts elsewhere":          {with("UNCLAIMED", copyOf("self"), nil), Claim{By: omega}, "- (1 hidden)"},
+		"runs elsewhere":            {with("CLAIMED other", copyOf("self"), nil), Start{By: omega, Net: netA}, "RUNNING"},
+		"suspicion":                 {with("RUNNING self", nil, nil), CellUnhealthy{"alpha", "pa"}, "RUNNING SUSPECT (1 hidden)"},
+		"the suspect is replaced":   {with("CLAIMED other", nil, suspectOf("self")), Start{By: omega, Net: netA}, "RUNNING"},
+		"the suspect is back":       {with("CLAIMED other", nil, suspectOf("self")), CellHealthy{"alpha", "pa"}, "RUNNING"},
+		"tried again beside a copy": {with("CRASHED", copyOf("self"), nil), RestartCrashed{}, "RUNNING EVACUATING (1 hidden)"},
+		"gone":                      {with("", copyOf("self"), nil), RemoveEvacuating{By: alpha}, "nothing"},
+	} {
+		env.Now = t0.Add(time.Hour)
+		env.Wanted = name != "gone"
+		after, _, err := Step(c.from, c.event, env)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, hidden := "-", 0
+		for _, x := range Changes(c.from, after) {
+			if x.Turn {
+				got = "nothing"
+				if x.Shown != nil {
+					got = x.Shown.State.String()
+					if x.Shown.Presence != Ordinary {
+						got += " " + x.Shown.Presence.String()
+					}
+				}
+			}
+			if x.Hidden {
+				hidden++
+			}
+		}
+		if hidden > 0 {
+			got += fmt.Sprintf(" (%d hidden)", hidden)
+		}
+		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -442,6 +584,7 @@ func TestAnyOrderOfEventsKeepsTheInvariants(t *testing.T) {
 				rt.Fatalf("%#v on %s: %v", e, show(x), err)
 			}
 			checkNoGap(rt, x, after)
+			checkView(rt, x, after)
 			x = after
 		}
 	})
@@ -472,7 +615,16 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 			end++
 		}
 	}
+	by := map[string]bool{} // what a consumer knows that goes by the instance alone
+	for _, a := range before.Rows() {
+		by[a.Instance] = a.State == Running
+	}
 	for _, c := range Changes(before, after) {
+		if row := c.After; row != nil {
+			by[row.Instance] = row.State == Running
+		} else if by[c.Before.Instance] = false; start > 0 && end > 0 && !slices.Contains(slices.Collect(maps.Values(by)), true) {
+			rt.Fatalf("gap by instances between %s and %s: %s", show(before), show(after), describe(Changes(before, after)))
+		}
 		count(c.After, 1)
 		count(c.Before, -1)
 		if start > 0 && end > 0 && running() == 0 {
@@ -481,6 +633,23 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 	}
 	if running() != end {
 		rt.Fatalf("events of %s → %s rebuild %d running, want %d", show(before), show(after), running(), end)
+	}
+}
+
+// checkView replays what readers are told: they see what Resolved says, told once.
+func checkView(rt *rapid.T, before, after Index) {
+	seen, turns := before.Resolved(), 0
+	for _, c := range Changes(before, after) {
+		if c.Turn {
+			seen = c.Shown
+			turns++
+		}
+		if c.Hidden != (c.After != nil && c.After != after.Resolved()) {
+			rt.Fatalf("%s → %s: hidden %v: %s", show(before), show(after), c.Hidden, describe([]Change{c}))
+		}
+	}
+	if seen != after.Resolved() || turns > 1 {
+		rt.Fatalf("%s → %s: readers see %+v after %d turns", show(before), show(after), seen, turns)
 	}
 }
 

@@ -1,19 +1,21 @@
 package lrp
 
+import "slices"
+
 // Resolved returns the one row that readers see: ps, API and events. It is the
-// instance, or the evacuating row when there is no instance or it is UNCLAIMED or
-// CLAIMED; the instance is the ordinary row, or the suspect one when that runs and
-// the ordinary does not. Nil when there is no row. (Diego dev notes, The BBS's
+// instance, or the evacuating row when there is no instance or it is UNCLAIMED,
+// CLAIMED or does not serve yet; the instance is the ordinary row, or the suspect one
+// whose place the ordinary has not taken yet. Nil when there is no row. (Diego dev notes, The BBS's
 // Role during Evacuation; Diego BBS, Group resolution.)
 func (x Index) Resolved() *Actual {
 	inst := x.Ordinary
-	if s := x.Suspect; s != nil && s.State == Running && (inst == nil || inst.State != Running) || inst == nil {
+	if x.Suspect != nil && !inst.covers(x.Suspect) {
 		inst = x.Suspect
 	}
 	switch {
 	case inst == nil:
 		return x.Evacuating
-	case x.Evacuating == nil || inst.State == Running || inst.State == Crashed:
+	case x.Evacuating == nil || inst.covers(x.Evacuating) || inst.State == Crashed:
 		return inst
 	}
 	return x.Evacuating
@@ -33,6 +35,12 @@ const (
 type Change struct {
 	Kind          ChangeKind
 	Before, After *Actual
+	// Hidden: After is not the row that readers see of the index (see Resolved).
+	Hidden bool
+	// Turn is set on at most one change of a step: with it readers see Shown of the
+	// index, or nothing any more when that is nil.
+	Turn  bool
+	Shown *Actual
 }
 
 // Changes lists how the rows of an index changed, in an order that never leaves a
@@ -60,26 +68,48 @@ func Changes(before, after Index) []Change {
 	for _, b := range old {
 		last = append(last, Change{Kind: RowRemoved, Before: b})
 	}
-	return append(append(first, then...), last...)
+	all := append(append(first, then...), last...)
+	turn(all, before.Resolved(), after.Resolved())
+	return all
 }
 
-// takeMatch takes out of old the row that a continues, or returns nil.
-func takeMatch(old *[]*Actual, a *Actual) *Actual {
-	for i, b := range *old {
-		if continues(b, a) {
-			*old = append(append([]*Actual(nil), (*old)[:i]...), (*old)[i+1:]...)
-			return b
+// turn marks what changes for readers: they saw was, and see is. A row that did not
+// change itself is shown with the first change, the end of all with the last one.
+func turn(all []Change, was, is *Actual) {
+	at := 0
+	for i := range all {
+		all[i].Hidden = all[i].After != nil && all[i].After != is
+		if is == nil || all[i].After == is {
+			at = i
 		}
 	}
-	return nil
+	if was != is && len(all) > 0 {
+		all[at].Turn, all[at].Shown = true, is
+	}
 }
 
-// continues reports whether a is what became of row b.
+// takeMatch takes out of old the row that a continues, or returns nil. The row of the
+// same instance comes first, whatever its presence: a suspect that is ordinary again
+// is no other instance, and its removal is not told.
+func takeMatch(old *[]*Actual, a *Actual) *Actual {
+	i := slices.IndexFunc(*old, func(b *Actual) bool { return a.Instance != "" && b.Same(a.Identity) })
+	if i < 0 {
+		i = slices.IndexFunc(*old, func(b *Actual) bool { return continues(b, a) })
+	}
+	if i < 0 {
+		return nil
+	}
+	b := (*old)[i]
+	*old = slices.Concat((*old)[:i], (*old)[i+1:])
+	return b
+}
+
+// continues reports whether a, of another instance or of none, is what became of row b.
 func continues(b, a *Actual) bool {
 	held := func(r *Actual) bool { return r.Instance != "" }
 	switch {
 	case held(b) && held(a):
-		return b.Same(a.Identity)
+		return false
 	case b.Presence != Ordinary || a.Presence != Ordinary:
 		return false
 	case held(b): // its instance is gone: CRASHED keeps the row, UNCLAIMED is a new one

@@ -254,6 +254,26 @@ func TestRefusalsByCause(t *testing.T) {
 	}
 }
 
+// TestCodes are the notes' two placement errors, as programs know them.
+func TestCodes(t *testing.T) {
+	for text, want := range map[string]string{
+		(&Refusal{Code: NoCompatibleCells}).String():     "no_compatible_cells",
+		(&Refusal{Code: InsufficientResources}).String(): "insufficient_resources",
+		RefusedByCell("c", "").String():                  "insufficient_resources",
+		"no definition of this process":                  "", "": "", "insufficient resources": "",
+	} {
+		if got := CodeOf(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := Code(7).String() + ", " + Code(7).Name(); got != "unknown placement error, unknown" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(KindLRP, KindTask, KindBatch, Kind(9)); got != "lrp task batch unknown kind" {
+		t.Error(got)
+	}
+}
+
 func TestFreedRoomGoesToWaitingWork(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 100))

@@ -251,5 +251,5 @@ func RefusedByCell(cell, reason string) *Refusal {
 	if reason == "" {
 		reason = "no reason given"
 	}
-	return &Refusal{Code: InsufficientResources, Classes: []Class{{Cause: CauseUnavailable, Cells: 1, Detail: cell + " refused: " + reason}}}
+	return &Refusal{Code: InsufficientResources, Cell: cell, Classes: []Class{{Cause: CauseUnavailable, Cells: 1, Detail: cell + " refused: " + reason}}}
 }

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"strings"
+
 	"cantina/resource"
 )
 
@@ -150,6 +152,29 @@ func (c Code) String() string {
 	return "unknown placement error"
 }
 
+// Name returns the code as programs know it: no_compatible_cells or
+// insufficient_resources.
+func (c Code) Name() string {
+	switch c {
+	case NoCompatibleCells:
+		return "no_compatible_cells"
+	case InsufficientResources:
+		return "insufficient_resources"
+	}
+	return "unknown"
+}
+
+// CodeOf returns the name of the code with which the text of a Refusal begins; empty
+// for any other text.
+func CodeOf(text string) string {
+	for c := NoCompatibleCells; c <= InsufficientResources; c++ {
+		if strings.HasPrefix(text, c.String()+": ") {
+			return c.Name()
+		}
+	}
+	return ""
+}
+
 // Refusal says why an item got no cell, as arithmetic per class of cells.
 type Refusal struct {
 	Code Code
@@ -159,6 +184,9 @@ type Refusal struct {
 	// session has not told what its cell has.
 	Never   bool
 	Classes []Class
+	// Cell names the cell that the item was placed on and that did not take it. The
+	// item is in the next batch then: another cell may have room.
+	Cell string
 }
 
 // Cause is why a class of cells did not get an item.

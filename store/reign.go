@@ -76,6 +76,7 @@ func (r *Reign) open(ctx context.Context, won head.Head, newStore bool) {
 	r.restored.Store(won.Restored)
 	r.committed.Store(r.revision)
 	r.loops.Go(func() { r.commitLoop(ctx) })
+	r.loops.Go(func() { r.watchSeat(ctx) })
 }
 
 // Term returns the term.
@@ -341,6 +342,26 @@ func (r *Reign) keepAlive(ctx context.Context) {
 	}
 	if !errors.Is(r.Err(), ErrBroken) {
 		r.store.revoke(ctx, r.seat.lease)
+	}
+}
+
+// watchSeat ends the term when its election key is gone although its lease lives:
+// somebody deleted it, another may lead by now, and a leader that has nothing to commit
+// would not notice. (Never twice, Credit.)
+func (r *Reign) watchSeat(ctx context.Context) {
+	s, key := r.store, r.store.electionKey()
+	for ctx.Err() == nil {
+		e, rev, err := s.read(ctx, key)
+		if err == nil && (e == nil || e.Created != r.seat.created) {
+			r.end(fmt.Errorf("election key of term %v is gone: %w", r.term, ErrDisplaced))
+			return
+		}
+		if err == nil {
+			err = s.backend.Changed(ctx, key, rev)
+		}
+		if err != nil && run.Pause(ctx, s.cfg.KeepAlive/2) != nil {
+			return
+		}
 	}
 }
 

@@ -196,6 +196,10 @@ func (b *Board) ProcDied(proc string) {
 	}
 }
 
+// Heard records that the session of a cell process is HEALTHY: it lives, although no
+// list may have named it.
+func (b *Board) Heard(proc string) { delete(b.dead, proc) }
+
 // Move is one thing that convergence wants: the event for the task, to be given to Step.
 type Move struct {
 	GUID  string
@@ -298,7 +302,7 @@ func (b *Board) checkPending(s *slot, now time.Time) Event {
 
 func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 	t := s.task
-	end := t.FirstCompleted.Add(b.policy.retention())
+	end := t.FirstCompleted.Add(b.policy.KeptFor())
 	at, calls := t.callbackDue()
 	switch {
 	case t.prunable() && !now.Before(end) && (!calls || b.policy.seed()):

@@ -42,6 +42,9 @@ type Reject struct {
 	UID    string
 	Reason string
 	Never  bool
+	// Carried: one cell did not take it, and it is in the auction's next batch: that
+	// is no word on whether there is room.
+	Carried bool
 	// By is set when a cell rejects a task that it had started: only its holder may.
 	By Holder
 }
@@ -178,7 +181,8 @@ func (p Policy) WithDefaults() Policy {
 // and two minutes after their end in any case.
 func (p Policy) seed() bool { return p.Retention < 0 }
 
-func (p Policy) retention() time.Duration {
+// KeptFor returns how long an ended task is kept.
+func (p Policy) KeptFor() time.Duration {
 	if p.seed() {
 		return seedRetention
 	}

@@ -241,7 +241,7 @@ func (m *machine) reject(e Reject) error {
 	if e.Reason == "" {
 		e.Reason = "refused without a reason"
 	}
-	full := placement && m.t.Definition.WhenFull == WhenFullFail
+	full := placement && !e.Carried && m.t.Definition.WhenFull == WhenFullFail
 	if e.Never || full || !placement && m.t.Rejections >= m.env.Policy.Rejections {
 		m.end(Failed, Result{Failed: true, Reason: e.Reason})
 		m.t.Rejection = e.Reason

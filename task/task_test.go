@@ -326,6 +326,11 @@ func TestWhenFull(t *testing.T) {
 	if ended, effects, _ := Step(row, full, env()); ended.Outcome != Failed || len(effects) != 1 {
 		t.Errorf("when_full fail: %+v %v", ended, effects)
 	}
+	carried := full
+	carried.Carried = true
+	if waits, effects, err := Step(row, carried, env()); err != nil || waits.State != Pending || waits.Rejection != full.Reason || effects != nil {
+		t.Errorf("when_full fail, one cell did not take it: %+v %v %v", waits, effects, err)
+	}
 }
 
 func TestCellsThatCannotMakeTheContainer(t *testing.T) {
@@ -460,8 +465,8 @@ func TestAtMostOnce(t *testing.T) {
 			if after == nil {
 				return
 			}
-			if after.Ended() && (after.Outcome == Open || after.FirstCompleted.IsZero()) || !after.Ended() && after.Outcome != Open {
-				rt.Fatalf("%v with outcome %q", after.State, after.Outcome)
+			if err := Check(after); err != nil {
+				rt.Fatalf("%T: %v", event, err)
 			}
 			row = after
 		}

@@ -239,12 +239,12 @@ func (f *Fake) putInstance(a lrp.Actual) {
 	row := a
 	x.Rows.Ordinary = &row
 	f.indices[indexKey(a.Service, a.Key.Index)] = x
-	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &row})
+	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &row, Turn: true, Shown: &row})
 }
 
 func (f *Fake) dropInstance(a lrp.Actual) {
 	delete(f.indices, indexKey(a.Service, a.Key.Index))
-	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &a, Gone: true})
+	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &a, Gone: true, Turn: true})
 }
 
 func (f *Fake) dropService(k lrp.ServiceKey) {
@@ -328,7 +328,7 @@ func (f *Fake) ListInstances(q api.InstanceFilter, r api.Range) (api.Listed[api.
 	defer f.mu.Unlock()
 	return page(f, f.indices, r, func(x *api.Instance) bool {
 		return (q.Domain == "" || x.Service.Domain == q.Domain) && (q.Service == "" || x.Service.Name == q.Service) &&
-			(q.Cell == "" || x.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, x.State))
+			(q.Cell == "" || x.Cell == q.Cell) && (x.Orphan || !q.Orphans) && (len(q.States) == 0 || slices.Contains(q.States, x.State))
 	}), nil
 }
 

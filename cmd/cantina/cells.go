@@ -76,7 +76,7 @@ func (c *cli) cellsVerb() *cobra.Command {
 				}
 				return one(c, c.cellTable(), got.Cell)
 			}
-			return listing(c, c.cellTable(), watch, "cell", func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
+			return listing(c, c.cellTable(), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
 				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetCells(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })

@@ -509,7 +509,7 @@ func TestRunEndsLikeItsProgram(t *testing.T) {
 		"own code": {func(x *task.Task) { x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3} }, []string{"--client-exit-code"}, 1, ""},
 		"lost": {func(x *task.Task) {
 			x.Outcome, x.Result = task.Lost, task.Result{Failed: true, Reason: task.ReasonLost}
-		}, nil, api.ExitLost, "task settle job1"},
+		}, nil, api.ExitLost, "task resolve job1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShell(t)
@@ -586,6 +586,12 @@ func TestWait(t *testing.T) {
 	web := lrp.ServiceKey{Domain: "d", Name: "web"}
 	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.ok("wait", "web", "--for", "healthy")
+	s.ok("wait", "web/1", "--for", "healthy")
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x"} })
+	for _, until := range []string{"healthy", "stopped"} { // it runs, and is not ready
+		s.fails(api.ExitTimeout, "timed out", "wait", "web/1", "--for", until, "--timeout", "50ms")
+	}
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.SetService(web, func(x *lrp.Service) { x.Failure = "version 2: no progress for 10s: 0 of 2 instances healthy" })
 	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; version 1 serves again", "wait", "web")
 	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollingBack })
@@ -594,6 +600,13 @@ func TestWait(t *testing.T) {
 	s.fails(api.ExitFailed, "it is left as it is", "wait", "web")
 	s.ok("stop", "web")
 	s.ok("wait", "web", "--for", "stopped")
+	s.ok("rm", "web", "--yes")
+	for range 2 { // its last instance was gone before we looked
+		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 || !strings.Contains(said, `nothing is called "web": nothing of it runs`) {
+			t.Errorf("removed: %d %s", code, said)
+		}
+	}
+	s.fails(api.ExitNotFound, "nothing is called", "wait", "web")
 }
 
 // TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it
@@ -617,6 +630,27 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	<-done
 	if code != 0 || strings.Count(errs, "waiting since") != 1 || !strings.Contains(errs, "ask for memory: 300Mi or less") {
 		t.Fatalf("%d %s", code, errs)
+	}
+}
+
+// TestRetentionOfTasks: zero is the rule of Diego's notes, and nonsense is refused
+// before anything starts.
+func TestRetentionOfTasks(t *testing.T) {
+	for _, c := range []struct {
+		is   retention
+		want task.Policy
+	}{
+		{retention{time.Hour, 5}, task.Policy{Retention: time.Hour, KeepPerDomain: 5}},
+		{retention{0, 5}, task.Policy{Retention: -1, KeepPerDomain: 5}},
+	} {
+		if got, err := c.is.policy(); err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v", c.is, got, err)
+		}
+	}
+	s := newShell(t)
+	for _, verb := range []string{"dev", "server"} {
+		s.fails(api.ExitUsage, "must not be negative", verb, "--data", t.TempDir(), "--task-retention=-1s")
+		s.fails(api.ExitUsage, "at least 1", verb, "--data", t.TempDir(), "--tasks-per-domain=0")
 	}
 }
 
@@ -653,8 +687,25 @@ func TestTaskVerbs(t *testing.T) {
 	}
 	s.ok("run", "-d", "--id", "gone", "--", "x")
 	s.SetTask("gone", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Lost })
-	s.fails(api.ExitUsage, "done, failed or rerun", "task", "settle", "gone")
-	s.ok("task", "settle", "gone", "--as", "done")
+	s.fails(api.ExitUsage, "done, failed or rerun", "task", "resolve", "gone")
+	s.ok("task", "resolve", "gone", "--as", "done")
+}
+
+func TestNotesOfInstances(t *testing.T) {
+	for want, x := range map[string]*pb.Instance{
+		"no service owns it: kept until its domain is fresh": {Orphan: true, State: "RUNNING"},
+		"insufficient resources: 1 cell":                     {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
+		"exit 1":                                             {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
+	} {
+		if got := instanceNote(x); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s := newShell(t)
+	s.apply()
+	if got := s.ok("ps", "--orphans", "-q"); got != "" {
+		t.Error(got)
+	}
 }
 
 func TestStatusCellsAndQuarantine(t *testing.T) {
@@ -664,10 +715,16 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		x.Waiting, x.For, x.Longest = true, []string{"c3"}, 42*time.Second
 		x.Held = []api.Held{{What: "job count on a", Reason: "initial wait", Cell: "c3", Longest: 42 * time.Second}}
 		x.Warnings = []string{"listening on 0.0.0.0:7480 without protection"}
+		web := lrp.ServiceKey{Domain: "d", Name: "web"}
+		x.Rollouts = []api.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
+			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4, Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
+		x.RolloutsMore = 7
 	})
 	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
 	got := s.ok("status")
-	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING      listening", "1 rows cannot be read"} {
+	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING      listening", "1 rows cannot be read",
+		"rollout      d/web: rolling out, version 3: 1 of 4 healthy\n",
+		"rollout      d/web: taken back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout      and 7 more\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -948,6 +1005,13 @@ func TestDrainVerbs(t *testing.T) {
 	}
 	if got := s.ok("cells", "c1"); !strings.Contains(got, "being drained, until") || !strings.Contains(got, "0 left: new disk") {
 		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, `finish or stop, not "wait"`, "drain", "c1", "--reason", "x", "--batch", "wait")
+	for flag, want := range map[string]string{"--batch=finish": "false", "--batch=stop": "true", "--stop-batch": "true"} {
+		s.ok("drain", "c1", "--reason", "x", flag)
+		if got := s.ok("cells", "c1", "--template", "{{.drain.stop_batch}}"); got != want+"\n" {
+			t.Errorf("%s: %q", flag, got)
+		}
 	}
 	if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, "takes work again") {
 		t.Fatalf("%d %s", code, errs)

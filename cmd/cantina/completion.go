@@ -89,7 +89,7 @@ func (c *cli) completions(root *cobra.Command) {
 	for path, kinds := range map[string][]string{
 		"ps": {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task", "job"}, "stop": {"service", "task", "job"},
 		"rm": {"service", "task", "job"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell"}, "cells": {"cell"},
-		"service get": {"service"}, "service scale": {"service"}, "task get": {"task"}, "task result": {"task"}, "task settle": {"task"},
+		"service get": {"service"}, "service scale": {"service"}, "task get": {"task"}, "task result": {"task"}, "task resolve": {"task"},
 		"job get": {"job"}, "job nodes": {"job"}, "job results": {"job"}, "job pause": {"job"}, "job resume": {"job"}, "job retry": {"job"}, "job kill": {"job"},
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {

@@ -27,6 +27,7 @@ type devFlags struct {
 
 	insecure bool
 	callback string
+	kept     retention
 }
 
 func (c *cli) devVerb() *cobra.Command {
@@ -48,6 +49,7 @@ func (c *cli) devVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
 	callbackFlag(cmd, &f.callback)
+	retentionFlags(cmd, &f.kept)
 	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
 }
@@ -82,6 +84,9 @@ func (c *cli) dev(f devFlags) error {
 	}
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
+	if cfg.Tasks, err = f.kept.policy(); err != nil {
+		return err
+	}
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func (c *cli) drainVerb() *cobra.Command {
-	var reason string
+	var reason, batch string
 	var deadline time.Duration
 	var stopBatch, wait bool
 	cmd := &cobra.Command{
@@ -22,12 +22,16 @@ func (c *cli) drainVerb() *cobra.Command {
 		Long: "drain has a cell take no new work at once. Services start elsewhere before they stop here; tasks and batch tasks may end by themselves until the\n" +
 			"deadline. Then what is left is ended: tasks fail, batch tasks run again elsewhere. A drain holds for the cell's name, also when cell or leader\n" +
 			"start again, until cantina undrain takes it back; another drain replaces it. With --wait the exit code is 1 when the deadline had to end something.",
-		Example: "  cantina drain node7 --reason 'new disk'\n  cantina drain node7 --reason kernel --deadline 1h --wait\n  cantina drain node7 --reason urgent --stop-batch --deadline 30s",
+		Example: "  cantina drain node7 --reason 'new disk'\n  cantina drain node7 --reason kernel --deadline 1h --wait\n  cantina drain node7 --reason urgent --batch stop --deadline 30s",
 		Args:    exactly(1, "CELL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return failf(api.ExitUsage, "a drain needs a reason for those who wonder: --reason 'new disk'")
 			}
+			if batch != "finish" && batch != "stop" {
+				return failf(api.ExitUsage, "--batch must be finish or stop, not %q", batch)
+			}
+			stopBatch = stopBatch || batch == "stop"
 			q := &pb.DrainCellRequest{Name: strings.TrimPrefix(args[0], "cell/"), Reason: reason, StopBatch: stopBatch}
 			if cmd.Flags().Changed("deadline") {
 				q.Deadline = durationpb.New(deadline)
@@ -49,7 +53,9 @@ func (c *cli) drainVerb() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&reason, "reason", "", "why; shown to everybody who looks at the cell")
 	f.Var(&durationFlag{&deadline}, "deadline", "end what is left after this long, like 30m (default: the cell's --evacuation-timeout)")
-	f.BoolVar(&stopBatch, "stop-batch", false, "stop batch tasks at once: they run again elsewhere, and no retry is counted")
+	f.StringVar(&batch, "batch", "finish", "finish: batch tasks may end by themselves until the deadline; stop: they are stopped at once, run again elsewhere, and no retry is counted")
+	f.BoolVar(&stopBatch, "stop-batch", false, "the same as --batch stop")
+	_ = f.MarkHidden("stop-batch")
 	f.BoolVar(&wait, "wait", false, "wait until the cell is empty")
 	c.waiting(cmd)
 	return cmd

@@ -68,8 +68,8 @@ func TestHintsNameVerbsThatExist(t *testing.T) {
 func TestAWrongHintIsFound(t *testing.T) {
 	root := (&cli{surroundings: surroundings{Getenv: func(string) string { return "" }}}).root()
 	for text, ok := range map[string]bool{
-		"see cantina task resolve X": false, "cantina forgive X": false, "cantina task settle X --as done|failed|rerun": true,
-		"cantina task settle X --like done": false, "cantina runs services": true, "cantina run -d -- prog --any": true,
+		"see cantina task forgive X": false, "cantina forgive X": false, "cantina task resolve X --as done|failed|rerun": true,
+		"cantina task resolve X --like done": false, "cantina runs services": true, "cantina run -d -- prog --any": true,
 		"cantina wait x --timeout 5m; cantina ps --nope": false, "`cantina dev` starts one": true, "cantina leader endwait": false,
 	} {
 		wrong := ""

@@ -111,7 +111,7 @@ func (c *cli) jobVerb() *cobra.Command {
 	ls := &cobra.Command{
 		Use: "ls", Short: "List jobs with their progress", Example: "  cantina job ls -w", Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.jobTable(), watch, "job", func(cursor string) ([]*pb.Job, *pb.Listing, error) {
+			return listing(c, c.jobTable(), watch, eventsOf("job"), func(cursor string) ([]*pb.Job, *pb.Listing, error) {
 				l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetJobs(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Job, bool) { return e.Job, e.Job != nil && (domain == "" || e.Domain == domain) })

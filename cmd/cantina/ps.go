@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -45,6 +46,8 @@ func addressOf(x *pb.Instance) string {
 
 func instanceNote(x *pb.Instance) string {
 	switch {
+	case x.Orphan:
+		return "no service owns it: kept until its domain is fresh"
 	case x.Quarantined:
 		return "its row cannot be read; see cantina store quarantine show"
 	case x.PlacementError != "":
@@ -78,7 +81,7 @@ func (c *cli) psVerb() *cobra.Command {
 				}
 				q.Domain, q.Service = s.domain, s.name
 			}
-			return listing(c, c.instanceTable(), watch, "instance", func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
+			return listing(c, c.instanceTable(), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All}, func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListInstances, q)
 				return l.GetInstances(), l.GetListing(), err
@@ -92,6 +95,7 @@ func (c *cli) psVerb() *cobra.Command {
 	cmd.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
 	cmd.Flags().StringSliceVar(&q.State, "state", nil, "UNCLAIMED, CLAIMED, RUNNING or CRASHED")
 	cmd.Flags().BoolVar(&q.All, "all", false, "every row, not the one that counts")
+	cmd.Flags().BoolVar(&q.Orphans, "orphans", false, "only what no service owns: kept until its domain is fresh")
 	watchFlag(cmd, &watch)
 	return c.reading(cmd)
 }
@@ -117,6 +121,10 @@ func (c *cli) serviceTable() table[*pb.Service] {
 }
 
 func servicePhase(x *pb.Service) string {
+	switch x.Phase {
+	case lrp.RollingOut.String(), lrp.RollingBack.String():
+		return fmt.Sprintf("%s, %d healthy", x.Phase, x.Healthy)
+	}
 	if x.Removed {
 		return "removed"
 	}
@@ -129,7 +137,7 @@ func (c *cli) serviceVerb() *cobra.Command {
 	ls := &cobra.Command{
 		Use: "ls", Short: "List services", Example: "  cantina service ls", Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.serviceTable(), watch, "service", func(cursor string) ([]*pb.Service, *pb.Listing, error) {
+			return listing(c, c.serviceTable(), watch, eventsOf("service"), func(cursor string) ([]*pb.Service, *pb.Listing, error) {
 				l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetServices(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Service, bool) {

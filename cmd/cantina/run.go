@@ -226,7 +226,7 @@ func (c *cli) taskCode(t *pb.Task, own bool) error {
 	case task.Succeeded.String():
 		return nil
 	case task.Lost.String():
-		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task settle %s --as done, failed or rerun\n", t.Id, printable(t.Reason), t.Id)
+		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task resolve %s --as done, failed or rerun\n", t.Id, printable(t.Reason), t.Id)
 		return code(api.ExitLost)
 	}
 	if t.Reason != "" {

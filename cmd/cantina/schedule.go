@@ -117,7 +117,7 @@ func (c *cli) cronListVerb() *cobra.Command {
 		Use: "ls", Short: "List schedules", Args: atMost(0, "none"),
 		Example: "  cantina cron ls\n  cantina cron ls -o wide --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.scheduleTable(), watch, "schedule", func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
+			return listing(c, c.scheduleTable(), watch, eventsOf("schedule"), func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListSchedules, q)
 				return l.GetSchedules(), l.GetListing(), err

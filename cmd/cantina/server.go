@@ -22,6 +22,7 @@ type serverFlags struct {
 	timeouts worker.Timeouts
 	etcdCert api.TLSFiles
 	callback string
+	kept     retention
 }
 
 func (c *cli) serverVerb() *cobra.Command {
@@ -55,6 +56,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	p.IntVar(&f.cfg.TurnoverLimit, "turnover-limit", 0, "newcomers without consensus after which further ones queue (witness consensus); 0 = never queue")
 	p.IntVar(&f.cfg.BatchReserve, "batch-reserve", 0, "share of every cell in percent that services and tasks leave to batch tasks")
 	callbackFlag(cmd, &f.callback)
+	retentionFlags(cmd, &f.kept)
 	p.BoolVar(&f.print, "print-timeouts", false, "print all time-outs and their inequalities, and exit")
 	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
@@ -82,6 +84,9 @@ func (c *cli) server(f serverFlags) error {
 		cfg.Witness = worker.WitnessConsensus
 	default:
 		return failf(api.ExitUsage, "--witness must be list or consensus, not %q", f.witness)
+	}
+	if cfg.Tasks, err = f.kept.policy(); err != nil {
+		return err
 	}
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -54,6 +55,12 @@ func (c *cli) statusText(s *pb.Status) error {
 			row("domain", d.Name+", fresh until "+c.when(d.Expires))
 		}
 	}
+	for _, r := range s.Rollouts {
+		row("rollout", rolloutText(r))
+	}
+	if s.RolloutsMore > 0 {
+		row("rollout", fmt.Sprintf("and %d more", s.RolloutsMore))
+	}
 	if s.Waiting {
 		text := "for " + strings.Join(s.WaitingFor, ", ")
 		if s.Longest != nil {
@@ -75,6 +82,18 @@ func (c *cli) statusText(s *pb.Status) error {
 	}
 	_, err := c.Out.Write([]byte(b.String()))
 	return err
+}
+
+// rolloutText says how far a rollout is, and why the last one failed.
+func rolloutText(r *pb.Rollout) string {
+	text := fmt.Sprintf("%s/%s: %s, version %d: %d of %d healthy", r.Domain, r.Service, r.Phase, r.Version, r.Healthy, r.Instances)
+	if r.Phase == lrp.Steady.String() {
+		text = fmt.Sprintf("%s/%s: taken back, version %d serves", r.Domain, r.Service, r.Version)
+	}
+	if r.Failure != "" {
+		text += "; " + r.Failure
+	}
+	return text
 }
 
 func heldText(h *pb.Held) string {

@@ -61,7 +61,7 @@ func (c *cli) taskVerb() *cobra.Command {
 		Use: "ls", Short: "List tasks", Args: atMost(0, "none"),
 		Example: "  cantina task ls --state RUNNING\n  cantina task ls -q --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.taskTable(), watch, "task", func(cursor string) ([]*pb.Task, *pb.Listing, error) {
+			return listing(c, c.taskTable(), watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListTasks, q)
 				return l.GetTasks(), l.GetListing(), err
@@ -76,7 +76,7 @@ func (c *cli) taskVerb() *cobra.Command {
 	ls.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
 	ls.Flags().StringSliceVar(&q.State, "state", nil, "PENDING, RUNNING, COMPLETED or RESOLVING")
 	watchFlag(ls, &watch)
-	return group("task", "List, show and settle tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskSettleVerb())
+	return group("task", "List, show and resolve tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskResolveVerb())
 }
 
 // findTaskArgument finds a task and returns it whole.
@@ -133,13 +133,13 @@ func (c *cli) taskResultVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) taskSettleVerb() *cobra.Command {
+func (c *cli) taskResolveVerb() *cobra.Command {
 	var domain, as string
 	cmd := &cobra.Command{
-		Use: "settle TASK --as done|failed|rerun", Short: "Say what became of a lost task",
-		Long: "A task whose cell was lost is kept until somebody knows what it did. settle says that it did its work (done), that it did not (failed),\n" +
+		Use: "resolve TASK --as done|failed|rerun", Aliases: []string{"settle"}, Short: "Say what became of a lost task",
+		Long: "A task whose cell was lost is kept until somebody knows what it did. resolve says that it did its work (done), that it did not (failed),\n" +
 			"or that it may run once more as a new task (rerun).",
-		Example: "  cantina task settle 4f1c --as rerun", Args: exactly(1, "TASK"),
+		Example: "  cantina task resolve 4f1c --as rerun", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := c.find("task/"+strings.TrimPrefix(args[0], "task/"), domain)
 			if err != nil {
@@ -149,7 +149,7 @@ func (c *cli) taskSettleVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.notef("task %s settled as %s\n", s.name, as)
+			c.notef("task %s resolved as %s\n", s.name, as)
 			if got.Task.Successor != "" {
 				return line(c.Out, got.Task.Successor)
 			}

@@ -20,7 +20,7 @@ func (c *cli) waitVerb() *cobra.Command {
 		Use:   "wait SUBJECT ...",
 		Short: "Wait until a task or job has ended, or a service is healthy",
 		Long: "wait ends when each subject is in the state that --for names, also when it was before; any end of a task or job counts as done. For one task\n" +
-			"the exit code is the program's own, for a job 1 when some of it failed; 6 for a lost task, 4 after --timeout.\n\n" + subjectHelp,
+			"the exit code is the program's own, for a job 1 when some of it failed; 6 for a lost task, 4 after --timeout. What has been removed is stopped.\n\n" + subjectHelp,
 		Example: "  cantina wait count --timeout 10m\n" +
 			"  cantina wait web --for healthy\n" +
 			"  id=$(cantina run -d -- ./long.sh); cantina wait $id; echo $?",
@@ -29,6 +29,10 @@ func (c *cli) waitVerb() *cobra.Command {
 			var worst error
 			for _, a := range args {
 				s, err := c.find(a, domain)
+				if exitOf(err) == api.ExitNotFound && until == "stopped" {
+					c.notef("nothing is called %q: nothing of it runs\n", a) // removed, and gone before we looked
+					continue
+				}
 				if err != nil {
 					return err
 				}
@@ -197,8 +201,8 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance"}, Domain: s.domain}
 	return c.until(ctx, q, func(ctx context.Context) (bool, string, error) {
 		if s.kind == "instance" {
-			up, at, err := instanceIsUp(ctx, client, s)
-			return up != stopped, at, err
+			healthy, there, at, err := lookAtInstance(ctx, client, s)
+			return healthy && !stopped || stopped && !there, at, err
 		}
 		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, Page: &pb.Page{Limit: 1}})
 		if err != nil {
@@ -219,20 +223,24 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 	})
 }
 
-// instanceIsUp looks for one instance on all pages; at is the position of the first,
-// so that a change on a later one is not missed.
-func instanceIsUp(ctx context.Context, client *api.Client, s subject) (up bool, at string, err error) {
+// lookAtInstance looks for one instance on all pages: whether it is healthy, and
+// whether any of it is on a cell. at is the position of the first page, so that a
+// change on a later one is not missed.
+func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy, there bool, at string, err error) {
+	q := &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, State: []string{"CLAIMED", "RUNNING"}}
 	err = pages(func(cursor string) (string, error) {
-		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, State: []string{"RUNNING"}, Page: &pb.Page{Limit: api.MaxPage, Cursor: cursor}})
+		q.Page = &pb.Page{Limit: api.MaxPage, Cursor: cursor}
+		l, err := api.Call(ctx, client, calls.ListInstances, q)
 		if at == "" {
 			at = l.GetListing().GetPosition()
 		}
 		for _, x := range l.GetInstances() {
-			up = up || x.Routable && x.Index == s.index
+			there = there || x.Index == s.index
+			healthy = healthy || x.Routable && x.Index == s.index
 		}
 		return l.GetListing().GetNext(), err
 	})
-	return up, at, err
+	return healthy, there, at, err
 }
 
 // exactly and atLeast are argument checks that say what is missing.

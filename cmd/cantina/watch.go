@@ -22,9 +22,14 @@ func (c *cli) streaming() {
 	}
 }
 
+// eventsOf asks for the changes of one kind of things.
+func eventsOf(kind string) *pb.StreamEventsRequest {
+	return &pb.StreamEventsRequest{Kind: []string{kind}}
+}
+
 // listing prints a whole list, page by page, and with watch one row per change
 // afterwards. It misses nothing: the stream begins where the list was read.
-func listing[T proto.Message](c *cli, t table[T], watch bool, kind string, read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
+func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.StreamEventsRequest, read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
 	var all []T
 	position := ""
 	err := pages(func(cursor string) (string, error) {
@@ -53,7 +58,8 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, kind string, read 
 		if err != nil {
 			return err
 		}
-		return client.Events(ctx, &pb.StreamEventsRequest{Since: position, Kind: []string{kind}}, func(m *pb.StreamEventsResponse) error {
+		changes.Since = position
+		return client.Events(ctx, changes, func(m *pb.StreamEventsResponse) error {
 			if m.Gap != nil {
 				c.sayf("[changes between %s and %s are missing; list again]\n", m.Gap.After, m.Gap.Before)
 			}
@@ -114,6 +120,7 @@ func (c *cli) eventsVerb() *cobra.Command {
 	cmd.Flags().StringVar(&q.Since, "since", "", "strictly after this revision or position")
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
 	cmd.Flags().StringSliceVar(&q.Kind, "kind", nil, "service, instance, task, job, pair, cell or note")
+	cmd.Flags().BoolVar(&q.All, "all", false, "of instances every row, not the one that counts")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
 	c.waiting(cmd)
 	return c.reading(cmd)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"cantina/api"
 	"cantina/internal/node"
 	"cantina/internal/run"
+	"cantina/task"
 	"cantina/worker"
 )
 
@@ -129,6 +131,31 @@ func (c *cli) dataFolder(name string) string {
 // callbackFlag names the file whose content signs completion callbacks.
 func callbackFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "callback-secret-file", "", "file with the secret that signs completion callbacks (default: they are not signed)")
+}
+
+// retention says how long ended tasks are kept.
+type retention struct {
+	age       time.Duration
+	perDomain int
+}
+
+// retentionFlags are the flags that say so.
+func retentionFlags(cmd *cobra.Command, r *retention) {
+	p := task.Policy{}.WithDefaults()
+	cmd.Flags().DurationVar(&r.age, "task-retention", p.Retention, "how long an ended task is kept; 0 = two minutes, and only until its callback is delivered")
+	cmd.Flags().IntVar(&r.perDomain, "tasks-per-domain", p.KeepPerDomain, "how many ended tasks a domain keeps")
+}
+
+// policy is what the flags say, or why they cannot be.
+func (r retention) policy() (task.Policy, error) {
+	if r.age < 0 || r.perDomain < 1 {
+		return task.Policy{}, failf(api.ExitUsage, "--task-retention must not be negative, and --tasks-per-domain at least 1")
+	}
+	p := task.Policy{Retention: r.age, KeepPerDomain: r.perDomain}
+	if r.age == 0 {
+		p.Retention = -1 // the notes' rule
+	}
+	return p, nil
 }
 
 // minSecret is the least length of a secret that signs, in bytes.

@@ -132,6 +132,8 @@ func (m *market) Waiting(refused []placement.Refused) {
 		switch {
 		case isLRP:
 			m.board.PlacementFailed(l.Key, r.Refusal.String())
+		case isTask && r.Refusal.Cell != "":
+			m.board.TaskRefused(t.GUID, t.UID, r.Refusal.String())
 		case isTask:
 			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNever(r.Item.ID))
 		}

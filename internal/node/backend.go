@@ -459,6 +459,7 @@ func (v view) Status() (api.Status, error) {
 		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.reign.Quarantined()), Counts: map[string]int{
 			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
 			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
+			"orphans": n.Orphans, "rows_pruned": n.Pruned,
 			"batch_running": v.reg.Live()}}
 	for _, f := range w.For {
 		s.For = append(s.For, fmt.Sprintf("%s (process %s, at most %s)", f.Cell, f.Proc, f.Longest.Round(time.Second)))
@@ -480,13 +481,21 @@ func (v view) Status() (api.Status, error) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
 	v.held(&s, all)
+	rollouts, more := v.board.Rollouts(maxHeld)
+	for _, r := range rollouts {
+		s.Rollouts = append(s.Rollouts, api.Rollout(r))
+	}
+	s.RolloutsMore = more
+	if n.Orphans > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
+	}
 	v.mu.Lock()
 	s.Warnings = append(s.Warnings, v.audits...)
 	v.mu.Unlock()
 	return s, v.fresh()
 }
 
-// maxHeld bounds how much held work a status lists.
+// maxHeld bounds how much held work, and how many rollouts, a status lists.
 const maxHeld = 50
 
 // held lists the jobs that the initial wait holds.
@@ -531,8 +540,15 @@ func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 
 // ReleaseQuarantined implements api.Operation.
 func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
-	if !bbs.Owns(key) {
-		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks and domains can be released while a leader runs: %w", key, api.ErrConflict)
+	drained := cellOfDrain(key)
+	if !bbs.Owns(key) && drained == "" {
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains and drains can be released while a leader runs: %w", key, api.ErrConflict)
+	}
+	if drained != "" && (v.drains.of(drained) == nil || !v.drains.of(drained).Quarantined) {
+		return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
+	}
+	if drained != "" && !restore {
+		return v.dropDrain(ctx, drained)
 	}
 	var value []byte
 	if restore { // as it stands now: somebody may have repaired it
@@ -543,7 +559,9 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 		if !ok {
 			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, api.ErrConflict)
 		}
-		value = row.Value
+		if value = row.Value; drained != "" {
+			return v.restoreDrain(ctx, drained, row)
+		}
 	}
 	done := make(chan error, 1)
 	if err := v.board.Release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {

@@ -25,9 +25,31 @@ type drains struct {
 	newest, committed map[worker.CellName]*registry.Drain
 }
 
-func newDrains(rows []store.Row, quarantined []store.Quarantine) *drains {
-	all := registry.Drains(rows, quarantined)
+// quarantine is where rows go that cannot be read.
+type quarantine interface {
+	Quarantine(q store.Quarantine)
+	Quarantined() []store.Quarantine
+}
+
+// newDrains reads the drains of a load. One that cannot be read is quarantined.
+func newDrains(q quarantine, rows []store.Row) *drains {
+	all := registry.Drains(rows, q.Quarantined())
+	for _, r := range rows {
+		if d := all[cellOfDrain(r.Key)]; d != nil && d.Until.IsZero() && !d.Quarantined {
+			q.Quarantine(store.Quarantine{Key: r.Key, Reason: d.Reason, Bytes: r.Value})
+			d.Quarantined = true
+		}
+	}
 	return &drains{newest: all, committed: maps.Clone(all)}
+}
+
+// cellOfDrain is the cell whose drain a row is; empty for any other row.
+func cellOfDrain(key string) worker.CellName {
+	name, ok := strings.CutPrefix(key, registry.DrainRow(""))
+	if !ok {
+		return ""
+	}
+	return worker.CellName(name)
 }
 
 // of returns the committed drain of a cell, or nil.
@@ -236,31 +258,60 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 
 // UndrainCell implements api.Cells.
 func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
-	if d := v.drains.of(name); d != nil && d.Quarantined {
+	was := v.drains.of(name)
+	if was != nil && was.Quarantined {
 		if err := v.dropDrain(ctx, name); err != nil {
 			return api.Cell{}, err
 		}
+		return v.undrained(name, true)
 	}
-	known := v.drains.of(name) != nil
 	err := v.changeDrain(ctx, toWrite(w), "undrain", []byte(name), name, func(*registry.Drain) (*registry.Drain, string, error) {
 		return nil, "takes work again", nil
 	})
 	if err != nil {
 		return api.Cell{}, err
 	}
-	if _, here := v.reg.Session(name); !here && known {
+	return v.undrained(name, was != nil)
+}
+
+// undrained is the cell whose drain was taken back; drained says that it had one: then
+// it need not be here.
+func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
+	if _, here := v.reg.Session(name); !here && drained {
 		return api.Cell{Name: name}, nil
 	}
 	return v.GetCell(name)
 }
 
-// dropDrain deletes a drain that the store could not read.
+// dropDrain deletes a quarantined drain.
 func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
 	done := make(chan error, 1)
 	v.reign.Drop(registry.DrainRow(name), func(revision int64, err error) {
 		if err == nil {
 			v.drains.submit(name, nil)
 			v.drainChanged(name, nil, revision, "takes work again")
+		}
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// restoreDrain takes a quarantined drain back into service that somebody has mended.
+func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.Row) error {
+	d := registry.Drains([]store.Row{row}, nil)[name]
+	if d == nil || d.Until.IsZero() {
+		return fmt.Errorf("restore %s: it still cannot be read (repair the row in the store first, or undrain the cell): %w", row.Key, api.ErrConflict)
+	}
+	done := make(chan error, 1)
+	v.reign.Restore(row.Key, row.Value, func(revision int64, err error) {
+		if err == nil {
+			v.drains.submit(name, d)
+			v.drainChanged(name, d, revision, "is drained: "+d.Reason)
 		}
 		done <- err
 	})

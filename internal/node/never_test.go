@@ -95,3 +95,30 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 		}
 	})
 }
+
+// TestOneCellsRefusalIsNoFullness: a task that is to fail when there is no room goes
+// on when the one cell that it was placed on did not take it.
+func TestOneCellsRefusalIsNoFullness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		tm.join("c", 5000)
+		n := bbs.NewTask{GUID: "t", Domain: "d", Definition: large()}
+		n.Definition.WhenFull = task.WhenFullFail
+		if _, err := tm.board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		item := placement.Item{ID: taskItem("t")}
+		tm.market.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
+		synctest.Wait()
+		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
+			t.Fatalf("one cell refused: %+v, %v", x.Task, err)
+		}
+		tm.market.Waiting([]placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}})
+		synctest.Wait()
+		if x, err := tm.board.GetTask("t"); err != nil || x.Outcome != task.Failed {
+			t.Fatalf("no cell has room: %+v, %v", x.Task, err)
+		}
+	})
+}

@@ -22,6 +22,7 @@ import (
 	"cantina/store"
 	"cantina/store/etcd"
 	"cantina/store/folder"
+	"cantina/task"
 	"cantina/worker"
 	"cantina/zone"
 )
@@ -49,7 +50,8 @@ type ServerConfig struct {
 	InitialWait   time.Duration
 	AllowBump     bool
 	TurnoverLimit int
-	BatchReserve  int // percent
+	BatchReserve  int         // percent
+	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
 	// NoDeadline: server and cell are one process.
 	NoDeadline     bool
 	CallbackSecret []byte

@@ -64,7 +64,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	rows := bbs.RollForwardOthers(reign, reign.Rows())
-	t.drains = newDrains(rows, reign.Quarantined())
+	t.drains = newDrains(reign, rows)
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
 	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{},
 		settled: t.settled, early: map[string]bool{}}
@@ -87,7 +87,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 	t.sender = callback.New(callback.Config{Done: func(guid, uid string, ok bool, problem string) { t.board.CallbackDone(guid, uid, ok, problem) },
 		Wall: cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
 	t.board = bbs.New(bbs.Config{Store: reign, Auctioneer: t.market, Cells: &calls{term: reign.Term(), cells: cells, run: t.call},
-		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID}, rows, reign.Revision(), reg.Members())
+		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID, Tasks: cfg.Tasks}, rows, reign.Revision(), reg.Members())
 	t.market.board = t.board
 	t.times = t.newTimes(rows)
 	h.load(t.board)

@@ -47,6 +47,7 @@ func Run(t *testing.T, start func(testing.TB) Fixture) {
 		{"Store/Refusals", refusals},
 		{"Store/BackPressure", backPressure},
 		{"Store/Fence", fenced},
+		{"Store/SeatGone", seatGone},
 		{"Store/StandBy", standBy},
 		{"Store/WatchLeader", watchLeader},
 		{"Store/Resign", resign},

@@ -285,6 +285,32 @@ func backPressure(t *testing.T, f Fixture) {
 	wantErr(t, r.Wait(ctx(t)), store.ErrResigned)
 }
 
+// seatGone: a leader whose election key is deleted while its lease lives ends at once,
+// also when it has nothing to commit: it would go on giving credit beside its successor.
+func seatGone(t *testing.T, f Fixture) {
+	b := &counting{Backend: f.Open(t)}
+	r := campaign(t, f.on(t, b, store.Config{}), "a")
+	commit(t, r, set("k", "mine"))
+	election := ""
+	for _, x := range b.txns() {
+		for _, w := range x.Then {
+			if w.Lease != 0 {
+				election = w.Key
+			}
+		}
+	}
+	if election == "" {
+		t.Fatal("no key stands on the leader's lease")
+	}
+	_, err := f.Open(t).Txn(ctx(t), store.Txn{Then: []store.Write{{Key: election}}})
+	must(t, err)
+	wantErr(t, ended(t, r), store.ErrDisplaced)
+	if r.LeaseHeld() {
+		t.Fatal("the old leader believes in its lease")
+	}
+	commit(t, campaign(t, f.store(t, store.Config{}), "b"), set("other", "x"))
+}
+
 // fenced: a leader that lost its lease changes nothing, whatever it believes.
 func fenced(t *testing.T, f Fixture) {
 	b := &counting{Backend: f.Open(t)}

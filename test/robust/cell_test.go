@@ -64,6 +64,62 @@ func TestLostIsNoSuccess(t *testing.T) {
 	if r.code != api.ExitLost || got.Outcome != "lost" {
 		t.Errorf("exit code %d, outcome %q: %s", r.code, got.Outcome, r.err)
 	}
+	if r := cli(t, c.addr(), "rm", "task/"+id, "--yes"); r.code == 0 || !strings.Contains(r.err, "cantina task resolve") {
+		t.Errorf("a lost task was removed: %d %s", r.code, r.err)
+	}
+	must(t, c.addr(), "task", "resolve", id, "--as", "done")
+	must(t, c.addr(), "rm", "task/"+id, "--yes")
+}
+
+// TestWordsOnLostTasks: a person says what became of them, in three ways; rerun makes a
+// new task of the same definition.
+func TestWordsOnLostTasks(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 1)
+	client := c.client()
+	words := []string{"done", "failed", "rerun"}
+	for _, as := range words {
+		if err := runTask(t.Context(), client, as, w.command(), as, "sh", "-c", "[ -e "+w.dir+"/go ] || sleep 1000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, as := range words {
+		w.waitBegun(as, 1)
+	}
+	c.cells["c1"].kill()
+	c.startCell("c1").wait()
+	c.session("c1", "HEALTHY")
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, as := range words {
+		if x := taskEnd(t, client, as); x.Outcome != "lost" || x.Resolution != "" {
+			t.Errorf("%s: %v", as, x)
+		}
+		out := must(t, c.addr(), "task", "resolve", as, "--as", as)
+		x := getTask(t, client, as)
+		if x.Resolution != as || x.Outcome != "lost" {
+			t.Errorf("%s: %v", as, x)
+		}
+		if again := strings.TrimSpace(out); (again != "") != (as == "rerun") || again != x.Successor {
+			t.Errorf("%s: printed %q, successor %q", as, again, x.Successor)
+		}
+		if r := cli(t, c.addr(), "task", "resolve", as, "--as", "done"); r.code == 0 {
+			t.Errorf("%s: a second word was taken", as)
+		}
+		must(t, c.addr(), "rm", "task/"+as, "--yes")
+	}
+	if x := taskEnd(t, client, "rerun.rerun1"); x.Outcome != "succeeded" {
+		t.Errorf("the rerun: %v", x)
+	}
+	for as, n := range map[string]int{"done": 1, "failed": 1, "rerun": 2} {
+		if got := len(w.begun()[as]); got != n {
+			t.Errorf("%s began %d times, want %d", as, got, n)
+		}
+	}
+	if n := c.status().Counts["tasks_lost"]; n != 0 {
+		t.Errorf("%d tasks are lost and unresolved", n)
+	}
 }
 
 // TestDamagedCell writes nonsense over all that a cell wrote while it ran, when it was

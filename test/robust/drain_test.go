@@ -2,8 +2,12 @@ package robust
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cantina/api"
 	"cantina/task"
@@ -91,7 +95,7 @@ func TestDrainMovesBeforeItStops(t *testing.T) {
 	routes, client := c.routes("web"), c.client()
 	go func() {
 		first := true
-		_ = client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d"}, func(m *pb.StreamEventsResponse) error {
+		_ = client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true}, func(m *pb.StreamEventsResponse) error {
 			if first {
 				first = false
 				close(open)
@@ -187,4 +191,181 @@ func getTask(t *testing.T, client *api.Client, id string) *pb.Task {
 		t.Fatal(err)
 	}
 	return got.Task
+}
+
+// TestDrainWaitsForReadiness drains the cell of a service that takes its time until
+// it is ready: who routes is never without an instance that serves.
+func TestDrainWaitsForReadiness(t *testing.T) {
+	c := startCluster(t, patient, 1, 2)
+	apply(t, c.addr(), `
+domain: d
+services:
+  web:
+    command: [sh, -c, 'sleep 2; touch ready; exec sleep 1000']
+    instances: 2
+    stop_grace: 1s
+    readiness_checks: [{exec: {command: [test, -e, ready]}, startup_interval: 200ms, interval: 1s}]
+`)
+	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	stop := c.watch("web")
+	for _, cell := range []string{"c1", "c2"} {
+		if d := cli(t, c.addr(), "drain", cell, "--reason", "kernel", "--deadline", "60s", "--wait", "--timeout", "50s"); d.code != 0 {
+			t.Fatalf("drain: %+v", d)
+		}
+		must(t, c.addr(), "undrain", cell)
+		c.session(cell, "HEALTHY")
+	}
+	if v := stop(); v.bad != "" {
+		t.Errorf("an index was without an instance that serves: %s", v.bad)
+	}
+}
+
+// TestDrainOfBatchTasks drains cells that run batch tasks beside a service and a
+// schedule of another domain. They may finish, or are stopped and run again on
+// another cell, or wait for a cell when there is none; whatever holds it up, a drain
+// ends at its deadline and says what it waited for, and nothing runs twice at a time.
+func TestDrainOfBatchTasks(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 2)
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+services:
+  web: {command: [sleep, "1000"], stop_grace: 1s}
+jobs:
+  long:
+    levels: [item]
+    nodes: [{manual: [l1, l2, l3, l4]}]
+    command: [%[1]s, "{}", sh, -c, "until [ -e %[2]s/go ]; do sleep 0.1; done"]
+`, w.command(), w.dir))
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: e
+schedules:
+  tick:
+    cron: '@every 1s'
+    misfire: skip
+    overlap: allow
+    overlap_max: 100
+    task: {command: [sh, -c, 'exec %s "tick-$CANTINA_SCHEDULED_AT" true']}
+`, w.command()))
+	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	nodes := []string{"l1", "l2", "l3", "l4"}
+	for _, n := range nodes {
+		w.waitBegun(n, 1)
+	}
+	first := c.batchCells("long")
+	if first["c1"] == 0 || first["c2"] == 0 {
+		t.Fatalf("the batch tasks run on %v: nothing of both cells is tested", first)
+	}
+
+	// They may finish: the drain waits for them, says so, and the other cell goes on.
+	must(t, c.addr(), "drain", "c1", "--reason", "finish", "--deadline", "60s")
+	c.waits("c1", func(list string) bool {
+		return strings.Count(list, "job long") == first["c1"] && !strings.Contains(list, "service")
+	})
+	if got := c.batchCells("long"); got["c1"] != first["c1"] {
+		t.Errorf("they run on %v, and did on %v", got, first)
+	}
+	// Now they are stopped: another drain of the same cell replaces the first.
+	must(t, c.addr(), "drain", "c1", "--reason", "stop", "--batch", "stop", "--deadline", "60s")
+	if d := c.drained("c1"); len(d.Waits) != 0 || d.Reason != "stop" {
+		t.Errorf("the drain ended as %v", d)
+	}
+	again := func() (n int) {
+		for _, id := range nodes {
+			n += len(w.begun()[id]) - 1
+		}
+		return n
+	}
+	if !w.until(patience, func() bool { return again() >= first["c1"] }) || again() != first["c1"] || c.batchCells("long")["c1"] != 0 {
+		t.Errorf("%d batch tasks began again elsewhere, want %d; they run on %v", again(), first["c1"], c.batchCells("long"))
+	}
+	c.noRetries("long")
+	if on := c.onCells("web"); len(on) != 1 || on[0] != "RUNNING on c2" {
+		t.Errorf("web is %v", on)
+	}
+
+	// No cell is left: the deadline ends them, and they wait.
+	must(t, c.addr(), "drain", "c2", "--reason", "deadline", "--deadline", "4s")
+	d := c.drained("c2")
+	if list := strings.Join(d.Waits, ", "); strings.Count(list, "job long on l") != len(nodes) || !strings.Contains(list, "service web/0") {
+		t.Errorf("it waited for %s", list)
+	}
+	if took := d.Ended.AsTime().Sub(d.Since.AsTime()); took > 10*time.Second {
+		t.Errorf("a drain of 4s took %v", took)
+	}
+	if text := must(t, c.addr(), "explain", "job/long"); !strings.Contains(text, "drained") {
+		t.Errorf("explain:\n%s", text)
+	}
+	before := w.begun()
+	must(t, c.addr(), "undrain", "c1")
+	for _, n := range nodes {
+		w.waitBegun(n, len(before[n])+1)
+	}
+	c.noRetries("long")
+	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+
+	// And once more they may finish, before the deadline.
+	must(t, c.addr(), "undrain", "c2")
+	must(t, c.addr(), "drain", "c1", "--reason", "finish", "--deadline", "60s")
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.addr(), "wait", "long", "--timeout", "60s")
+	if d := c.drained("c1"); len(d.Waits) != 0 {
+		t.Errorf("the drain ended as %v", d)
+	}
+	ticks := 0
+	for id, list := range w.begun() {
+		if strings.HasPrefix(id, "tick-") {
+			ticks++
+			if len(list) != 1 {
+				t.Errorf("%s fired %d times", id, len(list))
+			}
+		}
+	}
+	if ticks < 5 {
+		t.Errorf("the schedule of the other domain fired %d times", ticks)
+	}
+	w.check()
+}
+
+// batchCells counts the running batch tasks of a job by their cells.
+func (c *cluster) batchCells(job string) map[string]int {
+	c.t.Helper()
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Job: job, State: []string{"running"}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, n := range l.Nodes {
+		out[n.Cell]++
+	}
+	return out
+}
+
+// noRetries demands that no interruption of a job counts as a failure.
+func (c *cluster) noRetries(job string) {
+	c.t.Helper()
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Job: job})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range l.Nodes {
+		if n.State == "failed" || n.State == "backoff" || n.Losses != 0 {
+			c.t.Errorf("%s: %v", n.Node, n)
+		}
+	}
+}
+
+// waits waits until what a drain waits for is as it should be.
+func (c *cluster) waits(name string, want func(list string) bool) {
+	c.t.Helper()
+	list := ""
+	err := until(c.t.Context(), c.client(), &pb.StreamEventsRequest{}, func() bool {
+		list = strings.Join(c.cell(name).GetDrain().GetWaits(), ", ")
+		return want(list)
+	})
+	if err != nil {
+		c.t.Fatalf("the drain of %s waits for %q: %v", name, list, err)
+	}
 }

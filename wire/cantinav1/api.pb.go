@@ -888,7 +888,9 @@ type Service struct {
 	Revision  int64                  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
 	Versions  []*ServiceVersion      `protobuf:"bytes,13,rep,name=versions,proto3" json:"versions,omitempty"`
 	// Why the last rollout failed.
-	Failure       string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	// How many instances of the newest version are healthy, from index 0 on.
+	Healthy       int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,6 +1021,13 @@ func (x *Service) GetFailure() string {
 		return x.Failure
 	}
 	return ""
+}
+
+func (x *Service) GetHealthy() int32 {
+	if x != nil {
+		return x.Healthy
+	}
+	return 0
 }
 
 // One definition of a service. The workload is only in GetService.
@@ -1348,7 +1357,11 @@ type Instance struct {
 	// Only with all = true: this row is not the one a reader is shown.
 	Hidden bool `protobuf:"varint,21,opt,name=hidden,proto3" json:"hidden,omitempty"`
 	// Ended by itself and is not started again.
-	Finished      bool `protobuf:"varint,22,opt,name=finished,proto3" json:"finished,omitempty"`
+	Finished bool `protobuf:"varint,22,opt,name=finished,proto3" json:"finished,omitempty"`
+	// Why no cell took it, as a code: no_compatible_cells or insufficient_resources.
+	PlacementCode string `protobuf:"bytes,23,opt,name=placement_code,json=placementCode,proto3" json:"placement_code,omitempty"`
+	// No service owns it; it is kept until its domain is fresh. Not in events.
+	Orphan        bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1537,6 +1550,20 @@ func (x *Instance) GetFinished() bool {
 	return false
 }
 
+func (x *Instance) GetPlacementCode() string {
+	if x != nil {
+		return x.PlacementCode
+	}
+	return ""
+}
+
+func (x *Instance) GetOrphan() bool {
+	if x != nil {
+		return x.Orphan
+	}
+	return false
+}
+
 type ListInstancesRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Page    *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
@@ -1545,7 +1572,9 @@ type ListInstancesRequest struct {
 	Cell    string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
 	State   []string               `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
 	// Every row, not the one resolved row of each index.
-	All           bool `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`
+	All bool `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`
+	// Only what no service owns.
+	Orphans       bool `protobuf:"varint,7,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1618,6 +1647,13 @@ func (x *ListInstancesRequest) GetState() []string {
 func (x *ListInstancesRequest) GetAll() bool {
 	if x != nil {
 		return x.All
+	}
+	return false
+}
+
+func (x *ListInstancesRequest) GetOrphans() bool {
+	if x != nil {
+		return x.Orphans
 	}
 	return false
 }
@@ -2033,7 +2069,9 @@ type Task struct {
 	// Container that runs or ran it.
 	Container string `protobuf:"bytes,23,opt,name=container,proto3" json:"container,omitempty"`
 	// Only in GetTask.
-	Definition    *TaskDefinition `protobuf:"bytes,24,opt,name=definition,proto3" json:"definition,omitempty"`
+	Definition *TaskDefinition `protobuf:"bytes,24,opt,name=definition,proto3" json:"definition,omitempty"`
+	// The rejection as a code: no_compatible_cells or insufficient_resources.
+	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2234,6 +2272,13 @@ func (x *Task) GetDefinition() *TaskDefinition {
 		return x.Definition
 	}
 	return nil
+}
+
+func (x *Task) GetRejectionCode() string {
+	if x != nil {
+		return x.RejectionCode
+	}
+	return ""
 }
 
 type TaskDefinition struct {
@@ -6749,15 +6794,18 @@ type Status struct {
 	Since    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	Revision int64                  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The initial wait: nothing that may already run is started.
-	Waiting       bool                 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	WaitingFor    []string             `protobuf:"bytes,8,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
-	Longest       *durationpb.Duration `protobuf:"bytes,9,opt,name=longest,proto3" json:"longest,omitempty"`
-	Held          []*Held              `protobuf:"bytes,10,rep,name=held,proto3" json:"held,omitempty"`
-	HeldMore      int32                `protobuf:"varint,11,opt,name=held_more,json=heldMore,proto3" json:"held_more,omitempty"`
-	Counts        map[string]int32     `protobuf:"bytes,12,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Warnings      []string             `protobuf:"bytes,13,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Quarantined   int32                `protobuf:"varint,14,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
-	Domains       []*Domain            `protobuf:"bytes,15,rep,name=domains,proto3" json:"domains,omitempty"`
+	Waiting     bool                 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	WaitingFor  []string             `protobuf:"bytes,8,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	Longest     *durationpb.Duration `protobuf:"bytes,9,opt,name=longest,proto3" json:"longest,omitempty"`
+	Held        []*Held              `protobuf:"bytes,10,rep,name=held,proto3" json:"held,omitempty"`
+	HeldMore    int32                `protobuf:"varint,11,opt,name=held_more,json=heldMore,proto3" json:"held_more,omitempty"`
+	Counts      map[string]int32     `protobuf:"bytes,12,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Warnings    []string             `protobuf:"bytes,13,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Quarantined int32                `protobuf:"varint,14,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Domains     []*Domain            `protobuf:"bytes,15,rep,name=domains,proto3" json:"domains,omitempty"`
+	// Services that are being rolled out or taken back, and those whose rollout failed.
+	Rollouts      []*Rollout `protobuf:"bytes,16,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
+	RolloutsMore  int32      `protobuf:"varint,17,opt,name=rollouts_more,json=rolloutsMore,proto3" json:"rollouts_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6897,6 +6945,124 @@ func (x *Status) GetDomains() []*Domain {
 	return nil
 }
 
+func (x *Status) GetRollouts() []*Rollout {
+	if x != nil {
+		return x.Rollouts
+	}
+	return nil
+}
+
+func (x *Status) GetRolloutsMore() int32 {
+	if x != nil {
+		return x.RolloutsMore
+	}
+	return 0
+}
+
+type Rollout struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Domain  string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Service string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	// rolling out, rolling back, rollout failed; steady after a rollout that was taken back
+	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
+	// The version that is to run, and how many of its instances are healthy.
+	Version   int32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Healthy   int32 `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Instances int32 `protobuf:"varint,6,opt,name=instances,proto3" json:"instances,omitempty"`
+	// Why the last rollout failed.
+	Failure string `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
+	// When one more instance became healthy last.
+	Progress      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rollout) Reset() {
+	*x = Rollout{}
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rollout) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rollout) ProtoMessage() {}
+
+func (x *Rollout) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
+func (*Rollout) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *Rollout) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Rollout) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Rollout) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Rollout) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Rollout) GetHealthy() int32 {
+	if x != nil {
+		return x.Healthy
+	}
+	return 0
+}
+
+func (x *Rollout) GetInstances() int32 {
+	if x != nil {
+		return x.Instances
+	}
+	return 0
+}
+
+func (x *Rollout) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *Rollout) GetProgress() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
@@ -6910,7 +7076,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6922,7 +7088,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6935,7 +7101,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Held) GetWhat() string {
@@ -6984,7 +7150,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6996,7 +7162,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7009,7 +7175,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Domain) GetName() string {
@@ -7044,7 +7210,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7056,7 +7222,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7069,7 +7235,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7094,7 +7260,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7106,7 +7272,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7119,7 +7285,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 type Quarantined struct {
@@ -7133,7 +7299,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7311,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7324,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -7191,7 +7357,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7203,7 +7369,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7216,7 +7382,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -7236,7 +7402,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7248,7 +7414,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7261,7 +7427,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -7290,7 +7456,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7302,7 +7468,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7315,7 +7481,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -7347,7 +7513,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7525,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7538,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 // What Explain is asked about.
@@ -7391,7 +7557,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7403,7 +7569,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7416,7 +7582,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Subject) GetKind() string {
@@ -7463,7 +7629,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7475,7 +7641,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7488,7 +7654,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -7515,7 +7681,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7527,7 +7693,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7540,7 +7706,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -7610,7 +7776,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7788,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7801,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Reason) GetCode() string {
@@ -7709,14 +7875,17 @@ type StreamEventsRequest struct {
 	// service, instance, task, job, pair, cell, schedule, note; none = all.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Only this subject.
-	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Of instances every row as it changes; otherwise one event whenever the row that
+	// counts of an index becomes another.
+	All           bool `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7897,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7910,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -7772,6 +7941,13 @@ func (x *StreamEventsRequest) GetSubject() string {
 	return ""
 }
 
+func (x *StreamEventsRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
 // One event, a gap, or neither: the heartbeat.
 type StreamEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7785,7 +7961,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7797,7 +7973,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7810,7 +7986,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -7859,7 +8035,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +8047,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +8060,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8003,7 +8179,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8015,7 +8191,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8028,7 +8204,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8072,7 +8248,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8084,7 +8260,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8097,7 +8273,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -8219,7 +8395,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8231,7 +8407,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8244,7 +8420,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -8327,7 +8503,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8339,7 +8515,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8352,7 +8528,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -8382,7 +8558,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8394,7 +8570,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8407,7 +8583,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -8448,7 +8624,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8460,7 +8636,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8473,7 +8649,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -8503,7 +8679,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8515,7 +8691,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8528,7 +8704,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -8622,7 +8798,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new\"\xaf\x03\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\"\xc9\x03\n" +
 	"\aService\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -8638,7 +8814,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aapplied\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aapplied\x12\x1a\n" +
 	"\brevision\x18\f \x01(\x03R\brevision\x126\n" +
 	"\bversions\x18\r \x03(\v2\x1a.cantina.v1.ServiceVersionR\bversions\x12\x18\n" +
-	"\afailure\x18\x0e \x01(\tR\afailure\"\xcf\x02\n" +
+	"\afailure\x18\x0e \x01(\tR\afailure\x12\x18\n" +
+	"\ahealthy\x18\x0f \x01(\x05R\ahealthy\"\xcf\x02\n" +
 	"\x0eServiceVersion\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x12\n" +
@@ -8663,7 +8840,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"C\n" +
 	"\x12GetServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\x8a\x05\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xc9\x05\n" +
 	"\bInstance\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -8688,14 +8865,17 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vquarantined\x18\x13 \x01(\bR\vquarantined\x12\x1a\n" +
 	"\brevision\x18\x14 \x01(\x03R\brevision\x12\x16\n" +
 	"\x06hidden\x18\x15 \x01(\bR\x06hidden\x12\x1a\n" +
-	"\bfinished\x18\x16 \x01(\bR\bfinished\"\xaa\x01\n" +
+	"\bfinished\x18\x16 \x01(\bR\bfinished\x12%\n" +
+	"\x0eplacement_code\x18\x17 \x01(\tR\rplacementCode\x12\x16\n" +
+	"\x06orphan\x18\x18 \x01(\bR\x06orphan\"\xc4\x01\n" +
 	"\x14ListInstancesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x03 \x01(\tR\aservice\x12\x12\n" +
 	"\x04cell\x18\x04 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05state\x18\x05 \x03(\tR\x05state\x12\x10\n" +
-	"\x03all\x18\x06 \x01(\bR\x03all\"z\n" +
+	"\x03all\x18\x06 \x01(\bR\x03all\x12\x18\n" +
+	"\aorphans\x18\a \x01(\bR\aorphans\"z\n" +
 	"\x15ListInstancesResponse\x122\n" +
 	"\tinstances\x18\x01 \x03(\v2\x14.cantina.v1.InstanceR\tinstances\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\x88\x01\n" +
@@ -8718,7 +8898,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x03(\x05R\x05index\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xfc\x05\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xa3\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -8751,7 +8931,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\tcontainer\x18\x17 \x01(\tR\tcontainer\x12:\n" +
 	"\n" +
 	"definition\x18\x18 \x01(\v2\x1a.cantina.v1.TaskDefinitionR\n" +
-	"definition\"\xce\x03\n" +
+	"definition\x12%\n" +
+	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\"\xce\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +
@@ -9115,7 +9296,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x12ForgetCellResponse\"\x12\n" +
 	"\x10GetStatusRequest\"?\n" +
 	"\x11GetStatusResponse\x12*\n" +
-	"\x06status\x18\x01 \x01(\v2\x12.cantina.v1.StatusR\x06status\"\xc4\x04\n" +
+	"\x06status\x18\x01 \x01(\v2\x12.cantina.v1.StatusR\x06status\"\x9a\x05\n" +
 	"\x06Status\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -9133,10 +9314,21 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06counts\x18\f \x03(\v2\x1e.cantina.v1.Status.CountsEntryR\x06counts\x12\x1a\n" +
 	"\bwarnings\x18\r \x03(\tR\bwarnings\x12 \n" +
 	"\vquarantined\x18\x0e \x01(\x05R\vquarantined\x12,\n" +
-	"\adomains\x18\x0f \x03(\v2\x12.cantina.v1.DomainR\adomains\x1a9\n" +
+	"\adomains\x18\x0f \x03(\v2\x12.cantina.v1.DomainR\adomains\x12/\n" +
+	"\brollouts\x18\x10 \x03(\v2\x13.cantina.v1.RolloutR\brollouts\x12#\n" +
+	"\rrollouts_more\x18\x11 \x01(\x05R\frolloutsMore\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf5\x01\n" +
+	"\aRollout\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x05R\aversion\x12\x18\n" +
+	"\ahealthy\x18\x05 \x01(\x05R\ahealthy\x12\x1c\n" +
+	"\tinstances\x18\x06 \x01(\x05R\tinstances\x12\x18\n" +
+	"\afailure\x18\a \x01(\tR\afailure\x126\n" +
+	"\bprogress\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bprogress\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
@@ -9190,12 +9382,13 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06holder\x18\x06 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05level\x18\a \x01(\tR\x05level\x12\x16\n" +
 	"\x06change\x18\b \x01(\tR\x06change\x123\n" +
-	"\alongest\x18\t \x01(\v2\x19.google.protobuf.DurationR\alongest\"q\n" +
+	"\alongest\x18\t \x01(\v2\x19.google.protobuf.DurationR\alongest\"\x83\x01\n" +
 	"\x13StreamEventsRequest\x12\x14\n" +
 	"\x05since\x18\x01 \x01(\tR\x05since\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04kind\x18\x03 \x03(\tR\x04kind\x12\x18\n" +
-	"\asubject\x18\x04 \x01(\tR\asubject\"~\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\x12\x10\n" +
+	"\x03all\x18\x05 \x01(\bR\x03all\"~\n" +
 	"\x14StreamEventsResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x11.cantina.v1.EventR\x05event\x12!\n" +
 	"\x03gap\x18\x02 \x01(\v2\x0f.cantina.v1.GapR\x03gap\x12\x1a\n" +
@@ -9330,7 +9523,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -9429,50 +9622,51 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),           // 94: cantina.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),          // 95: cantina.v1.GetStatusResponse
 	(*Status)(nil),                     // 96: cantina.v1.Status
-	(*Held)(nil),                       // 97: cantina.v1.Held
-	(*Domain)(nil),                     // 98: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 99: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 100: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 101: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 102: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 103: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 104: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 105: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 106: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 107: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 108: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 109: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 110: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 111: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 112: cantina.v1.Event
-	(*Gap)(nil),                        // 113: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 114: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 115: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 116: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 117: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 118: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 119: cantina.v1.FollowOutputResponse
-	nil,                                // 120: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 121: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 122: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 123: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 124: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 125: cantina.v1.Cell.CapacityEntry
-	nil,                                // 126: cantina.v1.Cell.FreeEntry
-	nil,                                // 127: cantina.v1.Cell.LabelsEntry
-	nil,                                // 128: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 129: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 130: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 131: cantina.v1.Workload
-	(*Mapping)(nil),                    // 132: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 133: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 134: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 135: google.protobuf.Struct
-	(*LogGap)(nil),                     // 136: cantina.v1.LogGap
+	(*Rollout)(nil),                    // 97: cantina.v1.Rollout
+	(*Held)(nil),                       // 98: cantina.v1.Held
+	(*Domain)(nil),                     // 99: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 100: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 101: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 102: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 103: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 104: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 105: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 106: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 107: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 108: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 109: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 110: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 111: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 112: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 113: cantina.v1.Event
+	(*Gap)(nil),                        // 114: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 115: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 116: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 117: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 118: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 119: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 120: cantina.v1.FollowOutputResponse
+	nil,                                // 121: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 122: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 123: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 124: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 125: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 126: cantina.v1.Cell.CapacityEntry
+	nil,                                // 127: cantina.v1.Cell.FreeEntry
+	nil,                                // 128: cantina.v1.Cell.LabelsEntry
+	nil,                                // 129: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 130: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 131: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 132: cantina.v1.Workload
+	(*Mapping)(nil),                    // 133: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 134: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 135: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 136: google.protobuf.Struct
+	(*LogGap)(nil),                     // 137: cantina.v1.LogGap
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	129, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	130, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -9480,16 +9674,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	130, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	131, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	131, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	120, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	132, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	121, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	132, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	130, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	133, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	131, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -9498,14 +9692,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	133, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	130, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	130, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	130, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	134, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	131, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	131, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	131, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	131, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	121, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	134, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	132, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	122, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	135, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -9519,17 +9713,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	130, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	130, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	131, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	131, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	131, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	122, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	123, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	124, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	130, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	130, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	135, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	130, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	132, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	123, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	124, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	125, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	131, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	131, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	136, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	131, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -9545,184 +9739,186 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	134, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	134, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	130, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	130, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	130, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	135, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	135, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	131, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	131, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	131, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	64,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	130, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	130, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	131, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	131, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	65,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	66,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	130, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	130, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	130, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	130, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	130, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	131, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	131, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	131, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	131, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	131, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 89: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	63,  // 90: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 91: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	63,  // 92: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	130, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	131, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	71,  // 94: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 95: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 96: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	130, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	131, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 98: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 99: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	130, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	130, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	131, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	131, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 102: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 103: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 104: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	130, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	134, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	125, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	126, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	127, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	131, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	135, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	126, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	127, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	128, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	83,  // 110: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	130, // 111: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	130, // 112: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	130, // 113: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	131, // 111: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	131, // 112: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	131, // 113: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 114: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	82,  // 115: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 116: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	82,  // 117: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	134, // 118: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	135, // 118: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 119: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	82,  // 120: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 121: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
 	82,  // 122: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 123: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
 	96,  // 124: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	130, // 125: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	134, // 126: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	97,  // 127: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	128, // 128: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	98,  // 129: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	134, // 130: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	130, // 131: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 132: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 133: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	101, // 134: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 135: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 136: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	106, // 137: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	106, // 138: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	109, // 139: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	112, // 140: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	115, // 141: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	134, // 142: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	112, // 143: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	113, // 144: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	130, // 145: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 146: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 147: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 148: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 149: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 150: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	82,  // 151: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 152: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	130, // 153: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	130, // 154: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	130, // 155: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	136, // 156: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	114, // 157: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 158: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	115, // 159: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	114, // 160: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	115, // 161: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 162: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 163: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 164: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 165: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 166: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 167: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 168: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 169: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 170: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 171: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 172: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 173: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 174: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 175: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 176: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 177: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 178: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 179: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 180: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 181: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 182: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 183: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 184: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	67,  // 185: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	69,  // 186: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	72,  // 187: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	74,  // 188: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	76,  // 189: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	78,  // 190: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	80,  // 191: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	84,  // 192: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	86,  // 193: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	92,  // 194: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	88,  // 195: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	90,  // 196: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	94,  // 197: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	99,  // 198: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	102, // 199: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	104, // 200: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	107, // 201: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	110, // 202: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	116, // 203: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	118, // 204: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 205: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 206: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 207: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 208: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 209: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 210: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 211: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 212: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 213: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 214: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 215: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 216: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 217: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 218: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 219: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 220: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 221: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 222: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 223: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 224: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 225: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 226: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	68,  // 227: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	70,  // 228: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	73,  // 229: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	75,  // 230: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	77,  // 231: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	79,  // 232: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	81,  // 233: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	85,  // 234: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	87,  // 235: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	93,  // 236: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	89,  // 237: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	91,  // 238: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	95,  // 239: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	100, // 240: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	103, // 241: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	105, // 242: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	108, // 243: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	111, // 244: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	117, // 245: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	119, // 246: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	205, // [205:247] is the sub-list for method output_type
-	163, // [163:205] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	131, // 125: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	135, // 126: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	98,  // 127: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	129, // 128: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	99,  // 129: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	97,  // 130: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	131, // 131: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	135, // 132: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	131, // 133: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 134: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 135: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	102, // 136: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 137: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 138: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	107, // 139: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	107, // 140: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	110, // 141: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	113, // 142: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	116, // 143: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	135, // 144: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	113, // 145: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	114, // 146: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	131, // 147: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 148: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 149: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 150: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 151: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 152: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	82,  // 153: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 154: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	131, // 155: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	131, // 156: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	131, // 157: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	137, // 158: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	115, // 159: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 160: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	116, // 161: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	115, // 162: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	116, // 163: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 164: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 165: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 166: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 167: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 168: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 169: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 170: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 171: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 172: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 173: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 174: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 175: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 176: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 177: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 178: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 179: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 180: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 181: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 182: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 183: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 184: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 185: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 186: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	67,  // 187: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	69,  // 188: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	72,  // 189: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	74,  // 190: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	76,  // 191: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	78,  // 192: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	80,  // 193: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	84,  // 194: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	86,  // 195: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	92,  // 196: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	88,  // 197: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	90,  // 198: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	94,  // 199: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	100, // 200: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	103, // 201: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	105, // 202: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	108, // 203: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	111, // 204: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	117, // 205: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	119, // 206: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 207: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 208: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 209: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 210: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 211: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 212: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 213: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 214: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 215: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 216: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 217: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 218: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 219: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 220: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 221: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 222: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 223: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 224: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 225: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 226: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 227: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 228: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	68,  // 229: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	70,  // 230: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	73,  // 231: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	75,  // 232: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	77,  // 233: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	79,  // 234: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	81,  // 235: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	85,  // 236: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	87,  // 237: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	93,  // 238: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	89,  // 239: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	91,  // 240: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	95,  // 241: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	101, // 242: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	104, // 243: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	106, // 244: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	109, // 245: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	112, // 246: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	118, // 247: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	120, // 248: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	207, // [207:249] is the sub-list for method output_type
+	165, // [165:207] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -9733,14 +9929,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[114].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[115].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   129,
+			NumMessages:   130,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,128 @@
+// Package mutate asks of the tests of a package whether they notice that a piece of
+// the code is missing: it deletes one piece at a time and runs them on what is left.
+// Tests of the core packages call it in their long form.
+package mutate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Marker is the variable that is set in the environment of the tests of a mutant:
+// what mutates does nothing there.
+const Marker = "CANTINA_MUTANT"
+
+// Result is what became of the deletions in one file.
+type Result struct {
+	// All counts the deletions of which something is left that compiles.
+	All int
+	// Survivors names those that no test noticed, "file:line text".
+	Survivors []string
+}
+
+// Cases deletes each case of each switch of a file.
+func Cases(path string) (Result, error) {
+	return each(path, func(n ast.Node) bool {
+		_, ok := n.(*ast.CaseClause)
+		return ok
+	})
+}
+
+// Branches deletes each if statement that has no else.
+func Branches(path string) (Result, error) {
+	return each(path, func(n ast.Node) bool {
+		i, ok := n.(*ast.IfStmt)
+		return ok && i.Else == nil
+	})
+}
+
+func each(path string, wanted func(ast.Node) bool) (Result, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Result{}, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Result{}, err
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, text, 0)
+	if err != nil {
+		return Result{}, err
+	}
+	var nodes []ast.Node
+	inElse := map[ast.Node]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if i, ok := n.(*ast.IfStmt); ok && i.Else != nil {
+			inElse[i.Else] = true // cannot go alone
+		}
+		if n != nil && wanted(n) && !inElse[n] {
+			nodes = append(nodes, n)
+		}
+		return true
+	})
+	var out Result
+	for _, n := range nodes {
+		from, to := fset.Position(n.Pos()), fset.Position(n.End())
+		what, err := judge(path, string(text[:from.Offset])+string(text[to.Offset:]))
+		if err != nil {
+			return out, err
+		}
+		if what == broken {
+			continue
+		}
+		out.All++
+		if what == survives {
+			head, _, _ := strings.Cut(string(text[from.Offset:to.Offset]), "\n")
+			out.Survivors = append(out.Survivors, fmt.Sprintf("%s:%d %s", filepath.Base(path), from.Line, head))
+		}
+	}
+	return out, nil
+}
+
+// verdict is what the tests of the package say of a mutant.
+type verdict int
+
+const (
+	noticed  verdict = iota
+	survives         // all tests pass
+	broken           // it does not compile
+)
+
+// judge runs the package's tests with one file replaced.
+func judge(path, mutant string) (verdict, error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return noticed, err
+	}
+	defer os.RemoveAll(dir)
+	file, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	table, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})
+	if err == nil {
+		err = errors.Join(os.WriteFile(file, []byte(mutant), 0o600), os.WriteFile(overlay, table, 0o600))
+	}
+	if err != nil {
+		return noticed, err
+	}
+	program := filepath.Join(dir, "mutant.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o", program, ".")
+	build.Dir = filepath.Dir(path)
+	if build.Run() != nil {
+		return broken, nil
+	}
+	run := exec.Command(program, "-test.timeout=60s", "-rapid.checks=300", "-rapid.nofailfile")
+	run.Dir = filepath.Dir(path)
+	run.Env = append(os.Environ(), Marker+"=1", "CANTINA_SOAK=")
+	if run.Run() != nil {
+		return noticed, nil
+	}
+	return survives, nil
+}

@@ -1,0 +1,41 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrBroken reports a row that no sequence of events can have made.
+var ErrBroken = errors.New("row breaks an invariant")
+
+// Check returns the first invariant that a row breaks, wrapping ErrBroken: what each
+// state must and may carry, and a definition that would be refused.
+func Check(t *Task) error {
+	if msg := check(t); msg != "" {
+		return fmt.Errorf("task %q: %s: %w", t.GUID, msg, ErrBroken)
+	}
+	return nil
+}
+
+func check(t *Task) string {
+	switch {
+	case t.GUID == "" || t.UID == "" || t.Domain == "" || t.Definition == nil:
+		return "without guid, uid, domain or definition"
+	case t.Created.IsZero() || t.Updated.IsZero():
+		return "without the time of its making or of its state"
+	case t.Ended() != (t.Outcome != Open):
+		return fmt.Sprintf("%v with outcome %q", t.State, t.Outcome)
+	case t.Ended() && t.FirstCompleted.IsZero():
+		return "ended at no time"
+	case t.State == Running && (t.Holder.Cell == "" || t.Holder.Proc == ""):
+		return "RUNNING on no cell"
+	case t.Resolution != Unresolved && t.Outcome != Lost:
+		return "resolved, but not lost"
+	case t.MayStillRun && t.Outcome != Lost:
+		return "may still run, but is not lost"
+	}
+	if err := t.Definition.Validate(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
