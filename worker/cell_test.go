@@ -684,3 +684,32 @@ func TestAccepts(t *testing.T) {
 		t.Errorf("after a refusal the next heartbeat is due in %v", at)
 	}
 }
+
+// TestASuspendedLaptopLosesNothing: where leader and cell are one process there is no
+// deadline, and a jump of the clock ends nothing.
+func TestASuspendedLaptopLosesNothing(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	h := r.beat()
+	r.step(welcome(h, func(a *HeartbeatAnswer) { a.Promise = 0 }))
+	r.run(x5(1, "j"), 0)
+	r.out = nil
+	r.now += 8 * time.Hour
+	for range 20 { // no credit yet: the lease has slept too
+		r.step(CellTick{})
+		r.now += sec / 10
+	}
+	for _, e := range r.out {
+		switch e.(type) {
+		case EndBound, EndAll, NewSession:
+			t.Errorf("%T after a suspension", e)
+		}
+	}
+	h = r.beat()
+	r.step(welcome(h, func(a *HeartbeatAnswer) { a.Promise = 0 }))
+	r.goodProbe()
+	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Promise = 0 }))
+	if len(r.c.Held()) != 1 || r.c.State() != Healthy {
+		t.Errorf("%v, %v", r.c.Held(), r.c.State())
+	}
+}
