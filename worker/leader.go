@@ -262,6 +262,7 @@ func (l *Leader) Step(now time.Duration, e Event) (Output, error) {
 	if l.deposed {
 		return Output{}, ErrDeposed
 	}
+	l.slept(now)
 	if err := l.step(now, e); err != nil {
 		return Output{}, err
 	}

@@ -79,8 +79,7 @@ func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 	default:
 		return Hold{}, true
 	}
-	w := l.Wait(now)
-	return Hold{Reason: reason, Waiting: len(w.For), Longest: w.Longest}, false
+	return Hold{Reason: reason, Waiting: len(l.silent), Longest: l.longest(now)}, false
 }
 
 // jobKey is by what a job of an earlier term is known again: its name.
@@ -115,8 +114,12 @@ func (l *Leader) settled(p *process) int64 {
 	return l.counter
 }
 
-func (p *process) settle(counter int64) {
-	if i, ok := slices.BinarySearch(p.open, counter); ok {
+// settle closes the RunTask of an invocation; those of earlier terms have none here.
+func (l *Leader) settle(p *process, inv fence.Invocation) {
+	if inv.Term != l.cfg.Term {
+		return
+	}
+	if i, ok := slices.BinarySearch(p.open, inv.Counter); ok {
 		p.open = slices.Delete(p.open, i, i+1)
 	}
 }
@@ -125,7 +128,7 @@ func (p *process) settle(counter int64) {
 func (l *Leader) end(e *entry, p *process, end Ended) {
 	e.ending, e.end = true, end.Kind
 	p.unsure.remove(e.run)
-	p.settle(e.run.Invocation.Counter)
+	l.settle(p, e.run.Invocation)
 	end.Run, end.Cell, end.Proc = e.run, p.row.Cell, p.row.Proc
 	l.do(end)
 }
@@ -151,7 +154,7 @@ func (l *Leader) runAnswered(now time.Duration, a RunAnswer) {
 	case RunOK:
 		e.sure = true
 		p.unsure.remove(e.run)
-		p.settle(e.run.Invocation.Counter)
+		l.settle(p, e.run.Invocation)
 		if e.kill {
 			l.sendKill(e, p)
 		}
@@ -229,7 +232,7 @@ func (l *Leader) notifyAnswered(a NotifyAnswer) {
 	}
 	for _, r := range runs {
 		p.unsure.remove(r)
-		p.settle(r.Invocation.Counter)
+		l.settle(p, r.Invocation)
 		if e := l.model.byRun[r.Invocation]; e != nil && e.proc == a.Proc {
 			e.sure = true
 		}
