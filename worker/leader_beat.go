@@ -42,10 +42,6 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	return nil
 }
 
-// longestDuration is more than any correct peer promises or pauses; sums of a few such
-// durations do not overflow.
-const longestDuration = 365 * 24 * time.Hour
-
 // possible reports that the heartbeat's durations can be computed with.
 func (h *Heartbeat) possible() bool {
 	return h.Promise >= 0 && h.Promise <= longestDuration && h.Period >= 0 && h.Period <= longestDuration

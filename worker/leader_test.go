@@ -795,3 +795,15 @@ func TestImpossibleDurationsAreMalformed(t *testing.T) {
 		}
 	}
 }
+
+// TestAdoptedOnNoListIsNotEligibleBeforeItsReport: a durable row alone tells nobody that
+// the process may be given work.
+func TestAdoptedOnNoListIsNotEligibleBeforeItsReport(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.NewStore, c.Restored = false, true })
+	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork, h.Promise = true, 86*sec })
+	if e := take[Eligible](r); len(e) != 0 || r.members() == "" {
+		t.Fatalf("%v, members %s", e, r.members())
+	}
+	r.report("p1", Held{Run: old(1, "a")})
+	one[Eligible](r)
+}
