@@ -27,6 +27,9 @@ type WaitFor struct {
 	Longest time.Duration
 }
 
+// Waits tells whether the initial wait is on, and whether the member list is not trusted.
+func (l *Leader) Waits() (active, blind bool) { return l.wait, l.blind }
+
 // Wait describes the initial wait.
 func (l *Leader) Wait(now time.Duration) WaitView {
 	v := WaitView{Active: l.wait, Blind: l.blind}
