@@ -95,12 +95,14 @@ type jobRow struct {
 	deleted   bool
 	created   time.Time
 	paused    bool
-	spec      batch.Job
+	spec      batch.Job // of a tombstone nothing but Forest
 }
 
 func (r *jobRow) encode() ([]byte, error) {
 	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused}
-	if !r.deleted {
+	if r.deleted {
+		m.Forest = valid(r.spec.Forest)
+	} else {
 		m.Spec = fromJob(&r.spec)
 	}
 	return encode(kindJob, m)
@@ -120,6 +122,7 @@ func decodeJob(value []byte) (*jobRow, error) {
 		return nil, fmt.Errorf("job %q without name, uid or spec: %w", m.Name, errRecord)
 	}
 	if r.deleted {
+		r.spec.Forest = m.Forest
 		return r, nil
 	}
 	if r.spec, err = toJob(m.Spec); err != nil {
