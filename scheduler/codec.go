@@ -53,20 +53,6 @@ func encode(kind string, m proto.Message) ([]byte, error) {
 	return store.Encode(1, kind, b), nil
 }
 
-func decode(value []byte, want string, m proto.Message) error {
-	schema, kind, payload, err := store.Decode(value)
-	if err != nil {
-		return err
-	}
-	if kind != want || schema != 1 {
-		return fmt.Errorf("record is %s version %d, want %s version 1: %w", kind, schema, want, errRecord)
-	}
-	if err := proto.Unmarshal(payload, m); err != nil {
-		return fmt.Errorf("decode %s: %w: %w", want, errRecord, err)
-	}
-	return nil
-}
-
 func fromInvocation(i fence.Invocation) *schedulerpb.Invocation {
 	if i.IsZero() {
 		return nil
@@ -110,7 +96,7 @@ func (r *jobRow) encode() ([]byte, error) {
 
 func decodeJob(value []byte) (*jobRow, error) {
 	var m schedulerpb.Job
-	if err := decode(value, kindJob, &m); err != nil {
+	if err := store.Open(value, kindJob, &m); err != nil {
 		return nil, err
 	}
 	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused}
@@ -236,7 +222,7 @@ func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 
 func decodeForest(value []byte) (*batch.ForestSpec, error) {
 	var m schedulerpb.Forest
-	if err := decode(value, kindForest, &m); err != nil {
+	if err := store.Open(value, kindForest, &m); err != nil {
 		return nil, err
 	}
 	f := &batch.ForestSpec{
