@@ -98,8 +98,18 @@ func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 // Blind reports whether rows may be older than what cells run: a store that went
 // back, during the initial wait.
 func (r *Registry) Blind() bool {
-	w := r.Wait()
-	return w.Active && w.Blind
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	active, blind := r.leader.Waits()
+	return active && blind
+}
+
+// Waits reports that the initial wait is on.
+func (r *Registry) Waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	active, _ := r.leader.Waits()
+	return active
 }
 
 // Wait describes the initial wait.
@@ -121,6 +131,13 @@ func (r *Registry) Sessions() []worker.SessionView {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leader.Sessions(r.now())
+}
+
+// IsBack reports that a process has said in this term what it runs, and is HEALTHY.
+func (r *Registry) IsBack(proc worker.Proc) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.IsBack(proc)
 }
 
 // IsDead reports that a process is certainly dead.

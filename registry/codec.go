@@ -32,17 +32,6 @@ func encode(kind string, m proto.Message) []byte {
 	return store.Encode(1, kind, b)
 }
 
-func decode(value []byte, want string, m proto.Message) error {
-	schema, kind, payload, err := store.Decode(value)
-	if err != nil {
-		return err
-	}
-	if kind != want || schema != 1 {
-		return fmt.Errorf("record is %s version %d, want %s version 1: %w", kind, schema, want, store.ErrCorrupt)
-	}
-	return proto.Unmarshal(payload, m)
-}
-
 func memberOp(m worker.Member) store.Op {
 	return store.Op{Key: memberPrefix + string(m.Proc), Value: encode(kindMember, &registrypb.Member{
 		Proc: string(m.Proc), Cell: string(m.Cell), Folder: m.Folder, Started: m.Started, Boot: m.Boot,
@@ -75,7 +64,7 @@ func load(rows []store.Row, t worker.Timeouts) (members []worker.Member, list wo
 		switch {
 		case r.Key == listKey:
 			m := &registrypb.List{}
-			if err := decode(r.Value, kindList, m); err != nil {
+			if err := store.Open(r.Value, kindList, m); err != nil {
 				bad = append(bad, fmt.Sprintf("%s: %v", r.Key, err))
 				continue
 			}
@@ -94,7 +83,7 @@ func load(rows []store.Row, t worker.Timeouts) (members []worker.Member, list wo
 
 func memberOf(r store.Row) (worker.Member, error) {
 	m := &registrypb.Member{}
-	if err := decode(r.Value, kindMember, m); err != nil {
+	if err := store.Open(r.Value, kindMember, m); err != nil {
 		return worker.Member{}, err
 	}
 	promise, err := wire.ToDuration(m.GetPromise())

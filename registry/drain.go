@@ -83,7 +83,7 @@ func unreadable(cell worker.CellName, problem string) *Drain {
 
 func drainOf(r store.Row) (*Drain, error) {
 	m := &registrypb.Drain{}
-	if err := decode(r.Value, kindDrain, m); err != nil {
+	if err := store.Open(r.Value, kindDrain, m); err != nil {
 		return nil, err
 	}
 	if DrainRow(worker.CellName(m.GetCell())) != r.Key {

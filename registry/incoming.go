@@ -2,27 +2,23 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"cantina/worker"
 )
 
 // Heartbeat takes a cell's heartbeat and returns the leader's answer once what it
-// rests on is durable. ErrOver when the term ends first.
-func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat) (worker.HeartbeatAnswer, error) {
+// rests on is durable. holds, when not nil, is called before any call to the cell that
+// follows from the heartbeat, if the sender has its cell's name now; it must not wait or
+// call the registry. worker.ErrMalformed for a heartbeat that no correct cell sends;
+// ErrOver when the term ends first.
+func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat, holds func()) (worker.HeartbeatAnswer, error) {
 	key := beatKey{b.Proc, b.Beat}
-	c := make(chan worker.HeartbeatAnswer, 1)
-	r.mu.Lock()
-	if r.over != nil {
-		defer r.mu.Unlock()
-		return worker.HeartbeatAnswer{}, r.over
+	c, err := r.beat(key, b, holds)
+	if err != nil {
+		return worker.HeartbeatAnswer{}, fmt.Errorf("heartbeat: %w", err)
 	}
-	if old := r.beats[key]; old != nil {
-		close(old) // a doubled beat: its caller gets no answer
-	}
-	r.beats[key] = c
-	r.stepLocked(worker.BeatReceived{Beat: b, LeaseHeld: r.cfg.Store.LeaseHeld()})
-	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -39,6 +35,24 @@ func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat) (worker.He
 	case <-ctx.Done():
 		return worker.HeartbeatAnswer{}, ctx.Err()
 	}
+}
+
+// beat hands a heartbeat to the machine and returns where its answer will come.
+func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (chan worker.HeartbeatAnswer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.stepLocked(worker.BeatReceived{Beat: b, LeaseHeld: r.cfg.Store.LeaseHeld()}); err != nil {
+		return nil, err
+	}
+	if holds != nil && r.leader.Holds(b.Cell, b.Proc) {
+		holds()
+	}
+	if old := r.beats[key]; old != nil {
+		close(old) // a doubled beat: its caller gets no answer
+	}
+	c := make(chan worker.HeartbeatAnswer, 1) // what answers it waits for the lock
+	r.beats[key] = c
+	return c, nil
 }
 
 func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
@@ -72,9 +86,12 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 		r.statuses[key] = append(r.statuses[key], waits[i])
 	}
 	term := r.leader.Term()
-	r.stepLocked(worker.StatusReceived{Update: u})
+	err := r.stepLocked(worker.StatusReceived{Update: u})
 	r.mu.Unlock()
 	defer r.forgetWaits(u, waits)
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
 	out := make([]worker.StatusAnswer, len(u.Items))
 	for i, it := range u.Items {
 		out[i] = worker.StatusAnswer{Term: term, Proc: u.Proc, Kind: it.Kind, Run: it.Run, Probe: it.Probe}

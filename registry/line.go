@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"cantina/batch"
 	"cantina/worker"
@@ -85,6 +87,51 @@ func (r *Registry) runTasks(ctx context.Context, cell worker.CellName, calls []w
 			a = got[next]
 		}
 		next++
-		r.stepLocked(worker.RunAnswered{Answer: a})
+		if r.stepLocked(worker.RunAnswered{Answer: a}) != nil {
+			return // the term is over: no other error is possible
+		}
+	}
+}
+
+// killKey names whose kills travel in one call.
+type killKey struct {
+	cell worker.CellName
+	proc worker.Proc
+}
+
+// queueKill adds one killTask to those that wait for its process: one call at a time,
+// what comes meanwhile goes together in the next, each run once. To end a large job must
+// not take a connection for each of its tasks.
+func (r *Registry) queueKill(e worker.SendKill) {
+	key := killKey{e.Cell, e.Call.Proc}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return
+	}
+	if waiting := r.kills[key]; waiting != nil {
+		waiting[e.Call.Run] = e.Call
+		return
+	}
+	r.kills[key] = map[worker.Run]worker.KillTask{e.Call.Run: e.Call}
+	r.calls.Go(func() { r.runKills(r.ctx, key) })
+}
+
+// runKills makes calls until nothing waits.
+func (r *Registry) runKills(ctx context.Context, key killKey) {
+	for {
+		r.mu.Lock()
+		waiting := r.kills[key]
+		if len(waiting) == 0 {
+			delete(r.kills, key)
+			r.mu.Unlock()
+			return
+		}
+		r.kills[key] = map[worker.Run]worker.KillTask{}
+		r.mu.Unlock()
+		calls := slices.SortedFunc(maps.Values(waiting), func(a, b worker.KillTask) int { return a.Run.Compare(b.Run) })
+		for part := range slices.Chunk(calls, runBatch) {
+			r.debug("KillTask", key.cell, r.cfg.Cells.KillTask(ctx, key.cell, part))
+		}
 	}
 }

@@ -33,7 +33,8 @@ type Cells interface {
 	// work of each (nil for a probe). One answer for each batch task, in order.
 	RunTasks(ctx context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error)
 	NotifyIfTasksNotRunning(ctx context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error)
-	KillTask(ctx context.Context, cell worker.CellName, k worker.KillTask) error
+	// KillTask sends calls of one term and process.
+	KillTask(ctx context.Context, cell worker.CellName, calls []worker.KillTask) error
 	RequestSuicide(ctx context.Context, cell worker.CellName, s worker.Suicide) error
 	NeverSent(err error) bool
 }
@@ -78,7 +79,8 @@ type Registry struct {
 	beats    map[beatKey]chan worker.HeartbeatAnswer
 	statuses map[statusKey][]chan worker.StatusAnswer
 	lines    map[lineKey]*line
-	reports  map[worker.Proc]int // getRunningTasks under way
+	kills    map[killKey]map[worker.Run]worker.KillTask // a key is there while a call is under way
+	reports  map[worker.Proc]int                        // getRunningTasks under way
 	over     error
 }
 
@@ -109,7 +111,8 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Registry{cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel, leader: leader, payloads: map[fence.Invocation]*batch.Payload{},
-		beats: map[beatKey]chan worker.HeartbeatAnswer{}, statuses: map[statusKey][]chan worker.StatusAnswer{}, lines: map[lineKey]*line{}, reports: map[worker.Proc]int{}}
+		beats: map[beatKey]chan worker.HeartbeatAnswer{}, statuses: map[statusKey][]chan worker.StatusAnswer{}, lines: map[lineKey]*line{},
+		kills: map[killKey]map[worker.Run]worker.KillTask{}, reports: map[worker.Proc]int{}}
 	return r, nil
 }
 
@@ -157,21 +160,20 @@ func (r *Registry) end(err error) {
 func (r *Registry) step(e worker.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stepLocked(e)
+	if err := r.stepLocked(e); err != nil && r.over == nil && !errors.Is(err, worker.ErrDeposed) {
+		r.log.Warn("refused", "event", fmt.Sprintf("%T", e), "error", err)
+	}
 }
 
-func (r *Registry) stepLocked(e worker.Event) {
+func (r *Registry) stepLocked(e worker.Event) error {
 	if r.over != nil {
-		return
+		return r.over
 	}
-	out, err := r.leader.Step(r.cfg.Clock.Boot(), e)
-	if err != nil {
-		if !errors.Is(err, worker.ErrDeposed) {
-			r.log.Warn("refused", "event", fmt.Sprintf("%T", e), "error", err)
-		}
-		return
+	out, err := r.leader.Step(r.now(), e)
+	if err == nil {
+		r.submit(out)
 	}
-	r.submit(out)
+	return err
 }
 
 // submit queues an output behind all earlier ones. It is called with mu held, so
@@ -214,9 +216,7 @@ func (r *Registry) perform(e worker.Effect) {
 	case worker.SendNotify:
 		r.call(func(ctx context.Context) { r.notify(ctx, e) })
 	case worker.SendKill:
-		r.call(func(ctx context.Context) {
-			r.debug("KillTask", e.Cell, r.cfg.Cells.KillTask(ctx, e.Cell, e.Call))
-		})
+		r.queueKill(e)
 	case worker.SendSuicide:
 		r.call(func(ctx context.Context) {
 			r.debug("RequestSuicide", e.Cell, r.cfg.Cells.RequestSuicide(ctx, e.Cell, e.Call))

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -90,7 +91,8 @@ type end struct {
 	effects  []worker.CellEffect
 	down     error
 	never    bool
-	kills    int
+	kills    []int         // how many each call had
+	gate     chan struct{} // calls of KillTask wait for it
 	suicides []worker.Suicide
 }
 
@@ -141,7 +143,7 @@ func (c *end) pump(t *testing.T, r *Registry) {
 			switch e := e.(type) {
 			case worker.SendBeat:
 				sent = true
-				if a, err := r.Heartbeat(t.Context(), e.Beat); err == nil {
+				if a, err := r.Heartbeat(t.Context(), e.Beat, nil); err == nil {
 					c.step(worker.BeatAnswered{Answer: a})
 				} else {
 					c.step(worker.BeatFailed{Beat: e.Beat.Beat})
@@ -205,9 +207,20 @@ func (cs ends) NotifyIfTasksNotRunning(_ context.Context, cell worker.CellName, 
 	return worker.NotifyAnswer{}, errDown
 }
 
-func (cs ends) KillTask(_ context.Context, cell worker.CellName, k worker.KillTask) error {
-	cs[cell].step(worker.KillAsked{Call: k})
-	cs[cell].set(func() { cs[cell].kills++ })
+func (cs ends) KillTask(ctx context.Context, cell worker.CellName, calls []worker.KillTask) error {
+	c := cs[cell]
+	var gate chan struct{}
+	c.set(func() { c.kills = append(c.kills, len(calls)); gate = c.gate })
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, k := range calls {
+		c.step(worker.KillAsked{Call: k})
+	}
 	return nil
 }
 
@@ -344,7 +357,7 @@ func TestWholeLifeOfABatchTask(t *testing.T) {
 		}
 		f.r.Kill(x)
 		synctest.Wait()
-		if c.kills != 1 {
+		if len(c.kills) != 1 {
 			t.Fatal("kill")
 		}
 		c.step(worker.WorkEnded{Run: x, Status: "done"})
@@ -438,7 +451,7 @@ func TestTermOver(t *testing.T) {
 			}
 		}
 		errs := make(chan error, 2)
-		go func() { _, err := f.r.Heartbeat(t.Context(), beat); errs <- err }()
+		go func() { _, err := f.r.Heartbeat(t.Context(), beat, nil); errs <- err }()
 		go func() {
 			_, err := f.r.UpdateStatus(t.Context(), worker.UpdateStatus{Cell: "c1", Proc: "p1", Term: f.r.Term(),
 				Items: []worker.StatusItem{{Kind: worker.StatusNotRunning}}})
@@ -459,7 +472,7 @@ func TestTermOver(t *testing.T) {
 			t.Fatal("an operator's word after the term")
 		}
 		f.end()
-		if _, err := f.r.Heartbeat(t.Context(), beat); err == nil {
+		if _, err := f.r.Heartbeat(t.Context(), beat, nil); err == nil {
 			t.Fatal("after the end")
 		}
 	})
@@ -528,4 +541,64 @@ func TestRowsSurviveTheirEncoding(t *testing.T) {
 	if len(bad) != 2 || len(got) != 1 || got[0].Proc != "other" || got[0].Promise != 100*time.Second || !list.IsZero() {
 		t.Fatalf("%+v %v", got, bad)
 	}
+}
+
+// TestKillsOfOneProcessTravelTogether: to end what runs on a cell takes one call at a
+// time, however many invocations there are, and each goes once.
+func TestKillsOfOneProcessTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		c := f.healthy("c1", "p1")
+		c.set(func() { c.gate = make(chan struct{}) })
+		for i := range 40 {
+			f.r.Kill(f.run("c1", fmt.Sprint("job", i)))
+		}
+		time.Sleep(6 * time.Second) // they are sent again meanwhile
+		synctest.Wait()
+		c.set(func() {
+			if len(c.kills) != 1 {
+				t.Errorf("%d calls under way", len(c.kills))
+			}
+			close(c.gate)
+		})
+		synctest.Wait()
+		c.set(func() {
+			if len(c.kills) != 2 || c.kills[1] != 40 {
+				t.Errorf("calls of %v kills", c.kills)
+			}
+		})
+	})
+}
+
+// TestMalformedHeartbeatsAreAnsweredAtOnce: nobody waits for an answer that cannot come.
+func TestMalformedHeartbeatsAreAnsweredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		begin := time.Now()
+		limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := f.r.Heartbeat(limit, worker.Heartbeat{Cell: "c1", Proc: "p1"}, nil)
+		if !errors.Is(err, worker.ErrMalformed) || time.Since(begin) > 0 {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+	})
+}
+
+// TestOnlyTheHolderIsHeld: a newcomer that is refused does not count as its cell.
+func TestOnlyTheHolderIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		f.healthy("c1", "p1")
+		beat := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c1", Proc: "other", Folder: "elsewhere", Started: 1, Boot: "b", Beat: 1}
+		a, err := f.r.Heartbeat(t.Context(), beat, func() { t.Error("it holds the name") })
+		if err != nil || a.Verdict != worker.DieAll {
+			t.Errorf("%+v, %v", a, err)
+		}
+		if !f.r.IsBack("p1") || f.r.IsBack("other") {
+			t.Error("p1 alone is back")
+		}
+	})
 }

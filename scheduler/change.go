@@ -385,7 +385,7 @@ func (b *builder) put(row *jobRow, l Line) {
 }
 
 func (b *builder) remove(j *job) {
-	row := jobRow{name: j.row.name, uid: j.row.uid, born: j.row.born, created: j.row.created, deleted: true}
+	row := jobRow{name: j.row.name, uid: j.row.uid, born: j.row.born, created: j.row.created, deleted: true, spec: batch.Job{Forest: j.row.spec.Forest}}
 	p := b.s.progress(j)
 	b.put(&row, Line{Name: row.name, Verb: VerbRemove, Nodes: p.Running})
 }

@@ -53,20 +53,6 @@ func encode(kind string, m proto.Message) ([]byte, error) {
 	return store.Encode(1, kind, b), nil
 }
 
-func decode(value []byte, want string, m proto.Message) error {
-	schema, kind, payload, err := store.Decode(value)
-	if err != nil {
-		return err
-	}
-	if kind != want || schema != 1 {
-		return fmt.Errorf("record is %s version %d, want %s version 1: %w", kind, schema, want, errRecord)
-	}
-	if err := proto.Unmarshal(payload, m); err != nil {
-		return fmt.Errorf("decode %s: %w: %w", want, errRecord, err)
-	}
-	return nil
-}
-
 func fromInvocation(i fence.Invocation) *schedulerpb.Invocation {
 	if i.IsZero() {
 		return nil
@@ -95,12 +81,14 @@ type jobRow struct {
 	deleted   bool
 	created   time.Time
 	paused    bool
-	spec      batch.Job
+	spec      batch.Job // of a tombstone nothing but Forest
 }
 
 func (r *jobRow) encode() ([]byte, error) {
 	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused}
-	if !r.deleted {
+	if r.deleted {
+		m.Forest = valid(r.spec.Forest)
+	} else {
 		m.Spec = fromJob(&r.spec)
 	}
 	return encode(kindJob, m)
@@ -108,7 +96,7 @@ func (r *jobRow) encode() ([]byte, error) {
 
 func decodeJob(value []byte) (*jobRow, error) {
 	var m schedulerpb.Job
-	if err := decode(value, kindJob, &m); err != nil {
+	if err := store.Open(value, kindJob, &m); err != nil {
 		return nil, err
 	}
 	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused}
@@ -120,6 +108,7 @@ func decodeJob(value []byte) (*jobRow, error) {
 		return nil, fmt.Errorf("job %q without name, uid or spec: %w", m.Name, errRecord)
 	}
 	if r.deleted {
+		r.spec.Forest = m.Forest
 		return r, nil
 	}
 	if r.spec, err = toJob(m.Spec); err != nil {
@@ -233,7 +222,7 @@ func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 
 func decodeForest(value []byte) (*batch.ForestSpec, error) {
 	var m schedulerpb.Forest
-	if err := decode(value, kindForest, &m); err != nil {
+	if err := store.Open(value, kindForest, &m); err != nil {
 		return nil, err
 	}
 	f := &batch.ForestSpec{

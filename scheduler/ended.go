@@ -23,6 +23,7 @@ type end struct {
 	update batch.Update
 	held   bool // it was what ran: its room is free again
 	flying bool
+	kill   bool // the stored intent to end it, or one before it, goes with it
 	next   *end // came while this one was being committed
 }
 
@@ -165,7 +166,8 @@ func (s *Scheduler) submitEnds(j *job, ends []*end) {
 			x.flying, x.update.Mark = true, c.n
 			p.add(x.key.Node, &x.update.Status, x.update.Data)
 			c.ends = append(c.ends, x)
-			if j.kills[x.key.Node] == x.run.Invocation {
+			if k, ok := j.kills[x.key.Node]; ok && k.Compare(x.run.Invocation) <= 0 {
+				x.kill = true
 				kills = append(kills, store.Op{Key: killKey(j.row.uid, x.key.Node)})
 			}
 		}
@@ -210,7 +212,9 @@ func (s *Scheduler) committed(c *chunk, revision int64, err error) {
 	var events []event.Event
 	for _, x := range c.ends {
 		s.apply(j, x.update)
-		delete(j.kills, x.key.Node)
+		if x.kill { // one that was stored after the end was submitted goes with the next
+			delete(j.kills, x.key.Node)
+		}
 		events = append(events, s.pairEvent(j, x.key.Node))
 		s.finish(x)
 	}

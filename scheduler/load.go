@@ -167,7 +167,7 @@ func (j *job) noted(node string, st *batch.Status) {
 
 func (s *Scheduler) loadKill(r store.Row) error {
 	var m schedulerpb.Kill
-	if err := decode(r.Value, kindKill, &m); err != nil {
+	if err := store.Open(r.Value, kindKill, &m); err != nil {
 		return err
 	}
 	uid, _, _ := strings.Cut(strings.TrimPrefix(r.Key, killPrefix), "/")

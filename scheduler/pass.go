@@ -63,7 +63,7 @@ func (s *Scheduler) pass(ctx context.Context) (next time.Duration, ok bool) {
 		if len(picks) == 0 {
 			break
 		}
-		if !s.place(picks) {
+		if !s.place(ctx, picks) {
 			chunk = firstChunk / 2
 		}
 	}
@@ -140,7 +140,7 @@ func (p *pick) request(cell string) worker.Request {
 }
 
 // place gives picks to cells. It reports whether all found one.
-func (s *Scheduler) place(picks []*pick) bool {
+func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 	var wants []placement.Want
 	var asked []*pick
 	for _, p := range picks {
@@ -162,7 +162,7 @@ func (s *Scheduler) place(picks []*pick) bool {
 		case p.grant.Refusal != nil:
 			s.refuse(p, p.grant.Refusal.String())
 			all = false
-		case s.start(p):
+		case s.start(ctx, p):
 			confirmed = append(confirmed, p.grant.Hold)
 		default:
 			declined = append(declined, p.grant.Hold)
@@ -220,8 +220,8 @@ func (s *Scheduler) running(p *pick) {
 
 // start hands a granted pick to its cell. The lock is not held: the registry may
 // ask back.
-func (s *Scheduler) start(p *pick) bool {
-	data := s.previousData(p)
+func (s *Scheduler) start(ctx context.Context, p *pick) bool {
+	data := s.previousData(ctx, p)
 	var broken error
 	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
 		e, err := batch.Expand(p.spec, &p.Start, inv, batch.Where{Cell: p.grant.Cell, Host: p.grant.Host}, p.prev, data)
@@ -255,11 +255,11 @@ func (s *Scheduler) start(p *pick) bool {
 
 // previousData reads what the task reported last, which only Bistro's call hands
 // over.
-func (s *Scheduler) previousData(p *pick) []byte {
+func (s *Scheduler) previousData(ctx context.Context, p *pick) []byte {
 	if p.spec.Call != batch.CallBistro || p.prev.Bits == 0 || p.mark == 0 {
 		return nil
 	}
-	found, err := s.readSegments(context.Background(), p.spec.UID, []uint32{p.mark})
+	found, err := s.readSegments(ctx, p.spec.UID, []uint32{p.mark})
 	if err != nil {
 		s.cfg.Log.Warn("previous data cannot be read", "job", p.Key.Job, "node", p.Key.Node, "error", err)
 	}

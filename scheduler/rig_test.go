@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,7 @@ type fakeStore struct {
 	wake     chan struct{}
 	bad      []string
 	gone     error
+	silent   atomic.Bool // reads are not answered
 }
 
 type queued struct {
@@ -61,7 +63,11 @@ func (f *fakeStore) Submit(t store.Transition, done func(int64, error)) {
 
 func (f *fakeStore) Wait(context.Context) error { return nil }
 
-func (f *fakeStore) Get(_ context.Context, key string) (store.Row, bool, error) {
+func (f *fakeStore) Get(ctx context.Context, key string) (store.Row, bool, error) {
+	if f.silent.Load() {
+		<-ctx.Done()
+		return store.Row{}, false, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v, ok := f.rows[key]

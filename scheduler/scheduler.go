@@ -283,19 +283,33 @@ func (s *Scheduler) Names() []worker.JobRow {
 }
 
 // HeldNodes returns what batch tasks of those jobs may draw on, for the initial
-// wait: one name for all nodes of a forest with resources.
+// wait: one name for all nodes of a forest. What still runs may come from an earlier
+// definition, or from a job that was removed: so every forest with resources counts that
+// any of them has, and the forest of every tombstone.
 func (s *Scheduler) HeldNodes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
-	seen := make(map[string]bool)
+	seen := map[string]bool{"": true}
 	for _, j := range s.sorted() {
-		if j.forest != nil && j.forest.board.Draws(j.row.name) && !seen[j.spec.Forest] {
-			seen[j.spec.Forest] = true
-			out = append(out, drawName(j.spec.Forest))
+		name := j.row.spec.Forest
+		if seen[name] || j.forest != nil && !hasResources(j.forest.board.Spec()) {
+			continue
 		}
+		seen[name] = true
+		out = append(out, drawName(name))
 	}
 	return out
+}
+
+// hasResources reports that nodes of a forest have resources that can run out.
+func hasResources(f batch.ForestSpec) bool {
+	for level, resources := range f.Limits {
+		if level != batch.LevelWorker && len(resources) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func drawName(forest string) string { return "forest/" + forest }

@@ -161,7 +161,7 @@ type entry struct {
 
 func decodeSegment(value []byte) ([]entry, error) {
 	var m schedulerpb.Segment
-	if err := decode(value, kindSegment, &m); err != nil {
+	if err := store.Open(value, kindSegment, &m); err != nil {
 		return nil, err
 	}
 	out := make([]entry, len(m.Entries))
@@ -185,7 +185,7 @@ func decodeSegment(value []byte) ([]entry, error) {
 // decodeData returns the data by place of its entry.
 func decodeData(value []byte) (map[int][]byte, error) {
 	var m schedulerpb.SegmentData
-	if err := decode(value, kindData, &m); err != nil {
+	if err := store.Open(value, kindData, &m); err != nil {
 		return nil, err
 	}
 	out := make(map[int][]byte, len(m.Items))

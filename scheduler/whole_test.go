@@ -122,7 +122,7 @@ func (m *machine) step(e worker.CellEvent) (answer worker.CellEffect) {
 		case worker.SendBeat:
 			l := m.leader
 			m.later(time.Millisecond, func() {
-				a, err := l.reg.Heartbeat(m.ctx, x.Beat)
+				a, err := l.reg.Heartbeat(m.ctx, x.Beat, nil)
 				if err != nil {
 					m.step(worker.BeatFailed{Beat: x.Beat.Beat})
 					return
@@ -226,8 +226,10 @@ func (m *machine) NotifyIfTasksNotRunning(_ context.Context, _ worker.CellName, 
 	return worker.NotifyAnswer{}, errors.New("no answer")
 }
 
-func (m *machine) KillTask(_ context.Context, _ worker.CellName, k worker.KillTask) error {
-	m.step(worker.KillAsked{Call: k})
+func (m *machine) KillTask(_ context.Context, _ worker.CellName, calls []worker.KillTask) error {
+	for _, k := range calls {
+		m.step(worker.KillAsked{Call: k})
+	}
 	return nil
 }
 

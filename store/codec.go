@@ -63,8 +63,8 @@ const (
 	kindStep     = "manifest_step"
 )
 
-// open decodes a record of a known kind into m.
-func open(value []byte, want string, m proto.Message) error {
+// Open decodes a Record of a known kind, schema 1, into m. The error wraps ErrCorrupt.
+func Open(value []byte, want string, m proto.Message) error {
 	schema, kind, payload, err := Decode(value)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func headOf(p *storepb.Head) head.Head {
 
 func decodeHead(value []byte) (head.Head, error) {
 	var p storepb.Head
-	if err := open(value, kindHead, &p); err != nil {
+	if err := Open(value, kindHead, &p); err != nil {
 		return head.Head{}, fmt.Errorf("head record: %w", err)
 	}
 	return headOf(&p), nil
@@ -110,7 +110,7 @@ func encodeElection(l Leader) []byte {
 
 func decodeElection(value []byte) (Leader, error) {
 	var p storepb.Election
-	if err := open(value, kindElection, &p); err != nil {
+	if err := Open(value, kindElection, &p); err != nil {
 		return Leader{}, fmt.Errorf("election record: %w", err)
 	}
 	return Leader{Candidate: Candidate{ID: p.Id, Addresses: p.Addresses}, Term: fence.Term{Epoch: p.Epoch, Revision: p.Revision}}, nil

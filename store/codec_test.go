@@ -10,6 +10,7 @@ import (
 
 	"cantina/fence"
 	"cantina/store/head"
+	"cantina/store/storepb"
 )
 
 func TestRecordRoundTrip(t *testing.T) {
@@ -68,5 +69,24 @@ func TestHeadAndElectionRoundTrip(t *testing.T) {
 	bad := encodeElection(Leader{Candidate: Candidate{ID: "\xff", Addresses: []string{"\xfe"}}})
 	if got, err := decodeElection(bad); err != nil || got.ID != "\uFFFD" {
 		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// TestOpenTakesOneKindOfOneSchema: what is intact and something else is corrupt too.
+func TestOpenTakesOneKindOfOneSchema(t *testing.T) {
+	payload := marshal(&storepb.Election{Id: "s"})
+	for name, value := range map[string][]byte{
+		"another kind":   Encode(1, kindStep, payload),
+		"another schema": Encode(2, kindElection, payload),
+		"no message":     Encode(1, kindElection, []byte{0xff}),
+		"no record":      payload,
+	} {
+		if err := Open(value, kindElection, &storepb.Election{}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var m storepb.Election
+	if err := Open(Encode(1, kindElection, payload), kindElection, &m); err != nil || m.Id != "s" {
+		t.Errorf("%v, %q", err, m.Id)
 	}
 }

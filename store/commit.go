@@ -78,11 +78,12 @@ func (r *Reign) finish(b batch, revision int64, err error) {
 }
 
 // shrink answers a store that takes less than its limits say: a batch of one
-// transition is refused, a larger one goes back and will be cut smaller.
+// transition is refused, a larger one goes back and will be cut smaller. Taking away the
+// Restored mark counts as one: it must not pass for committed with a refused neighbour.
 func (r *Reign) shrink(b batch, l Limits, cause error) Limits {
 	live := 0
 	for _, i := range b.items {
-		if i.err == nil && len(i.ops) > 0 {
+		if i.err == nil && (len(i.ops) > 0 || i.clear) {
 			live++
 		}
 	}

@@ -153,7 +153,7 @@ func assemble(rows []Row) (m Manifest, marked bool, faults []Quarantine) {
 	for _, r := range rows {
 		if r.Key == m.markerKey() {
 			var p storepb.ManifestMarker
-			if err := open(r.Value, kindMarker, &p); err != nil {
+			if err := Open(r.Value, kindMarker, &p); err != nil {
 				return m, false, spoilt(r.Key + ": " + err.Error())
 			}
 			marked, total, m.Subject = true, int(p.Steps), p.Subject

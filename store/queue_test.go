@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -124,5 +125,25 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 	if _, err := weigh(Transition{Ops: []Op{{}}}, Limits{Ops: 1, Bytes: 100}); !errors.Is(err, ErrBadKey) {
 		t.Fatal(err)
+	}
+}
+
+// TestARefusedNeighbourDoesNotClearTheMark: when the store refuses a batch as too large,
+// the wish to take away the Restored mark goes back with it; it is not answered as done.
+func TestARefusedNeighbourDoesNotClearTheMark(t *testing.T) {
+	r := &Reign{store: &Store{cfg: Config{}.withDefaults()}}
+	r.changed = sync.NewCond(&r.mu)
+	cleared := make(chan error, 1)
+	r.queue.push(item{clear: true, done: func(_ int64, err error) { cleared <- err }})
+	r.queue.push(item{ops: []Op{{Key: "a", Value: []byte("large")}}, bytes: 60})
+	l := Limits{Ops: 100, Bytes: 1000}
+	b := r.queue.cut(l)
+	l = r.shrink(b, l, ErrTooLarge)
+	r.join()
+	if len(cleared) > 0 {
+		t.Fatal("the mark is said to be cleared")
+	}
+	if next := r.queue.cut(l); len(next.items) != 1 || !next.clear {
+		t.Fatalf("%+v", next)
 	}
 }

@@ -197,9 +197,14 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 
 func (c *Cell) do(e ...CellEffect) { c.effects = append(c.effects, e...) }
 
-// gaps are the limits of the session at the cell, which gives up first.
+// gaps are the limits of the session at the cell, which gives up first. One whose
+// leader is the same process (credit without a deadline) never gives up: both have
+// slept for as long, and the leader's clock leaves that out.
 func (c *Cell) gaps() Gaps {
 	g := Gaps{Probe: c.t.HealthcheckGap(), Beat: c.t.HeartbeatGap(), Lost: c.t.Lost - c.t.Check}
+	if c.credited && c.promise == 0 {
+		g.Lost = 0
+	}
 	if c.m.CellOutlives {
 		g.Lost *= 3
 	}

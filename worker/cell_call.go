@@ -86,11 +86,11 @@ func (c *Cell) beatFailed(now time.Duration, beat int64) {
 }
 
 func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
-	if a.Proc != c.proc || c.renewing || a.Protocol != Protocol || a.Beat <= c.answered || a.Beat > c.beats {
+	if a.Proc != c.proc || a.Protocol != Protocol || !a.possible() {
 		return
 	}
 	raised := c.hear(now, a.Term)
-	if raised < 0 {
+	if raised < 0 || c.renewing || a.Beat <= c.answered || a.Beat > c.beats {
 		return
 	}
 	c.answered = a.Beat
@@ -278,12 +278,15 @@ func (c *Cell) notify(now time.Duration, q Notify) {
 		return
 	}
 	c.seq = q.Seq
-	for _, r := range q.Runs {
-		if c.held[r.Invocation] != nil {
-			continue
+	known := map[Run]bool{}
+	for i := range c.notes {
+		if it := &c.notes[i].item; it.Kind == StatusNotRunning {
+			known[it.Run] = true
 		}
-		known := slices.ContainsFunc(c.notes, func(n note) bool { return n.item.Kind == StatusNotRunning && n.item.Run == r })
-		if !known {
+	}
+	for _, r := range q.Runs {
+		if c.held[r.Invocation] == nil && !known[r] {
+			known[r] = true
 			c.notes = append(c.notes, note{item: StatusItem{Kind: StatusNotRunning, Run: r}, sent: never})
 		}
 	}

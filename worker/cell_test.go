@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -682,5 +683,90 @@ func TestAccepts(t *testing.T) {
 	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Verdict = Refused }))
 	if at := r.c.nextBeat - r.now; at != sec {
 		t.Errorf("after a refusal the next heartbeat is due in %v", at)
+	}
+}
+
+// TestASuspendedLaptopLosesNothing: where leader and cell are one process there is no
+// deadline, and a jump of the clock ends nothing.
+func TestASuspendedLaptopLosesNothing(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	h := r.beat()
+	r.step(welcome(h, func(a *HeartbeatAnswer) { a.Promise = 0 }))
+	r.run(x5(1, "j"), 0)
+	r.out = nil
+	r.now += 8 * time.Hour
+	for range 20 { // no credit yet: the lease has slept too
+		r.step(CellTick{})
+		r.now += sec / 10
+	}
+	for _, e := range r.out {
+		switch e.(type) {
+		case EndBound, EndAll, NewSession:
+			t.Errorf("%T after a suspension", e)
+		}
+	}
+	h = r.beat()
+	r.step(welcome(h, func(a *HeartbeatAnswer) { a.Promise = 0 }))
+	r.goodProbe()
+	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Promise = 0 }))
+	if len(r.c.Held()) != 1 || r.c.State() != Healthy {
+		t.Errorf("%v, %v", r.c.Held(), r.c.State())
+	}
+}
+
+// TestImpossibleAnswersAreDropped: no answer makes a cell spin, or gives credit for ever.
+func TestImpossibleAnswersAreDropped(t *testing.T) {
+	for name, set := range map[string]func(*HeartbeatAnswer){
+		"no time-outs":   func(a *HeartbeatAnswer) { a.Timeouts = Timeouts{} },
+		"promise":        func(a *HeartbeatAnswer) { a.Promise = math.MaxInt64 },
+		"negative":       func(a *HeartbeatAnswer) { a.Promise = -sec },
+		"never too long": func(a *HeartbeatAnswer) { a.Timeouts.MaxDiesWithin, a.Promise = math.MaxInt64, math.MaxInt64 },
+	} {
+		r := newCellRig(t, nil)
+		r.healthy()
+		before := r.c.Kept()
+		h := r.beat()
+		r.step(welcome(h, set))
+		if r.c.Kept() != before {
+			t.Errorf("%s: %+v", name, r.c.Kept())
+		}
+		r.out = nil
+		for range 1000 {
+			r.step(CellTick{})
+		}
+		if n := len(cellTake[SendBeat](r)); n > 1 {
+			t.Errorf("%s: %d heartbeats at one moment", name, n)
+		}
+	}
+}
+
+// TestAnyAnswerRaisesTheTerm: also one to a beat that was overtaken.
+func TestAnyAnswerRaisesTheTerm(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	first := r.beat()
+	r.step(welcome(r.beat()))
+	higher := fence.Term{Epoch: term5.Epoch, Revision: term5.Revision + 1}
+	r.step(welcome(first, func(a *HeartbeatAnswer) { a.Term = higher }))
+	if r.c.Term() != higher || r.c.State() != New {
+		t.Errorf("%v, %v", r.c.Term(), r.c.State())
+	}
+}
+
+// TestManyQuestions: a question is noted once however often it is asked, and many take
+// no time to speak of.
+func TestManyQuestions(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	var runs []Run
+	for n := range int64(50_000) {
+		runs = append(runs, x5(n+1, "j"))
+	}
+	for seq := range int64(3) {
+		r.step(NotifyAsked{Notify{term5, "p1", seq + 1, runs}})
+	}
+	if len(r.c.notes) != len(runs) {
+		t.Errorf("%d notes", len(r.c.notes))
 	}
 }

@@ -83,6 +83,7 @@ func TestImpossibleTimeouts(t *testing.T) {
 		{"check interval < lost", func(t *Timeouts) { t.Check = t.Lost }},
 		{"the cell gives up first", func(t *Timeouts) { t.DriftPerMille = 20 }},
 		{"heartbeat < healthcheck grace", func(t *Timeouts) { t.HealthcheckGrace = t.Heartbeat }},
+		{"max-dies-within <= a year: 8761h0m0s <= 8760h0m0s", func(t *Timeouts) { t.MaxDiesWithin = 8761 * time.Hour }},
 		{"dies-within <= max-dies-within: 1m26s <= 1m20s", func(t *Timeouts) { t.MaxDiesWithin = 80 * time.Second }},
 		{"keep-alive + lease drift < lease", func(t *Timeouts) { t.KeepAlive = t.Lease }},
 		{"drift of the lease", func(t *Timeouts) { t.LeaseDrift = time.Millisecond }},

@@ -266,6 +266,7 @@ func (l *Leader) Step(now time.Duration, e Event) (Output, error) {
 	if l.deposed {
 		return Output{}, ErrDeposed
 	}
+	l.slept(now)
 	if err := l.step(now, e); err != nil {
 		return Output{}, err
 	}
@@ -355,8 +356,11 @@ func (l *Leader) durable(seq int64) {
 		w := l.writes[0]
 		l.writes = l.writes[1:]
 		w.proc.promised = w.promise
-		if !w.proc.durable {
-			w.proc.durable = true
+		if w.proc.durable {
+			continue
+		}
+		w.proc.durable = true
+		if w.proc.reported { // else the report will say so
 			l.do(Eligible{w.proc.row.Cell, w.proc.row.Proc}, StartsChanged{})
 		}
 	}

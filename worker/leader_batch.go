@@ -79,8 +79,7 @@ func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 	default:
 		return Hold{}, true
 	}
-	w := l.Wait(now)
-	return Hold{Reason: reason, Waiting: len(w.For), Longest: w.Longest}, false
+	return Hold{Reason: reason, Waiting: len(l.silent), Longest: l.longest(now)}, false
 }
 
 // jobKey is by what a job of an earlier term is known again: its name.
@@ -115,8 +114,12 @@ func (l *Leader) settled(p *process) int64 {
 	return l.counter
 }
 
-func (p *process) settle(counter int64) {
-	if i, ok := slices.BinarySearch(p.open, counter); ok {
+// settle closes the RunTask of an invocation; those of earlier terms have none here.
+func (l *Leader) settle(p *process, inv fence.Invocation) {
+	if inv.Term != l.cfg.Term {
+		return
+	}
+	if i, ok := slices.BinarySearch(p.open, inv.Counter); ok {
 		p.open = slices.Delete(p.open, i, i+1)
 	}
 }
@@ -125,7 +128,7 @@ func (p *process) settle(counter int64) {
 func (l *Leader) end(e *entry, p *process, end Ended) {
 	e.ending, e.end = true, end.Kind
 	p.unsure.remove(e.run)
-	p.settle(e.run.Invocation.Counter)
+	l.settle(p, e.run.Invocation)
 	end.Run, end.Cell, end.Proc = e.run, p.row.Cell, p.row.Proc
 	l.do(end)
 }
@@ -151,7 +154,7 @@ func (l *Leader) runAnswered(now time.Duration, a RunAnswer) {
 	case RunOK:
 		e.sure = true
 		p.unsure.remove(e.run)
-		p.settle(e.run.Invocation.Counter)
+		l.settle(p, e.run.Invocation)
 		if e.kill {
 			l.sendKill(e, p)
 		}
@@ -163,75 +166,6 @@ func (l *Leader) runAnswered(now time.Duration, a RunAnswer) {
 		if !e.sure {
 			p.unsure.add(e.run, now)
 			l.checkUnsure(p, now)
-		}
-	}
-}
-
-// unsureList has the invocations whose RunTask failed without proof, and when to ask.
-type unsureList struct {
-	runs  []Run // sorted
-	next  time.Duration
-	pause time.Duration
-	asked map[int64][]Run
-}
-
-// unsurePeriod is the first pause between two questions; it doubles to at most 256 times.
-const unsurePeriod = time.Second
-
-func (u *unsureList) add(r Run, now time.Duration) {
-	i, ok := slices.BinarySearchFunc(u.runs, r, Run.Compare)
-	if ok {
-		return
-	}
-	if len(u.runs) == 0 {
-		u.next, u.pause = now, unsurePeriod
-	}
-	u.runs = slices.Insert(u.runs, i, r)
-}
-
-func (u *unsureList) remove(r Run) {
-	if i, ok := slices.BinarySearchFunc(u.runs, r, Run.Compare); ok {
-		u.runs = slices.Delete(u.runs, i, i+1)
-	}
-}
-
-// checkUnsure asks p which of the invocations on its unsure list do not run.
-func (l *Leader) checkUnsure(p *process, now time.Duration) {
-	u := &p.unsure
-	if len(u.runs) == 0 || now < u.next || p.health.State == New {
-		return
-	}
-	u.pause = min(2*u.pause, 256*unsurePeriod)
-	u.next = now + u.pause
-	p.seq++
-	if u.asked == nil {
-		u.asked = map[int64][]Run{}
-	}
-	runs := slices.Clone(u.runs)
-	u.asked[p.seq] = runs
-	l.do(SendNotify{p.row.Cell, Notify{l.cfg.Term, p.row.Proc, p.seq, runs}})
-}
-
-// notifyAnswered: the cell has taken the question, so a RunTask it asked about
-// can start no more; what it does not hold it reports.
-func (l *Leader) notifyAnswered(a NotifyAnswer) {
-	if l.heard(a.Term) {
-		return
-	}
-	p := l.procs[a.Proc]
-	if p == nil || p.unsure.asked == nil {
-		return
-	}
-	runs := p.unsure.asked[a.Seq]
-	delete(p.unsure.asked, a.Seq)
-	if !a.OK {
-		return
-	}
-	for _, r := range runs {
-		p.unsure.remove(r)
-		p.settle(r.Invocation.Counter)
-		if e := l.model.byRun[r.Invocation]; e != nil && e.proc == a.Proc {
-			e.sure = true
 		}
 	}
 }

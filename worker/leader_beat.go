@@ -9,7 +9,7 @@ import (
 
 // beat is processHeartbeat.
 func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
-	if h.Cell == "" || h.Proc == "" || h.Folder == "" || h.Beat <= 0 {
+	if h.Cell == "" || h.Proc == "" || h.Folder == "" || h.Beat <= 0 || !h.possible() {
 		return fmt.Errorf("heartbeat of %q: %w", h.Cell, ErrMalformed)
 	}
 	if l.heard(h.Term) {
@@ -40,6 +40,11 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 		l.associate(now, p, h, lease)
 	}
 	return nil
+}
+
+// possible reports that the heartbeat's durations can be computed with.
+func (h *Heartbeat) possible() bool {
+	return h.Promise >= 0 && h.Promise <= longestDuration && h.Period >= 0 && h.Period <= longestDuration
 }
 
 // unlisted reports a process that holds work though no row covers it. While the

@@ -123,15 +123,21 @@ func (l *Leader) leaveSet(p *process) {
 	}
 }
 
+// slept takes a time in which the leader did nothing out of the policy clock, at the
+// first event after it: what cells sent meanwhile may come before the tick.
+func (l *Leader) slept(now time.Duration) {
+	if gap := now - l.lastTick; gap > 2*l.t.Check {
+		l.stalled += gap - l.t.Check
+		l.lastTick = now - l.t.Check
+	}
+}
+
 // tick is updateState: deadlines, time-outs, retries, the wait.
 func (l *Leader) tick(now time.Duration, lease bool) {
-	gap := now - l.lastTick
-	l.lastTick = now
 	if !lease {
-		l.stalled += gap
-	} else if gap > 2*l.t.Check {
-		l.stalled += gap - l.t.Check
+		l.stalled += now - l.lastTick
 	}
+	l.lastTick = now
 	if l.set != nil {
 		l.set.Tick()
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -766,4 +767,70 @@ func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
 		r.submit(next)
 	}
 	t.Fatalf("told: %v, and the row stays", told)
+}
+
+// TestAStallIsSeenByWhateverComesFirst: after a stall the heartbeats that waited come
+// before the tick, and make nobody suspect.
+func TestAStallIsSeenByWhateverComesFirst(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	r.out = nil
+	r.now += 20 * sec
+	if a := r.beat("w1", "p1", 1); a.State != Healthy {
+		t.Errorf("%v", a.State)
+	}
+	if c := peek[SessionChanged](r); len(c) > 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestSettledCountsThisTermOnly: the end of an invocation of an earlier term does not
+// settle one of this term with the same counter.
+func TestSettledCountsThisTermOnly(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.beat("w1", "p1", 1)
+	r.report("p1", Held{Run: old(1, "a")})
+	r.probe("w1", "p1", true)
+	r.beat("w1", "p1", 1)
+	r.tick(sec)
+	if x := r.run("w1", "b"); x.Invocation.Counter != 1 {
+		t.Fatal(x)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: old(1, "a")})
+	if a := r.beat("w1", "p1", 1); a.Settled != 0 {
+		t.Errorf("settled %d while its RunTask is on its way", a.Settled)
+	}
+}
+
+// TestImpossibleDurationsAreMalformed: a promise beyond all clocks would make the
+// expiry of its process overflow into the past.
+func TestImpossibleDurationsAreMalformed(t *testing.T) {
+	for name, set := range map[string]func(*Heartbeat){
+		"promise":  func(h *Heartbeat) { h.Promise = math.MaxInt64 },
+		"negative": func(h *Heartbeat) { h.Promise = -1 },
+		"period":   func(h *Heartbeat) { h.Period = math.MaxInt64 },
+	} {
+		r := newRig(t, nil)
+		r.healthy("w1", "p1", 1)
+		if _, err := r.l.Step(r.now, BeatReceived{Beat: r.hb("w1", "p1", 1, set), LeaseHeld: true}); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.tick(2 * sec)
+		if d := peek[Dead](r); len(d) > 0 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// TestAdoptedOnNoListIsNotEligibleBeforeItsReport: a durable row alone tells nobody that
+// the process may be given work.
+func TestAdoptedOnNoListIsNotEligibleBeforeItsReport(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.NewStore, c.Restored = false, true })
+	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork, h.Promise = true, 86*sec })
+	if e := take[Eligible](r); len(e) != 0 || r.members() == "" {
+		t.Fatalf("%v, members %s", e, r.members())
+	}
+	r.report("p1", Held{Run: old(1, "a")})
+	one[Eligible](r)
 }

@@ -27,35 +27,46 @@ type WaitFor struct {
 	Longest time.Duration
 }
 
+// Waits tells whether the initial wait is on, and whether the member list is not trusted.
+func (l *Leader) Waits() (active, blind bool) { return l.wait, l.blind }
+
 // Wait describes the initial wait.
 func (l *Leader) Wait(now time.Duration) WaitView {
 	v := WaitView{Active: l.wait, Blind: l.blind}
 	if !l.wait {
 		return v
 	}
-	bounded := true
+	v.Longest = l.longest(now)
 	for _, p := range l.silent {
 		w := WaitFor{Cell: p.row.Cell, Proc: p.row.Proc}
 		if at, ok := l.expiry(p); ok {
 			w.Longest = max(0, at-now)
-		} else {
-			bounded = false
 		}
 		v.For = append(v.For, w)
-		v.Longest = max(v.Longest, w.Longest)
 	}
 	slices.SortFunc(v.For, func(a, b WaitFor) int {
 		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Proc, b.Proc))
 	})
-	if !bounded {
-		v.Longest = 0
-	} else if l.blind || l.set != nil {
-		v.Longest = max(v.Longest, l.lapseEnd()-now)
+	return v
+}
+
+// longest is how long the wait lasts at most from now; 0 = no bound known.
+func (l *Leader) longest(now time.Duration) time.Duration {
+	end, bounded := now, true
+	for _, p := range l.silent {
+		at, ok := l.expiry(p)
+		end, bounded = max(end, at), bounded && ok
+	}
+	switch {
+	case !bounded:
+		end = now
+	case l.blind || l.set != nil:
+		end = max(end, l.lapseEnd())
 	}
 	if l.cfg.InitialWait > 0 {
-		v.Longest = min(max(v.Longest, 0), max(0, l.t0+l.cfg.InitialWait-now))
+		end = min(end, max(now, l.t0+l.cfg.InitialWait))
 	}
-	return v
+	return end - now
 }
 
 // lapseEnd is when nothing can be alive that no row names: the longest promise

@@ -17,8 +17,8 @@ const Protocol = 1
 // Failure: the cell beats again, at another server, within a second. Partial
 // failure (received, answer lost): the leader's view is fresher than the cell's,
 // so the cell gives up first. Delay: the cell counts credit from the moment it
-// sent the beat, so a late answer grants less, never more; an answer to an older
-// beat than the newest answered one is dropped. Replay: harmless, the leader
+// sent the beat, so a late answer grants less, never more; of an answer to an
+// older beat than the newest answered one only the term is heard. Replay: harmless, the leader
 // counts receipt, the cell counts sending. Identity: the call names cell and
 // process; a process that does not hold its cell's name is refused.
 type Heartbeat struct {
@@ -104,6 +104,12 @@ type HeartbeatAnswer struct {
 	Settled  int64
 	Timeouts Timeouts
 	SetID    workerset.ID
+}
+
+// possible reports that a welcome comes with time-outs that can work, so that no
+// answer makes a cell spin or lets work live for ever.
+func (a *HeartbeatAnswer) possible() bool {
+	return a.Verdict != Welcome || a.Timeouts.Validate() == nil && a.Promise >= 0 && a.Promise <= a.Timeouts.MaxDiesWithin
 }
 
 // ReportRequest asks a cell process for everything it runs (Bistro

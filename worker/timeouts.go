@@ -11,6 +11,10 @@ import (
 // inequality that fails.
 var ErrTimeouts = errors.New("impossible time-outs")
 
+// longestDuration is more than any correct peer promises or pauses; sums of a few such
+// durations do not overflow.
+const longestDuration = 365 * 24 * time.Hour
+
 // Timeouts are the flags of the session. Every field is a duration on
 // CLOCK_BOOTTIME. The leader sends its own to each cell with each answer.
 type Timeouts struct {
@@ -96,6 +100,7 @@ func (t Timeouts) inequalities() []inequality {
 		{"drift of the session < check interval (the cell gives up first)", drift(max(t.HeartbeatGap(), t.HealthcheckGap()) + t.Lost), t.Check, true},
 		{"heartbeat < healthcheck grace (a probe is dated by the beat before it)", t.Heartbeat, t.HealthcheckGrace, true},
 		{"dies-within <= max-dies-within", t.DiesWithin(), t.MaxDiesWithin, false},
+		{"max-dies-within <= a year", t.MaxDiesWithin, longestDuration, false},
 		{"keep-alive + lease drift < lease", t.KeepAlive + t.LeaseDrift, t.Lease, true},
 		{"drift of the lease <= lease drift", drift(t.Lease), t.LeaseDrift, false},
 		{"lease < lost (a leader change loses no cell)", t.Lease, t.Lost, true},

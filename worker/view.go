@@ -50,6 +50,18 @@ func (l *Leader) Session(now time.Duration, cell CellName) (SessionView, bool) {
 	return l.view(p, now), true
 }
 
+// Holds reports that a process has its cell's name.
+func (l *Leader) Holds(cell CellName, proc Proc) bool {
+	p := l.holders[cell]
+	return p != nil && p.row.Proc == proc
+}
+
+// IsBack reports that a process has said in this term what it runs, and is HEALTHY.
+func (l *Leader) IsBack(proc Proc) bool {
+	p := l.procs[proc]
+	return p != nil && p.reported && p.health.State == Healthy
+}
+
 // IsDead tells that a process is certainly dead: it is on no list, and the list
 // is trusted. A row that names such a process is lost.
 func (l *Leader) IsDead(proc Proc) bool {

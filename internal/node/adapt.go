@@ -213,10 +213,10 @@ func (p protocol) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellN
 }
 
 // KillTask implements registry.Cells.
-func (p protocol) KillTask(ctx context.Context, name worker.CellName, k worker.KillTask) error {
+func (p protocol) KillTask(ctx context.Context, name worker.CellName, calls []worker.KillTask) error {
 	c, err := p.to(name)
 	if err == nil {
-		_, err = c.KillTask(ctx, []worker.KillTask{k})
+		_, err = c.KillTask(ctx, calls)
 	}
 	return err
 }

@@ -134,16 +134,21 @@ func (t *term) run(ctx context.Context) error {
 // Term returns the term that was won.
 func (t *term) Term() fence.Term { return t.reign.Term() }
 
-// Heartbeat implements cell.Leader.
+// Heartbeat implements cell.Leader. What the sender says of itself, where it is reached
+// first of all, counts only when it has its cell's name: a newcomer that is refused must
+// not draw the calls to the cell on itself.
 func (t *term) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
-	if s.Address != "" {
-		t.cells.SetAddress(b.Cell, s.Address)
-	}
-	a, err := t.reg.Heartbeat(ctx, b)
+	holds := false
+	a, err := t.reg.Heartbeat(ctx, b, func() {
+		holds = true
+		if s.Address != "" {
+			t.cells.SetAddress(b.Cell, s.Address)
+		}
+	})
 	if err != nil {
 		return a, err
 	}
-	if a.Verdict == worker.Welcome {
+	if a.Verdict == worker.Welcome && holds {
 		t.mu.Lock()
 		t.states[b.Cell] = s
 		t.mu.Unlock()

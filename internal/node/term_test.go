@@ -10,6 +10,7 @@ import (
 	"cantina/api"
 	"cantina/batch"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/event"
 	"cantina/worker"
 )
@@ -98,4 +99,32 @@ func jobOver(name string, hosts ...string) api.NamedJob {
 			Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}},
 		Forest: batch.ForestSpec{Name: name, Levels: []string{"host"}, Instance: name, Sources: []batch.Source{src}},
 	}
+}
+
+// TestARefusedNewcomerDrawsNoCalls: a second process of a cell's name on another machine
+// is told to go, and neither its address nor its state counts.
+func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		dir := t.TempDir()
+		beat := func(proc, folder string, n int64) worker.Verdict {
+			a, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: worker.Proc(proc), Folder: folder,
+				Started: 1, Boot: "b", Beat: n}, cell.State{Address: "unix:" + dir + "/" + proc})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Verdict
+		}
+		if v := beat("p", "f", 1); v != worker.Welcome {
+			t.Fatal(v)
+		}
+		at := tm.cells.Cell("c")
+		if v := beat("q", "g", 1); v != worker.DieAll {
+			t.Fatal(v)
+		}
+		if tm.cells.Cell("c") != at || tm.states["c"].Address != "unix:"+dir+"/p" {
+			t.Error("calls to the cell go to the newcomer")
+		}
+	})
 }

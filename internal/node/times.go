@@ -86,15 +86,7 @@ type timeSessions struct{ *term }
 
 // Heard implements timetable.Sessions.
 func (s timeSessions) Heard(proc string) bool {
-	if !s.reg.Wait().Active {
-		return true
-	}
-	for _, x := range s.reg.Sessions() {
-		if string(x.Proc) == proc && x.Reported && x.State == worker.Healthy {
-			return true
-		}
-	}
-	return false
+	return s.reg.IsBack(worker.Proc(proc)) || !s.reg.Waits()
 }
 
 // Dead implements timetable.Sessions.

@@ -98,7 +98,9 @@ type Job struct {
 	Created *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"`
 	Paused  bool                   `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Absent in a tombstone.
-	Spec          *JobSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *JobSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Of a tombstone: whose nodes what still runs may draw on.
+	Forest        string `protobuf:"bytes,8,opt,name=forest,proto3" json:"forest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,6 +182,13 @@ func (x *Job) GetSpec() *JobSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *Job) GetForest() string {
+	if x != nil {
+		return x.Forest
+	}
+	return ""
 }
 
 type JobSpec struct {
@@ -1400,7 +1409,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"Invocation\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
-	"\acounter\x18\x03 \x01(\x03R\acounter\"\xf6\x01\n" +
+	"\acounter\x18\x03 \x01(\x03R\acounter\"\x8e\x02\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x121\n" +
@@ -1408,7 +1417,8 @@ const file_scheduler_proto_rawDesc = "" +
 	"\adeleted\x18\x04 \x01(\bR\adeleted\x124\n" +
 	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x16\n" +
 	"\x06paused\x18\x06 \x01(\bR\x06paused\x12.\n" +
-	"\x04spec\x18\a \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\"\xdf\a\n" +
+	"\x04spec\x18\a \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\x12\x16\n" +
+	"\x06forest\x18\b \x01(\tR\x06forest\"\xdf\a\n" +
 	"\aJobSpec\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +

@@ -1,0 +1,86 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/batch"
+	"cantina/resource"
+	"cantina/store"
+)
+
+// TestNodesOfEarlierDefinitionsAreHeld: what still runs may come from a definition that
+// was changed, or a job that was removed, and draws on its nodes all the same.
+func TestNodesOfEarlierDefinitionsAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		r.cell("c", 9)
+		limits := map[string]map[string]batch.Limit{"host": {"readers": {Limit: 1}}}
+		draws := map[string]resource.Amounts{"host": {"readers": 1}}
+		changed, removed, free := testJob("changed", map[string][]string{"h": {"a"}}), testJob("removed", map[string][]string{"h": {"a"}}), testJob("free", map[string][]string{"h": {"a"}})
+		changed.Forest.Limits, removed.Forest.Limits = limits, limits
+		changed.Job.Resources, removed.Job.Resources = draws, draws
+		r.apply(changed, free, removed)
+		r.wantStarted("changed/a free/a removed/a")
+		changed.Job.Resources = nil
+		r.apply(changed)
+		r.reg.mu.Lock()
+		r.reg.notIdle = true
+		r.reg.mu.Unlock()
+		r.do(r.Remove("removed"))
+		r.stop()
+
+		r = begin(t, st, 2)
+		if got := fmt.Sprint(r.HeldNodes()); got != "[forest/changed forest/removed]" {
+			t.Errorf("held: %s", got)
+		}
+		r.stop()
+	})
+}
+
+// TestAKillThatCrossesTheEndLeavesNoRow: the intent that was stored after the end it was
+// meant for was submitted goes with the next end of the node.
+func TestAKillThatCrossesTheEndLeavesNoRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		r.cell("c", 1)
+		r.apply(testJob("j", map[string][]string{"h": {"a"}}))
+		r.wantStarted("j/a")
+		st.setManual(true)
+		c, err := r.Kill("j", batch.NodeFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Submit(store.Transition{Ops: c.Ops}, c.Done)
+		r.Ended(r.ended("j", "a", 0, "incomplete"))
+		st.setManual(false)
+		r.wantStarted("j/a")
+		r.end("j", "a", 0, "")
+		if got := st.keys(killPrefix); len(got) != 0 {
+			t.Errorf("kill rows left: %v", got)
+		}
+		r.stop()
+	})
+}
+
+// TestAStoreThatDoesNotAnswerKeepsNoTerm: a pass that reads what a task reported last
+// ends with its term.
+func TestAStoreThatDoesNotAnswerKeepsNoTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		r.cell("c", 1)
+		w := testJob("j", map[string][]string{"h": {"a"}})
+		w.Job.Call = batch.CallBistro
+		r.apply(w)
+		r.wantStarted("j/a")
+		st.silent.Store(true)
+		r.end("j", "a", 1, "")
+		pass(11 * time.Second) // it runs again, and its last report is read
+		r.stop()
+	})
+}
