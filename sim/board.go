@@ -59,10 +59,11 @@ const (
 	resend       = 5 * time.Second
 	fullPass     = 15 * time.Second
 	pendingBound = 10 * time.Minute
+	keepTasks    = 3
 )
 
 func taskPolicy() task.Policy {
-	return task.Policy{Retention: 10 * time.Minute, KeepPerDomain: 6, Kick: resend, StuckResolving: 4 * time.Second}
+	return task.Policy{Retention: 10 * time.Minute, KeepPerDomain: keepTasks, Kick: resend, StuckResolving: 4 * time.Second}
 }
 
 // epoch is where all wall clocks begin.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"cantina/lrp"
 	"cantina/task"
@@ -38,6 +39,10 @@ func (c *checker) began(w *world, u *unit) {
 	}
 	if o := c.work.running[u.uid]; o != nil {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
+	}
+	row, _ := w.store.rows[taskRow{u.guid}].(*task.Task)
+	if e := u.m.rep.evac; e.on && row != nil && row.UID == u.uid && row.Updated.Sub(epoch()) > e.since+5*time.Second {
+		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
 	if c.work.begun[u.uid] && !c.work.excused[u.uid] {
 		w.fail("I1", "%v starts on %s a second time", u, u.m.folder)
@@ -133,6 +138,21 @@ func (c *checker) answered(r *reign, q *request, a answer) {
 		if row != nil && row.UID == e.UID && !row.Ended() {
 			w.fail("I5", "the end of %s is acknowledged and not durable", describeTask(row))
 		}
+	}
+}
+
+// dropped: the end of a task that was given up as lost is told before its container
+// goes, and one that was to run on is left alone. (A store that went back knows another row.)
+func (c *checker) dropped(w *world, u *unit) {
+	row, _ := w.store.rows[taskRow{u.guid}].(*task.Task)
+	if row == nil || row.UID != u.uid || row.Holder.Cell != string(u.m.name) || !row.Unresolved() || u.made != w.store.made {
+		return
+	}
+	if u.state == completed && len(u.procs) > 0 && u.began > 0 {
+		w.fail("contract", "%v is lost, has ended, and its end is dropped", u)
+	}
+	if u.state == up && row.MayStillRun {
+		w.fail("contract", "%v is lost and was to run on, and is ended", u)
 	}
 }
 

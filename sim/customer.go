@@ -50,11 +50,17 @@ func (w *world) customer() {
 	}
 }
 
-// tidy takes back every drain, and every service that rests for good.
+// tidy takes back every drain, and cancels what runs for ever.
 func (w *world) tidy(b *board) {
 	for i := range w.cfg.Cells {
 		if name := w.machines[i].name; b.drains[name] != (drain{}) {
 			b.putDrain(name, nil)
+		}
+	}
+	for _, guid := range b.tasks.GUIDs() {
+		if t := b.tasks.Get(guid); t != nil && !t.Ended() && b.now().Sub(t.Updated) > 45*time.Second {
+			w.trace("customer: cancel %s, which runs for ever", guid)
+			b.change(func(x *tx) { _ = x.stepTask(guid, task.Cancel{}) }, nil)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type evacuation struct {
 	id    int
 	until time.Time // by the cell's wall clock
 	over  bool
+	since time.Duration // true time
 }
 
 // cellState is what a cell says of itself with a heartbeat.
@@ -80,7 +81,7 @@ func (p *rep) evacuate(id int, left time.Duration) {
 	case id == 0:
 		p.evac = evacuation{}
 	case !p.evac.on || p.evac.id != id:
-		p.evac = evacuation{on: true, id: id, until: p.m.wall().Add(left)}
+		p.evac = evacuation{on: true, id: id, until: p.m.wall().Add(left), since: p.m.w.now}
 	}
 	p.m.w.trace("%s: evacuation %+v", p.m.name, p.evac)
 	p.pollNow()

@@ -294,6 +294,7 @@ func (p *rep) settleTask(u *unit, v task.View, fate task.Fate, done func()) {
 			return
 		}
 	case task.DeleteContainer:
+		p.m.w.check.dropped(p.m.w, u)
 		p.m.deleteUnit(u)
 	case task.Leave:
 	}

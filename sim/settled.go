@@ -30,13 +30,23 @@ func (c *checker) settled(w *world, b *board) {
 			w.fail("I14", "%s is not wanted", describe(x))
 		}
 	}
+	kept := 0
 	for _, t := range b.shown.tasks {
+		if t.State == task.Completed && !t.Unresolved() {
+			kept++
+		}
+		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed && !told && b.now().Sub(t.Callback.Next) > fullPass {
+			w.fail("I14", "nobody was told of the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
+		}
 		if t.State == task.Pending || t.State == task.Running {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
 		}
 		if t.State == task.Resolving && b.now().Sub(t.Updated) > 2*taskPolicy().StuckResolving {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
 		}
+	}
+	if kept > keepTasks {
+		w.fail("I14", "%d ended tasks are kept, not %d", kept, keepTasks)
 	}
 	for _, m := range w.machines {
 		for _, u := range m.units {

@@ -147,6 +147,9 @@ func (w *world) live(u *unit) {
 		if !w.calm && w.chance(200) {
 			d = w.between(5*time.Second, 40*time.Second)
 		}
+		if !w.calm && w.chance(60) {
+			return // ends only when it is told to
+		}
 		failed := w.chance(200)
 		w.after(d, func() { u.m.gone(u, failed) })
 		return
