@@ -58,7 +58,7 @@ func (p *rep) zone() string { return fmt.Sprint("zone-", p.m.id%2) }
 // says is what the cell tells the leader of itself; the version grows with every change.
 func (p *rep) says() cellState {
 	s := cellState{offer: placement.State{Cell: string(p.m.name), Process: string(p.m.proc()), Zone: p.zone(), Host: p.m.folder,
-		Capacity: capacity(), Evacuating: p.evac.on}, over: p.evac.over, evacuating: p.evac.on}
+		Capacity: p.m.w.capacity(), Evacuating: p.evac.on}, over: p.evac.over, evacuating: p.evac.on}
 	if p.evac.on {
 		s.evac = p.evac.id
 	}

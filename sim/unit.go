@@ -77,8 +77,12 @@ func (u *unit) taskState() task.Container {
 	return task.Live
 }
 
-// capacity is what every cell offers to services and tasks.
-func capacity() resource.Amounts { return resource.Amounts{"memory_mb": 500, resource.Containers: 12} }
+// capacity is what every cell offers to services and tasks: fewer cells have more
+// room, so that all that customers ask for fits in the end.
+func (w *world) capacity() resource.Amounts {
+	share := max(1, (3+w.cfg.Cells-1)/w.cfg.Cells)
+	return resource.Amounts{"memory_mb": 500 * share, resource.Containers: 12 * share}
+}
 
 // used is what the containers that the agent knows take.
 func (m *machine) used() resource.Amounts {
@@ -109,7 +113,7 @@ func (m *machine) reserveUnit(u *unit) (reason string, full bool) {
 		return "", false
 	case u.bound && m.pastDeadline():
 		return "the deadline has passed", false
-	case len(capacity().Sub(m.used()).Lacking(u.need)) > 0:
+	case len(m.w.capacity().Sub(m.used()).Lacking(u.need)) > 0:
 		return "insufficient resources", true
 	}
 	u.m, u.procs, u.made = m, []worker.Proc{m.proc()}, m.w.store.made
