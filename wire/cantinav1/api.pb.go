@@ -4473,7 +4473,7 @@ type Schedule struct {
 	Fold string `protobuf:"bytes,7,opt,name=fold,proto3" json:"fold,omitempty"`
 	// The calendar in words.
 	Words string `protobuf:"bytes,8,opt,name=words,proto3" json:"words,omitempty"`
-	// task or job
+	// task, job or signal
 	Starts string `protobuf:"bytes,9,opt,name=starts,proto3" json:"starts,omitempty"`
 	// waiting, undecided, paused or broken
 	State string `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"`
@@ -4505,7 +4505,9 @@ type Schedule struct {
 	// Only in GetSchedule, newest last.
 	History []*ScheduleEntry `protobuf:"bytes,28,rep,name=history,proto3" json:"history,omitempty"`
 	// Only in GetSchedule, when asked for.
-	Upcoming      []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
+	Upcoming []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
+	// With starts signal.
+	Signal        *ScheduleSignal `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4743,6 +4745,68 @@ func (x *Schedule) GetUpcoming() []*ScheduleTime {
 	return nil
 }
 
+func (x *Schedule) GetSignal() *ScheduleSignal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
+// A signal to the running instances of a service of the schedule's domain, sent at
+// most once for each logical time.
+type ScheduleSignal struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Its name without SIG, such as HUP.
+	Signal        string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleSignal) Reset() {
+	*x = ScheduleSignal{}
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleSignal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleSignal) ProtoMessage() {}
+
+func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleSignal.ProtoReflect.Descriptor instead.
+func (*ScheduleSignal) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ScheduleSignal) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ScheduleSignal) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
 type ScheduleFiring struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -4754,7 +4818,7 @@ type ScheduleFiring struct {
 
 func (x *ScheduleFiring) Reset() {
 	*x = ScheduleFiring{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4766,7 +4830,7 @@ func (x *ScheduleFiring) String() string {
 func (*ScheduleFiring) ProtoMessage() {}
 
 func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4779,7 +4843,7 @@ func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFiring.ProtoReflect.Descriptor instead.
 func (*ScheduleFiring) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ScheduleFiring) GetAt() *timestamppb.Timestamp {
@@ -4803,7 +4867,7 @@ type ScheduleEntry struct {
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
 	Count int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// started or skipped
+	// started, skipped or sent
 	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
 	// In words, with the reason of a skip.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
@@ -4821,7 +4885,7 @@ type ScheduleEntry struct {
 
 func (x *ScheduleEntry) Reset() {
 	*x = ScheduleEntry{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4833,7 +4897,7 @@ func (x *ScheduleEntry) String() string {
 func (*ScheduleEntry) ProtoMessage() {}
 
 func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4846,7 +4910,7 @@ func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleEntry.ProtoReflect.Descriptor instead.
 func (*ScheduleEntry) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ScheduleEntry) GetAt() *timestamppb.Timestamp {
@@ -4926,7 +4990,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5002,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5015,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ScheduleTime) GetAt() *timestamppb.Timestamp {
@@ -4992,7 +5056,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5068,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5081,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListSchedulesRequest) GetPage() *Page {
@@ -5044,7 +5108,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5120,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5133,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5098,7 +5162,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5110,7 +5174,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5123,7 +5187,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetScheduleRequest) GetDomain() string {
@@ -5157,7 +5221,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5233,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5246,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5209,7 +5273,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5221,7 +5285,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5234,7 +5298,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Missed) GetAt() *timestamppb.Timestamp {
@@ -5263,7 +5327,7 @@ type ListMissedRequest struct {
 
 func (x *ListMissedRequest) Reset() {
 	*x = ListMissedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5339,7 @@ func (x *ListMissedRequest) String() string {
 func (*ListMissedRequest) ProtoMessage() {}
 
 func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5352,7 @@ func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedRequest.ProtoReflect.Descriptor instead.
 func (*ListMissedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListMissedRequest) GetDomain() string {
@@ -5323,7 +5387,7 @@ type ListMissedResponse struct {
 
 func (x *ListMissedResponse) Reset() {
 	*x = ListMissedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5399,7 @@ func (x *ListMissedResponse) String() string {
 func (*ListMissedResponse) ProtoMessage() {}
 
 func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5412,7 @@ func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedResponse.ProtoReflect.Descriptor instead.
 func (*ListMissedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListMissedResponse) GetMissed() []*Missed {
@@ -5377,7 +5441,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5453,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5466,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PauseScheduleRequest) GetDomain() string {
@@ -5442,7 +5506,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5518,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5531,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5491,7 +5555,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5567,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5580,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RunScheduleRequest) GetDomain() string {
@@ -5558,7 +5622,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5570,7 +5634,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5583,7 +5647,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RunScheduleResponse) GetRun() string {
@@ -5615,7 +5679,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5691,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +5704,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackfillScheduleRequest) GetDomain() string {
@@ -5695,7 +5759,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5707,7 +5771,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5720,7 +5784,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BackfillScheduleResponse) GetQueued() int32 {
@@ -5748,7 +5812,7 @@ type RemoveScheduleRequest struct {
 
 func (x *RemoveScheduleRequest) Reset() {
 	*x = RemoveScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5760,7 +5824,7 @@ func (x *RemoveScheduleRequest) String() string {
 func (*RemoveScheduleRequest) ProtoMessage() {}
 
 func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5773,7 +5837,7 @@ func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RemoveScheduleRequest) GetDomain() string {
@@ -5805,7 +5869,7 @@ type RemoveScheduleResponse struct {
 
 func (x *RemoveScheduleResponse) Reset() {
 	*x = RemoveScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5817,7 +5881,7 @@ func (x *RemoveScheduleResponse) String() string {
 func (*RemoveScheduleResponse) ProtoMessage() {}
 
 func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5830,7 +5894,7 @@ func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 type Cell struct {
@@ -5867,7 +5931,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +5943,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +5956,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Cell) GetName() string {
@@ -6082,7 +6146,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6158,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6171,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Drain) GetReason() string {
@@ -6168,7 +6232,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6244,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6257,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -6213,7 +6277,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6225,7 +6289,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6238,7 +6302,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -6264,7 +6328,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6340,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6353,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -6310,7 +6374,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6386,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6399,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -6368,7 +6432,7 @@ type DrainCellRequest struct {
 
 func (x *DrainCellRequest) Reset() {
 	*x = DrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6444,7 @@ func (x *DrainCellRequest) String() string {
 func (*DrainCellRequest) ProtoMessage() {}
 
 func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6457,7 @@ func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
 func (*DrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DrainCellRequest) GetName() string {
@@ -6440,7 +6504,7 @@ type DrainCellResponse struct {
 
 func (x *DrainCellResponse) Reset() {
 	*x = DrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6516,7 @@ func (x *DrainCellResponse) String() string {
 func (*DrainCellResponse) ProtoMessage() {}
 
 func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +6529,7 @@ func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
 func (*DrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DrainCellResponse) GetCell() *Cell {
@@ -6485,7 +6549,7 @@ type UndrainCellRequest struct {
 
 func (x *UndrainCellRequest) Reset() {
 	*x = UndrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6561,7 @@ func (x *UndrainCellRequest) String() string {
 func (*UndrainCellRequest) ProtoMessage() {}
 
 func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6574,7 @@ func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
 func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *UndrainCellRequest) GetName() string {
@@ -6536,7 +6600,7 @@ type UndrainCellResponse struct {
 
 func (x *UndrainCellResponse) Reset() {
 	*x = UndrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6612,7 @@ func (x *UndrainCellResponse) String() string {
 func (*UndrainCellResponse) ProtoMessage() {}
 
 func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6625,7 @@ func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
 func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *UndrainCellResponse) GetCell() *Cell {
@@ -6582,7 +6646,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6594,7 +6658,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6607,7 +6671,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -6632,7 +6696,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6644,7 +6708,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6657,7 +6721,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 type GetStatusRequest struct {
@@ -6668,7 +6732,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6680,7 +6744,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6693,7 +6757,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 type GetStatusResponse struct {
@@ -6705,7 +6769,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6717,7 +6781,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6730,7 +6794,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -6764,7 +6828,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6776,7 +6840,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6789,7 +6853,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Status) GetCluster() string {
@@ -6910,7 +6974,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6922,7 +6986,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6935,7 +6999,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Held) GetWhat() string {
@@ -6984,7 +7048,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6996,7 +7060,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7009,7 +7073,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Domain) GetName() string {
@@ -7044,7 +7108,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7056,7 +7120,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7069,7 +7133,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7094,7 +7158,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7106,7 +7170,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7119,7 +7183,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 type Quarantined struct {
@@ -7133,7 +7197,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7209,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7222,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -7191,7 +7255,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7203,7 +7267,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7216,7 +7280,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -7236,7 +7300,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7248,7 +7312,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7261,7 +7325,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -7290,7 +7354,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7302,7 +7366,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7315,7 +7379,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -7347,7 +7411,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7423,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7436,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 // What Explain is asked about.
@@ -7391,7 +7455,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7403,7 +7467,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7416,7 +7480,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Subject) GetKind() string {
@@ -7463,7 +7527,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7475,7 +7539,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7488,7 +7552,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -7515,7 +7579,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7527,7 +7591,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7540,7 +7604,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -7610,7 +7674,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7686,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7699,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Reason) GetCode() string {
@@ -7716,7 +7780,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7792,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7805,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -7785,7 +7849,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7797,7 +7861,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7810,7 +7874,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -7859,7 +7923,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +7935,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +7948,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8003,7 +8067,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8015,7 +8079,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8028,7 +8092,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8072,7 +8136,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8084,7 +8148,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8097,7 +8161,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -8219,7 +8283,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8231,7 +8295,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8244,7 +8308,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -8327,7 +8391,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8339,7 +8403,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8352,7 +8416,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -8382,7 +8446,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8394,7 +8458,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8407,7 +8471,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -8448,7 +8512,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8460,7 +8524,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8473,7 +8537,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -8503,7 +8567,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8515,7 +8579,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8528,7 +8592,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -8934,7 +8998,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xea\a\n" +
+	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\x9e\b\n" +
 	"\bSchedule\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -8967,7 +9031,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06edited\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\x06edited\x12\x1a\n" +
 	"\brevision\x18\x1b \x01(\x03R\brevision\x123\n" +
 	"\ahistory\x18\x1c \x03(\v2\x19.cantina.v1.ScheduleEntryR\ahistory\x124\n" +
-	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\"L\n" +
+	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\x122\n" +
+	"\x06signal\x18\x1e \x01(\v2\x1a.cantina.v1.ScheduleSignalR\x06signal\"B\n" +
+	"\x0eScheduleSignal\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\tR\x06signal\"L\n" +
 	"\x0eScheduleFiring\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"\x9d\x02\n" +
@@ -9330,7 +9398,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -9396,83 +9464,84 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*KillJobRequest)(nil),             // 61: cantina.v1.KillJobRequest
 	(*KillJobResponse)(nil),            // 62: cantina.v1.KillJobResponse
 	(*Schedule)(nil),                   // 63: cantina.v1.Schedule
-	(*ScheduleFiring)(nil),             // 64: cantina.v1.ScheduleFiring
-	(*ScheduleEntry)(nil),              // 65: cantina.v1.ScheduleEntry
-	(*ScheduleTime)(nil),               // 66: cantina.v1.ScheduleTime
-	(*ListSchedulesRequest)(nil),       // 67: cantina.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),      // 68: cantina.v1.ListSchedulesResponse
-	(*GetScheduleRequest)(nil),         // 69: cantina.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),        // 70: cantina.v1.GetScheduleResponse
-	(*Missed)(nil),                     // 71: cantina.v1.Missed
-	(*ListMissedRequest)(nil),          // 72: cantina.v1.ListMissedRequest
-	(*ListMissedResponse)(nil),         // 73: cantina.v1.ListMissedResponse
-	(*PauseScheduleRequest)(nil),       // 74: cantina.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),      // 75: cantina.v1.PauseScheduleResponse
-	(*RunScheduleRequest)(nil),         // 76: cantina.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),        // 77: cantina.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),    // 78: cantina.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),   // 79: cantina.v1.BackfillScheduleResponse
-	(*RemoveScheduleRequest)(nil),      // 80: cantina.v1.RemoveScheduleRequest
-	(*RemoveScheduleResponse)(nil),     // 81: cantina.v1.RemoveScheduleResponse
-	(*Cell)(nil),                       // 82: cantina.v1.Cell
-	(*Drain)(nil),                      // 83: cantina.v1.Drain
-	(*ListCellsRequest)(nil),           // 84: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 85: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 86: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 87: cantina.v1.GetCellResponse
-	(*DrainCellRequest)(nil),           // 88: cantina.v1.DrainCellRequest
-	(*DrainCellResponse)(nil),          // 89: cantina.v1.DrainCellResponse
-	(*UndrainCellRequest)(nil),         // 90: cantina.v1.UndrainCellRequest
-	(*UndrainCellResponse)(nil),        // 91: cantina.v1.UndrainCellResponse
-	(*ForgetCellRequest)(nil),          // 92: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 93: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 94: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 95: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 96: cantina.v1.Status
-	(*Held)(nil),                       // 97: cantina.v1.Held
-	(*Domain)(nil),                     // 98: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 99: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 100: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 101: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 102: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 103: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 104: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 105: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 106: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 107: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 108: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 109: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 110: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 111: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 112: cantina.v1.Event
-	(*Gap)(nil),                        // 113: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 114: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 115: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 116: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 117: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 118: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 119: cantina.v1.FollowOutputResponse
-	nil,                                // 120: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 121: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 122: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 123: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 124: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 125: cantina.v1.Cell.CapacityEntry
-	nil,                                // 126: cantina.v1.Cell.FreeEntry
-	nil,                                // 127: cantina.v1.Cell.LabelsEntry
-	nil,                                // 128: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 129: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 130: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 131: cantina.v1.Workload
-	(*Mapping)(nil),                    // 132: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 133: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 134: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 135: google.protobuf.Struct
-	(*LogGap)(nil),                     // 136: cantina.v1.LogGap
+	(*ScheduleSignal)(nil),             // 64: cantina.v1.ScheduleSignal
+	(*ScheduleFiring)(nil),             // 65: cantina.v1.ScheduleFiring
+	(*ScheduleEntry)(nil),              // 66: cantina.v1.ScheduleEntry
+	(*ScheduleTime)(nil),               // 67: cantina.v1.ScheduleTime
+	(*ListSchedulesRequest)(nil),       // 68: cantina.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),      // 69: cantina.v1.ListSchedulesResponse
+	(*GetScheduleRequest)(nil),         // 70: cantina.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),        // 71: cantina.v1.GetScheduleResponse
+	(*Missed)(nil),                     // 72: cantina.v1.Missed
+	(*ListMissedRequest)(nil),          // 73: cantina.v1.ListMissedRequest
+	(*ListMissedResponse)(nil),         // 74: cantina.v1.ListMissedResponse
+	(*PauseScheduleRequest)(nil),       // 75: cantina.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),      // 76: cantina.v1.PauseScheduleResponse
+	(*RunScheduleRequest)(nil),         // 77: cantina.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),        // 78: cantina.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),    // 79: cantina.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),   // 80: cantina.v1.BackfillScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 81: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 82: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 83: cantina.v1.Cell
+	(*Drain)(nil),                      // 84: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 85: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 86: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 87: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 88: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 89: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 90: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 91: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 92: cantina.v1.UndrainCellResponse
+	(*ForgetCellRequest)(nil),          // 93: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 94: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 95: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 96: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 97: cantina.v1.Status
+	(*Held)(nil),                       // 98: cantina.v1.Held
+	(*Domain)(nil),                     // 99: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 100: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 101: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 102: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 103: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 104: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 105: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 106: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 107: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 108: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 109: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 110: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 111: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 112: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 113: cantina.v1.Event
+	(*Gap)(nil),                        // 114: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 115: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 116: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 117: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 118: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 119: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 120: cantina.v1.FollowOutputResponse
+	nil,                                // 121: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 122: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 123: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 124: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 125: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 126: cantina.v1.Cell.CapacityEntry
+	nil,                                // 127: cantina.v1.Cell.FreeEntry
+	nil,                                // 128: cantina.v1.Cell.LabelsEntry
+	nil,                                // 129: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 130: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 131: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 132: cantina.v1.Workload
+	(*Mapping)(nil),                    // 133: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 134: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 135: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 136: google.protobuf.Struct
+	(*LogGap)(nil),                     // 137: cantina.v1.LogGap
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	129, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	130, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -9480,16 +9549,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	130, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	131, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	131, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	120, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	132, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	121, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	132, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	130, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	133, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	131, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -9498,14 +9567,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	133, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	130, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	130, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	130, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	134, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	131, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	131, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	131, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	131, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	121, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	134, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	132, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	122, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	135, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -9519,17 +9588,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	130, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	130, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	131, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	131, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	131, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	122, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	123, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	124, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	130, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	130, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	135, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	130, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	132, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	123, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	124, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	125, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	131, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	131, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	136, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	131, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -9545,184 +9614,185 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	134, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	134, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	130, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	130, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	130, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	64,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	130, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	130, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	65,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	66,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	130, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	130, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	130, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	130, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	130, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 89: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	63,  // 90: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 91: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 92: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	130, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	71,  // 94: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 95: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 96: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	130, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 98: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 99: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	130, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	130, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 102: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 103: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 104: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	130, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	134, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	125, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	126, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	127, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	83,  // 110: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	130, // 111: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	130, // 112: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	130, // 113: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 114: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	82,  // 115: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 116: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	82,  // 117: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	134, // 118: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 119: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	82,  // 120: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 121: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	82,  // 122: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 123: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	96,  // 124: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	130, // 125: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	134, // 126: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	97,  // 127: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	128, // 128: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	98,  // 129: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	134, // 130: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	130, // 131: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 132: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 133: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	101, // 134: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 135: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 136: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	106, // 137: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	106, // 138: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	109, // 139: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	112, // 140: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	115, // 141: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	134, // 142: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	112, // 143: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	113, // 144: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	130, // 145: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 146: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 147: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 148: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 149: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 150: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	82,  // 151: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 152: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	130, // 153: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	130, // 154: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	130, // 155: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	136, // 156: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	114, // 157: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 158: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	115, // 159: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	114, // 160: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	115, // 161: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 162: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 163: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 164: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 165: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 166: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 167: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 168: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 169: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 170: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 171: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 172: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 173: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 174: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 175: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 176: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 177: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 178: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 179: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 180: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 181: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 182: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 183: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 184: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	67,  // 185: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	69,  // 186: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	72,  // 187: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	74,  // 188: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	76,  // 189: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	78,  // 190: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	80,  // 191: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	84,  // 192: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	86,  // 193: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	92,  // 194: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	88,  // 195: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	90,  // 196: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	94,  // 197: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	99,  // 198: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	102, // 199: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	104, // 200: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	107, // 201: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	110, // 202: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	116, // 203: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	118, // 204: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 205: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 206: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 207: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 208: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 209: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 210: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 211: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 212: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 213: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 214: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 215: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 216: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 217: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 218: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 219: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 220: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 221: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 222: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 223: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 224: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 225: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 226: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	68,  // 227: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	70,  // 228: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	73,  // 229: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	75,  // 230: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	77,  // 231: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	79,  // 232: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	81,  // 233: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	85,  // 234: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	87,  // 235: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	93,  // 236: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	89,  // 237: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	91,  // 238: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	95,  // 239: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	100, // 240: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	103, // 241: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	105, // 242: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	108, // 243: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	111, // 244: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	117, // 245: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	119, // 246: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	205, // [205:247] is the sub-list for method output_type
-	163, // [163:205] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	135, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	135, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	131, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	131, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	131, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	65,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	131, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	131, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	66,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	67,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	64,  // 84: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	131, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	131, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	131, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	131, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	131, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 90: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	63,  // 91: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 92: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	63,  // 93: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	131, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	72,  // 95: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 96: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 97: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	131, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 99: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 100: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	131, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	131, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 103: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 104: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 105: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	131, // 106: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	135, // 107: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	126, // 108: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	127, // 109: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	128, // 110: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	84,  // 111: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	131, // 112: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	131, // 113: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	131, // 114: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 115: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	83,  // 116: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 117: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	83,  // 118: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	135, // 119: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 120: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	83,  // 121: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 122: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	83,  // 123: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 124: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	97,  // 125: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	131, // 126: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	135, // 127: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	98,  // 128: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	129, // 129: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	99,  // 130: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	135, // 131: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	131, // 132: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 133: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 134: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	102, // 135: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 136: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 137: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	107, // 138: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	107, // 139: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	110, // 140: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	113, // 141: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	116, // 142: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	135, // 143: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	113, // 144: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	114, // 145: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	131, // 146: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 147: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 148: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 149: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 150: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 151: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	83,  // 152: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 153: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	131, // 154: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	131, // 155: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	131, // 156: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	137, // 157: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	115, // 158: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 159: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	116, // 160: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	115, // 161: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	116, // 162: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 163: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 164: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 165: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 166: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 167: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 168: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 169: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 170: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 171: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 172: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 173: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 174: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 175: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 176: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 177: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 178: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 179: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 180: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 181: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 182: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 183: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 184: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 185: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 186: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 187: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 188: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 189: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 190: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 191: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 192: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	85,  // 193: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	87,  // 194: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	93,  // 195: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	89,  // 196: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	91,  // 197: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	95,  // 198: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	100, // 199: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	103, // 200: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	105, // 201: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	108, // 202: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	111, // 203: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	117, // 204: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	119, // 205: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 206: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 207: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 208: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 209: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 210: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 211: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 212: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 213: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 214: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 215: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 216: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 217: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 218: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 219: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 220: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 221: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 222: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 223: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 224: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 225: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 226: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 227: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 228: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 229: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 230: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 231: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 232: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 233: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 234: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	86,  // 235: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	88,  // 236: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	94,  // 237: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	90,  // 238: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	92,  // 239: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	96,  // 240: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	101, // 241: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	104, // 242: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	106, // 243: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	109, // 244: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	112, // 245: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	118, // 246: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	120, // 247: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	206, // [206:248] is the sub-list for method output_type
+	164, // [164:206] is the sub-list for method input_type
+	164, // [164:164] is the sub-list for extension type_name
+	164, // [164:164] is the sub-list for extension extendee
+	0,   // [0:164] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -9733,14 +9803,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[114].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[115].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   129,
+			NumMessages:   130,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
