@@ -531,8 +531,12 @@ func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 
 // ReleaseQuarantined implements api.Operation.
 func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
-	if !bbs.Owns(key) {
-		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks and domains can be released while a leader runs: %w", key, api.ErrConflict)
+	release := v.board.Release
+	switch {
+	case timetable.Owns(key):
+		release = v.times.Release
+	case !bbs.Owns(key):
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains and schedules can be released while a leader runs: %w", key, api.ErrConflict)
 	}
 	var value []byte
 	if restore { // as it stands now: somebody may have repaired it
@@ -546,7 +550,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 		value = row.Value
 	}
 	done := make(chan error, 1)
-	if err := v.board.Release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
+	if err := release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
 		return err
 	}
 	select {
