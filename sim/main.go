@@ -40,6 +40,7 @@ func RunMany(m Many) (Sum, error) {
 		s.Terms += r.Terms
 		s.Ended += r.Ended
 		s.Lost += r.Lost
+		s.Fired += r.Fired
 		s.Coverage.Merge(r.Coverage)
 		if err != nil {
 			return s, err
@@ -64,16 +65,17 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	jobs := fs.Int("jobs", 2, "jobs")
 	nodes := fs.Int("nodes", 2, "nodes of each job")
 	witness := fs.String("witness", "list", "list or consensus")
+	schedules := fs.Int("schedules", 0, "schedules of tasks, jobs and signals, in turn")
 	trace := fs.Bool("trace", false, "print every step of one seed")
 	cover := fs.Bool("coverage", false, "print how often each operation met each fault")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	if fs.NArg() > 0 || *witness != "list" && *witness != "consensus" || *cells < 1 || *servers < 1 || *jobs < 1 || *nodes < 1 {
+	if fs.NArg() > 0 || *witness != "list" && *witness != "consensus" || *cells < 1 || *servers < 1 || *jobs < 1 || *nodes < 1 || *schedules < 0 {
 		fmt.Fprintln(stderr, "cantina sim: wrong arguments; see --help")
 		return 2
 	}
-	m := Many{Config: Config{Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes}, Seed: *seed, Steps: *steps, Seeds: *seeds}
+	m := Many{Config: Config{Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes, Schedules: *schedules}, Seed: *seed, Steps: *steps, Seeds: *seeds}
 	if *witness == "consensus" {
 		m.Witness = worker.WitnessConsensus
 	}

@@ -30,6 +30,7 @@ type reign struct {
 	term      fence.Term
 	leader    *worker.Leader
 	sched     *sched
+	times     *times
 	held      time.Duration // lease held until, by own clock
 	pending   []item
 	flying    bool
@@ -174,6 +175,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 		return
 	}
 	r.leader = l
+	r.times = newTimes(r)
 	s.reign, s.old = r, term
 	w.res.Terms++
 	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(cfg.Members), cfg.Restored)
@@ -243,6 +245,7 @@ func (r *reign) tick() {
 	}
 	r.step(worker.Tick{LeaseHeld: r.leaseHeld()})
 	r.sched.run()
+	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		r.toCell(OpCall, m.proc(), worker.CallHeard{Term: r.term}) // Perform, StopInstance, …
 	}

@@ -17,11 +17,15 @@ type Config struct {
 	Servers int // default 2
 	Jobs    int // default 2
 	Nodes   int // of each job; default 2
+	// Schedules is how many schedules there are; default none.
+	Schedules int
 	// Faulty is how long (simulated) faults are made, Calm how long nothing fails
 	// afterwards; defaults 150 s and 120 s.
 	Faulty, Calm time.Duration
 	Witness      worker.Witness
 	Mistakes     worker.Mistakes
+	// ScheduleMistakes are broken rules of schedules.
+	ScheduleMistakes ScheduleMistakes
 	// Only restricts the faults to these; nil = all.
 	Only []Fault
 	// Trace gets one line for each step; nil = none.
@@ -54,12 +58,14 @@ type Result struct {
 	Terms    int
 	Ended    int // real ends applied
 	Lost     int
+	Fired    int // logical times of schedules
 	Coverage Coverage
 }
 
 // Violation is a broken invariant; Seed and Config replay it.
 type Violation struct {
 	Seed      uint64
+	Schedules int
 	Step      int
 	At        time.Duration
 	Invariant string
@@ -68,7 +74,11 @@ type Violation struct {
 
 // Error prints the violation and how to replay it.
 func (v *Violation) Error() string {
-	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --seed %d --trace", v.Invariant, v.Step, v.At, v.Text, v.Seed)
+	more := ""
+	if v.Schedules > 0 {
+		more = fmt.Sprintf(" --schedules %d", v.Schedules)
+	}
+	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --seed %d%s --trace", v.Invariant, v.Step, v.At, v.Text, v.Seed, more)
 }
 
 type event struct {
@@ -114,6 +124,7 @@ type world struct {
 	res      Result
 	failed   *Violation
 	jobs     int
+	plans    *plans
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
@@ -134,6 +145,7 @@ func Run(cfg Config) (Result, error) {
 		w.check.full(w)
 		w.check.liveness(w)
 	}
+	w.res.Fired = w.plans.fired
 	if w.failed != nil {
 		return w.res, w.failed
 	}
@@ -143,6 +155,7 @@ func Run(cfg Config) (Result, error) {
 func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}, cuts: map[[2]int]time.Duration{}}
 	w.check = newChecker()
+	w.plans = &plans{w: w}
 	w.store = newStore(w)
 	for i := range cfg.Servers {
 		w.servers = append(w.servers, newServer(w, i))
@@ -159,6 +172,7 @@ func newWorld(cfg Config) *world {
 	w.after(w.between(0, time.Second), w.client)
 	w.after(w.between(2*time.Second, 10*time.Second), w.fault)
 	w.after(cfg.Faulty, w.calmDown)
+	w.plans = newPlans(w)
 	return w
 }
 
@@ -184,7 +198,7 @@ func (w *world) trace(format string, args ...any) {
 
 func (w *world) fail(invariant, format string, args ...any) {
 	if w.failed == nil {
-		w.failed = &Violation{w.cfg.Seed, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
+		w.failed = &Violation{w.cfg.Seed, w.cfg.Schedules, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
 		w.trace("VIOLATION %v", w.failed)
 	}
 }
