@@ -25,6 +25,8 @@ type machine struct {
 	env   Env
 	now   time.Time // in logical time: without the jitter
 	moves []Move
+	// editing: the calendar in env is not the one that fired until now.
+	editing bool
 }
 
 func (m *machine) step(e Event) error {
@@ -36,6 +38,7 @@ func (m *machine) step(e Event) error {
 	case Resume:
 		return m.resume()
 	case Edit:
+		m.editing = true
 		m.drop(WhyEdited)
 		m.pass(WhyBefore)
 		m.own(&m.s.Open)
@@ -48,6 +51,8 @@ func (m *machine) step(e Event) error {
 		return m.backfill(e)
 	case Refused:
 		m.refused(e)
+	case Delivered:
+		m.delivered(e)
 	default:
 		return fmt.Errorf("event %T: %w", e, ErrInvalid)
 	}
@@ -96,8 +101,12 @@ func (m *machine) advance() error {
 	p := &m.env.Definition.Policy
 	if p.Misfire == MisfireOnce {
 		last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now)
-		if err != nil || !ok {
+		if err != nil {
 			return err
+		}
+		if !ok {
+			m.passOver()
+			return nil
 		}
 		m.remarks(last)
 		if passed > 0 {
@@ -112,8 +121,12 @@ func (m *machine) advance() error {
 // advanceAll is advance for the policies that run more than one missed time.
 func (m *machine) advanceAll(p *Policy) error {
 	d, err := m.env.Cron.Latest(m.s.Cursor, m.now, p.missedMax())
-	if err != nil || len(d.Fire) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(d.Fire) == 0 {
+		m.passOver()
+		return nil
 	}
 	m.remarks(d.Fire[len(d.Fire)-1].At)
 	if d.Rest > 0 {
@@ -310,7 +323,11 @@ func (m *machine) start(f Firing) {
 		m.s.Live = append(slices.Clip(m.s.Live), run)
 	}
 	m.s.Fired++
-	m.note(Entry{What: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id})
+	e := Entry{What: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id}
+	if m.env.Definition.Signal != nil {
+		e.What = Sent
+	}
+	m.note(e)
 	m.moves = append(m.moves, Start{f, id})
 }
 
@@ -325,7 +342,7 @@ func (m *machine) refused(e Refused) {
 	}
 	m.s.Live = slices.DeleteFunc(slices.Clone(m.s.Live), func(r Run) bool { return r.ID == id })
 	m.s.Skipped++
-	if !e.Firing.At.After(m.s.Cursor) {
+	if !m.giveBack(e.Firing.At) {
 		m.addSpan(Span{After: e.Firing.At.Add(-time.Second), Until: e.Firing.At, Count: 1, Why: WhyFailed})
 	}
 	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1, Text: e.Text})
@@ -352,16 +369,19 @@ func (m *machine) note(e Entry) {
 	m.s.History = append(h, e)
 }
 
-// remarks notes the matches that the policies of the calendar leave out, in
-// (cursor, upto].
-func (m *machine) remarks(upto time.Time) {
-	const day = 24 * time.Hour
-	if m.env.Cron.Zone == nil || !m.env.Cron.Item.TimezoneDependent() {
-		return
+// passOver notes what the policies of the calendar leave out until now, when it
+// happens, and moves the cursor there: nothing is due before.
+func (m *machine) passOver() {
+	if last := m.remarks(m.now); last.After(m.s.Cursor) {
+		m.s.Cursor = last
 	}
-	start, end := upto.In(m.env.Cron.Zone).ZoneBounds()
-	if (start.IsZero() || start.Before(m.s.Cursor.Add(-day))) && (end.IsZero() || end.After(upto.Add(day))) {
-		return // no border is near
+}
+
+// remarks notes the matches that the policies of the calendar leave out, in
+// (cursor, upto], and returns when the last one was; zero without one.
+func (m *machine) remarks(upto time.Time) (last time.Time) {
+	if !borders(m.env.Cron, m.s.Cursor, upto) {
+		return last
 	}
 	for _, o := range m.env.Cron.Skips(m.s.Cursor, upto, MaxHistory) {
 		e := Entry{What: Skipped, Why: WhyGap, At: o.At.UTC(), Until: o.At.UTC(), Count: 1, Text: o.Label}
@@ -369,5 +389,18 @@ func (m *machine) remarks(upto time.Time) {
 			e.Why, e.Text = WhyRepeated, ""
 		}
 		m.note(e)
+		last = e.At
 	}
+	return last
+}
+
+// borders reports whether the clocks of a calendar's zone may change so near to
+// (from, to] that a time in it can be missing or repeated.
+func borders(c cron.Schedule, from, to time.Time) bool {
+	const day = 24 * time.Hour
+	if c.Zone == nil || !c.Item.TimezoneDependent() {
+		return false
+	}
+	start, end := to.In(c.Zone).ZoneBounds()
+	return !start.IsZero() && start.After(from.Add(-day)) || !end.IsZero() && end.Before(to.Add(day))
 }

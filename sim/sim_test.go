@@ -62,7 +62,7 @@ func TestConsensusWitness(t *testing.T) {
 
 // TestCleanMixed is TestClean with services and tasks among the work.
 func TestCleanMixed(t *testing.T) {
-	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Config: Config{Load: Mixed}})
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: 2 * steps(), Config: Config{Load: Mixed}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,7 +182,20 @@ f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
 	"schedule without a calendar": {"schedules:\n  nightly: {task: {command: a}}\n", `
 f:2:12: schedules.nightly: field cron is missing`},
 	"schedule without a target": {"schedules:\n  s: {cron: '@every 1m'}\n", `
-f:2:6: schedules.s: a schedule has exactly one of task and job`},
+f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+	"schedule with two targets": {"schedules:\n  s: {cron: '@every 1m', task: {command: a}, signal: {service: web, signal: HUP}}\n", `
+f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+	"scheduled signal by its number": {"schedules:\n  s: {cron: '@every 1m', signal: {service: web, signal: 1}}\n", `
+f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not a number; write HUP`},
+	"scheduled signal with a prefix": {"schedules:\n  s: {cron: '@every 1m', signal: {service: web, signal: SIGUSR1}}\n", `
+f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not "SIGUSR1"; did you mean USR1?`},
+	"scheduled signal without a service": {"schedules:\n  s: {cron: '@every 1m', signal: {signal: HUP}}\n", `
+f:2:34: schedules.s.signal: field service is missing`},
+	"scheduled signal to a wrong name": {"schedules:\n  s: {cron: '@every 1m', signal: {service: 'a/b', signal: HUP}}\n", `
+f:2:44: schedules.s.signal.service: a name is 1 to 128 letters, digits, '-', '_' and '.'; name a service of domain default`},
+	"scheduled signal with policies of work": {"schedules:\n  s:\n    cron: '@every 1m'\n    overlap: replace\n    misfire: all\n    signal: {service: web, signal: HUP}\n", `
+f:4:14: schedules.s.overlap: belongs to tasks and jobs: of a signal nothing runs on; remove it
+f:5:14: schedules.s.misfire: a signal is not sent several times for what was missed; once or skip`},
 	"schedule without a zone": {"schedules:\n  s: {cron: '0 2 * * *', task: {command: a}}\n", `
 f:2:13: schedules.s.cron: field timezone is missing; name one, such as Europe/Berlin or UTC`},
 	"schedule with a wrong line": {"schedules:\n  s:\n    cron: '61 * * * *'\n    timezone: Europe/Berlin\n    task: {command: a}\n", `
@@ -432,4 +446,34 @@ func TestParseCPU(t *testing.T) {
 // testTimes are the zones of the machine, at a fixed time.
 func testTimes() Times {
 	return Times{Now: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Zone: time.LoadLocation}
+}
+
+// TestExamplesAreAccepted without a warning; the schedules show each thing that a
+// schedule can do.
+func TestExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	times := Times{Now: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), Zone: time.LoadLocation}
+	starts := map[string]bool{}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Parse(name, filepath.Dir(name), text, times)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range f.Schedules {
+			if err := s.Definition.Validate(); err != nil || len(s.Warnings) > 0 {
+				t.Errorf("%s: schedule %s: %v, warnings %q", name, s.Name, err, s.Warnings)
+			}
+			starts[s.Definition.Starts()] = true
+		}
+	}
+	if len(starts) != 3 {
+		t.Errorf("the examples start only %v", starts)
+	}
 }

@@ -4,6 +4,7 @@
 //	wall clock ─▶ ┌───────────┐ ──tasks, rows, in one commit──▶ board ──▶ store
 //	api ────────▶ │ timetable │ ──Renew───────────────────────▶ scheduler
 //	zones ──────▶ └───────────┘ ◀─what may still run─────────── board, registry, scheduler
+//	                    └──signals, after the commit, once─────▶ cells
 //
 // It decides under the lock of the board, because what a firing starts is a task of
 // the board and its cursor must become durable in the same transaction. Locks: the
@@ -90,6 +91,17 @@ type Sessions interface {
 	Dead(proc string) bool
 }
 
+// Signals reaches the running instances of services.
+type Signals interface {
+	// Signal sends a signal once to each running instance of a service, and tells how it
+	// fared. It is called after the commit of the firing and does not wait; when the term
+	// ends nobody is told.
+	Signal(domain string, s schedule.Signal, tell func(schedule.Delivery))
+	// Signalled is how many instances a signal would be sent to now; false when there is
+	// no such service.
+	Signalled(domain, service string) (running int, known bool)
+}
+
 // Contents encodes what schedules start, in the records of their owners; the same
 // value always gives the same bytes.
 type Contents interface {
@@ -109,6 +121,9 @@ type Store interface {
 	// Wait applies back pressure before a decision.
 	Wait(ctx context.Context) error
 	Quarantine(q store.Quarantine)
+	// Drop and Restore answer a quarantined row; done is told after the commit.
+	Drop(key string, done func(revision int64, err error))
+	Restore(key string, value []byte, done func(revision int64, err error))
 }
 
 // FieldChange is one field that differs; Old or New is empty when it was not set.
@@ -120,6 +135,7 @@ type Config struct {
 	Board    Board
 	Jobs     Jobs
 	Sessions Sessions
+	Signals  Signals
 	Contents Contents
 	Hub      Hub
 	Clock    run.Clock
@@ -139,7 +155,8 @@ type Timetable struct {
 
 	mu     sync.Mutex
 	board  *schedule.Board
-	bad    map[schedule.Key]bool
+	bad    map[string]bool        // rows that are quarantined
+	aside  map[schedule.Key]*pair // schedules with such a row
 	items  map[schedule.Calendar]cron.Schedule
 	flying map[schedule.Key]int // commits under way
 	inAir  int                  // transactions of firings under way
@@ -173,7 +190,7 @@ func New(cfg Config, rows []store.Row) *Timetable {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Timetable{
-		cfg: cfg, board: schedule.NewBoard(), bad: map[schedule.Key]bool{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
+		cfg: cfg, board: schedule.NewBoard(), bad: map[string]bool{}, aside: map[schedule.Key]*pair{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
 		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	t.load(rows)

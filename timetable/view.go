@@ -64,7 +64,7 @@ func (t *Timetable) Get(k schedule.Key) (View, error) {
 	defer t.mu.Unlock()
 	s, ok := t.shown[k]
 	switch {
-	case t.bad[k]:
+	case t.isBad(k):
 		return View{}, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
 	case !ok:
 		return View{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
@@ -156,6 +156,9 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		reasons = append(reasons, Reason{"never", "its calendar names no time after now", ""})
 	default:
 		reasons = append(reasons, Reason{"next", "it fires next at " + v.Next.UTC().Format(time.RFC3339), ""})
+	}
+	if x := v.Definition.Signal; x != nil {
+		reasons = append(reasons, t.target(v.Domain, x))
 	}
 	state, fine = "waiting", true
 	for _, f := range s.Pending {
