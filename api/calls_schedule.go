@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/action"
 	"cantina/cron"
 	"cantina/schedule"
 	"cantina/wire"
@@ -220,9 +221,9 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next), Cursor: wire.FromTime(st.Cursor),
 		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
 	}
-	m.Starts = "task"
-	if d.Job != nil {
-		m.Starts = "job"
+	m.Starts = d.Starts()
+	if d.Signal != nil {
+		m.Signal = &pb.ScheduleSignal{Service: clean(d.Signal.Service), Signal: action.SignalName(d.Signal.Number)}
 	}
 	for _, f := range st.Pending {
 		m.Pending = append(m.Pending, &pb.ScheduleFiring{At: wire.FromTime(f.At), By: f.By.String()})
@@ -232,7 +233,7 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 	}
 	var last time.Time // a backfill comes after newer ones
 	for _, e := range st.History {
-		if e.What == schedule.Started && e.At.After(last) {
+		if e.What != schedule.Skipped && e.At.After(last) {
 			last = e.At
 		}
 	}

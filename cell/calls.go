@@ -155,6 +155,22 @@ func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, k
 	return c.exec.Stop(instance)
 }
 
+// SignalInstance sends a signal to the main process of an instance. It returns
+// ErrUnknownContainer when it is not here, and the executor's error when it does not run.
+func (c *Cell) SignalInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error {
+	if err := c.session.heard(t, proc); err != nil {
+		return err
+	}
+	ct, ok := c.exec.Get(instance)
+	if !ok {
+		return fmt.Errorf("instance %s: %w", instance, ErrUnknownContainer)
+	}
+	if k, _, _ := keyOf(ct.Labels); k != key {
+		return fmt.Errorf("instance %s is of %v, not of %v: %w", instance, k, key, ErrUnknownContainer)
+	}
+	return c.exec.Signal(instance, signal)
+}
+
 // CancelTask ends the container of a task.
 func (c *Cell) CancelTask(_ context.Context, t fence.Term, proc worker.Proc, uid string) error {
 	if err := c.session.heard(t, proc); err != nil {

@@ -30,6 +30,7 @@ type Executor interface {
 	Reserve(executor.Reservation) error
 	Start(id string, s executor.Spec) error
 	Launch(executor.Reservation, executor.Spec) error
+	Signal(id string, number int) error
 	Stop(id string) error
 	StopWithin(id string, grace time.Duration) error
 	Delete(id string) error

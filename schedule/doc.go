@@ -1,5 +1,5 @@
 // Package schedule is the machine of schedules: cron items that start a task or a
-// job. It decides and does nothing; package timetable is its
+// job, or signal a service. It decides and does nothing; package timetable is its
 // shell.
 //
 //	          Tick: a logical time has come

@@ -27,6 +27,11 @@ type (
 		From, To time.Time
 		Max      int
 	}
+	// Delivered: how the signal of a logical time fared.
+	Delivered struct {
+		At       time.Time
+		Delivery Delivery
+	}
 	// Refused: what a firing of this step should have started was refused.
 	Refused struct {
 		Firing Firing
@@ -42,11 +47,14 @@ func (Fire) event()     {}
 func (Backfill) event() {}
 func (Refused) event()  {}
 
+func (Delivered) event() {}
+
 // Move is what becomes durable together with the next state. All are comparable.
 type Move interface{ move() }
 
 type (
-	// Start starts what the schedule is for. ID is the name of the run.
+	// Start starts what the schedule is for; a signal is sent after the commit, once. ID
+	// is the name of the run.
 	Start struct {
 		Firing Firing
 		ID     string

@@ -9,6 +9,7 @@ import (
 
 	"cantina/batch"
 	"cantina/cron"
+	"cantina/lrp"
 	"cantina/task"
 )
 
@@ -117,17 +118,29 @@ type Job struct {
 	Forest batch.ForestSpec
 }
 
-// Definition is a schedule as its owner wants it. Exactly one of Task and Job
+// Definition is a schedule as its owner wants it. Exactly one of Task, Job and Signal
 // is set. A value is never changed once stored.
 type Definition struct {
 	Calendar
 	Policy
-	Task *task.Definition
-	Job  *Job
+	Task   *task.Definition
+	Job    *Job
+	Signal *Signal
+}
+
+// Starts says what a firing does, in one word: task, job or signal.
+func (d *Definition) Starts() string {
+	switch {
+	case d.Job != nil:
+		return "job"
+	case d.Signal != nil:
+		return "signal"
+	}
+	return "task"
 }
 
 // Guarded reports whether what it starts cannot run twice whatever is decided here:
-// a job runs once per node by itself.
+// a job runs once per node by itself, and of a signal nothing runs.
 func (d *Definition) Guarded() bool { return d.Task == nil }
 
 // MaxBackfill is the most logical times that one backfill may ask for.
@@ -142,7 +155,13 @@ func (d *Definition) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %w", text, ErrInvalid))
 		}
 	}
-	fail((d.Task == nil) != (d.Job == nil), "exactly one of task and job is needed")
+	kinds := 0
+	for _, set := range []bool{d.Task != nil, d.Job != nil, d.Signal != nil} {
+		if set {
+			kinds++
+		}
+	}
+	fail(kinds == 1, "exactly one of task, job and signal is needed")
 	fail((d.Line == "") != (d.JSON == ""), "exactly one of a crontab line and an object is needed")
 	fail(d.Overlap != OverlapAllow || d.Max > 0, "overlap allow needs overlap_max")
 	fail(d.Overlap == OverlapAllow || d.Max == 0, "overlap_max belongs to overlap allow")
@@ -150,6 +169,12 @@ func (d *Definition) Validate() error {
 	fail(d.Misfire == MisfireAll || d.MisfireMax == 0, "misfire_max belongs to misfire all")
 	fail(d.Max >= 0 && d.Max <= 1000 && d.MisfireMax >= 0 && d.MisfireMax <= 1000, "overlap_max and misfire_max are at most 1000")
 	fail(d.Deadline >= 0 && d.Jitter >= 0, "durations must not be negative")
+	if s := d.Signal; s != nil {
+		fail(lrp.ValidName(s.Service), "signal needs the name of a service")
+		fail(s.Number >= 1 && s.Number <= 64, "signal needs a signal from 1 to 64")
+		fail(d.Overlap == OverlapForbid, "overlap belongs to tasks and jobs: of a signal nothing runs on")
+		fail(d.Misfire != MisfireAll, "a signal is not sent several times for what was missed: misfire is once or skip")
+	}
 	if d.Task != nil {
 		errs = append(errs, d.Task.Validate())
 	}

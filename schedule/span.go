@@ -233,10 +233,8 @@ func (m *machine) claim(at time.Time) error {
 	if m.take(at) {
 		return nil
 	}
-	for _, e := range m.s.History {
-		if e.What == Started && e.At.Equal(at) {
-			return fmt.Errorf("%s started %s: %w", stamp(at), e.ID, ErrFired)
-		}
+	if e, ok := lineOf(m.s.History, at); ok {
+		return fmt.Errorf("%s was %s: %w", stamp(at), e.String(), ErrFired)
 	}
 	return fmt.Errorf("%s: %w", stamp(at), ErrFired)
 }
@@ -245,6 +243,8 @@ func (m *machine) claim(at time.Time) error {
 func (m *machine) backfill(e Backfill) error {
 	m.settle()
 	switch {
+	case m.env.Definition.Signal != nil:
+		return fmt.Errorf("a signal is for what runs now: backfill is for tasks and jobs; send it with cron run: %w", ErrInvalid)
 	case e.Max < 1 || e.Max > MaxBackfill:
 		return fmt.Errorf("max must be from 1 to %d: %w", MaxBackfill, ErrInvalid)
 	case e.From.After(e.To):

@@ -73,10 +73,11 @@ type What uint8
 const (
 	Started What = iota
 	Skipped
+	Sent // a signal, at most once
 )
 
-// String prints started or skipped.
-func (w What) String() string { return [...]string{"started", "skipped"}[w] }
+// String prints started, skipped or sent.
+func (w What) String() string { return [...]string{"started", "skipped", "sent"}[w] }
 
 // Entry is one line of a history: one logical time, or several in a row that were
 // skipped for the same reason.
@@ -91,13 +92,23 @@ type Entry struct {
 	When time.Time
 	// ID is what was started, or the run that stood in the way.
 	ID string
-	// Text is the refusal, with WhyFailed.
+	// Text is the refusal, with WhyFailed; how the signal fared, with Sent: empty until
+	// that is known.
 	Text string
 }
 
 // String prints it in words, without the times.
 func (e *Entry) String() string {
 	switch {
+	case e.What == Sent:
+		text := e.Text
+		if text == "" {
+			text = "being sent"
+		}
+		if e.By != ByTime {
+			text += ", by " + e.By.String()
+		}
+		return "signal " + text
 	case e.What == Started && e.By != ByTime:
 		return fmt.Sprintf("started %s, by %s", e.ID, e.By)
 	case e.What == Started:

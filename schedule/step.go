@@ -48,6 +48,8 @@ func (m *machine) step(e Event) error {
 		return m.backfill(e)
 	case Refused:
 		m.refused(e)
+	case Delivered:
+		m.delivered(e)
 	default:
 		return fmt.Errorf("event %T: %w", e, ErrInvalid)
 	}
@@ -310,7 +312,11 @@ func (m *machine) start(f Firing) {
 		m.s.Live = append(slices.Clip(m.s.Live), run)
 	}
 	m.s.Fired++
-	m.note(Entry{What: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id})
+	e := Entry{What: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id}
+	if m.env.Definition.Signal != nil {
+		e.What = Sent
+	}
+	m.note(e)
 	m.moves = append(m.moves, Start{f, id})
 }
 

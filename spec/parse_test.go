@@ -181,7 +181,20 @@ f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
 	"schedule without a calendar": {"schedules:\n  nightly: {task: {command: a}}\n", `
 f:2:12: schedules.nightly: field cron is missing`},
 	"schedule without a target": {"schedules:\n  s: {cron: '@every 1m'}\n", `
-f:2:6: schedules.s: a schedule has exactly one of task and job`},
+f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+	"schedule with two targets": {"schedules:\n  s: {cron: '@every 1m', task: {command: a}, signal: {service: web, signal: HUP}}\n", `
+f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+	"scheduled signal by its number": {"schedules:\n  s: {cron: '@every 1m', signal: {service: web, signal: 1}}\n", `
+f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not a number; write HUP`},
+	"scheduled signal with a prefix": {"schedules:\n  s: {cron: '@every 1m', signal: {service: web, signal: SIGUSR1}}\n", `
+f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not "SIGUSR1"; did you mean USR1?`},
+	"scheduled signal without a service": {"schedules:\n  s: {cron: '@every 1m', signal: {signal: HUP}}\n", `
+f:2:34: schedules.s.signal: field service is missing`},
+	"scheduled signal to a wrong name": {"schedules:\n  s: {cron: '@every 1m', signal: {service: 'a/b', signal: HUP}}\n", `
+f:2:44: schedules.s.signal.service: a name is 1 to 128 letters, digits, '-', '_' and '.'; name a service of domain default`},
+	"scheduled signal with policies of work": {"schedules:\n  s:\n    cron: '@every 1m'\n    overlap: replace\n    misfire: all\n    signal: {service: web, signal: HUP}\n", `
+f:4:14: schedules.s.overlap: belongs to tasks and jobs: of a signal nothing runs on; remove it
+f:5:14: schedules.s.misfire: a signal is not sent several times for what was missed; once or skip`},
 	"schedule without a zone": {"schedules:\n  s: {cron: '0 2 * * *', task: {command: a}}\n", `
 f:2:13: schedules.s.cron: field timezone is missing; name one, such as Europe/Berlin or UTC`},
 	"schedule with a wrong line": {"schedules:\n  s:\n    cron: '61 * * * *'\n    timezone: Europe/Berlin\n    task: {command: a}\n", `

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"cantina/action"
 )
 
 // literal is a text as it stands in the file: numbers and truth values keep their
@@ -179,26 +181,23 @@ func (*processors) form() schema {
 // signal is a signal by its name.
 type signal int
 
-func signalNames() []string {
-	return []string{"HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "KILL", "ABRT", "ALRM", "PIPE", "STOP"}
-}
-
-func signalNumber(name string) int {
-	return map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "USR1": 10, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15, "CONT": 18, "STOP": 19, "WINCH": 28}[name]
-}
-
 func (s *signal) read(n *yaml.Node) (string, string) {
-	if v := signalNumber(n.Value); n.ShortTag() == "!!str" && v != 0 {
+	if v := action.SignalNumber(n.Value); n.ShortTag() == "!!str" && v != 0 {
 		*s = signal(v)
 		return "", ""
 	}
-	names := signalNames()
+	names := action.SignalNames()
+	if v, err := strconv.Atoi(n.Value); err == nil {
+		if name := action.SignalName(v); name != n.Value {
+			return "must be the name of a signal like TERM, not a number", "write " + name
+		}
+	}
 	hint := didYouMean(strings.TrimPrefix(strings.ToUpper(n.Value), "SIG"), names)
 	return "must be the name of a signal like TERM, not " + kindOf(n), hint
 }
 
 func (*signal) form() schema {
-	return schema{words: "the name of a signal", json: map[string]any{"enum": anys(signalNames())}}
+	return schema{words: "the name of a signal", json: map[string]any{"enum": anys(action.SignalNames())}}
 }
 
 // enum is a text out of a few. The type parameter lists them.

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"cantina/cron"
+	"cantina/lrp"
 	"cantina/schedule"
 )
 
@@ -30,18 +31,25 @@ type Times struct {
 
 type scheduled struct {
 	place
-	Cron     calendar       `spec:"cron,required" doc:"when: a crontab line ('0 2 * * *', with seconds first if six fields, '@daily', '@every 90s'), or an object with the keys of the Bistro cron notes"`
-	Zone     string         `spec:"timezone" doc:"IANA name or POSIX string; needed but for @every and epoch"`
-	Gap      enum[gaps]     `spec:"gap" default:"must be chosen where it matters within ten years" doc:"what a time does that does not exist because the clock goes forward: run (once, right after) or skip"`
-	Fold     enum[folds]    `spec:"fold" default:"must be chosen where it matters within ten years" doc:"when a time fires that comes twice because the clock goes back"`
-	Jitter   duration       `spec:"jitter" default:"none" doc:"every firing comes later by a part of it that the name chooses; its logical time stays"`
-	Overlap  enum[overlaps] `spec:"overlap" default:"forbid" doc:"what a firing does while an earlier run may still run: forbid skips it, allow starts it beside, replace ends the earlier run first"`
-	Max      int            `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: how many may run at once"`
-	Misfire  enum[misfires] `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max"`
-	Missed   int            `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: how many missed times run at most, the newest"`
-	Deadline duration       `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"a time that is older than this does not run"`
-	Task     *oneTask       `spec:"task" doc:"starts this task; one of task and job is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`
-	Job      *job           `spec:"job" doc:"runs this job, named like the schedule, from the start on all its nodes"`
+	Cron     calendar        `spec:"cron,required" doc:"when: a crontab line ('0 2 * * *', with seconds first if six fields, '@daily', '@every 90s'), or an object with the keys of the Bistro cron notes"`
+	Zone     string          `spec:"timezone" doc:"IANA name or POSIX string; needed but for @every and epoch"`
+	Gap      enum[gaps]      `spec:"gap" default:"must be chosen where it matters within ten years" doc:"what a time does that does not exist because the clock goes forward: run (once, right after) or skip"`
+	Fold     enum[folds]     `spec:"fold" default:"must be chosen where it matters within ten years" doc:"when a time fires that comes twice because the clock goes back"`
+	Jitter   duration        `spec:"jitter" default:"none" doc:"every firing comes later by a part of it that the name chooses; its logical time stays"`
+	Overlap  enum[overlaps]  `spec:"overlap" default:"forbid" doc:"what a firing does while an earlier run may still run: forbid skips it, allow starts it beside, replace ends the earlier run first"`
+	Max      int             `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: how many may run at once"`
+	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max"`
+	Missed   int             `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: how many missed times run at most, the newest"`
+	Deadline duration        `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"a time that is older than this does not run"`
+	Task     *oneTask        `spec:"task" doc:"starts this task; one of task, job and signal is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`
+	Job      *job            `spec:"job" doc:"runs this job, named like the schedule, from the start on all its nodes"`
+	Signal   *scheduleSignal `spec:"signal" doc:"sends a signal to each running instance of a service of this domain, at most once: what was not reached is told in the history and not tried again"`
+}
+
+type scheduleSignal struct {
+	place
+	Service string `spec:"service,required" minlen:"1" doc:"name of the service"`
+	Signal  signal `spec:"signal,required" doc:"signal to the main process of each instance"`
 }
 
 type gaps struct{}
@@ -167,8 +175,15 @@ func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.
 		j := b.job(domain, name, s.Job, jobIndex{})
 		d.Job = &schedule.Job{Job: j.Job, Forest: j.Forest}
 	}
+	if s.Signal != nil {
+		kinds++
+		if !lrp.ValidName(s.Signal.Service) {
+			b.field(&s.Signal.place, "service", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "name a service of domain "+domain)
+		}
+		d.Signal = &schedule.Signal{Service: s.Signal.Service, Number: int(s.Signal.Signal)}
+	}
 	if kinds != 1 {
-		b.meaning(s.at, s.node, "a schedule has exactly one of task and job", "")
+		b.meaning(s.at, s.node, "a schedule has exactly one of task, job and signal", "")
 	}
 }
 
@@ -180,6 +195,12 @@ func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
 		b.field(&s.place, "overlap_max", "belongs to overlap: allow", "")
 	case d.Job != nil && d.Overlap == schedule.OverlapAllow:
 		b.field(&s.place, "overlap", "a job runs at most once on each node", "forbid or replace")
+	}
+	if d.Signal != nil && s.has("overlap") && d.Overlap != schedule.OverlapForbid {
+		b.field(&s.place, "overlap", "belongs to tasks and jobs: of a signal nothing runs on", "remove it")
+	}
+	if d.Signal != nil && d.Misfire == schedule.MisfireAll {
+		b.field(&s.place, "misfire", "a signal is not sent several times for what was missed", "once or skip")
 	}
 	if d.Misfire != schedule.MisfireAll && d.MisfireMax != 0 {
 		b.field(&s.place, "misfire_max", "belongs to misfire: all", "")

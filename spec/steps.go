@@ -6,6 +6,8 @@ import (
 	"reflect"
 
 	"go.yaml.in/yaml/v3"
+
+	"cantina/action"
 )
 
 // command is a program with arguments, or a text for the shell.
@@ -266,5 +268,5 @@ func (p *parentDeath) read(n *yaml.Node) (string, string) {
 }
 
 func (*parentDeath) form() schema {
-	return schema{words: "the name of a signal, or none", json: map[string]any{"enum": append([]any{"none"}, anys(signalNames())...)}}
+	return schema{words: "the name of a signal, or none", json: map[string]any{"enum": append([]any{"none"}, anys(action.SignalNames())...)}}
 }

@@ -101,6 +101,9 @@ func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definit
 	if d.Job != nil {
 		m.Job, err = t.cfg.Contents.JobBytes(d.Job)
 	}
+	if s := d.Signal; s != nil {
+		m.Signal = &timetablepb.Signal{Service: valid(s.Service), Number: int32(s.Number)}
+	}
 	return m, err
 }
 
@@ -124,6 +127,9 @@ func (t *Timetable) toDefinition(m *timetablepb.Definition) (*schedule.Definitio
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s := m.GetSignal(); s != nil {
+		d.Signal = &schedule.Signal{Service: s.Service, Number: int(s.Number)}
 	}
 	return d, d.Validate()
 }
@@ -214,7 +220,7 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 		if e.Until != nil {
 			p.Until = fromMillis(*e.Until)
 		}
-		bad = bad || e.What < 0 || e.What > int32(schedule.Skipped) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) || e.By < 0 || e.By > int32(schedule.ByBackfill)
+		bad = bad || e.What < 0 || e.What > int32(schedule.Sent) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) || e.By < 0 || e.By > int32(schedule.ByBackfill)
 		s.History = append(s.History, p)
 	}
 	if bad {

@@ -49,7 +49,7 @@ func (t *Timetable) load(rows []store.Row) {
 				t.quarantine(r, k, err)
 				continue
 			}
-			l.row.State, l.revision = s, max(l.revision, r.Revision)
+			l.row.State, l.revision = schedule.Forgotten(s), max(l.revision, r.Revision)
 		} else {
 			l.row.State = schedule.New(now)
 		}

@@ -98,6 +98,7 @@ type batch struct {
 	was    []schedule.Row
 	is     []schedule.Row
 	done   []func(revision int64, err error)
+	sends  []func() // signals, after the commit
 }
 
 // tick lets time come to one schedule.
@@ -207,6 +208,8 @@ func (b *batch) start(row *schedule.Row, m schedule.Start) error {
 			return err
 		}
 		b.ops, b.done = append(b.ops, ops...), append(b.done, done)
+	case d.Signal != nil:
+		b.sends = append(b.sends, b.t.send(row.Key, row.UID, *d.Signal, m.Firing.At))
 	}
 	return nil
 }
@@ -285,6 +288,9 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 	}
 	t.mu.Unlock()
 	t.cfg.Hub.Publish(revision, events...)
+	for _, f := range b.sends {
+		f()
+	}
 	t.ring()
 }
 
@@ -292,7 +298,7 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 func scheduleEvent(is, was *schedule.Row) event.Event {
 	e := event.Event{Kind: event.Schedule, Domain: is.Domain, Subject: is.Key.String(), Schedule: is}
 	h := is.State.History
-	if n := len(h); n > 0 && (was == nil || is.State.Fired != was.State.Fired || is.State.Skipped != was.State.Skipped) {
+	if n := len(h); n > 0 && (was == nil || len(was.State.History) == 0 || was.State.History[len(was.State.History)-1] != h[n-1]) {
 		e.Text = h[n-1].At.UTC().Format(time.RFC3339) + " " + h[n-1].String()
 	}
 	return e

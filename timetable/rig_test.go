@@ -48,6 +48,9 @@ type rig struct {
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
+	// signals are those that were sent; tells are what tells how they fared, in order.
+	signals []string
+	tells   []func(schedule.Delivery)
 }
 
 // began is the wall clock at the begin of each test.
@@ -87,7 +90,7 @@ func (r *rig) elect() {
 	log := slog.New(slog.DiscardHandler)
 	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), []string{"p"})
 	r.times = timetable.New(timetable.Config{
-		Store: reign, Board: board{r.board}, Jobs: r, Sessions: r, Contents: contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Store: reign, Board: board{r.board}, Jobs: r, Sessions: r, Signals: r, Contents: contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
 		Differ: func(was, is any) (out []timetable.FieldChange) {
 			for _, f := range bbs.Differ(was, is) {
 				out = append(out, timetable.FieldChange(f))
@@ -314,6 +317,20 @@ func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.he
 
 // Dead implements timetable.Sessions.
 func (r *rig) Dead(string) bool { return false }
+
+// Signal implements timetable.Signals.
+func (r *rig) Signal(domain string, s schedule.Signal, tell func(schedule.Delivery)) {
+	if v, err := r.times.Get(key); err != nil || len(v.State.History) == 0 || v.State.History[len(v.State.History)-1].What != schedule.Sent {
+		r.t.Errorf("a signal was sent before its commit: %+v, %v", v.State.History, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.signals = append(r.signals, domain+": "+s.String())
+	r.tells = append(r.tells, tell)
+}
+
+// Signalled implements timetable.Signals.
+func (r *rig) Signalled(string, string) (int, bool) { return 2, true }
 
 // Renew implements timetable.Jobs.
 func (r *rig) Renew(_ string, j *schedule.Job) ([]store.Op, func(int64, error), error) {

@@ -4,6 +4,7 @@
 //	wall clock ─▶ ┌───────────┐ ──tasks, rows, in one commit──▶ board ──▶ store
 //	api ────────▶ │ timetable │ ──Renew───────────────────────▶ scheduler
 //	zones ──────▶ └───────────┘ ◀─what may still run─────────── board, registry, scheduler
+//	                    └──signals, after the commit, once─────▶ cells
 //
 // It decides under the lock of the board, because what a firing starts is a task of
 // the board and its cursor must become durable in the same transaction. Locks: the
@@ -90,6 +91,17 @@ type Sessions interface {
 	Dead(proc string) bool
 }
 
+// Signals reaches the running instances of services.
+type Signals interface {
+	// Signal sends a signal once to each running instance of a service, and tells how it
+	// fared. It is called after the commit of the firing and does not wait; when the term
+	// ends nobody is told.
+	Signal(domain string, s schedule.Signal, tell func(schedule.Delivery))
+	// Signalled is how many instances a signal would be sent to now; false when there is
+	// no such service.
+	Signalled(domain, service string) (running int, known bool)
+}
+
 // Contents encodes what schedules start, in the records of their owners; the same
 // value always gives the same bytes.
 type Contents interface {
@@ -120,6 +132,7 @@ type Config struct {
 	Board    Board
 	Jobs     Jobs
 	Sessions Sessions
+	Signals  Signals
 	Contents Contents
 	Hub      Hub
 	Clock    run.Clock

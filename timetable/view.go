@@ -157,6 +157,9 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	default:
 		reasons = append(reasons, Reason{"next", "it fires next at " + v.Next.UTC().Format(time.RFC3339), ""})
 	}
+	if x := v.Definition.Signal; x != nil {
+		reasons = append(reasons, t.target(v.Domain, x))
+	}
 	state, fine = "waiting", true
 	for _, f := range s.Pending {
 		state = "undecided"

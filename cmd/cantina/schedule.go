@@ -21,7 +21,7 @@ func (c *cli) scheduleTable() table[*pb.Schedule] {
 			{name: "STATE", text: func(x *pb.Schedule) string { return x.State }},
 			{name: "CRON", text: func(x *pb.Schedule) string { return x.Cron }},
 			{name: "ZONE", text: func(x *pb.Schedule) string { return x.Timezone }},
-			{name: "STARTS", text: func(x *pb.Schedule) string { return x.Starts }},
+			{name: "STARTS", text: startsText},
 			{name: "LAST", text: func(x *pb.Schedule) string { return c.when(x.Last) }},
 			{name: "NEXT", text: func(x *pb.Schedule) string { return c.when(x.Next) }},
 			{name: "NOTE", text: scheduleNote},
@@ -33,6 +33,14 @@ func (c *cli) scheduleTable() table[*pb.Schedule] {
 			{name: "REVISION", wide: true, text: func(x *pb.Schedule) string { return fmt.Sprint(x.Revision) }},
 		},
 	}
+}
+
+// startsText is what a schedule does: "task", "job", "signal HUP to web".
+func startsText(x *pb.Schedule) string {
+	if s := x.Signal; s != nil {
+		return fmt.Sprintf("signal %s to %s", s.Signal, s.Service)
+	}
+	return x.Starts
 }
 
 func overlapText(x *pb.Schedule) string {
@@ -231,7 +239,8 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 func (c *cli) cronRunVerb() *cobra.Command {
 	var at string
 	cmd := c.onSchedule("run", "Start a run now", "run starts what the schedule starts, now. With --at it is the run of that logical time, which must be one of the schedule's that did not fire yet: each\n"+
-		"logical time fires at most once, whoever asks. The overlap policy holds: with forbid it is refused while an earlier run may still run.",
+		"logical time fires at most once, whoever asks. The overlap policy holds: with forbid it is refused while an earlier run may still run.\n"+
+		"A schedule of a signal sends it once to each instance of its service that runs now; what it does not reach is told in the history and not tried again.",
 		"  cantina cron run nightly\n  cantina cron run nightly --at 2026-03-01T02:00:00Z", func(s subject) error {
 			q := &pb.RunScheduleRequest{Domain: s.domain, Name: s.name}
 			if at != "" {
@@ -248,6 +257,9 @@ func (c *cli) cronRunVerb() *cobra.Command {
 			if got.Run == "" {
 				c.notef("it starts once the earlier run has ended\n")
 				return nil
+			}
+			if got.Schedule.Signal != nil {
+				c.notef("%s; cantina cron history %s tells how many instances it reached\n", startsText(got.Schedule), s.name)
 			}
 			return one(c, table[*pb.RunScheduleResponse]{
 				id:      func(x *pb.RunScheduleResponse) string { return x.Run },

@@ -236,6 +236,19 @@ func (e *Executor) Stop(id string) error {
 	return nil
 }
 
+// Signal does nothing to a running container: there is no process.
+func (e *Executor) Signal(id string, number int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch c := e.containers[id]; {
+	case c == nil:
+		return fmt.Errorf("signal %d to %s: %w", number, id, executor.ErrUnknown)
+	case c.State != executor.Running:
+		return fmt.Errorf("signal %d to %s: %w", number, id, executor.ErrState)
+	}
+	return nil
+}
+
 // StopWithin is Stop.
 func (e *Executor) StopWithin(id string, _ time.Duration) error { return e.Stop(id) }
 

@@ -302,6 +302,12 @@ func (r *remote) StopInstance(ctx context.Context, t fence.Term, proc worker.Pro
 	return err
 }
 
+// SignalInstance implements Cell.
+func (r *remote) SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error {
+	_, err := invoke(ctx, r.rpc.SignalInstance, &pb.SignalInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance, Signal: int32(signal)})
+	return err
+}
+
 // CancelTask implements Cell.
 func (r *remote) CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error {
 	_, err := invoke(ctx, r.rpc.CancelTask, &pb.CancelTaskRequest{To: wire.FromCallee(t, proc), Uid: uid})

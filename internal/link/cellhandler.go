@@ -225,6 +225,21 @@ func (h *cellHandler) StopInstance(ctx context.Context, req *connect.Request[pb.
 	return connect.NewResponse(&pb.StopInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
+func (h *cellHandler) SignalInstance(ctx context.Context, req *connect.Request[pb.SignalInstanceRequest]) (*connect.Response[pb.SignalInstanceResponse], error) {
+	t, proc, err := wire.ToCallee(req.Msg.GetTo())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	key, err := wire.ToLRPKey(req.Msg.GetKey())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	if err := h.cell.SignalInstance(ctx, t, proc, key, req.Msg.GetInstance(), int(req.Msg.GetSignal())); err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.SignalInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
+}
+
 func (h *cellHandler) CancelTask(ctx context.Context, req *connect.Request[pb.CancelTaskRequest]) (*connect.Response[pb.CancelTaskResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {

@@ -2,6 +2,9 @@ package link
 
 import (
 	"context"
+	"errors"
+
+	"connectrpc.com/connect"
 
 	"cantina/cell"
 	"cantina/executor"
@@ -22,6 +25,8 @@ type Cell interface {
 	RequestSuicide(ctx context.Context, s worker.Suicide) error
 	Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, error)
 	StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error
+	// SignalInstance sends a signal to the main process of an instance, at most once.
+	SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error
 	CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error
 	Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Evacuation) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
@@ -33,6 +38,19 @@ type Cell interface {
 // NeverSent reports whether a call that failed with err certainly never reached
 // its cell: no connection could be made.
 func NeverSent(err error) bool { return neverSent(err) }
+
+// Refused returns the words of a cell that answered a call with an error; false when
+// err is something else: no connection, or no answer.
+func Refused(err error) (string, bool) {
+	var c *connect.Error
+	switch {
+	case !errors.As(err, &c):
+		return err.Error(), !neverSent(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) // a cell in this process
+	case connect.IsWireError(c):
+		return c.Message(), true
+	}
+	return "", false
+}
 
 // Local is a cell in the same process: its calls, and its output.
 type Local struct {

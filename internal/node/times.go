@@ -16,7 +16,7 @@ import (
 // newTimes builds the timetable of a term; board and scheduler are there already.
 func (t *term) newTimes(rows []store.Row) *timetable.Timetable {
 	return timetable.New(timetable.Config{
-		Store: t.reign, Board: timeBoard{t.board}, Jobs: timeJobs{t}, Sessions: timeSessions{t}, Contents: timeContents{}, Hub: t.hub, Clock: t.cfg.Clock, Log: t.log,
+		Store: t.reign, Board: timeBoard{t.board}, Jobs: timeJobs{t}, Sessions: timeSessions{t}, Signals: newTimeSignals(t), Contents: timeContents{}, Hub: t.hub, Clock: t.cfg.Clock, Log: t.log,
 		Zone: t.cfg.zone, NewID: newID,
 		Differ: func(was, is any) []timetable.FieldChange {
 			var out []timetable.FieldChange

@@ -123,8 +123,9 @@ type Definition struct {
 	Deadline int64 `protobuf:"varint,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Jitter   int64 `protobuf:"varint,11,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	// One of these, in the record of its owner.
-	Task          []byte `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
-	Job           []byte `protobuf:"bytes,13,opt,name=job,proto3" json:"job,omitempty"`
+	Task          []byte  `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	Job           []byte  `protobuf:"bytes,13,opt,name=job,proto3" json:"job,omitempty"`
+	Signal        *Signal `protobuf:"bytes,14,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,6 +251,66 @@ func (x *Definition) GetJob() []byte {
 	return nil
 }
 
+func (x *Definition) GetSignal() *Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
+type Signal struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// On Linux.
+	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Signal) Reset() {
+	*x = Signal{}
+	mi := &file_timetable_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Signal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Signal) ProtoMessage() {}
+
+func (x *Signal) ProtoReflect() protoreflect.Message {
+	mi := &file_timetable_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Signal.ProtoReflect.Descriptor instead.
+func (*Signal) Descriptor() ([]byte, []int) {
+	return file_timetable_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Signal) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Signal) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // schedule-state/DOMAIN/NAME, kind "schedule-state"
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -269,7 +330,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_timetable_proto_msgTypes[2]
+	mi := &file_timetable_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -281,7 +342,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_timetable_proto_msgTypes[2]
+	mi := &file_timetable_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -294,7 +355,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_timetable_proto_rawDescGZIP(), []int{2}
+	return file_timetable_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *State) GetUid() string {
@@ -377,7 +438,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_timetable_proto_msgTypes[3]
+	mi := &file_timetable_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +450,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_timetable_proto_msgTypes[3]
+	mi := &file_timetable_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +463,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_timetable_proto_rawDescGZIP(), []int{3}
+	return file_timetable_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Firing) GetAt() int64 {
@@ -430,7 +491,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_timetable_proto_msgTypes[4]
+	mi := &file_timetable_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +503,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_timetable_proto_msgTypes[4]
+	mi := &file_timetable_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +516,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_timetable_proto_rawDescGZIP(), []int{4}
+	return file_timetable_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Run) GetAt() int64 {
@@ -492,7 +553,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_timetable_proto_msgTypes[5]
+	mi := &file_timetable_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +565,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_timetable_proto_msgTypes[5]
+	mi := &file_timetable_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +578,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_timetable_proto_rawDescGZIP(), []int{5}
+	return file_timetable_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Span) GetAfter() int64 {
@@ -566,7 +627,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_timetable_proto_msgTypes[6]
+	mi := &file_timetable_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +639,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_timetable_proto_msgTypes[6]
+	mi := &file_timetable_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +652,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_timetable_proto_rawDescGZIP(), []int{6}
+	return file_timetable_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Entry) GetWhat() int32 {
@@ -670,7 +731,7 @@ const file_timetable_proto_rawDesc = "" +
 	"\x06edited\x18\x05 \x01(\x03R\x06edited\x12=\n" +
 	"\n" +
 	"definition\x18\x06 \x01(\v2\x1d.cantina.timetable.DefinitionR\n" +
-	"definition\"\xaf\x02\n" +
+	"definition\"\xe2\x02\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\tR\x04line\x12\x12\n" +
@@ -687,7 +748,11 @@ const file_timetable_proto_rawDesc = "" +
 	" \x01(\x03R\bdeadline\x12\x16\n" +
 	"\x06jitter\x18\v \x01(\x03R\x06jitter\x12\x12\n" +
 	"\x04task\x18\f \x01(\fR\x04task\x12\x10\n" +
-	"\x03job\x18\r \x01(\fR\x03job\"\xd1\x02\n" +
+	"\x03job\x18\r \x01(\fR\x03job\x121\n" +
+	"\x06signal\x18\x0e \x01(\v2\x19.cantina.timetable.SignalR\x06signal\":\n" +
+	"\x06Signal\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"\xd1\x02\n" +
 	"\x05State\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x16\n" +
@@ -737,27 +802,29 @@ func file_timetable_proto_rawDescGZIP() []byte {
 	return file_timetable_proto_rawDescData
 }
 
-var file_timetable_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_timetable_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_timetable_proto_goTypes = []any{
 	(*Schedule)(nil),   // 0: cantina.timetable.Schedule
 	(*Definition)(nil), // 1: cantina.timetable.Definition
-	(*State)(nil),      // 2: cantina.timetable.State
-	(*Firing)(nil),     // 3: cantina.timetable.Firing
-	(*Run)(nil),        // 4: cantina.timetable.Run
-	(*Span)(nil),       // 5: cantina.timetable.Span
-	(*Entry)(nil),      // 6: cantina.timetable.Entry
+	(*Signal)(nil),     // 2: cantina.timetable.Signal
+	(*State)(nil),      // 3: cantina.timetable.State
+	(*Firing)(nil),     // 4: cantina.timetable.Firing
+	(*Run)(nil),        // 5: cantina.timetable.Run
+	(*Span)(nil),       // 6: cantina.timetable.Span
+	(*Entry)(nil),      // 7: cantina.timetable.Entry
 }
 var file_timetable_proto_depIdxs = []int32{
 	1, // 0: cantina.timetable.Schedule.definition:type_name -> cantina.timetable.Definition
-	3, // 1: cantina.timetable.State.pending:type_name -> cantina.timetable.Firing
-	4, // 2: cantina.timetable.State.live:type_name -> cantina.timetable.Run
-	5, // 3: cantina.timetable.State.open:type_name -> cantina.timetable.Span
-	6, // 4: cantina.timetable.State.history:type_name -> cantina.timetable.Entry
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	2, // 1: cantina.timetable.Definition.signal:type_name -> cantina.timetable.Signal
+	4, // 2: cantina.timetable.State.pending:type_name -> cantina.timetable.Firing
+	5, // 3: cantina.timetable.State.live:type_name -> cantina.timetable.Run
+	6, // 4: cantina.timetable.State.open:type_name -> cantina.timetable.Span
+	7, // 5: cantina.timetable.State.history:type_name -> cantina.timetable.Entry
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_timetable_proto_init() }
@@ -765,15 +832,15 @@ func file_timetable_proto_init() {
 	if File_timetable_proto != nil {
 		return
 	}
-	file_timetable_proto_msgTypes[5].OneofWrappers = []any{}
 	file_timetable_proto_msgTypes[6].OneofWrappers = []any{}
+	file_timetable_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_timetable_proto_rawDesc), len(file_timetable_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4518,7 +4518,7 @@ type Schedule struct {
 	Fold string `protobuf:"bytes,7,opt,name=fold,proto3" json:"fold,omitempty"`
 	// The calendar in words.
 	Words string `protobuf:"bytes,8,opt,name=words,proto3" json:"words,omitempty"`
-	// task or job
+	// task, job or signal
 	Starts string `protobuf:"bytes,9,opt,name=starts,proto3" json:"starts,omitempty"`
 	// waiting, undecided, paused or broken
 	State string `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"`
@@ -4550,7 +4550,9 @@ type Schedule struct {
 	// Only in GetSchedule, newest last.
 	History []*ScheduleEntry `protobuf:"bytes,28,rep,name=history,proto3" json:"history,omitempty"`
 	// Only in GetSchedule, when asked for.
-	Upcoming      []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
+	Upcoming []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
+	// With starts signal.
+	Signal        *ScheduleSignal `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4788,6 +4790,68 @@ func (x *Schedule) GetUpcoming() []*ScheduleTime {
 	return nil
 }
 
+func (x *Schedule) GetSignal() *ScheduleSignal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
+// A signal to the running instances of a service of the schedule's domain, sent at
+// most once for each logical time.
+type ScheduleSignal struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Its name without SIG, such as HUP.
+	Signal        string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleSignal) Reset() {
+	*x = ScheduleSignal{}
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleSignal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleSignal) ProtoMessage() {}
+
+func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleSignal.ProtoReflect.Descriptor instead.
+func (*ScheduleSignal) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ScheduleSignal) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ScheduleSignal) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
 type ScheduleFiring struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -4799,7 +4863,7 @@ type ScheduleFiring struct {
 
 func (x *ScheduleFiring) Reset() {
 	*x = ScheduleFiring{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4811,7 +4875,7 @@ func (x *ScheduleFiring) String() string {
 func (*ScheduleFiring) ProtoMessage() {}
 
 func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +4888,7 @@ func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFiring.ProtoReflect.Descriptor instead.
 func (*ScheduleFiring) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ScheduleFiring) GetAt() *timestamppb.Timestamp {
@@ -4848,7 +4912,7 @@ type ScheduleEntry struct {
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
 	Count int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// started or skipped
+	// started, skipped or sent
 	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
 	// In words, with the reason of a skip.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
@@ -4866,7 +4930,7 @@ type ScheduleEntry struct {
 
 func (x *ScheduleEntry) Reset() {
 	*x = ScheduleEntry{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4878,7 +4942,7 @@ func (x *ScheduleEntry) String() string {
 func (*ScheduleEntry) ProtoMessage() {}
 
 func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4891,7 +4955,7 @@ func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleEntry.ProtoReflect.Descriptor instead.
 func (*ScheduleEntry) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ScheduleEntry) GetAt() *timestamppb.Timestamp {
@@ -4971,7 +5035,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5047,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5060,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ScheduleTime) GetAt() *timestamppb.Timestamp {
@@ -5037,7 +5101,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5113,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5126,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListSchedulesRequest) GetPage() *Page {
@@ -5089,7 +5153,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5101,7 +5165,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5114,7 +5178,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5143,7 +5207,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5219,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5232,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetScheduleRequest) GetDomain() string {
@@ -5202,7 +5266,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5214,7 +5278,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5227,7 +5291,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5254,7 +5318,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5330,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5343,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Missed) GetAt() *timestamppb.Timestamp {
@@ -5308,7 +5372,7 @@ type ListMissedRequest struct {
 
 func (x *ListMissedRequest) Reset() {
 	*x = ListMissedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +5384,7 @@ func (x *ListMissedRequest) String() string {
 func (*ListMissedRequest) ProtoMessage() {}
 
 func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +5397,7 @@ func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedRequest.ProtoReflect.Descriptor instead.
 func (*ListMissedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListMissedRequest) GetDomain() string {
@@ -5368,7 +5432,7 @@ type ListMissedResponse struct {
 
 func (x *ListMissedResponse) Reset() {
 	*x = ListMissedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5380,7 +5444,7 @@ func (x *ListMissedResponse) String() string {
 func (*ListMissedResponse) ProtoMessage() {}
 
 func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5393,7 +5457,7 @@ func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedResponse.ProtoReflect.Descriptor instead.
 func (*ListMissedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListMissedResponse) GetMissed() []*Missed {
@@ -5422,7 +5486,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5434,7 +5498,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5447,7 +5511,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PauseScheduleRequest) GetDomain() string {
@@ -5487,7 +5551,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5499,7 +5563,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5512,7 +5576,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5536,7 +5600,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5548,7 +5612,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5561,7 +5625,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RunScheduleRequest) GetDomain() string {
@@ -5603,7 +5667,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5679,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5692,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RunScheduleResponse) GetRun() string {
@@ -5660,7 +5724,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5672,7 +5736,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5685,7 +5749,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackfillScheduleRequest) GetDomain() string {
@@ -5740,7 +5804,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +5816,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +5829,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BackfillScheduleResponse) GetQueued() int32 {
@@ -5793,7 +5857,7 @@ type RemoveScheduleRequest struct {
 
 func (x *RemoveScheduleRequest) Reset() {
 	*x = RemoveScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5805,7 +5869,7 @@ func (x *RemoveScheduleRequest) String() string {
 func (*RemoveScheduleRequest) ProtoMessage() {}
 
 func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5818,7 +5882,7 @@ func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RemoveScheduleRequest) GetDomain() string {
@@ -5850,7 +5914,7 @@ type RemoveScheduleResponse struct {
 
 func (x *RemoveScheduleResponse) Reset() {
 	*x = RemoveScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5862,7 +5926,7 @@ func (x *RemoveScheduleResponse) String() string {
 func (*RemoveScheduleResponse) ProtoMessage() {}
 
 func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5875,7 +5939,7 @@ func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 type Cell struct {
@@ -5912,7 +5976,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5924,7 +5988,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5937,7 +6001,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Cell) GetName() string {
@@ -6127,7 +6191,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6139,7 +6203,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6152,7 +6216,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Drain) GetReason() string {
@@ -6213,7 +6277,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6225,7 +6289,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6238,7 +6302,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -6258,7 +6322,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6270,7 +6334,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6283,7 +6347,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -6309,7 +6373,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6321,7 +6385,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6334,7 +6398,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -6355,7 +6419,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6367,7 +6431,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6380,7 +6444,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -6413,7 +6477,7 @@ type DrainCellRequest struct {
 
 func (x *DrainCellRequest) Reset() {
 	*x = DrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6425,7 +6489,7 @@ func (x *DrainCellRequest) String() string {
 func (*DrainCellRequest) ProtoMessage() {}
 
 func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6438,7 +6502,7 @@ func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
 func (*DrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DrainCellRequest) GetName() string {
@@ -6485,7 +6549,7 @@ type DrainCellResponse struct {
 
 func (x *DrainCellResponse) Reset() {
 	*x = DrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6561,7 @@ func (x *DrainCellResponse) String() string {
 func (*DrainCellResponse) ProtoMessage() {}
 
 func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6574,7 @@ func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
 func (*DrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DrainCellResponse) GetCell() *Cell {
@@ -6530,7 +6594,7 @@ type UndrainCellRequest struct {
 
 func (x *UndrainCellRequest) Reset() {
 	*x = UndrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6542,7 +6606,7 @@ func (x *UndrainCellRequest) String() string {
 func (*UndrainCellRequest) ProtoMessage() {}
 
 func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6555,7 +6619,7 @@ func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
 func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *UndrainCellRequest) GetName() string {
@@ -6581,7 +6645,7 @@ type UndrainCellResponse struct {
 
 func (x *UndrainCellResponse) Reset() {
 	*x = UndrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6593,7 +6657,7 @@ func (x *UndrainCellResponse) String() string {
 func (*UndrainCellResponse) ProtoMessage() {}
 
 func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6606,7 +6670,7 @@ func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
 func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *UndrainCellResponse) GetCell() *Cell {
@@ -6627,7 +6691,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6639,7 +6703,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6652,7 +6716,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -6677,7 +6741,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6689,7 +6753,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6702,7 +6766,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 type GetStatusRequest struct {
@@ -6713,7 +6777,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6725,7 +6789,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6738,7 +6802,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 type GetStatusResponse struct {
@@ -6750,7 +6814,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +6826,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +6839,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -6812,7 +6876,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6824,7 +6888,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6837,7 +6901,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Status) GetCluster() string {
@@ -6979,7 +7043,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7055,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7068,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -7076,7 +7140,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7152,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7165,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Held) GetWhat() string {
@@ -7150,7 +7214,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7162,7 +7226,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7175,7 +7239,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Domain) GetName() string {
@@ -7210,7 +7274,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7222,7 +7286,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7235,7 +7299,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7260,7 +7324,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7272,7 +7336,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7285,7 +7349,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 type Quarantined struct {
@@ -7299,7 +7363,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7311,7 +7375,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7324,7 +7388,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -7357,7 +7421,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7369,7 +7433,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7382,7 +7446,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -7402,7 +7466,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7414,7 +7478,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7427,7 +7491,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -7456,7 +7520,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7468,7 +7532,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7481,7 +7545,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -7513,7 +7577,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7525,7 +7589,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7538,7 +7602,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 // What Explain is asked about.
@@ -7557,7 +7621,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7569,7 +7633,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7582,7 +7646,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Subject) GetKind() string {
@@ -7629,7 +7693,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7641,7 +7705,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7654,7 +7718,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -7681,7 +7745,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7693,7 +7757,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7706,7 +7770,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -7776,7 +7840,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7788,7 +7852,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7801,7 +7865,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Reason) GetCode() string {
@@ -7885,7 +7949,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7897,7 +7961,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7910,7 +7974,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -7961,7 +8025,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7973,7 +8037,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7986,7 +8050,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -8035,7 +8099,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8047,7 +8111,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8060,7 +8124,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8179,7 +8243,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8191,7 +8255,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8204,7 +8268,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8248,7 +8312,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8260,7 +8324,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8273,7 +8337,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -8395,7 +8459,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8407,7 +8471,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8420,7 +8484,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -8503,7 +8567,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8515,7 +8579,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8528,7 +8592,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -8558,7 +8622,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8570,7 +8634,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8583,7 +8647,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -8624,7 +8688,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8636,7 +8700,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8649,7 +8713,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -8679,7 +8743,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8691,7 +8755,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8704,7 +8768,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -9115,7 +9179,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xea\a\n" +
+	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\x9e\b\n" +
 	"\bSchedule\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -9148,7 +9212,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06edited\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\x06edited\x12\x1a\n" +
 	"\brevision\x18\x1b \x01(\x03R\brevision\x123\n" +
 	"\ahistory\x18\x1c \x03(\v2\x19.cantina.v1.ScheduleEntryR\ahistory\x124\n" +
-	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\"L\n" +
+	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\x122\n" +
+	"\x06signal\x18\x1e \x01(\v2\x1a.cantina.v1.ScheduleSignalR\x06signal\"B\n" +
+	"\x0eScheduleSignal\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\tR\x06signal\"L\n" +
 	"\x0eScheduleFiring\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"\x9d\x02\n" +
@@ -9523,7 +9591,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 131)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -9589,84 +9657,85 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*KillJobRequest)(nil),             // 61: cantina.v1.KillJobRequest
 	(*KillJobResponse)(nil),            // 62: cantina.v1.KillJobResponse
 	(*Schedule)(nil),                   // 63: cantina.v1.Schedule
-	(*ScheduleFiring)(nil),             // 64: cantina.v1.ScheduleFiring
-	(*ScheduleEntry)(nil),              // 65: cantina.v1.ScheduleEntry
-	(*ScheduleTime)(nil),               // 66: cantina.v1.ScheduleTime
-	(*ListSchedulesRequest)(nil),       // 67: cantina.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),      // 68: cantina.v1.ListSchedulesResponse
-	(*GetScheduleRequest)(nil),         // 69: cantina.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),        // 70: cantina.v1.GetScheduleResponse
-	(*Missed)(nil),                     // 71: cantina.v1.Missed
-	(*ListMissedRequest)(nil),          // 72: cantina.v1.ListMissedRequest
-	(*ListMissedResponse)(nil),         // 73: cantina.v1.ListMissedResponse
-	(*PauseScheduleRequest)(nil),       // 74: cantina.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),      // 75: cantina.v1.PauseScheduleResponse
-	(*RunScheduleRequest)(nil),         // 76: cantina.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),        // 77: cantina.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),    // 78: cantina.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),   // 79: cantina.v1.BackfillScheduleResponse
-	(*RemoveScheduleRequest)(nil),      // 80: cantina.v1.RemoveScheduleRequest
-	(*RemoveScheduleResponse)(nil),     // 81: cantina.v1.RemoveScheduleResponse
-	(*Cell)(nil),                       // 82: cantina.v1.Cell
-	(*Drain)(nil),                      // 83: cantina.v1.Drain
-	(*ListCellsRequest)(nil),           // 84: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 85: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 86: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 87: cantina.v1.GetCellResponse
-	(*DrainCellRequest)(nil),           // 88: cantina.v1.DrainCellRequest
-	(*DrainCellResponse)(nil),          // 89: cantina.v1.DrainCellResponse
-	(*UndrainCellRequest)(nil),         // 90: cantina.v1.UndrainCellRequest
-	(*UndrainCellResponse)(nil),        // 91: cantina.v1.UndrainCellResponse
-	(*ForgetCellRequest)(nil),          // 92: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 93: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 94: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 95: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 96: cantina.v1.Status
-	(*Rollout)(nil),                    // 97: cantina.v1.Rollout
-	(*Held)(nil),                       // 98: cantina.v1.Held
-	(*Domain)(nil),                     // 99: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 100: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 101: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 102: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 103: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 104: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 105: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 106: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 107: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 108: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 109: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 110: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 111: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 112: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 113: cantina.v1.Event
-	(*Gap)(nil),                        // 114: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 115: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 116: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 117: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 118: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 119: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 120: cantina.v1.FollowOutputResponse
-	nil,                                // 121: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 122: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 123: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 124: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 125: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 126: cantina.v1.Cell.CapacityEntry
-	nil,                                // 127: cantina.v1.Cell.FreeEntry
-	nil,                                // 128: cantina.v1.Cell.LabelsEntry
-	nil,                                // 129: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 130: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 131: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 132: cantina.v1.Workload
-	(*Mapping)(nil),                    // 133: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 134: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 135: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 136: google.protobuf.Struct
-	(*LogGap)(nil),                     // 137: cantina.v1.LogGap
+	(*ScheduleSignal)(nil),             // 64: cantina.v1.ScheduleSignal
+	(*ScheduleFiring)(nil),             // 65: cantina.v1.ScheduleFiring
+	(*ScheduleEntry)(nil),              // 66: cantina.v1.ScheduleEntry
+	(*ScheduleTime)(nil),               // 67: cantina.v1.ScheduleTime
+	(*ListSchedulesRequest)(nil),       // 68: cantina.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),      // 69: cantina.v1.ListSchedulesResponse
+	(*GetScheduleRequest)(nil),         // 70: cantina.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),        // 71: cantina.v1.GetScheduleResponse
+	(*Missed)(nil),                     // 72: cantina.v1.Missed
+	(*ListMissedRequest)(nil),          // 73: cantina.v1.ListMissedRequest
+	(*ListMissedResponse)(nil),         // 74: cantina.v1.ListMissedResponse
+	(*PauseScheduleRequest)(nil),       // 75: cantina.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),      // 76: cantina.v1.PauseScheduleResponse
+	(*RunScheduleRequest)(nil),         // 77: cantina.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),        // 78: cantina.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),    // 79: cantina.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),   // 80: cantina.v1.BackfillScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 81: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 82: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 83: cantina.v1.Cell
+	(*Drain)(nil),                      // 84: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 85: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 86: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 87: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 88: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 89: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 90: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 91: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 92: cantina.v1.UndrainCellResponse
+	(*ForgetCellRequest)(nil),          // 93: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 94: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 95: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 96: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 97: cantina.v1.Status
+	(*Rollout)(nil),                    // 98: cantina.v1.Rollout
+	(*Held)(nil),                       // 99: cantina.v1.Held
+	(*Domain)(nil),                     // 100: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 101: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 102: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 103: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 104: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 105: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 106: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 107: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 108: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 109: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 110: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 111: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 112: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 113: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 114: cantina.v1.Event
+	(*Gap)(nil),                        // 115: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 116: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 117: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 118: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 119: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 120: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 121: cantina.v1.FollowOutputResponse
+	nil,                                // 122: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 123: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 124: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 125: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 126: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 127: cantina.v1.Cell.CapacityEntry
+	nil,                                // 128: cantina.v1.Cell.FreeEntry
+	nil,                                // 129: cantina.v1.Cell.LabelsEntry
+	nil,                                // 130: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 131: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 132: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 133: cantina.v1.Workload
+	(*Mapping)(nil),                    // 134: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 135: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 136: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 137: google.protobuf.Struct
+	(*LogGap)(nil),                     // 138: cantina.v1.LogGap
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	130, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	131, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -9674,16 +9743,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	131, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	132, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	132, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	121, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	133, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	122, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	133, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	131, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	134, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	132, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -9692,14 +9761,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	134, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	131, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	131, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	131, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	135, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	132, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	132, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	132, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	132, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	122, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	135, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	133, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	123, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	136, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -9713,17 +9782,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	131, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	131, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	132, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	132, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	132, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	123, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	124, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	125, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	131, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	131, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	136, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	131, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	133, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	124, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	125, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	126, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	132, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	132, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	137, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	132, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -9739,186 +9808,187 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	135, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	135, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	131, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	131, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	131, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	64,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	131, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	131, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	65,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	66,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	131, // 84: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	131, // 85: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	131, // 86: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	131, // 87: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	131, // 88: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 89: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	63,  // 90: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 91: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 92: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	131, // 93: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	71,  // 94: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 95: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 96: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	131, // 97: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 98: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 99: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	131, // 100: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	131, // 101: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 102: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 103: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 104: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	131, // 105: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	135, // 106: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	126, // 107: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	127, // 108: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	128, // 109: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	83,  // 110: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	131, // 111: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	131, // 112: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	131, // 113: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 114: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	82,  // 115: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 116: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	82,  // 117: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	135, // 118: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 119: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	82,  // 120: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 121: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	82,  // 122: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 123: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	96,  // 124: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	131, // 125: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	135, // 126: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	98,  // 127: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	129, // 128: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	99,  // 129: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	97,  // 130: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	131, // 131: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	135, // 132: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	131, // 133: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 134: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 135: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	102, // 136: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 137: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 138: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	107, // 139: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	107, // 140: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	110, // 141: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	113, // 142: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	116, // 143: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	135, // 144: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	113, // 145: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	114, // 146: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	131, // 147: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 148: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 149: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 150: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 151: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 152: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	82,  // 153: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 154: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	131, // 155: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	131, // 156: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	131, // 157: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	137, // 158: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	115, // 159: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 160: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	116, // 161: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	115, // 162: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	116, // 163: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 164: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 165: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 166: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 167: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 168: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 169: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 170: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 171: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 172: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 173: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 174: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 175: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 176: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 177: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 178: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 179: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 180: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 181: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 182: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 183: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 184: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 185: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 186: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	67,  // 187: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	69,  // 188: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	72,  // 189: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	74,  // 190: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	76,  // 191: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	78,  // 192: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	80,  // 193: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	84,  // 194: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	86,  // 195: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	92,  // 196: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	88,  // 197: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	90,  // 198: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	94,  // 199: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	100, // 200: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	103, // 201: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	105, // 202: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	108, // 203: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	111, // 204: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	117, // 205: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	119, // 206: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 207: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 208: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 209: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 210: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 211: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 212: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 213: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 214: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 215: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 216: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 217: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 218: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 219: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 220: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 221: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 222: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 223: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 224: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 225: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 226: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 227: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 228: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	68,  // 229: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	70,  // 230: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	73,  // 231: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	75,  // 232: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	77,  // 233: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	79,  // 234: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	81,  // 235: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	85,  // 236: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	87,  // 237: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	93,  // 238: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	89,  // 239: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	91,  // 240: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	95,  // 241: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	101, // 242: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	104, // 243: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	106, // 244: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	109, // 245: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	112, // 246: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	118, // 247: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	120, // 248: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	207, // [207:249] is the sub-list for method output_type
-	165, // [165:207] is the sub-list for method input_type
-	165, // [165:165] is the sub-list for extension type_name
-	165, // [165:165] is the sub-list for extension extendee
-	0,   // [0:165] is the sub-list for field type_name
+	136, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	136, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	132, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	132, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	132, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	65,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	132, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	132, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	66,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	67,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	64,  // 84: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	132, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	132, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	132, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	132, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	132, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 90: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	63,  // 91: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 92: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	63,  // 93: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	132, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	72,  // 95: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 96: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 97: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	132, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 99: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 100: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	132, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	132, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 103: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 104: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 105: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	132, // 106: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	136, // 107: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	127, // 108: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	128, // 109: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	129, // 110: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	84,  // 111: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	132, // 112: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	132, // 113: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	132, // 114: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 115: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	83,  // 116: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 117: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	83,  // 118: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	136, // 119: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 120: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	83,  // 121: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 122: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	83,  // 123: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 124: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	97,  // 125: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	132, // 126: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	136, // 127: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	99,  // 128: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	130, // 129: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	100, // 130: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	98,  // 131: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	132, // 132: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	136, // 133: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	132, // 134: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 135: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 136: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	103, // 137: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 138: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 139: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	108, // 140: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	108, // 141: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	111, // 142: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	114, // 143: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	117, // 144: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	136, // 145: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	114, // 146: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	115, // 147: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	132, // 148: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 149: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 150: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 151: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 152: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 153: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	83,  // 154: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 155: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	132, // 156: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	132, // 157: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	132, // 158: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	138, // 159: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	116, // 160: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 161: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	117, // 162: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	116, // 163: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	117, // 164: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 165: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 166: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 167: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 168: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 169: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 170: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 171: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 172: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 173: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 174: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 175: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 176: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 177: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 178: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 179: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 180: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 181: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 182: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 183: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 184: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 185: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 186: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 187: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 188: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 189: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 190: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 191: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 192: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 193: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 194: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	85,  // 195: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	87,  // 196: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	93,  // 197: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	89,  // 198: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	91,  // 199: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	95,  // 200: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	101, // 201: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	104, // 202: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	106, // 203: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	109, // 204: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	112, // 205: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	118, // 206: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	120, // 207: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 208: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 209: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 210: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 211: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 212: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 213: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 214: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 215: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 216: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 217: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 218: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 219: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 220: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 221: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 222: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 223: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 224: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 225: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 226: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 227: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 228: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 229: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 230: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 231: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 232: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 233: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 234: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 235: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 236: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	86,  // 237: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	88,  // 238: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	94,  // 239: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	90,  // 240: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	92,  // 241: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	96,  // 242: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	102, // 243: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	105, // 244: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	107, // 245: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	110, // 246: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	113, // 247: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	119, // 248: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	121, // 249: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	208, // [208:250] is the sub-list for method output_type
+	166, // [166:208] is the sub-list for method input_type
+	166, // [166:166] is the sub-list for extension type_name
+	166, // [166:166] is the sub-list for extension extendee
+	0,   // [0:166] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -9929,14 +9999,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[115].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[116].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   130,
+			NumMessages:   131,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3729,6 +3729,128 @@ func (x *StopInstanceResponse) GetProc() string {
 	return ""
 }
 
+// Sends a signal to the main process of an instance. It is never repeated.
+type SignalInstanceRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	To       *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Key      *LRPKey                `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Instance string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	// The signal's number on Linux.
+	Signal        int32 `protobuf:"varint,4,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalInstanceRequest) Reset() {
+	*x = SignalInstanceRequest{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalInstanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalInstanceRequest) ProtoMessage() {}
+
+func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalInstanceRequest.ProtoReflect.Descriptor instead.
+func (*SignalInstanceRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SignalInstanceRequest) GetTo() *Callee {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *SignalInstanceRequest) GetKey() *LRPKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *SignalInstanceRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *SignalInstanceRequest) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+type SignalInstanceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
+	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalInstanceResponse) Reset() {
+	*x = SignalInstanceResponse{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalInstanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalInstanceResponse) ProtoMessage() {}
+
+func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalInstanceResponse.ProtoReflect.Descriptor instead.
+func (*SignalInstanceResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SignalInstanceResponse) GetTerm() *Term {
+	if x != nil {
+		return x.Term
+	}
+	return nil
+}
+
+func (x *SignalInstanceResponse) GetProc() string {
+	if x != nil {
+		return x.Proc
+	}
+	return ""
+}
+
 type CancelTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
@@ -3740,7 +3862,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3874,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3887,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CancelTaskRequest) GetTo() *Callee {
@@ -3799,7 +3921,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3933,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3946,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelTaskResponse) GetTerm() *Term {
@@ -3859,7 +3981,7 @@ type EvacuateRequest struct {
 
 func (x *EvacuateRequest) Reset() {
 	*x = EvacuateRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +3993,7 @@ func (x *EvacuateRequest) String() string {
 func (*EvacuateRequest) ProtoMessage() {}
 
 func (x *EvacuateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4006,7 @@ func (x *EvacuateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateRequest.ProtoReflect.Descriptor instead.
 func (*EvacuateRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *EvacuateRequest) GetTo() *Callee {
@@ -3939,7 +4061,7 @@ type EvacuateResponse struct {
 
 func (x *EvacuateResponse) Reset() {
 	*x = EvacuateResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4073,7 @@ func (x *EvacuateResponse) String() string {
 func (*EvacuateResponse) ProtoMessage() {}
 
 func (x *EvacuateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4086,7 @@ func (x *EvacuateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateResponse.ProtoReflect.Descriptor instead.
 func (*EvacuateResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EvacuateResponse) GetTerm() *Term {
@@ -3994,7 +4116,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4006,7 +4128,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4019,7 +4141,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadLogsRequest) GetTo() *Callee {
@@ -4066,7 +4188,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4200,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4213,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadLogsResponse) GetTerm() *Term {
@@ -4156,7 +4278,7 @@ type FollowLogsRequest struct {
 
 func (x *FollowLogsRequest) Reset() {
 	*x = FollowLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4168,7 +4290,7 @@ func (x *FollowLogsRequest) String() string {
 func (*FollowLogsRequest) ProtoMessage() {}
 
 func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4303,7 @@ func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FollowLogsRequest) GetTo() *Callee {
@@ -4227,7 +4349,7 @@ type FollowLogsResponse struct {
 
 func (x *FollowLogsResponse) Reset() {
 	*x = FollowLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4361,7 @@ func (x *FollowLogsResponse) String() string {
 func (*FollowLogsResponse) ProtoMessage() {}
 
 func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4374,7 @@ func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FollowLogsResponse) GetTerm() *Term {
@@ -4306,7 +4428,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4318,7 +4440,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4331,7 +4453,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -4433,7 +4555,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4567,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4580,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExecStart) GetTo() *Callee {
@@ -4506,7 +4628,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4640,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4653,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -4562,7 +4684,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4696,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +4709,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
@@ -4657,7 +4779,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4791,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4804,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -4714,7 +4836,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[61]
+	mi := &file_cantina_v1_cell_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +4848,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[61]
+	mi := &file_cantina_v1_cell_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4753,7 +4875,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[62]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4887,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[62]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +4927,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4817,7 +4939,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +4977,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +4989,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4893,7 +5015,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5027,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5065,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5077,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5101,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5113,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5137,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5027,7 +5149,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5054,7 +5176,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5188,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5104,7 +5226,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5238,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5141,7 +5263,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +5275,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5308,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5320,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,6 +5665,14 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\binstance\x18\x03 \x01(\tR\binstance\"P\n" +
 	"\x14StopInstanceResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\x95\x01\n" +
+	"\x15SignalInstanceRequest\x12\"\n" +
+	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12$\n" +
+	"\x03key\x18\x02 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\x12\x16\n" +
+	"\x06signal\x18\x04 \x01(\x05R\x06signal\"R\n" +
+	"\x16SignalInstanceResponse\x12$\n" +
+	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"]\n" +
 	"\x11CancelTaskRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12\x12\n" +
@@ -5648,7 +5778,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04Rows\x12\x17.cantina.v1.RowsRequest\x1a\x18.cantina.v1.RowsResponse\x12H\n" +
 	"\tLRPEvents\x12\x1c.cantina.v1.LRPEventsRequest\x1a\x1d.cantina.v1.LRPEventsResponse\x12K\n" +
 	"\n" +
-	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\xc4\a\n" +
+	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x9d\b\n" +
 	"\vCellService\x12Z\n" +
 	"\x0fGetRunningTasks\x12\".cantina.v1.GetRunningTasksRequest\x1a#.cantina.v1.GetRunningTasksResponse\x12E\n" +
 	"\bRunTasks\x12\x1b.cantina.v1.RunTasksRequest\x1a\x1c.cantina.v1.RunTasksResponse\x12r\n" +
@@ -5656,7 +5786,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\bKillTask\x12\x1b.cantina.v1.KillTaskRequest\x1a\x1c.cantina.v1.KillTaskResponse\x12W\n" +
 	"\x0eRequestSuicide\x12!.cantina.v1.RequestSuicideRequest\x1a\".cantina.v1.RequestSuicideResponse\x12B\n" +
 	"\aPerform\x12\x1a.cantina.v1.PerformRequest\x1a\x1b.cantina.v1.PerformResponse\x12Q\n" +
-	"\fStopInstance\x12\x1f.cantina.v1.StopInstanceRequest\x1a .cantina.v1.StopInstanceResponse\x12K\n" +
+	"\fStopInstance\x12\x1f.cantina.v1.StopInstanceRequest\x1a .cantina.v1.StopInstanceResponse\x12W\n" +
+	"\x0eSignalInstance\x12!.cantina.v1.SignalInstanceRequest\x1a\".cantina.v1.SignalInstanceResponse\x12K\n" +
 	"\n" +
 	"CancelTask\x12\x1d.cantina.v1.CancelTaskRequest\x1a\x1e.cantina.v1.CancelTaskResponse\x12E\n" +
 	"\bEvacuate\x12\x1b.cantina.v1.EvacuateRequest\x1a\x1c.cantina.v1.EvacuateResponse\x12E\n" +
@@ -5678,7 +5809,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -5728,224 +5859,231 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*PerformResponse)(nil),                 // 45: cantina.v1.PerformResponse
 	(*StopInstanceRequest)(nil),             // 46: cantina.v1.StopInstanceRequest
 	(*StopInstanceResponse)(nil),            // 47: cantina.v1.StopInstanceResponse
-	(*CancelTaskRequest)(nil),               // 48: cantina.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),              // 49: cantina.v1.CancelTaskResponse
-	(*EvacuateRequest)(nil),                 // 50: cantina.v1.EvacuateRequest
-	(*EvacuateResponse)(nil),                // 51: cantina.v1.EvacuateResponse
-	(*ReadLogsRequest)(nil),                 // 52: cantina.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),                // 53: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 54: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 55: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 56: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 57: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 58: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 59: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 60: cantina.v1.ExecEnd
-	nil,                                     // 61: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 62: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 63: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 64: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 65: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 66: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 67: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 68: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 69: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 70: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 71: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 72: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 73: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 74: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 75: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 76: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 77: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 78: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 79: google.protobuf.Duration
-	(*Invocation)(nil),                      // 80: cantina.v1.Invocation
-	(*Variable)(nil),                        // 81: cantina.v1.Variable
-	(*Run)(nil),                             // 82: cantina.v1.Run
-	(*Workload)(nil),                        // 83: cantina.v1.Workload
-	(*timestamppb.Timestamp)(nil),           // 84: google.protobuf.Timestamp
-	(*LRPKey)(nil),                          // 85: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 86: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 87: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 88: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 89: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 90: cantina.v1.LogQuery
-	(*LogLine)(nil),                         // 91: cantina.v1.LogLine
-	(*LogSource)(nil),                       // 92: cantina.v1.LogSource
-	(*Net)(nil),                             // 93: cantina.v1.Net
+	(*SignalInstanceRequest)(nil),           // 48: cantina.v1.SignalInstanceRequest
+	(*SignalInstanceResponse)(nil),          // 49: cantina.v1.SignalInstanceResponse
+	(*CancelTaskRequest)(nil),               // 50: cantina.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),              // 51: cantina.v1.CancelTaskResponse
+	(*EvacuateRequest)(nil),                 // 52: cantina.v1.EvacuateRequest
+	(*EvacuateResponse)(nil),                // 53: cantina.v1.EvacuateResponse
+	(*ReadLogsRequest)(nil),                 // 54: cantina.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),                // 55: cantina.v1.ReadLogsResponse
+	(*FollowLogsRequest)(nil),               // 56: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 57: cantina.v1.FollowLogsResponse
+	(*ExecRequest)(nil),                     // 58: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                       // 59: cantina.v1.ExecStart
+	(*TerminalSize)(nil),                    // 60: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 61: cantina.v1.ExecResponse
+	(*ExecEnd)(nil),                         // 62: cantina.v1.ExecEnd
+	nil,                                     // 63: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 64: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 65: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 66: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 67: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 68: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 69: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 70: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 71: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 72: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 73: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 74: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 75: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 76: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 77: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 78: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 79: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 80: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 81: google.protobuf.Duration
+	(*Invocation)(nil),                      // 82: cantina.v1.Invocation
+	(*Variable)(nil),                        // 83: cantina.v1.Variable
+	(*Run)(nil),                             // 84: cantina.v1.Run
+	(*Workload)(nil),                        // 85: cantina.v1.Workload
+	(*timestamppb.Timestamp)(nil),           // 86: google.protobuf.Timestamp
+	(*LRPKey)(nil),                          // 87: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 88: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 89: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 90: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 91: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 92: cantina.v1.LogQuery
+	(*LogLine)(nil),                         // 93: cantina.v1.LogLine
+	(*LogSource)(nil),                       // 94: cantina.v1.LogSource
+	(*Net)(nil),                             // 95: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	78,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	78,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	78,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	80,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	80,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	80,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	7,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	61,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	62,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	63,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	79,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
+	63,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	64,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	65,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	81,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
 	5,   // 8: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	8,   // 9: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	79,  // 10: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	79,  // 11: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	81,  // 10: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	81,  // 11: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	9,   // 12: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	79,  // 13: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	79,  // 14: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	79,  // 15: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	79,  // 16: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	79,  // 17: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	79,  // 18: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	79,  // 19: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	79,  // 20: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	79,  // 21: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	79,  // 22: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	79,  // 23: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	79,  // 24: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	78,  // 25: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	81,  // 13: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	81,  // 14: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	81,  // 15: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	81,  // 16: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	81,  // 17: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	81,  // 18: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	81,  // 19: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	81,  // 20: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	81,  // 21: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	81,  // 22: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	81,  // 23: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	81,  // 24: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	80,  // 25: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 26: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 27: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	79,  // 28: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	81,  // 28: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	11,  // 29: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	8,   // 30: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	80,  // 31: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	82,  // 31: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	6,   // 32: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	13,  // 33: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	78,  // 34: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	80,  // 34: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	15,  // 35: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
 	13,  // 36: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	81,  // 37: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	82,  // 38: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	64,  // 39: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	65,  // 40: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	83,  // 37: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	84,  // 38: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	66,  // 39: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	67,  // 40: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
 	6,   // 41: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	83,  // 42: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	85,  // 42: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
 	17,  // 43: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
 	13,  // 44: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 45: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	78,  // 46: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	80,  // 46: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
 	19,  // 47: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
 	6,   // 48: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
 	13,  // 49: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	78,  // 50: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	80,  // 50: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
 	6,   // 51: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
 	13,  // 52: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	78,  // 53: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	80,  // 53: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
 	6,   // 54: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	78,  // 55: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	80,  // 55: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 56: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
 	13,  // 57: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
 	5,   // 58: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
 	27,  // 59: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	78,  // 60: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	84,  // 61: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	84,  // 62: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	80,  // 60: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	86,  // 61: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	86,  // 62: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
 	5,   // 63: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	85,  // 64: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	85,  // 65: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	86,  // 66: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	78,  // 67: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	87,  // 64: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	87,  // 65: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	88,  // 66: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	80,  // 67: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
 	32,  // 68: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	87,  // 69: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	85,  // 70: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	88,  // 71: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	66,  // 72: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	67,  // 73: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	68,  // 74: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	69,  // 75: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	70,  // 76: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	71,  // 77: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	72,  // 78: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	68,  // 79: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	73,  // 80: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	89,  // 69: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	87,  // 70: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	90,  // 71: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	68,  // 72: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	69,  // 73: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	70,  // 74: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	71,  // 75: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	72,  // 76: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	73,  // 77: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	74,  // 78: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	70,  // 79: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	75,  // 80: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
 	5,   // 81: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
 	34,  // 82: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
 	4,   // 83: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	78,  // 84: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	80,  // 84: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
 	36,  // 85: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	74,  // 86: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	89,  // 87: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	76,  // 88: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	77,  // 89: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	75,  // 90: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	76,  // 86: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	91,  // 87: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	78,  // 88: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	79,  // 89: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	77,  // 90: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
 	5,   // 91: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
 	38,  // 92: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	78,  // 93: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	80,  // 93: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
 	36,  // 94: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	85,  // 95: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	88,  // 96: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	87,  // 95: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	90,  // 96: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
 	6,   // 97: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	83,  // 98: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	85,  // 98: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
 	41,  // 99: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
 	42,  // 100: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	78,  // 101: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	80,  // 101: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
 	44,  // 102: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
 	44,  // 103: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
 	6,   // 104: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	85,  // 105: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	78,  // 106: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 107: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	78,  // 108: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 109: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	79,  // 110: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	78,  // 111: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	6,   // 112: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	90,  // 113: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	78,  // 114: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	91,  // 115: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
-	92,  // 116: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
-	6,   // 117: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	90,  // 118: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	78,  // 119: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	91,  // 120: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
-	92,  // 121: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
-	57,  // 122: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	58,  // 123: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	6,   // 124: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	82,  // 125: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	58,  // 126: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	60,  // 127: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	93,  // 128: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	93,  // 129: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	84,  // 130: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	10,  // 131: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	28,  // 132: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	31,  // 133: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	35,  // 134: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	39,  // 135: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	14,  // 136: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	18,  // 137: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	21,  // 138: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	23,  // 139: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	25,  // 140: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	43,  // 141: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	46,  // 142: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	48,  // 143: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	50,  // 144: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	52,  // 145: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	54,  // 146: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	56,  // 147: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	12,  // 148: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	29,  // 149: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	33,  // 150: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	37,  // 151: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	40,  // 152: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	16,  // 153: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	20,  // 154: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	22,  // 155: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	24,  // 156: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	26,  // 157: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	45,  // 158: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	47,  // 159: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	49,  // 160: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	51,  // 161: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	53,  // 162: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	55,  // 163: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	59,  // 164: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	148, // [148:165] is the sub-list for method output_type
-	131, // [131:148] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	87,  // 105: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	80,  // 106: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	6,   // 107: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	87,  // 108: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	80,  // 109: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	6,   // 110: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	80,  // 111: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	6,   // 112: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	81,  // 113: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	80,  // 114: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	6,   // 115: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	92,  // 116: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	80,  // 117: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	93,  // 118: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
+	94,  // 119: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
+	6,   // 120: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	92,  // 121: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	80,  // 122: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	93,  // 123: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
+	94,  // 124: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
+	59,  // 125: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	60,  // 126: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	6,   // 127: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	84,  // 128: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	60,  // 129: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	62,  // 130: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	95,  // 131: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	95,  // 132: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	86,  // 133: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	10,  // 134: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	28,  // 135: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	31,  // 136: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	35,  // 137: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	39,  // 138: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	14,  // 139: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	18,  // 140: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	21,  // 141: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	23,  // 142: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	25,  // 143: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	43,  // 144: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	46,  // 145: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	48,  // 146: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	50,  // 147: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	52,  // 148: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	54,  // 149: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	56,  // 150: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	58,  // 151: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	12,  // 152: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	29,  // 153: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	33,  // 154: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	37,  // 155: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	40,  // 156: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	16,  // 157: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	20,  // 158: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	22,  // 159: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	24,  // 160: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	26,  // 161: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	45,  // 162: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	47,  // 163: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	49,  // 164: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	51,  // 165: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	53,  // 166: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	55,  // 167: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	57,  // 168: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	61,  // 169: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	152, // [152:170] is the sub-list for method output_type
+	134, // [134:152] is the sub-list for method input_type
+	134, // [134:134] is the sub-list for extension type_name
+	134, // [134:134] is the sub-list for extension extendee
+	0,   // [0:134] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -5976,14 +6114,14 @@ func file_cantina_v1_cell_proto_init() {
 		(*TaskEvent_Reject)(nil),
 		(*TaskEvent_Missing_)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[51].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[53].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 		(*ExecRequest_Resize)(nil),
 		(*ExecRequest_Signal)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[54].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[56].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_End)(nil),
@@ -5994,7 +6132,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

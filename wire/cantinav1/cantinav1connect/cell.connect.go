@@ -73,6 +73,9 @@ const (
 	// CellServiceStopInstanceProcedure is the fully-qualified name of the CellService's StopInstance
 	// RPC.
 	CellServiceStopInstanceProcedure = "/cantina.v1.CellService/StopInstance"
+	// CellServiceSignalInstanceProcedure is the fully-qualified name of the CellService's
+	// SignalInstance RPC.
+	CellServiceSignalInstanceProcedure = "/cantina.v1.CellService/SignalInstance"
 	// CellServiceCancelTaskProcedure is the fully-qualified name of the CellService's CancelTask RPC.
 	CellServiceCancelTaskProcedure = "/cantina.v1.CellService/CancelTask"
 	// CellServiceEvacuateProcedure is the fully-qualified name of the CellService's Evacuate RPC.
@@ -268,6 +271,7 @@ type CellServiceClient interface {
 	RequestSuicide(context.Context, *connect.Request[cantinav1.RequestSuicideRequest]) (*connect.Response[cantinav1.RequestSuicideResponse], error)
 	Perform(context.Context, *connect.Request[cantinav1.PerformRequest]) (*connect.Response[cantinav1.PerformResponse], error)
 	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
+	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
 	Evacuate(context.Context, *connect.Request[cantinav1.EvacuateRequest]) (*connect.Response[cantinav1.EvacuateResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
@@ -328,6 +332,12 @@ func NewCellServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cellServiceMethods.ByName("StopInstance")),
 			connect.WithClientOptions(opts...),
 		),
+		signalInstance: connect.NewClient[cantinav1.SignalInstanceRequest, cantinav1.SignalInstanceResponse](
+			httpClient,
+			baseURL+CellServiceSignalInstanceProcedure,
+			connect.WithSchema(cellServiceMethods.ByName("SignalInstance")),
+			connect.WithClientOptions(opts...),
+		),
 		cancelTask: connect.NewClient[cantinav1.CancelTaskRequest, cantinav1.CancelTaskResponse](
 			httpClient,
 			baseURL+CellServiceCancelTaskProcedure,
@@ -370,6 +380,7 @@ type cellServiceClient struct {
 	requestSuicide          *connect.Client[cantinav1.RequestSuicideRequest, cantinav1.RequestSuicideResponse]
 	perform                 *connect.Client[cantinav1.PerformRequest, cantinav1.PerformResponse]
 	stopInstance            *connect.Client[cantinav1.StopInstanceRequest, cantinav1.StopInstanceResponse]
+	signalInstance          *connect.Client[cantinav1.SignalInstanceRequest, cantinav1.SignalInstanceResponse]
 	cancelTask              *connect.Client[cantinav1.CancelTaskRequest, cantinav1.CancelTaskResponse]
 	evacuate                *connect.Client[cantinav1.EvacuateRequest, cantinav1.EvacuateResponse]
 	readLogs                *connect.Client[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse]
@@ -412,6 +423,11 @@ func (c *cellServiceClient) StopInstance(ctx context.Context, req *connect.Reque
 	return c.stopInstance.CallUnary(ctx, req)
 }
 
+// SignalInstance calls cantina.v1.CellService.SignalInstance.
+func (c *cellServiceClient) SignalInstance(ctx context.Context, req *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error) {
+	return c.signalInstance.CallUnary(ctx, req)
+}
+
 // CancelTask calls cantina.v1.CellService.CancelTask.
 func (c *cellServiceClient) CancelTask(ctx context.Context, req *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error) {
 	return c.cancelTask.CallUnary(ctx, req)
@@ -446,6 +462,7 @@ type CellServiceHandler interface {
 	RequestSuicide(context.Context, *connect.Request[cantinav1.RequestSuicideRequest]) (*connect.Response[cantinav1.RequestSuicideResponse], error)
 	Perform(context.Context, *connect.Request[cantinav1.PerformRequest]) (*connect.Response[cantinav1.PerformResponse], error)
 	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
+	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
 	Evacuate(context.Context, *connect.Request[cantinav1.EvacuateRequest]) (*connect.Response[cantinav1.EvacuateResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
@@ -502,6 +519,12 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cellServiceMethods.ByName("StopInstance")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cellServiceSignalInstanceHandler := connect.NewUnaryHandler(
+		CellServiceSignalInstanceProcedure,
+		svc.SignalInstance,
+		connect.WithSchema(cellServiceMethods.ByName("SignalInstance")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cellServiceCancelTaskHandler := connect.NewUnaryHandler(
 		CellServiceCancelTaskProcedure,
 		svc.CancelTask,
@@ -548,6 +571,8 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 			cellServicePerformHandler.ServeHTTP(w, r)
 		case CellServiceStopInstanceProcedure:
 			cellServiceStopInstanceHandler.ServeHTTP(w, r)
+		case CellServiceSignalInstanceProcedure:
+			cellServiceSignalInstanceHandler.ServeHTTP(w, r)
 		case CellServiceCancelTaskProcedure:
 			cellServiceCancelTaskHandler.ServeHTTP(w, r)
 		case CellServiceEvacuateProcedure:
@@ -593,6 +618,10 @@ func (UnimplementedCellServiceHandler) Perform(context.Context, *connect.Request
 
 func (UnimplementedCellServiceHandler) StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.StopInstance is not implemented"))
+}
+
+func (UnimplementedCellServiceHandler) SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.SignalInstance is not implemented"))
 }
 
 func (UnimplementedCellServiceHandler) CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error) {

@@ -1,0 +1,64 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSignal is the last signal of Linux.
+const maxSignal = 64
+
+// Signal sends a signal to the main process of a running container, and to nothing
+// else. It returns ErrUnknown, and ErrState when there is no main process, or it has
+// just ended.
+func (e *Executor) Signal(id string, number int) error {
+	if number < 1 || number > maxSignal {
+		return fmt.Errorf("signal %d to %s: %w", number, id, unix.EINVAL)
+	}
+	c, pid, err := e.target(id)
+	if err == nil {
+		err = c.signalMain(pid, unix.Signal(number))
+	}
+	if err != nil {
+		return fmt.Errorf("signal %d to %s: %w", number, id, err)
+	}
+	return nil
+}
+
+// signalMain holds the process by a descriptor first: a number may be another's by
+// then, the container's own says that it is not.
+func (c *container) signalMain(pid int, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return ErrState
+	}
+	defer unix.Close(fd)
+	if !c.owns(pid) {
+		return ErrState
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+		if err == unix.ESRCH {
+			return ErrState
+		}
+		return err
+	}
+	return nil
+}
+
+// owns reports whether a process of this number belongs to the container now.
+func (c *container) owns(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.group != nil {
+		pids, err := c.group.Procs()
+		return err == nil && slices.Contains(pids, pid)
+	}
+	for _, p := range c.processes {
+		if p.Pid == pid && !p.Closed() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,104 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/action"
+)
+
+// Signal is what a schedule sends to the running instances of a service of its domain,
+// at most once for each logical time: the firing becomes durable first, and is never
+// sent again, whatever became of it.
+type Signal struct {
+	Service string
+	// Number of the signal on Linux.
+	Number int
+}
+
+// String prints "HUP to service web".
+func (s *Signal) String() string {
+	return action.SignalName(s.Number) + " to service " + s.Service
+}
+
+// maxMissed is how many instances that were not reached the history names.
+const maxMissed = 3
+
+// Delivery is how a signal fared that was sent to each running instance of a service.
+type Delivery struct {
+	// Of is how many instances ran, Reached how many cells said that they sent it.
+	Of, Reached int
+	// Missed says why the others were not, or may not have been reached, one each:
+	// "cell a: …".
+	Missed []string
+	// Problem is set when it was sent to nobody.
+	Problem string
+}
+
+// String says it in words, as the history shows it.
+func (d *Delivery) String() string {
+	switch {
+	case d.Problem != "":
+		return "not sent: " + d.Problem
+	case d.Of == 0:
+		return "sent to nobody: no instance runs"
+	}
+	out := fmt.Sprintf("sent to %d of %d", d.Reached, d.Of)
+	if len(d.Missed) == 0 {
+		return out
+	}
+	named := slices.Clone(d.Missed)
+	slices.Sort(named)
+	out += "; not reached: " + strings.Join(named[:min(len(named), maxMissed)], "; ")
+	if rest := len(named) - maxMissed; rest > 0 {
+		out += fmt.Sprintf("; and %d more", rest)
+	}
+	return out
+}
+
+// untold is what the history says of a signal when the leader that sent it ended
+// before it could tell.
+const untold = "sent at most once; the leader ended before it could tell"
+
+// Forgotten returns the state as a new leader takes it over: what the leader before it
+// did not tell of its signals nobody will.
+func Forgotten(s State) State {
+	lost := func(e Entry) bool { return e.What == Sent && e.Text == "" }
+	if !slices.ContainsFunc(s.History, lost) {
+		return s
+	}
+	s.History = slices.Clone(s.History)
+	for i := range s.History {
+		if lost(s.History[i]) {
+			s.History[i].Text = untold
+		}
+	}
+	return s
+}
+
+// delivered notes how a signal fared. A line that is not kept any more stays forgotten.
+func (m *machine) delivered(e Delivered) {
+	for i := len(m.s.History) - 1; i >= 0; i-- {
+		h := m.s.History[i]
+		if h.What != Sent || !h.At.Equal(e.At) {
+			continue
+		}
+		if h.Text == "" {
+			m.s.History = slices.Clone(m.s.History)
+			m.s.History[i].Text = e.Delivery.String()
+		}
+		return
+	}
+}
+
+// lineOf returns the history's line of what fired at a logical time.
+func lineOf(h []Entry, at time.Time) (Entry, bool) {
+	for _, e := range slices.Backward(h) {
+		if e.What != Skipped && e.At.Equal(at) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}

@@ -1,0 +1,52 @@
+package timetable
+
+import (
+	"fmt"
+	"time"
+
+	"cantina/schedule"
+)
+
+// send returns what sends the signal of one firing, and notes how it fared. It is called
+// after the commit that decided the firing, once; nothing calls it again when the leader
+// or a call is lost.
+func (t *Timetable) send(k schedule.Key, uid string, s schedule.Signal, at time.Time) func() {
+	return func() {
+		t.cfg.Signals.Signal(k.Domain, s, func(d schedule.Delivery) {
+			err := t.cfg.Board.Decide(func(rows Rows) error { return t.delivered(rows, k, uid, schedule.Delivered{At: at, Delivery: d}) })
+			if err != nil && t.isOver() == nil {
+				t.cfg.Log.Warn("the history does not tell how a signal fared", "schedule", k.String(), "at", at, "signal", d.String(), "error", err)
+			}
+		})
+	}
+}
+
+// delivered notes in the history how a signal fared, if its schedule is still there.
+func (t *Timetable) delivered(rows Rows, k schedule.Key, uid string, e schedule.Delivered) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row, ok := t.board.Get(k)
+	if !ok || row.UID != uid {
+		return nil
+	}
+	b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
+	if _, err := b.step(k, e); err != nil {
+		return err
+	}
+	if len(b.ops) > 0 {
+		b.submit(nil)
+	}
+	return nil
+}
+
+// target says whom the signal of a schedule would reach now.
+func (t *Timetable) target(domain string, s *schedule.Signal) Reason {
+	n, known := t.cfg.Signals.Signalled(domain, s.Service)
+	switch {
+	case !known:
+		return Reason{"target", fmt.Sprintf("it sends %v, which does not exist", s), "apply the service, or name another"}
+	case n == 0:
+		return Reason{"target", fmt.Sprintf("it sends %v, of which no instance runs", s), "cantina explain service/" + s.Service}
+	}
+	return Reason{"target", fmt.Sprintf("it sends %v, of which %d run", s, n), ""}
+}

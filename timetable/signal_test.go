@@ -1,0 +1,106 @@
+package timetable_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/schedule"
+	"cantina/timetable"
+)
+
+func signalled() timetable.Wanted {
+	return one(func(d *schedule.Definition) { d.Task, d.Signal = nil, &schedule.Signal{Service: "web", Number: 1} })
+}
+
+// story is the newest line of the history.
+func (r *rig) story() string {
+	h := r.get().State.History
+	return h[len(h)-1].String()
+}
+
+// told lets the n-th signal be told of.
+func (r *rig) told(n int, d schedule.Delivery) {
+	r.mu.Lock()
+	tell := r.tells[n]
+	r.mu.Unlock()
+	tell(d)
+	synctest.Wait()
+}
+
+func TestASignalIsSentAfterItsCommitAndTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, signalled())
+		r.at("01:00:00")
+		if !slices.Equal(r.signals, []string{"d: HUP to service web"}) {
+			t.Fatal(r.signals)
+		}
+		if got := r.story(); got != "signal being sent" {
+			t.Fatal(got)
+		}
+		r.told(0, schedule.Delivery{Of: 2, Reached: 1, Missed: []string{"instance 1 on cell c: it cannot be reached"}})
+		want := "signal sent to 1 of 2; not reached: instance 1 on cell c: it cannot be reached"
+		if got := r.story(); got != want {
+			t.Fatal(got)
+		}
+		r.depose()
+		if got := r.story(); got != want {
+			t.Fatal(got)
+		}
+		if id, err := r.times.Fire(t.Context(), key, began().Add(90*time.Minute), timetable.Write{Key: "k"}); err != nil || id == "" || len(r.signals) != 2 {
+			t.Fatal(id, err, r.signals) // of 02:00, before its time
+		}
+		r.at("02:00:00")
+		if len(r.signals) != 2 {
+			t.Fatal(r.signals)
+		}
+		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine || !slices.ContainsFunc(why, func(x timetable.Reason) bool { return strings.Contains(x.Text, "HUP to service web, of which 2 run") }) {
+			t.Fatal(state, fine, why, err)
+		}
+	})
+}
+
+// TestASignalOfALostLeaderIsNotSentAgain, and the history says that nobody knows. What
+// the lost leader's calls come to changes nothing.
+func TestASignalOfALostLeaderIsNotSentAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, signalled())
+		r.at("01:00:00")
+		r.depose()
+		r.at("01:10:00")
+		if len(r.signals) != 1 {
+			t.Fatal(r.signals)
+		}
+		want := "signal sent at most once; the leader ended before it could tell"
+		if got := r.story(); got != want {
+			t.Fatal(got)
+		}
+		r.told(0, schedule.Delivery{Of: 1, Reached: 1})
+		if got := r.story(); got != want {
+			t.Fatal(got)
+		}
+		r.at("02:00:00").depose()
+		if got := r.get().State.History; len(r.signals) != 2 || len(got) != 2 || got[0].String() != want || got[1].String() != want {
+			t.Fatal(r.signals, got)
+		}
+	})
+}
+
+// TestASignalOfARemovedScheduleTellsNobody: its name may be another schedule's by then.
+func TestASignalOfARemovedScheduleTellsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, signalled())
+		r.at("01:00:00")
+		if err := r.times.Remove(t.Context(), key, timetable.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.told(0, schedule.Delivery{Of: 1, Reached: 1})
+		r.apply(false, signalled())
+		r.told(0, schedule.Delivery{Of: 1, Reached: 1})
+		if h := r.get().State.History; len(h) != 0 {
+			t.Fatal(h)
+		}
+	})
+}
