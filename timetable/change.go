@@ -182,7 +182,7 @@ func (t *Timetable) edits(domain string, wanted []Wanted, prune bool) ([]edit, e
 
 func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	e := edit{line: Line{Name: k.Name, Verb: VerbCreate}}
-	if t.bad[k] {
+	if t.isBad(k) {
 		return e, ErrQuarantined
 	}
 	if err := d.Validate(); err != nil {
@@ -249,7 +249,7 @@ func (t *Timetable) Remove(ctx context.Context, k schedule.Key, w Write) error {
 func (t *Timetable) changeable(k schedule.Key, w Write) (schedule.Row, error) {
 	row, ok := t.board.Get(k)
 	switch {
-	case t.bad[k]:
+	case t.isBad(k):
 		return row, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
 	case !ok:
 		return row, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)

@@ -11,51 +11,90 @@ import (
 	"cantina/timetable/timetablepb"
 )
 
-func (t *Timetable) load(rows []store.Row) {
-	type loaded struct {
-		row      schedule.Row
-		revision int64
+// pair is the two rows of a schedule as they stand in the store; without a key they
+// are not there.
+type pair struct{ definition, state store.Row }
+
+func (p *pair) of(key string) *store.Row {
+	if strings.HasPrefix(key, statePrefix) {
+		return &p.state
 	}
-	found := map[schedule.Key]*loaded{}
-	states := map[schedule.Key]store.Row{}
+	return &p.definition
+}
+
+func (t *Timetable) load(rows []store.Row) {
+	found := map[schedule.Key]*pair{}
 	for _, r := range rows {
 		if !Owns(r.Key) {
 			continue
 		}
 		k, ok := keyOf(r.Key)
-		switch {
-		case !ok:
+		if !ok {
 			t.quarantine(r, k, fmt.Errorf("key %s: %w", r.Key, errRecord))
-		case strings.HasPrefix(r.Key, statePrefix):
-			states[k] = r
-		default:
-			row, err := t.decodeRow(r.Value, k)
-			if err != nil {
-				t.quarantine(r, k, err)
-				continue
-			}
-			found[k] = &loaded{row, r.Revision}
+			continue
+		}
+		if found[k] == nil {
+			found[k] = &pair{}
+		}
+		*found[k].of(r.Key) = r
+	}
+	for k, p := range found {
+		if !t.check(k, p) {
+			t.aside[k] = p
+			continue
+		}
+		t.take(k, p)
+	}
+}
+
+// check quarantines what cannot be read of a schedule's rows; true when it can be used.
+func (t *Timetable) check(k schedule.Key, p *pair) bool {
+	good := true
+	for _, r := range []store.Row{p.definition, p.state} {
+		if r.Key == "" {
+			continue
+		}
+		if err := p.readable(r, k, t); err != nil {
+			t.quarantine(r, k, err)
+			good = false
 		}
 	}
-	now := t.cfg.Clock.Wall()
-	for k, l := range found {
-		if r, ok := states[k]; ok {
-			uid, s, err := decodeState(r.Value)
-			if err != nil || uid != l.row.UID {
-				// Without its cursor nothing is known of what it fired: it must not fire.
-				if err == nil {
-					err = fmt.Errorf("state of uid %s, not %s: %w", uid, l.row.UID, errRecord)
-				}
-				t.quarantine(r, k, err)
-				continue
-			}
-			l.row.State, l.revision = schedule.Forgotten(s), max(l.revision, r.Revision)
-		} else {
-			l.row.State = schedule.New(now)
-		}
-		t.put(l.row)
-		t.show(l.row, l.revision)
+	return good
+}
+
+// readable says why one row of a schedule cannot be used. A state is of one definition:
+// without its cursor nothing is known of what it fired, so it must not fire.
+func (p *pair) readable(r store.Row, k schedule.Key, t *Timetable) error {
+	row, broken := t.decodeRow(p.definition.Value, k)
+	if !strings.HasPrefix(r.Key, statePrefix) {
+		return broken
 	}
+	uid, _, err := decodeState(r.Value)
+	if err == nil && p.definition.Key != "" && broken == nil && uid != row.UID {
+		err = fmt.Errorf("state of uid %s, not %s: %w", uid, row.UID, errRecord)
+	}
+	return err
+}
+
+// take makes rows that can be read the newest and what readers see. A state without a
+// definition is a remnant: nothing is made of it.
+func (t *Timetable) take(k schedule.Key, p *pair) {
+	if p.definition.Key == "" {
+		return
+	}
+	row, err := t.decodeRow(p.definition.Value, k)
+	if err != nil {
+		return // check has said so
+	}
+	revision := p.definition.Revision
+	row.State = schedule.New(t.cfg.Clock.Wall())
+	if p.state.Key != "" {
+		if _, s, err := decodeState(p.state.Value); err == nil {
+			row.State, revision = schedule.Forgotten(s), max(revision, p.state.Revision)
+		}
+	}
+	t.put(row)
+	t.show(row, revision)
 }
 
 // decodeRow reads the row of a schedule, without its state.
@@ -77,8 +116,11 @@ func (t *Timetable) decodeRow(value []byte, k schedule.Key) (schedule.Row, error
 func (t *Timetable) quarantine(r store.Row, k schedule.Key, why error) {
 	t.cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: why.Error(), Bytes: r.Value})
 	t.cfg.Log.Warn("row quarantined", "key", r.Key, "error", why)
-	t.bad[k] = true
+	t.bad[r.Key] = true
 }
+
+// isBad reports whether a row of a schedule is quarantined. The lock is held.
+func (t *Timetable) isBad(k schedule.Key) bool { return t.bad[rowKey(k)] || t.bad[stateKey(k)] }
 
 // calendar reads the calendar of a schedule. The lock is held.
 func (t *Timetable) calendar(r *schedule.Row) (cron.Schedule, error) {

@@ -121,6 +121,9 @@ type Store interface {
 	// Wait applies back pressure before a decision.
 	Wait(ctx context.Context) error
 	Quarantine(q store.Quarantine)
+	// Drop and Restore answer a quarantined row; done is told after the commit.
+	Drop(key string, done func(revision int64, err error))
+	Restore(key string, value []byte, done func(revision int64, err error))
 }
 
 // FieldChange is one field that differs; Old or New is empty when it was not set.
@@ -152,7 +155,8 @@ type Timetable struct {
 
 	mu     sync.Mutex
 	board  *schedule.Board
-	bad    map[schedule.Key]bool
+	bad    map[string]bool        // rows that are quarantined
+	aside  map[schedule.Key]*pair // schedules with such a row
 	items  map[schedule.Calendar]cron.Schedule
 	flying map[schedule.Key]int // commits under way
 	inAir  int                  // transactions of firings under way
@@ -186,7 +190,7 @@ func New(cfg Config, rows []store.Row) *Timetable {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Timetable{
-		cfg: cfg, board: schedule.NewBoard(), bad: map[schedule.Key]bool{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
+		cfg: cfg, board: schedule.NewBoard(), bad: map[string]bool{}, aside: map[schedule.Key]*pair{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
 		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	t.load(rows)

@@ -64,7 +64,7 @@ func (t *Timetable) Get(k schedule.Key) (View, error) {
 	defer t.mu.Unlock()
 	s, ok := t.shown[k]
 	switch {
-	case t.bad[k]:
+	case t.isBad(k):
 		return View{}, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
 	case !ok:
 		return View{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)

@@ -541,13 +541,15 @@ func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 // ReleaseQuarantined implements api.Operation.
 func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
 	drained := cellOfDrain(key)
-	if !bbs.Owns(key) && drained == "" {
-		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains and drains can be released while a leader runs: %w", key, api.ErrConflict)
-	}
-	if drained != "" && (v.drains.of(drained) == nil || !v.drains.of(drained).Quarantined) {
+	release := v.board.Release
+	switch {
+	case timetable.Owns(key):
+		release = v.times.Release
+	case !bbs.Owns(key) && drained == "":
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, api.ErrConflict)
+	case drained != "" && (v.drains.of(drained) == nil || !v.drains.of(drained).Quarantined):
 		return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
-	}
-	if drained != "" && !restore {
+	case drained != "" && !restore:
 		return v.dropDrain(ctx, drained)
 	}
 	var value []byte
@@ -564,7 +566,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 		}
 	}
 	done := make(chan error, 1)
-	if err := v.board.Release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
+	if err := release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
 		return err
 	}
 	select {

@@ -1,0 +1,89 @@
+package timetable
+
+import (
+	"fmt"
+
+	"cantina/event"
+	"cantina/schedule"
+	"cantina/store"
+)
+
+// Release answers a quarantined row of a schedule: restore stores value, which is read
+// like a row of a load, otherwise the row is dropped. The schedule goes on once both of
+// its rows can be read: by its cursor, as after a time without a leader. done is called
+// after the commit; when the value cannot be read nothing is changed.
+//
+// To drop the definition removes the schedule. To drop the state is an operator's word
+// that nothing of it runs any more: the schedule begins anew from now on.
+func (t *Timetable) Release(key string, restore bool, value []byte, done func(revision int64, err error)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.bad[key] {
+		return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
+	}
+	if !restore {
+		t.cfg.Store.Drop(key, func(revision int64, err error) { t.released(store.Row{Key: key, Revision: revision}, err, done) })
+		return nil
+	}
+	k, ok := keyOf(key)
+	if !ok {
+		return fmt.Errorf("restore %s: it is no key of a schedule; drop it: %w", key, ErrQuarantined)
+	}
+	p := *t.aside[k]
+	r := store.Row{Key: key, Value: value}
+	*p.of(key) = r
+	if err := p.readable(r, k, t); err != nil {
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, ErrQuarantined)
+	}
+	t.cfg.Store.Restore(key, value, func(revision int64, err error) {
+		r.Revision = revision
+		t.released(r, err, done)
+	})
+	return nil
+}
+
+// released takes a schedule back once its rows can be read, after the commit.
+func (t *Timetable) released(r store.Row, err error, done func(revision int64, err error)) {
+	if err == nil {
+		t.tell(r.Revision, t.takeBack(r))
+	}
+	if done != nil {
+		done(r.Revision, err)
+	}
+}
+
+// takeBack returns the schedule that goes on, if one does.
+func (t *Timetable) takeBack(r store.Row) *schedule.Row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.bad, r.Key)
+	k, ok := keyOf(r.Key)
+	p := t.aside[k]
+	if !ok || p == nil {
+		return nil
+	}
+	*p.of(r.Key) = r
+	if r.Value == nil {
+		*p.of(r.Key) = store.Row{} // dropped
+	}
+	if t.isBad(k) {
+		return nil
+	}
+	delete(t.aside, k)
+	if !t.check(k, p) {
+		t.aside[k] = p // both can be read now, and are not of one schedule
+		return nil
+	}
+	t.take(k, p)
+	if row, ok := t.board.Get(k); ok {
+		return &row
+	}
+	return nil
+}
+
+func (t *Timetable) tell(revision int64, row *schedule.Row) {
+	if row != nil {
+		t.cfg.Hub.Publish(revision, event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(), Schedule: row})
+	}
+	t.ring()
+}
