@@ -121,6 +121,15 @@ func (s Schedule) Once(cursor, now time.Time) (last time.Time, passed int64, nex
 	return last, passed, next, ok, nil
 }
 
+// NextSkip gives the first match in (cursor, until] that the policies of the item leave
+// out; false when there is none.
+func (s Schedule) NextSkip(cursor, until time.Time) (Occurrence, bool) {
+	if o, _ := s.Item.firstSkip(cursor.Unix()+1, until.Unix(), s.Zone); o != nil {
+		return *o, true
+	}
+	return Occurrence{}, false
+}
+
 // Skips lists the matches in (cursor, now] that the policies of the item leave
 // out, with reasons; at most limit, the newest are kept, and of the last
 // hundred days only.

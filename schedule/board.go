@@ -122,7 +122,7 @@ func (b *Board) plan(s *slot) {
 	} else if len(b.waiting) > 0 {
 		delete(b.waiting, s.n)
 	}
-	if at, ok := s.next(); ok {
+	if at, ok := s.look(); ok {
 		b.queue.Set(s.n, at.UnixNano())
 		return
 	}
@@ -139,6 +139,21 @@ func (s *slot) next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return at.Add(s.offset), true
+}
+
+// look is when there is something to decide or to note by time: its next logical time,
+// or one before that which the policies of its calendar leave out.
+func (s *slot) look() (time.Time, bool) {
+	at, ok := s.next()
+	if !ok {
+		return at, false
+	}
+	if upto := at.Add(-s.offset); borders(s.cron, s.row.State.Cursor, upto) {
+		if o, ok := s.cron.NextSkip(s.row.State.Cursor, upto); ok {
+			at = o.At.Add(s.offset)
+		}
+	}
+	return at, true
 }
 
 // Next returns when a schedule fires next by time, after its cursor; false when it

@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -222,7 +224,20 @@ func dump(s *State) string {
 
 // TestEachLogicalTimeHappensAsItsPolicySays is I12 over crashes, leader changes, clock
 // steps, pauses, edits, and what people ask for.
+//
+// The long form draws 30,000 runs.
 func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
+	if os.Getenv("CANTINA_SOAK") == "1" {
+		was := flag.Lookup("rapid.checks").Value.String()
+		if err := flag.Set("rapid.checks", "30000"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := flag.Set("rapid.checks", was); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		steps := []time.Duration{time.Second, 29 * time.Second, time.Minute, 7 * time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}

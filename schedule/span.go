@@ -233,10 +233,25 @@ func (m *machine) claim(at time.Time) error {
 	if m.take(at) {
 		return nil
 	}
+	return fmt.Errorf("%s %s: %w", stamp(at), m.decided(at), ErrFired)
+}
+
+// decided says in words why a logical time up to the cursor that is in no open span
+// cannot be started by hand.
+func (m *machine) decided(at time.Time) string {
 	if e, ok := lineOf(m.s.History, at); ok {
-		return fmt.Errorf("%s was %s: %w", stamp(at), e.String(), ErrFired)
+		return "was " + e.String()
 	}
-	return fmt.Errorf("%s: %w", stamp(at), ErrFired)
+	if i := slices.IndexFunc(m.s.Live, func(r Run) bool { return r.At.Equal(at) }); i >= 0 {
+		return "was started as " + m.s.Live[i].ID
+	}
+	if slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.At.Equal(at) }) {
+		return "is due, and starts as soon as it is known that no earlier run is in its way"
+	}
+	if len(m.s.Open) > 0 && at.Before(m.s.Open[0].Until) {
+		return fmt.Sprintf("is older than what is remembered: what happened before %s is not known any more", stamp(m.s.Open[0].Until))
+	}
+	return "was started, and is not in the history any more"
 }
 
 // backfill puts logical times that did not fire behind what is pending.

@@ -98,8 +98,12 @@ func (m *machine) advance() error {
 	p := &m.env.Definition.Policy
 	if p.Misfire == MisfireOnce {
 		last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now)
-		if err != nil || !ok {
+		if err != nil {
 			return err
+		}
+		if !ok {
+			m.passOver()
+			return nil
 		}
 		m.remarks(last)
 		if passed > 0 {
@@ -114,8 +118,12 @@ func (m *machine) advance() error {
 // advanceAll is advance for the policies that run more than one missed time.
 func (m *machine) advanceAll(p *Policy) error {
 	d, err := m.env.Cron.Latest(m.s.Cursor, m.now, p.missedMax())
-	if err != nil || len(d.Fire) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(d.Fire) == 0 {
+		m.passOver()
+		return nil
 	}
 	m.remarks(d.Fire[len(d.Fire)-1].At)
 	if d.Rest > 0 {
@@ -358,16 +366,19 @@ func (m *machine) note(e Entry) {
 	m.s.History = append(h, e)
 }
 
-// remarks notes the matches that the policies of the calendar leave out, in
-// (cursor, upto].
-func (m *machine) remarks(upto time.Time) {
-	const day = 24 * time.Hour
-	if m.env.Cron.Zone == nil || !m.env.Cron.Item.TimezoneDependent() {
-		return
+// passOver notes what the policies of the calendar leave out until now, when it
+// happens, and moves the cursor there: nothing is due before.
+func (m *machine) passOver() {
+	if last := m.remarks(m.now); last.After(m.s.Cursor) {
+		m.s.Cursor = last
 	}
-	start, end := upto.In(m.env.Cron.Zone).ZoneBounds()
-	if (start.IsZero() || start.Before(m.s.Cursor.Add(-day))) && (end.IsZero() || end.After(upto.Add(day))) {
-		return // no border is near
+}
+
+// remarks notes the matches that the policies of the calendar leave out, in
+// (cursor, upto], and returns when the last one was; zero without one.
+func (m *machine) remarks(upto time.Time) (last time.Time) {
+	if !borders(m.env.Cron, m.s.Cursor, upto) {
+		return last
 	}
 	for _, o := range m.env.Cron.Skips(m.s.Cursor, upto, MaxHistory) {
 		e := Entry{What: Skipped, Why: WhyGap, At: o.At.UTC(), Until: o.At.UTC(), Count: 1, Text: o.Label}
@@ -375,5 +386,18 @@ func (m *machine) remarks(upto time.Time) {
 			e.Why, e.Text = WhyRepeated, ""
 		}
 		m.note(e)
+		last = e.At
 	}
+	return last
+}
+
+// borders reports whether the clocks of a calendar's zone may change so near to
+// (from, to] that a time in it can be missing or repeated.
+func borders(c cron.Schedule, from, to time.Time) bool {
+	const day = 24 * time.Hour
+	if c.Zone == nil || !c.Item.TimezoneDependent() {
+		return false
+	}
+	start, end := to.In(c.Zone).ZoneBounds()
+	return !start.IsZero() && start.After(from.Add(-day)) || !end.IsZero() && end.Before(to.Add(day))
 }

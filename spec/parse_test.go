@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -445,4 +446,34 @@ func TestParseCPU(t *testing.T) {
 // testTimes are the zones of the machine, at a fixed time.
 func testTimes() Times {
 	return Times{Now: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Zone: time.LoadLocation}
+}
+
+// TestExamplesAreAccepted without a warning; the schedules show each thing that a
+// schedule can do.
+func TestExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	times := Times{Now: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), Zone: time.LoadLocation}
+	starts := map[string]bool{}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Parse(name, filepath.Dir(name), text, times)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range f.Schedules {
+			if err := s.Definition.Validate(); err != nil || len(s.Warnings) > 0 {
+				t.Errorf("%s: schedule %s: %v, warnings %q", name, s.Name, err, s.Warnings)
+			}
+			starts[s.Definition.Starts()] = true
+		}
+	}
+	if len(starts) != 3 {
+		t.Errorf("the examples start only %v", starts)
+	}
 }

@@ -194,7 +194,7 @@ func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
 	case d.Overlap != schedule.OverlapAllow && d.Max != 0:
 		b.field(&s.place, "overlap_max", "belongs to overlap: allow", "")
 	case d.Job != nil && d.Overlap == schedule.OverlapAllow:
-		b.field(&s.place, "overlap", "a job runs at most once on each node", "forbid or replace")
+		b.field(&s.place, "overlap", "two rounds of one job cannot run at once: it runs at most once on each node", "forbid or replace; or a task, which may run beside an earlier one")
 	}
 	if d.Signal != nil && s.has("overlap") && d.Overlap != schedule.OverlapForbid {
 		b.field(&s.place, "overlap", "belongs to tasks and jobs: of a signal nothing runs on", "remove it")

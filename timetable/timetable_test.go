@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,6 +239,53 @@ func TestChangedRulesOfAZone(t *testing.T) {
 		r.times.ZonesChanged([]string{"X"})
 		r.at("07:00:00").started("d/n 2026-03-02T07:00:00Z").at("08:30:00").started()
 	})
+}
+
+// TestClockChangesAreToldWhenTheyHappen, once, also by the next leader.
+func TestClockChangesAreToldWhenTheyHappen(t *testing.T) {
+	for name, c := range map[string]struct {
+		line string
+		fold cron.Fold
+		run  []string // from 23:00 UTC of the day before to noon
+		want []string
+	}{
+		"gap":           {"30 2 * * *", cron.FoldFirst, []string{"2026-03-28T23:00:00Z", "2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"}, []string{"", "", "1 the clock jumps over it: 2026-03-29 02:30", "1 the clock jumps over it: 2026-03-29 02:30"}},
+		"repeated hour": {"0,30 2 * * *", cron.FoldFirst, []string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:29:59Z", "2026-10-25T01:30:00Z"}, []string{"", "1 repeated hour: the other pass fires", "1 repeated hour: the other pass fires", "2 repeated hour: the other pass fires"}},
+		"first pass":    {"30 2 * * *", cron.FoldLast, []string{"2026-10-25T00:29:59Z", "2026-10-25T00:30:00Z", "2026-10-25T01:20:00Z"}, []string{"", "1 repeated hour: the other pass fires", "1 repeated hour: the other pass fires"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.wall = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
+				if name != "gap" {
+					r.wall = time.Date(2026, 10, 24, 12, 0, 0, 0, time.UTC)
+				}
+				r.apply(false, one(func(d *schedule.Definition) {
+					d.Line, d.Zone, d.Gap, d.Fold = c.line, "Europe/Berlin", cron.GapSkip, c.fold
+				}))
+				for i, text := range c.run {
+					at, err := time.Parse(time.RFC3339, text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.to(at)
+					if got := remark(r.get().State.History); got != c.want[i] {
+						t.Errorf("%s: the history says %q, want %q", text, got, c.want[i])
+					}
+					r.depose()
+				}
+			})
+		})
+	}
+}
+
+// remark is what a history says of times that the calendar's policies left out.
+func remark(h []schedule.Entry) string {
+	for i := len(h) - 1; i >= 0; i-- {
+		if e := h[i]; e.Why == schedule.WhyGap || e.Why == schedule.WhyRepeated {
+			return fmt.Sprintf("%d %s", e.Count, strings.TrimPrefix(e.String(), "skipped: "))
+		}
+	}
+	return ""
 }
 
 // TestTenYearsInFourZones: each night at two, once, whatever the clocks do and whoever
