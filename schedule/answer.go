@@ -3,6 +3,7 @@ package schedule
 import (
 	"time"
 
+	"cantina/action"
 	"cantina/task"
 )
 
@@ -16,8 +17,8 @@ const (
 	Unknown               // nobody can tell yet: its cell has not reported to this leader
 )
 
-// killWait is what a cell needs beyond the grace times until a task that was told to
-// end is gone.
+// killWait is what a cell needs beyond the grace times until a container that was told
+// to end is gone.
 const killWait = 10 * time.Second
 
 // OfTask answers for a task from its row (nil = none). heard says whether the cell
@@ -25,7 +26,9 @@ const killWait = 10 * time.Second
 // dead. A row is the truth once its cell was heard: the cell corrects it.
 //
 // A task that was cancelled is COMPLETED at once, while its container has its grace
-// time; a lost one may run on for as long as its row says so.
+// time: it runs until its cell says that it is gone, or is certainly dead. Only a
+// container that may outlive its cell (keep) may have its grace time then.
+// A lost task may run on for as long as its row says so.
 func OfTask(t *task.Task, now time.Time, heard, dead bool) Answer {
 	switch {
 	case t == nil:
@@ -38,7 +41,9 @@ func OfTask(t *task.Task, now time.Time, heard, dead bool) Answer {
 		return Running
 	case t.MayStillRun && t.Unresolved():
 		return Running
-	case t.Outcome == task.Cancelled && t.Reservation != "" && t.Result.Ended.IsZero() && !dead:
+	case t.Ending() && !dead:
+		return Running
+	case t.Ending() && (t.Definition.Workload.OnCellRestart == action.RestartKeep || t.Definition.OnLost == task.LostKeep):
 		e := t.Definition.Workload.Termination
 		if now.Before(t.FirstCompleted.Add(or(e.Grace, 10*time.Second) + or(e.LeftoverGrace, time.Second) + killWait)) {
 			return Running

@@ -23,26 +23,38 @@ type world struct {
 	cron    cron.Schedule
 	now     time.Time
 	durable State
+	stored  wants // durable
 	newest  State
 	flight  []flight // decided, not yet durable, in order
 
 	runs    map[string]*truth
 	fired   map[int64]Cause // logical time in nanoseconds → why, of what is durable
 	held    bool            // the leader does not know yet what runs
+	edited  time.Time       // what is before is an earlier calendar's
 	dropped time.Time       // open spans up to here were forgotten, or are another definition's
+}
+
+// wants is a definition with its calendar: an edit and the state after it are one commit.
+type wants struct {
+	def  *Definition
+	cron cron.Schedule
 }
 
 type flight struct {
 	s     State
 	moves []Move
 	now   time.Time
+	wants wants
 }
 
 // truth is what really runs.
 type truth struct{ running, ending bool }
 
+func lines() []string {
+	return []string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1-4 * * *", "0 9 * * 1", "*/20 30 * * * *"}
+}
+
 func newWorld(t *rapid.T) *world {
-	lines := []string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1-4 * * *", "0 9 * * 1", "*/20 30 * * * *"}
 	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"}).Draw(t, "zone")
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
@@ -66,7 +78,7 @@ func newWorld(t *rapid.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Calendar{Line: rapid.SampledFrom(lines).Draw(t, "line"), Zone: zone, Gap: rapid.SampledFrom([]cron.Gap{cron.GapRun, cron.GapSkip}).Draw(t, "gap"),
+	c := Calendar{Line: rapid.SampledFrom(lines()).Draw(t, "line"), Zone: zone, Gap: rapid.SampledFrom([]cron.Gap{cron.GapRun, cron.GapSkip}).Draw(t, "gap"),
 		Fold: rapid.SampledFrom([]cron.Fold{cron.FoldFirst, cron.FoldLast, cron.FoldBoth}).Draw(t, "fold")}
 	w := &world{t: t, key: Key{"d", "n"}, now: born, durable: New(born), runs: map[string]*truth{}, fired: map[int64]Cause{}, def: &Definition{Calendar: c, Policy: p, Task: &task.Definition{}}}
 	it, _, err := c.Item(w.key, loc, born, born)
@@ -74,6 +86,7 @@ func newWorld(t *rapid.T) *world {
 		t.Fatal(err)
 	}
 	w.cron, w.newest = cron.Schedule{Item: it, Zone: loc}, w.durable
+	w.stored = wants{w.def, w.cron}
 	return w
 }
 
@@ -108,7 +121,7 @@ func (w *world) step(e Event) {
 	}
 	w.check(&next, moves)
 	w.newest = next
-	w.flight = append(w.flight, flight{next, moves, w.now})
+	w.flight = append(w.flight, flight{next, moves, w.now, wants{w.def, w.cron}})
 }
 
 // check judges what one step decided.
@@ -154,7 +167,7 @@ func (w *world) check(s *State, moves []Move) {
 func (w *world) commit() {
 	f := w.flight[0]
 	w.flight = w.flight[1:]
-	w.durable = f.s
+	w.durable, w.stored = f.s, f.wants
 	if len(f.s.Open) == MaxSpans { // older ones may have been forgotten
 		w.dropped = f.s.Open[0].After
 	}
@@ -186,6 +199,7 @@ func (w *world) account() {
 	if w.dropped.After(from) {
 		from = w.dropped
 	}
+	from = later(from, w.edited)
 	if from.IsZero() {
 		from = s.Open[0].Until.Add(-48 * time.Hour)
 	}
@@ -260,6 +274,7 @@ func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
 					w.commit()
 				}
 				w.flight, w.newest, w.held = nil, w.durable, true
+				w.def, w.cron = w.stored.def, w.stored.cron
 				w.account()
 			case "held":
 				w.held = !w.held
@@ -272,7 +287,7 @@ func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
 				}
 				w.step(e)
 			case "edit":
-				w.step(Edit{})
+				w.edit()
 			case "hand":
 				at := w.now.Add(rapid.SampledFrom([]time.Duration{-24 * time.Hour, -time.Hour, -time.Minute, 0, time.Hour}).Draw(t, "at"))
 				if n, err := w.cron.Next(at); err == nil && rapid.Bool().Draw(t, "exact") {
@@ -288,6 +303,28 @@ func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
 		}
 		w.settle()
 	})
+}
+
+// edit gives the schedule another calendar: what the earlier one fired stays fired.
+func (w *world) edit() {
+	c := w.def.Calendar
+	c.Line = rapid.SampledFrom(lines()).Draw(w.t, "other line")
+	it, _, err := c.Item(w.key, w.cron.Zone, w.now, w.now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	def := *w.def
+	def.Calendar = c
+	before := len(w.flight)
+	was := wants{w.def, w.cron}
+	w.def, w.cron.Item = &def, it
+	w.step(Edit{})
+	if len(w.flight) == before {
+		w.def, w.cron = was.def, was.cron
+	}
+	for _, x := range []time.Time{w.newest.Cursor, w.durable.Cursor} {
+		w.edited = later(w.edited, x)
+	}
 }
 
 // end ends some run.

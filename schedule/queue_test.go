@@ -129,7 +129,11 @@ func TestABrokenCalendarNeverFires(t *testing.T) {
 
 func TestOfTask(t *testing.T) {
 	now := born()
-	cancelled := &task.Task{State: task.Completed, Outcome: task.Cancelled, Reservation: "r", FirstCompleted: now, Definition: &task.Definition{}}
+	cancelled := &task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: task.Holder{Cell: "c", Proc: "p"}, FirstCompleted: now, Definition: &task.Definition{}}
+	gone, pending, kept := *cancelled, *cancelled, *cancelled
+	gone.Result.Ended = now
+	pending.Holder = task.Holder{}
+	kept.Definition = &task.Definition{OnLost: task.LostKeep}
 	for _, c := range []struct {
 		name        string
 		x           *task.Task
@@ -145,9 +149,12 @@ func TestOfTask(t *testing.T) {
 		{"completed", &task.Task{State: task.Completed, Outcome: task.Succeeded}, now, true, false, Ended},
 		{"lost and may still run", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true}, now, true, false, Running},
 		{"the same, settled", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Resolution: task.ResolvedDone}, now, true, false, Ended},
-		{"cancelled, in its grace time", cancelled, now.Add(20 * time.Second), true, false, Running},
-		{"cancelled, gone", cancelled, now.Add(22 * time.Second), true, false, Ended},
+		{"cancelled, its cell has not said that it is gone", cancelled, now.Add(time.Hour), false, false, Running},
+		{"cancelled, gone", &gone, now, true, false, Ended},
+		{"cancelled before it started", &pending, now, true, false, Ended},
 		{"cancelled, its cell dead", cancelled, now, true, true, Ended},
+		{"cancelled, may outlive its cell", &kept, now.Add(20 * time.Second), true, true, Running},
+		{"cancelled, may outlive its cell, after its grace time", &kept, now.Add(22 * time.Second), true, true, Ended},
 	} {
 		if got := OfTask(c.x, c.now, c.heard, c.dead); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

@@ -45,12 +45,15 @@ func (m *machine) miss(x Span, id string) {
 }
 
 // open adds a span of several logical times but for those that were fired by hand
-// before their time, which it counts and forgets.
+// before their time, which it counts and forgets. Such a time may be one of an earlier
+// calendar: then it only stays out of the span.
 func (m *machine) open(x Span) (fired int) {
-	for len(m.s.Ahead) > 0 && !m.s.Ahead[0].After(x.Until) {
-		t := m.s.Ahead[0]
-		m.s.Ahead = m.s.Ahead[1:]
-		fired++
+	until, cut := x.Until, false
+	for _, t := range m.s.Ahead {
+		if !t.After(x.After) || t.After(until) {
+			continue
+		}
+		cut = true
 		if p := (Span{After: x.After, Until: t.Add(-time.Second), Why: x.Why}); m.has(p) {
 			if x.Count > 0 {
 				p.Count = int(m.env.Cron.Item.Count(p.After, p.Until, m.env.Cron.Zone))
@@ -59,12 +62,30 @@ func (m *machine) open(x Span) (fired int) {
 			x.Count -= p.Count
 		}
 		x.After = t
-		x.Count = max(x.Count-1, 0)
+		if m.next(t.Add(-time.Second)).Equal(t) {
+			fired++
+			x.Count = max(x.Count-1, 0)
+		}
 	}
-	if fired == 0 || m.has(x) {
+	if !cut || m.has(x) {
 		m.addSpan(x)
 	}
+	m.s.Ahead = slices.DeleteFunc(slices.Clone(m.s.Ahead), func(t time.Time) bool { return !t.After(until) })
 	return fired
+}
+
+// joins reports whether a span may become one with the last one: no logical time that was
+// fired lies between them. Those of an earlier calendar are not known any more: an edit
+// joins only what touches.
+func (m *machine) joins(last, x Span) bool {
+	switch {
+	case last.Why != x.Why || x.After.Before(last.After):
+		return false
+	case !last.Until.Before(x.After):
+		return true
+	}
+	return !m.editing && !m.has(Span{After: last.Until, Until: x.After}) &&
+		!slices.ContainsFunc(m.s.Ahead, func(t time.Time) bool { return last.Until.Before(t) && !t.After(x.After) })
 }
 
 // addSpan adds a span behind the others, or joins it to the last one when no logical
@@ -75,8 +96,7 @@ func (m *machine) addSpan(x Span) {
 		return
 	}
 	if n := len(m.s.Open); n > 0 {
-		last := m.s.Open[n-1]
-		if last.Why == x.Why && !x.After.Before(last.After) && (!last.Until.Before(x.After) || !m.has(Span{After: last.Until, Until: x.After})) {
+		if last := m.s.Open[n-1]; m.joins(last, x) {
 			m.own(&m.s.Open)
 			m.s.Open[n-1].Until = later(last.Until, x.Until)
 			m.s.Open[n-1].Count += x.Count
@@ -130,6 +150,16 @@ func (m *machine) pass(why Why) {
 	}
 }
 
+// giveBack leaves a time after the cursor that a person had claimed to the calendar: it is
+// decided when it comes. False when there is none.
+func (m *machine) giveBack(at time.Time) bool {
+	if !at.After(m.s.Cursor) {
+		return false
+	}
+	m.s.Ahead = slices.DeleteFunc(slices.Clone(m.s.Ahead), at.Equal)
+	return true
+}
+
 // drop gives up what is pending by time.
 func (m *machine) drop(why Why) {
 	was := m.s.Pending
@@ -137,6 +167,11 @@ func (m *machine) drop(why Why) {
 	for _, f := range was {
 		if f.By == ByBackfill && why != WhyEdited {
 			m.s.Pending = append(m.s.Pending, f)
+			continue
+		}
+		if m.giveBack(f.At) {
+			m.s.Skipped++
+			m.note(Entry{What: Skipped, Why: why, By: f.By, At: f.At, Until: f.At, Count: 1})
 			continue
 		}
 		m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: why}, "")
@@ -219,10 +254,10 @@ func (m *machine) byHandNow() time.Time {
 
 // claim makes a logical time a person's: nothing else fires for it.
 func (m *machine) claim(at time.Time) error {
+	if slices.ContainsFunc(m.s.Ahead, at.Equal) {
+		return fmt.Errorf("%s was started by hand: %w", stamp(at), ErrFired)
+	}
 	if at.After(m.s.Cursor) {
-		if slices.ContainsFunc(m.s.Ahead, at.Equal) {
-			return fmt.Errorf("%s was started by hand: %w", stamp(at), ErrFired)
-		}
 		if len(m.s.Ahead) >= maxAhead {
 			return fmt.Errorf("more than %d future times started by hand: %w", maxAhead, ErrInvalid)
 		}

@@ -25,6 +25,8 @@ type machine struct {
 	env   Env
 	now   time.Time // in logical time: without the jitter
 	moves []Move
+	// editing: the calendar in env is not the one that fired until now.
+	editing bool
 }
 
 func (m *machine) step(e Event) error {
@@ -36,6 +38,7 @@ func (m *machine) step(e Event) error {
 	case Resume:
 		return m.resume()
 	case Edit:
+		m.editing = true
 		m.drop(WhyEdited)
 		m.pass(WhyBefore)
 		m.own(&m.s.Open)
@@ -339,7 +342,7 @@ func (m *machine) refused(e Refused) {
 	}
 	m.s.Live = slices.DeleteFunc(slices.Clone(m.s.Live), func(r Run) bool { return r.ID == id })
 	m.s.Skipped++
-	if !e.Firing.At.After(m.s.Cursor) {
+	if !m.giveBack(e.Firing.At) {
 		m.addSpan(Span{After: e.Firing.At.Add(-time.Second), Until: e.Firing.At, Count: 1, Why: WhyFailed})
 	}
 	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1, Text: e.Text})

@@ -191,6 +191,7 @@ func (c *checker) liveness(w *world) {
 		w.fail("I14", "nobody leads %v after the faults", w.cfg.Calm)
 		return
 	}
+	w.plans.liveness(r)
 	now := r.s.local()
 	if v := r.leader.Wait(now); v.Active {
 		w.fail("I14", "still waiting for %v", v.For)

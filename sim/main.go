@@ -42,6 +42,7 @@ func RunMany(m Many) (Sum, error) {
 		s.Lost += r.Lost
 		s.Begun += r.Begun
 		s.TasksLost += r.TasksLost
+		s.Fired += r.Fired
 		s.Coverage.Merge(r.Coverage)
 		if err != nil {
 			return s, err
@@ -67,12 +68,13 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	nodes := fs.Int("nodes", 2, "nodes of each job")
 	load := fs.String("load", "both", "batch, mixed (with services and tasks) or both in turn")
 	witness := fs.String("witness", "list", "list or consensus")
+	schedules := fs.Int("schedules", 0, "schedules of tasks, jobs and signals, in turn")
 	trace := fs.Bool("trace", false, "print every step of one seed")
 	cover := fs.Bool("coverage", false, "print how often each operation met each fault")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	if fs.NArg() > 0 || *witness != "list" && *witness != "consensus" || *cells < 1 || *servers < 1 || *jobs < 1 || *nodes < 1 {
+	if fs.NArg() > 0 || *witness != "list" && *witness != "consensus" || *cells < 1 || *servers < 1 || *jobs < 1 || *nodes < 1 || *schedules < 0 {
 		fmt.Fprintln(stderr, "cantina sim: wrong arguments; see --help")
 		return 2
 	}
@@ -81,7 +83,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "cantina sim: --load is batch, mixed or both")
 		return 2
 	}
-	m := Many{Config: Config{Load: loads[*load], Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes}, Seed: *seed, Steps: *steps, Seeds: *seeds}
+	m := Many{Config: Config{Load: loads[*load], Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes, Schedules: *schedules}, Seed: *seed, Steps: *steps, Seeds: *seeds}
 	if *witness == "consensus" {
 		m.Witness = worker.WitnessConsensus
 	}

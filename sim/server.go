@@ -30,7 +30,8 @@ type reign struct {
 	term      fence.Term
 	leader    *worker.Leader
 	sched     *sched
-	board     *board        // of services and tasks; nil without them
+	board     *board // of services and tasks; nil without them
+	times     *times
 	held      time.Duration // lease held until, by own clock
 	pending   []item
 	flying    bool
@@ -175,6 +176,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 		return
 	}
 	r.leader = l
+	r.times = newTimes(r)
 	s.reign, s.old = r, term
 	w.res.Terms++
 	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(cfg.Members), cfg.Restored)
@@ -251,6 +253,7 @@ func (r *reign) tick() {
 		r.board.pass()
 		r.board.market.pump()
 	}
+	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		r.toCell(OpCall, m.proc(), worker.CallHeard{Term: r.term}) // Perform, StopInstance, …
 	}

@@ -108,6 +108,7 @@ func (s *store) commit(server, id int, term fence.Term, ops []op) bool {
 		return false
 	}
 	for _, o := range ops {
+		s.w.plans.committing(o)
 		if o == (op{restoredKey{}, nil}) {
 			s.restored = false
 			continue
@@ -142,6 +143,7 @@ func (s *store) back(c snapshot, restored bool) {
 	s.term = fence.Term{Epoch: s.epoch}
 	s.lease, s.made = -1, s.made+1
 	if restored {
+		s.w.plans.back()
 		s.older = nil
 	}
 }

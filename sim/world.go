@@ -17,12 +17,16 @@ type Config struct {
 	Servers int // default 2
 	Jobs    int // default 2
 	Nodes   int // of each job; default 2
+	// Schedules is how many schedules there are; default none.
+	Schedules int
 	// Faulty is how long (simulated) faults are made, Calm how long nothing fails
 	// afterwards; defaults 150 s and 120 s.
 	Faulty, Calm time.Duration
 	Load         Load
 	Witness      worker.Witness
 	Mistakes     worker.Mistakes
+	// ScheduleMistakes are broken rules of schedules.
+	ScheduleMistakes ScheduleMistakes
 	// Only restricts the faults to these; nil = all.
 	Only []Fault
 	// Trace gets one line for each step; nil = none.
@@ -86,6 +90,7 @@ type Result struct {
 	Lost     int
 	// Begun counts the containers of services and tasks that were started, TasksLost the tasks that were lost.
 	Begun, TasksLost int
+	Fired            int // logical times of schedules
 	Coverage         Coverage
 }
 
@@ -93,6 +98,7 @@ type Result struct {
 type Violation struct {
 	Seed      uint64
 	Load      Load
+	Schedules int
 	Step      int
 	At        time.Duration
 	Invariant string
@@ -101,7 +107,11 @@ type Violation struct {
 
 // Error prints the violation and how to replay it.
 func (v *Violation) Error() string {
-	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --load %v --seed %d --trace", v.Invariant, v.Step, v.At, v.Text, v.Load, v.Seed)
+	more := ""
+	if v.Schedules > 0 {
+		more = fmt.Sprintf(" --schedules %d", v.Schedules)
+	}
+	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --load %v --seed %d%s --trace", v.Invariant, v.Step, v.At, v.Text, v.Load, v.Seed, more)
 }
 
 type event struct {
@@ -149,6 +159,7 @@ type world struct {
 	jobs     int
 	ids      int // of newID
 	drained  int
+	plans    *plans
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
@@ -169,6 +180,7 @@ func Run(cfg Config) (Result, error) {
 		w.check.full(w)
 		w.check.liveness(w)
 	}
+	w.res.Fired = w.plans.fired
 	if w.failed != nil {
 		return w.res, w.failed
 	}
@@ -179,6 +191,7 @@ func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}, cuts: map[[2]int]time.Duration{}}
 	w.check = newChecker()
 	w.res.Coverage.Mixed = w.mixed()
+	w.plans = &plans{w: w}
 	w.store = newStore(w)
 	for i := range cfg.Servers {
 		w.servers = append(w.servers, newServer(w, i))
@@ -198,6 +211,7 @@ func newWorld(cfg Config) *world {
 	if w.mixed() {
 		w.after(w.between(0, time.Second), w.customer)
 	}
+	w.plans = newPlans(w)
 	return w
 }
 
@@ -226,7 +240,7 @@ func (w *world) trace(format string, args ...any) {
 
 func (w *world) fail(invariant, format string, args ...any) {
 	if w.failed == nil {
-		w.failed = &Violation{w.cfg.Seed, w.cfg.Load, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
+		w.failed = &Violation{w.cfg.Seed, w.cfg.Load, w.cfg.Schedules, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
 		w.trace("VIOLATION %v", w.failed)
 	}
 }

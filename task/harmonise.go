@@ -245,6 +245,10 @@ func Harmonise(v View) Action {
 		return Action{Then: DeleteContainer, Grade: Conceivable, Why: "handed over from an earlier process of this cell: nobody knows whether it was run"}
 	case here && row.Unresolved() && v.Container == Done:
 		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but here is its end"}
+	case here && row.Ending() && v.Container == Done:
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "it was cancelled, and here is its end"}
+	case here && row.Ending() && row.Holder == v.Self && v.Container == NoContainer:
+		return Action{Call: CallMissing, Grade: Expected, Why: "it was cancelled, and has no container any more"}
 	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:
 		return Action{Grade: Conceivable, Why: "given up as lost, but it was to run on"}
 	}

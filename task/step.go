@@ -181,6 +181,9 @@ func (m *machine) complete(e Complete) error {
 	}
 	late := m.t.Unresolved()
 	switch {
+	case m.t.Ending() && m.t.Holder.Cell == e.By.Cell:
+		m.gone(e.Result)
+		return nil
 	case m.t.State == Pending:
 		m.t.Holder = e.By
 	case m.t.State != Running && !late:
@@ -202,6 +205,9 @@ func (m *machine) missing(e Missing) error {
 		return err
 	}
 	switch {
+	case m.t.Ending() && m.t.Holder == e.By:
+		m.gone(Result{})
+		return nil
 	case m.t.State != Running:
 		return ErrInvalidStateTransition
 	case m.t.Holder != e.By:
@@ -209,6 +215,16 @@ func (m *machine) missing(e Missing) error {
 	}
 	m.end(Failed, Result{Failed: true, Reason: ReasonNoContainer})
 	return nil
+}
+
+// gone notes that the container of a cancelled task has ended; it stays cancelled.
+func (m *machine) gone(r Result) {
+	m.changed = true
+	x := &m.t.Result
+	x.ExitCode, x.Signal, x.OOM, x.Started, x.Ended = r.ExitCode, r.Signal, r.OOM, r.Started, r.Ended
+	if x.Ended.IsZero() {
+		x.Ended = m.env.Now
+	}
 }
 
 func (m *machine) adopt(e Adopt) error {

@@ -217,6 +217,12 @@ type Task struct {
 // Unresolved reports whether the task is lost and nobody has said what became of it.
 func (t *Task) Unresolved() bool { return t.Ended() && t.Outcome == Lost && t.Resolution == Unresolved }
 
+// Ending reports whether the task was cancelled while it ran and its cell has not said
+// yet that its container is gone.
+func (t *Task) Ending() bool {
+	return t.Ended() && t.Outcome == Cancelled && t.Holder.Cell != "" && t.Result.Ended.IsZero()
+}
+
 // Ended reports whether the task is COMPLETED or RESOLVING.
 func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolving }
 

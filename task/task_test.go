@@ -115,12 +115,20 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 	older := with("RUNNING self", func(r *Task) { r.Holder.Proc = "older" })
 	granted := with("RUNNING self", func(r *Task) { r.Reservation = "r" })
 	reused := with("RUNNING self", func(r *Task) { r.UID = "another" })
+	cancelled := with("COMPLETED self", func(r *Task) { r.Outcome = Cancelled })
+	cancelledBefore := with("COMPLETED self", func(r *Task) { r.Outcome, r.Holder.Proc = Cancelled, "older" })
+	over := with("COMPLETED self", func(r *Task) { r.Outcome, r.Result.Ended = Cancelled, t0 })
 	for name, c := range map[string]struct {
 		container Container
 		row       *Task
 		call      Call
 		then      Fate
 	}{
+		"cancelled, its end":                           {Done, cancelled, CallComplete, DeleteContainer},
+		"cancelled, gone":                              {NoContainer, cancelled, CallMissing, Leave},
+		"cancelled, gone with an earlier process":      {NoContainer, cancelledBefore, NoCall, Leave},
+		"cancelled, still running":                     {Live, cancelled, NoCall, DeleteContainer},
+		"cancelled, its end is known":                  {Done, over, NoCall, DeleteContainer},
 		"the granted reservation asks again":           {Reserved, granted, CallStart, RunContainer},
 		"a re-used guid: running container":            {Live, reused, NoCall, DeleteContainer},
 		"a re-used guid: ended container":              {Done, reused, NoCall, DeleteContainer},
@@ -137,6 +145,39 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 		if a.Call != c.call || a.Then != c.then {
 			t.Errorf("%s: %v %v", name, a.Call, a.Then)
 		}
+	}
+}
+
+// TestTheEndOfACancelledTask: it stays cancelled; its cell alone says when it was gone,
+// and once.
+func TestTheEndOfACancelledTask(t *testing.T) {
+	running := rowOf(t, "RUNNING self")
+	row, _, err := Step(running, Cancel{}, env())
+	if err != nil || !row.Ending() {
+		t.Fatal(row, err)
+	}
+	if _, _, err := Step(row, Complete{UID: "u", By: omega}, env()); !errors.Is(err, ErrInvalidStateTransition) {
+		t.Error(err)
+	}
+	if _, _, err := Step(row, Missing{UID: "another", By: alpha}, env()); !errors.Is(err, ErrOtherUID) {
+		t.Error(err)
+	}
+	older := alpha
+	older.Proc = "older"
+	if _, _, err := Step(row, Missing{UID: "u", By: older}, env()); !errors.Is(err, ErrInvalidStateTransition) {
+		t.Error(err)
+	}
+	for _, e := range []Event{Missing{UID: "u", By: alpha}, Complete{UID: "u", By: alpha, Result: Result{ExitCode: 3, Ended: t0}}} {
+		after, effects, err := Step(row, e, env())
+		if err != nil || after.Ending() || after.Outcome != Cancelled || !after.Result.Cancelled || after.Result.Ended.IsZero() || len(effects) != 0 {
+			t.Errorf("%T: %+v %v %v", e, after, effects, err)
+		}
+		if _, _, err := Step(after, e, env()); !errors.Is(err, ErrInvalidStateTransition) {
+			t.Errorf("%T again: %v", e, err)
+		}
+	}
+	if pending, _, err := Step(rowOf(t, "PENDING"), Cancel{}, env()); err != nil || pending.Ending() {
+		t.Error("what never started has no end to wait for", err)
 	}
 }
 

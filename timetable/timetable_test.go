@@ -102,7 +102,9 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 		if err != nil || !old.Ended() {
 			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
 		}
-		r.at("02:01:00").started("d/n 2026-03-02T02:00:00Z") // its container had its grace time
+		r.at("02:59:00").started() // nobody has said that its container is gone
+		r.end(old.GUID, old.UID)
+		r.at("02:59:01").started("d/n 2026-03-02T02:00:00Z")
 	})
 }
 

@@ -87,3 +87,30 @@ func exactly(t *testing.T, w *witness, fired, skipped int) {
 	}
 	t.Logf("%d firings from %s to %s", fired, first.Format(time.TimeOnly), last.Format(time.TimeOnly))
 }
+
+// TestReplaceStartsWhenTheCellSaysSo: the next run begins as soon as the earlier one is
+// gone, and never beside it.
+func TestReplaceStartsWhenTheCellSaysSo(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 1)
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+schedules:
+  slow:
+    cron: "0 0 1 1 *"
+    timezone: UTC
+    overlap: replace
+    task:
+      command: [%s, slow, sh, -c, 'trap "sleep 0.5; exit" TERM; while :; do sleep 0.1; done']
+`, w.command()))
+	began := time.Now()
+	for n := 1; n <= 4; n++ {
+		must(t, c.addr(), "cron", "run", "slow", "--domain", "d")
+		w.waitBegun("slow", n)
+	}
+	if took := time.Since(began); took > 20*time.Second { // the grace time of one alone is 10 s
+		t.Errorf("three replacements took %v", took)
+	}
+	must(t, c.addr(), "rm", "schedule/slow", "--domain", "d", "--yes")
+	w.check()
+}
