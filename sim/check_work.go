@@ -123,9 +123,14 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 }
 
 // answered: leave to run, and an end that a cell may forget, are durable before
-// they are told.
+// they are told; who has leave gets it again.
 func (c *checker) answered(r *reign, q *request, a answer) {
 	w := r.s.w
+	if e, ok := q.task.(task.Start); ok && a.err != nil {
+		if t := r.board.tasks.Get(q.guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By && t.Reservation == e.Reservation {
+			w.fail("contract", "the reservation that has leave to run asks again and is refused: %v", a.err)
+		}
+	}
 	if a.err != nil || r.made != w.store.made {
 		return
 	}
