@@ -37,7 +37,8 @@ func (c *checker) began(w *world, u *unit) {
 		c.oneVersion(w, u)
 		return
 	}
-	if o := c.work.running[u.uid]; o != nil {
+	// After a restore nothing proves the end of one that was to run on without its cell.
+	if o := c.work.running[u.uid]; o != nil && (o.bound || !c.work.excused[u.uid]) {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
 	}
 	row, _ := w.store.rows[taskRow{u.guid}].(*task.Task)
@@ -68,13 +69,18 @@ func (c *checker) ceased(u *unit) {
 	if c.work.only[u.key] == u {
 		delete(c.work.only, u.key)
 	}
-	if c.work.running[u.uid] == u {
+	if u.uid != "" && c.work.running[u.uid] == u {
 		delete(c.work.running, u.uid)
+		for _, o := range c.work.units {
+			if o.uid == u.uid {
+				c.work.running[u.uid] = o
+			}
+		}
 	}
 }
 
 // wentBack excuses what a restored store has forgotten: a second start of a task,
-// once. Two at a time are not excused.
+// once. Two at a time are not excused, but for one that is bound to no deadline.
 func (c *workCheck) wentBack() {
 	for uid := range c.begun {
 		c.excused[uid] = true
@@ -194,7 +200,7 @@ func (c *checker) fullWork(w *world) {
 				only[u.key] = true
 			}
 			if u.uid != "" {
-				if running[u.uid] {
+				if running[u.uid] && u.bound {
 					w.fail("I1", "task %s is alive twice", u.uid)
 				}
 				running[u.uid] = true
