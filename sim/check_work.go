@@ -37,7 +37,8 @@ func (c *checker) began(w *world, u *unit) {
 		c.oneVersion(w, u)
 		return
 	}
-	if o := c.work.running[u.uid]; o != nil {
+	// After a restore nothing proves the end of one that was to run on without its cell.
+	if o := c.work.running[u.uid]; o != nil && (o.bound || !c.work.excused[u.uid]) {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
 	}
 	row, _ := w.store.rows[taskRow{u.guid}].(*task.Task)
@@ -57,7 +58,8 @@ func (c *checker) began(w *world, u *unit) {
 func (c *checker) oneVersion(w *world, u *unit) {
 	for _, o := range c.work.units {
 		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
-		if twice && o.exclusive && o.made == w.store.made {
+		next := number(worker.Proc(u.key.Process)) > number(worker.Proc(o.key.Process))
+		if twice && o.exclusive && (u.exclusive || next) && o.made == w.store.made {
 			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.folder, o, o.m.folder)
 		}
 	}
@@ -68,13 +70,18 @@ func (c *checker) ceased(u *unit) {
 	if c.work.only[u.key] == u {
 		delete(c.work.only, u.key)
 	}
-	if c.work.running[u.uid] == u {
+	if u.uid != "" && c.work.running[u.uid] == u {
 		delete(c.work.running, u.uid)
+		for _, o := range c.work.units {
+			if o.uid == u.uid {
+				c.work.running[u.uid] = o
+			}
+		}
 	}
 }
 
 // wentBack excuses what a restored store has forgotten: a second start of a task,
-// once. Two at a time are not excused.
+// once. Two at a time are not excused, but for one that is bound to no deadline.
 func (c *workCheck) wentBack() {
 	for uid := range c.begun {
 		c.excused[uid] = true
@@ -123,9 +130,14 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 }
 
 // answered: leave to run, and an end that a cell may forget, are durable before
-// they are told.
+// they are told; who has leave gets it again.
 func (c *checker) answered(r *reign, q *request, a answer) {
 	w := r.s.w
+	if e, ok := q.task.(task.Start); ok && a.err != nil {
+		if t := r.board.tasks.Get(q.guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By && t.Reservation == e.Reservation {
+			w.fail("contract", "the reservation that has leave to run asks again and is refused: %v", a.err)
+		}
+	}
 	if a.err != nil || r.made != w.store.made {
 		return
 	}
@@ -189,7 +201,7 @@ func (c *checker) fullWork(w *world) {
 				only[u.key] = true
 			}
 			if u.uid != "" {
-				if running[u.uid] {
+				if running[u.uid] && u.bound {
 					w.fail("I1", "task %s is alive twice", u.uid)
 				}
 				running[u.uid] = true

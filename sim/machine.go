@@ -363,37 +363,6 @@ func (m *machine) ended(c *container, status string) {
 	m.clearedIf()
 }
 
-// clearedIf tells the agent that nothing of its predecessors is left, if so.
-func (m *machine) clearedIf() {
-	old := slices.ContainsFunc(m.live(), func(c *container) bool { return c.procs[len(c.procs)-1] != m.proc() })
-	if old || slices.ContainsFunc(m.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != m.proc() }) {
-		return
-	}
-	m.on(func() { m.cleared = true; m.step(worker.PredecessorsCleared{}) })
-}
-
-// leave is an orderly end: what does not outlive the agent is stopped, and when
-// nothing is left it says farewell.
-func (m *machine) leave() {
-	m.leaving = true
-	if m.rep != nil {
-		m.counted()
-	}
-	m.step(worker.FarewellAsked{})
-	for _, u := range slices.Clone(m.units) {
-		if !u.keep && !u.orphan {
-			u.reason = "its cell was shut down"
-			m.stopUnit(u, m.grace())
-		}
-	}
-	if m.rep != nil {
-		m.later(leaveBound, m.exit) // without a farewell
-	}
-}
-
-// leaveBound is how long an orderly end may last where services may go on for ever.
-const leaveBound = 10 * time.Second
-
 func (m *machine) proc() worker.Proc {
 	if m.agent == nil {
 		return ""
