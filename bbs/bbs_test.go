@@ -904,10 +904,10 @@ func TestADeadLetterIsVisible(t *testing.T) {
 		r.serve()
 		began := time.Now()
 		for run := 1; run <= 10; run++ {
-			if len(r.callbacks) != run {
-				t.Fatalf("%d calls after %v, want %d", len(r.callbacks), time.Since(began), run)
+			if len(r.sent()) != run {
+				t.Fatalf("%d calls after %v, want %d", len(r.sent()), time.Since(began), run)
 			}
-			r.b.CallbackDone("t", r.callbacks[0].UID, false, "status 503")
+			r.b.CallbackDone("t", r.sent()[0].UID, false, "status 503")
 			synctest.Wait()
 			if e, err := r.b.ExplainTask("t"); err != nil || run < 10 && e.Reasons[len(e.Reasons)-1].Code != "callback" {
 				t.Fatalf("run %d: %+v, %v", run, e, err)
@@ -918,7 +918,7 @@ func TestADeadLetterIsVisible(t *testing.T) {
 			wait := min(30*time.Second<<(run-1), time.Hour)
 			time.Sleep(wait - time.Millisecond)
 			synctest.Wait()
-			if len(r.callbacks) != run {
+			if len(r.sent()) != run {
 				t.Fatalf("run %d came before its time", run+1)
 			}
 			time.Sleep(time.Millisecond)
@@ -927,8 +927,8 @@ func TestADeadLetterIsVisible(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
 		e, err := r.b.ExplainTask("t")
-		if err != nil || len(r.callbacks) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its end could not be delivered: status 503"}) {
-			t.Fatalf("%d calls, %+v, %v", len(r.callbacks), e, err)
+		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its end could not be delivered: status 503"}) {
+			t.Fatalf("%d calls, %+v, %v", len(r.sent()), e, err)
 		}
 		r.take()
 	})
