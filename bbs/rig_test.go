@@ -186,6 +186,13 @@ func (r *rig) Send(t *task.Task) {
 	r.callbacks = append(r.callbacks, t)
 }
 
+// sent returns the callbacks that were sent so far.
+func (r *rig) sent() []*task.Task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.callbacks)
+}
+
 // MayStart is true for processes that are not dead.
 func (r *rig) MayStart(_, proc string) bool {
 	r.mu.Lock()

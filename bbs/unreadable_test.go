@@ -370,3 +370,77 @@ func TestOrphansAreCounted(t *testing.T) {
 		r.take()
 	})
 }
+
+func TestCorruptRowsAreQuarantined(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(2, "1")}, nil)
+		r.serve()
+		page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+		k0, k1 := page.Items[0].Key, page.Items[1].Key
+		r.smash(indexRow(k0), serviceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
+		r.reelect()
+		if n := r.b.Count().Quarantined; n != 3 {
+			t.Fatalf("%d quarantined", n)
+		}
+		// It counts as existing: not started, not stopped, its container left alone.
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/1]" {
+			t.Fatalf("running %s", got)
+		}
+		rows := r.b.Rows("a", []lrp.Key{k0}, []string{"bad"}, true)
+		if len(rows.LRPs) != 0 || len(rows.QuarantinedLRPs) != 1 || len(rows.QuarantinedTasks) != 1 {
+			t.Fatalf("%+v", rows)
+		}
+		if err := r.event(k0, lrp.Remove{By: lrp.Identity{Instance: "x", Cell: "a", Proc: "a1"}}); !errors.Is(err, lrp.ErrNotEligible) {
+			t.Fatalf("an event for it: %v", err)
+		}
+		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "bad", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); !errors.Is(err, task.ErrExists) {
+			t.Fatalf("its guid is taken: %v", err)
+		}
+		ghost := web(1, "1")
+		ghost.Service.Name = "ghost"
+		if _, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: []lrp.Desired{ghost}}, Write{}); !errors.Is(err, ErrQuarantined) {
+			t.Fatalf("applied over it: %v", err)
+		}
+		// Dropped: the index is made anew.
+		done := make(chan error, 1)
+		if err := r.b.Release(indexRow(k0), false, nil, func(_ int64, err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		r.serve()
+		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 a/1]" {
+			t.Fatalf("dropped: %s", got)
+		}
+		// Restored with a value that can be read.
+		if err := r.b.Release("task/bad", true, []byte("still bad"), nil); err == nil {
+			t.Fatal("restored garbage")
+		}
+		good := encode(kindTask, taskRecord(&task.Task{GUID: "bad", UID: "u", Domain: "d", Definition: &task.Definition{Workload: runs("/bin/true")}, Created: r.clock.Wall(), Updated: r.clock.Wall()}))
+		if err := r.b.Release("task/bad", true, good, func(_ int64, err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		r.serve()
+		if row, err := r.b.GetTask("bad"); err != nil || row.Outcome != task.Succeeded {
+			t.Fatalf("restored: %v", err)
+		}
+		_ = k1
+	})
+}
+
+// smash overwrites rows with garbage, as a new leader will find them.
+func (r *rig) smash(keys ...string) {
+	r.t.Helper()
+	for _, k := range keys {
+		ticket := newTicket()
+		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("garbage")}}}, ticket.done)
+		if _, err := ticket.wait(r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}

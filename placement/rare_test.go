@@ -486,3 +486,27 @@ func TestWorkThatAvoidsItsReservedCell(t *testing.T) {
 		t.Error(s.avoid)
 	}
 }
+
+// TestPinnedInstancesSpreadOverZones: also among the cells of one machine the zone
+// with the fewest instances comes first.
+func TestPinnedInstancesSpreadOverZones(t *testing.T) {
+	l := NewLedger(Config{})
+	for _, c := range []struct{ name, zone string }{{"a1", "z1"}, {"a2", "z1"}, {"b1", "z2"}} {
+		s := plainState(c.name, 1, 100, 10)
+		s.Zone, s.Host = c.zone, "h"
+		if c.name == "b1" {
+			s.Foreign = resource.Amounts{resource.MemoryMB: 50} // the worse cell but for its zone
+		}
+		l.Admit(c.name, "p-"+c.name, "")
+		l.Push(s)
+	}
+	it := lrpItem("x", 0, 10)
+	it.Constraint.Host = "h"
+	if _, _, err := l.Place(it, 0); err != nil {
+		t.Fatal(err)
+	}
+	it.ID, it.Hold = "second", "second"
+	if p, r, err := l.Place(it, 0); err != nil || r != nil || p.Cell != "b1" {
+		t.Errorf("on %s: %v, %v", p.Cell, r, err)
+	}
+}

@@ -121,6 +121,8 @@ func (b *board) sessionChanged(e worker.SessionChanged) {
 	name, proc := string(e.Cell), string(e.Proc)
 	switch {
 	case e.To == worker.Healthy:
+		b.services.Heard(proc, b.now())
+		b.tasks.Heard(proc)
 		b.session(proc, lrp.CellHealthy{Cell: name, Proc: proc})
 	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
 		b.session(proc, lrp.CellUnhealthy{Cell: name, Proc: proc})

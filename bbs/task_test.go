@@ -1,0 +1,280 @@
+package bbs
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+)
+
+func TestADeadCellLosesItsTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for _, guid := range []string{"t1", "t2"} {
+			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+				t.Fatal(err)
+			}
+			row, _ := r.b.GetTask(guid)
+			if err := r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.take()
+		r.b.ProcDead("a", "a1", "")
+		synctest.Wait()
+		row, _ := r.b.GetTask("t1")
+		if row.Outcome != task.Lost {
+			t.Fatalf("%+v", row)
+		}
+		if err := r.b.DeleteTask(t.Context(), "t1", Write{}); !errors.Is(err, task.ErrLostUnresolved) {
+			t.Fatalf("deleted a lost task: %v", err)
+		}
+		settled, err := r.b.SettleTask(t.Context(), "t1", task.ResolvedRerun, Write{})
+		if err != nil || settled.Successor == "" {
+			t.Fatalf("%v %+v", err, settled)
+		}
+		r.serve()
+		rerun, err := r.b.GetTask(settled.Successor)
+		if err != nil || rerun.Outcome != task.Succeeded || string(rerun.Result.Output) != "done" {
+			t.Fatalf("%v %+v", err, rerun)
+		}
+		// The real end of the other one comes late, from a later process of the cell.
+		row, _ = r.b.GetTask("t2")
+		if err := r.taskEvent("t2", task.Complete{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a2"}, Result: task.Result{Output: []byte("late")}}); err != nil {
+			t.Fatal(err)
+		}
+		if row, _ = r.b.GetTask("t2"); row.Outcome != task.Succeeded {
+			t.Fatalf("%+v", row)
+		}
+	})
+}
+
+// TestFiftyCallsWithOneKey is what users report of tokens that are checked in the
+// handler: one run, fifty equal answers.
+func TestFiftyCallsWithOneKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		def := task.Definition{Workload: runs("/bin/true")}
+		var wg sync.WaitGroup
+		guids := make([]string, 50)
+		for i := range guids {
+			wg.Go(func() {
+				row, err := r.b.DesireTask(t.Context(), NewTask{Domain: "d", Definition: def}, Write{Key: "token"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				guids[i] = row.GUID
+			})
+		}
+		wg.Wait()
+		for _, g := range guids {
+			if g != guids[0] || g == "" {
+				t.Fatalf("%v", guids)
+			}
+		}
+		if page, _ := r.b.ListTasks(TaskFilter{}, Range{}); len(page.Items) != 1 {
+			t.Fatalf("%d tasks", len(page.Items))
+		}
+		if _, err := r.b.DesireTask(t.Context(), NewTask{Domain: "e", Definition: def}, Write{Key: "token"}); !errors.Is(err, ErrKeyReused) {
+			t.Fatalf("another request: %v", err)
+		}
+		r.reelect() // a new leader remembers
+		if row, err := r.b.DesireTask(t.Context(), NewTask{Domain: "d", Definition: def}, Write{Key: "token"}); err != nil || row.GUID != guids[0] {
+			t.Fatalf("%v %+v", err, row)
+		}
+		time.Sleep(25 * time.Hour)
+		synctest.Wait()
+		if rows := r.rowsLeft("idem/"); len(rows) != 0 {
+			t.Fatalf("keys left: %v", rows)
+		}
+		r.take()
+	})
+}
+
+func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		once := func(arg string) []NamedTask {
+			return []NamedTask{{"once", task.Definition{Workload: runs("/bin/echo", arg)}}}
+		}
+		r.apply(nil, once("1"))
+		r.serve()
+		time.Sleep(25 * time.Hour) // the row is collected; that is no reason to run again
+		synctest.Wait()
+		if _, err := r.b.GetTask("d.once"); !errors.Is(err, ErrCollected) {
+			t.Fatalf("%v", err)
+		}
+		r.reelect()
+		if out := r.apply(nil, once("1")); out.Changes[0].Verb != VerbKeep {
+			t.Fatalf("%+v", out)
+		}
+		r.apply(nil, once("2"))
+		r.apply(nil, once("3"))
+		r.serve()
+		for _, guid := range []string{"d.once", "d.once.2"} {
+			if row, err := r.b.GetTask(guid); err != nil || row.Outcome != task.Succeeded {
+				t.Errorf("%s: %v", guid, err)
+			}
+		}
+		out := r.apply(nil, nil)
+		if len(out.Changes) != 1 || out.Changes[0].Verb != VerbRemove || len(r.rowsLeft("applied/")) != 0 {
+			t.Fatalf("%+v", out)
+		}
+	})
+}
+
+// TestEndedTasksAreKept as long as the leader's settings say; who asks later hears how
+// long that is.
+func TestEndedTasksAreKept(t *testing.T) {
+	for text, c := range map[string]struct {
+		policy task.Policy
+		age    time.Duration
+	}{
+		"kept 24h, 10000 in a domain": {task.Policy{}, 24 * time.Hour},
+		"kept 1h30m, 10000 in a":      {task.Policy{Retention: 90 * time.Minute}, 90 * time.Minute},
+		"kept 2m, 10000 in a domain":  {task.Policy{Retention: -1}, 2 * time.Minute},
+		"kept 24h, 1 in a domain":     {task.Policy{KeepPerDomain: 1}, time.Second},
+	} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			r.depose()
+			r.elect(func(cfg *Config) { cfg.Tasks = c.policy })
+			for _, guid := range []string{"t", "u"} {
+				if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+					t.Fatal(err)
+				}
+				if r.serve(); c.policy.KeepPerDomain == 0 {
+					break
+				}
+			}
+			if c.policy.KeepPerDomain == 0 {
+				time.Sleep(c.age - time.Millisecond)
+				synctest.Wait()
+				if row, err := r.b.GetTask("t"); err != nil || row.Outcome != task.Succeeded {
+					t.Fatalf("%s: %v", text, err)
+				}
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) || !strings.Contains(err.Error(), text) {
+				t.Fatalf("%s: %v", text, err)
+			}
+		})
+	}
+}
+
+func TestPrunedServicesAndTasksEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(1, "1")}, []NamedTask{{"long", task.Definition{Workload: runs("/bin/sleep")}}})
+		synctest.Wait()
+		r.apply(nil, nil)
+		r.serve()
+		if _, err := r.b.GetService(webKey); !errors.Is(err, ErrServiceNotFound) {
+			t.Errorf("%v", err)
+		}
+		if row, err := r.b.GetTask("d.long"); err != nil || row.Outcome != task.Cancelled {
+			t.Errorf("%v %+v", err, row)
+		}
+	})
+}
+
+func TestCallbacksOfTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		_, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.serve()
+		if len(r.callbacks) != 1 || r.callbacks[0].Outcome != task.Succeeded {
+			t.Fatalf("%+v", r.callbacks)
+		}
+		r.b.CallbackDone("t", r.callbacks[0].UID, false, "status 503")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if len(r.callbacks) != 2 {
+			t.Fatalf("%d calls", len(r.callbacks))
+		}
+		r.b.CallbackDone("t", r.callbacks[0].UID, true, "")
+		synctest.Wait()
+		if row, err := r.b.GetTask("t"); err != nil || !row.Callback.Delivered || row.State != task.Completed {
+			t.Fatalf("%v %+v", err, row)
+		}
+		if err := r.b.DeleteTask(t.Context(), "t", Write{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) {
+			t.Fatalf("%v", err)
+		}
+	})
+}
+
+// TestADeadLetterIsVisible: an end that cannot be delivered is tried again, later and
+// later, also by the next leader, and then counted and told.
+func TestADeadLetterIsVisible(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.serve()
+		began := time.Now()
+		for run := 1; run <= 10; run++ {
+			if len(r.sent()) != run {
+				t.Fatalf("%d calls after %v, want %d", len(r.sent()), time.Since(began), run)
+			}
+			r.b.CallbackDone("t", r.sent()[0].UID, false, "status 503")
+			synctest.Wait()
+			if e, err := r.b.ExplainTask("t"); err != nil || run < 10 && e.Reasons[len(e.Reasons)-1].Code != "callback" {
+				t.Fatalf("run %d: %+v, %v", run, e, err)
+			}
+			if run == 5 {
+				r.reelect()
+			}
+			wait := min(30*time.Second<<(run-1), time.Hour)
+			time.Sleep(wait - time.Millisecond)
+			synctest.Wait()
+			if len(r.sent()) != run {
+				t.Fatalf("run %d came before its time", run+1)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		e, err := r.b.ExplainTask("t")
+		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its end could not be delivered: status 503"}) {
+			t.Fatalf("%d calls, %+v, %v", len(r.sent()), e, err)
+		}
+		r.take()
+	})
+}
+
+// TestATaskThatIsNotStartedInTime fails with the arithmetic of the last refusal; what is
+// tried in vain meanwhile is asked for again.
+func TestATaskThatIsNotStartedInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		row, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const why = "insufficient resources: 312 cells: other stack; 40 cells: memory_mb 512 needed, largest free 300"
+		r.b.TaskRejected("t", row.UID, "found no compatible cells: no cell is known", false)
+		r.b.TaskRejected("t", row.UID, why, false)
+		synctest.Wait()
+		if e, err := r.b.ExplainTask("t"); err != nil || e.Reasons[0].Code != "insufficient_resources" || e.Reasons[0].Text != why || e.Reasons[0].Longest != 30*time.Minute {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		r.take()
+		time.Sleep(30*time.Minute - time.Second)
+		synctest.Wait()
+		if _, tasks, _ := r.take(); len(tasks) != 59 {
+			t.Errorf("asked for %d times in half an hour", len(tasks))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if x, err := r.b.GetTask("t"); err != nil || x.Outcome != task.Failed || x.Result.Reason != "not started within time limit: "+why {
+			t.Fatalf("%+v, %v", x.Task, err)
+		}
+	})
+}
