@@ -48,12 +48,99 @@ func (e *Executor) folderID() (string, error) {
 	return id, replaceFile(e.path("id"), []byte(id+"\n"))
 }
 
-// formerID is the name that a predecessor gave the data folder.
+// formerID is the name that a predecessor gave the data folder. When the file that
+// says so is damaged, it is found by what else has it: the legacy, what was written down
+// of kept containers, and at last the groups themselves. So work that is alive never
+// becomes a stranger's.
 func (e *Executor) formerID() (id string, ok bool) {
 	b, err := os.ReadFile(e.path("id"))
-	id = strings.TrimSpace(string(b))
-	raw, herr := hex.DecodeString(id)
-	return id, err == nil && herr == nil && len(raw) == 8
+	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
+		return id, true
+	}
+	for _, find := range []func() string{e.idFromLegacy, e.idFromKeepsakes, e.idFromGroups} {
+		if id := find(); validID(id) {
+			e.log.Warn("the folder's identity was damaged, and is found again", "id", id)
+			if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
+				e.log.Warn("the folder's identity is not written down", "error", err)
+			}
+			return id, true
+		}
+	}
+	return "", false
+}
+
+func validID(id string) bool {
+	raw, err := hex.DecodeString(id)
+	return err == nil && len(raw) == 8
+}
+
+func (e *Executor) idFromLegacy() string {
+	var l legacy
+	b, err := os.ReadFile(e.path("legacy"))
+	if err != nil || json.Unmarshal(b, &l) != nil {
+		return ""
+	}
+	return filepath.Base(l.Tracker)
+}
+
+// idFromKeepsakes goes by the groups of kept containers: <id>/<class>/<container>.
+func (e *Executor) idFromKeepsakes() string {
+	entries, _ := os.ReadDir(e.path("keep")) // none is as good as an error
+	for _, d := range entries {
+		var s keepsake
+		if shim.Get(filepath.Join(e.path("keep"), d.Name()), keepsakeFile, &s) == nil {
+			if id := filepath.Base(filepath.Dir(filepath.Dir(s.Group))); validID(id) {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// idFromGroups looks for groups that no cell holds and that have this folder for their
+// owner, or shims that serve containers of this folder.
+func (e *Executor) idFromGroups() string {
+	host, err := cgroup.Detect()
+	owner, oerr := e.owner()
+	if err != nil || oerr != nil {
+		return ""
+	}
+	for _, a := range host.Abandoned() {
+		if a.Owner == owner {
+			return a.ID
+		}
+		for _, pid := range a.Kept() {
+			if e.servesUs(pid) {
+				return a.ID
+			}
+		}
+	}
+	return ""
+}
+
+// servesUs reports whether a process is a shim of a container of this folder.
+func (e *Executor) servesUs(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	args := strings.Split(string(b), "\x00")
+	return err == nil && len(args) >= 3 && args[1] == "shim" && filepath.Dir(args[2]) == e.path("keep")
+}
+
+// owner is what is left at the groups: the data folder, by its number, so that moving
+// it does no harm.
+func (e *Executor) owner() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(e.cfg.Folder, &st); err != nil {
+		return "", err
+	}
+	boot, err := bootID()
+	return fmt.Sprintf("%s %d:%d", boot, st.Dev, st.Ino), err
+}
+
+// sweep removes the empty groups of cells that are gone for certain.
+func (e *Executor) sweep(host cgroup.Host) {
+	for _, a := range host.Abandoned() {
+		a.Remove()
+	}
 }
 
 // guess is a legacy that cannot be read: the groups that have the folder's name.
@@ -93,9 +180,18 @@ func (e *Executor) openGroups() error {
 	}
 	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1,
 		Generation: e.generation})
-	if errors.Is(err, cgroup.ErrUnusable) {
+	switch {
+	case errors.Is(err, cgroup.ErrUnusable):
 		e.log.Warn("containers run without control groups", "error", err)
 		err = nil
+	case errors.Is(err, cgroup.ErrInUse):
+		return fmt.Errorf("%w: this data folder is a copy of another's; remove its file \"id\" if nothing of it runs here", err)
+	case err == nil:
+		owner, oerr := e.owner()
+		if err = oerr; err == nil {
+			err = e.tree.SetOwner(owner)
+		}
+		e.sweep(host)
 	}
 	return errors.Join(err, e.remember(0))
 }
@@ -143,16 +239,16 @@ func (e *Executor) remember(reaper int) error {
 // itself. What does not die is shown as a stuck container.
 func (e *Executor) clearPredecessor() error {
 	b, err := os.ReadFile(e.path("legacy"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	var l legacy
+	missing := errors.Is(err, os.ErrNotExist)
 	if err == nil {
 		err = json.Unmarshal(b, &l)
 	}
 	if err != nil {
+		if l = e.guess(); missing && l.Tracker == "" {
+			return nil // a new folder
+		}
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
-		l = e.guess()
 	}
 	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
 		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))
