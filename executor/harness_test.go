@@ -124,7 +124,7 @@ func await(t testing.TB, e *Executor, id string, ok func(Container, bool) bool) 
 		t.Fatal(err)
 	}
 	defer sub.Close()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(90 * time.Second) // a machine that does much else is slow
 	defer limit.Stop()
 	for {
 		c, there := e.Get(id)
