@@ -85,6 +85,7 @@ type container struct {
 	heir      *keepsake      // what the predecessor wrote down; nil unless adopted
 
 	mu        sync.Mutex
+	copies    int                // of files to be uploaded, so far
 	keepsake  *kept              // the program that a shim owns
 	processes []*process.Process // that may still hold output
 }

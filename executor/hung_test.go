@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -284,6 +287,90 @@ func TestDirectoryIsNamed(t *testing.T) {
 	s := program("/bin/true")
 	s.Workload.Action.Run.Dir = "/no/such/folder"
 	if c := launch(t, e, "y", s); !strings.Contains(c.Result.Reason, "folder /no/such/folder: no such file") {
+		t.Errorf("%+v", c.Result)
+	}
+}
+
+// TestHungTransfers: files that go to, or come from, a file system that does not answer
+// hang alone: more of them than may be fetched at a time.
+func TestHungTransfers(t *testing.T) {
+	h := hungMount(t)
+	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
+	needGroups(t, e)
+	source := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(source, []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	download := func(to string) Spec {
+		return Spec{Workload: action.Workload{Action: action.Action{Download: &action.Download{From: "file://" + source, To: to, AllowUnpinned: true}}}}
+	}
+	upload := Spec{Workload: action.Workload{Action: action.Action{Upload: &action.Upload{From: h.Dir + "/result", To: "http://127.0.0.1:1/x"}}}}
+	all := map[string]Spec{"upload": upload}
+	for i := range 7 {
+		all[fmt.Sprint("download", i)] = download(fmt.Sprint(h.Dir, "/to", i))
+	}
+	for id, s := range all {
+		if err := e.Launch(Reservation{ID: id}, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range all {
+		c := await(t, e, id, hangs)
+		if text := c.Hang.String(); !strings.Contains(text, h.Dir) || !strings.Contains(text, "cantina-reaper") {
+			t.Errorf("%s: %s", id, text)
+		}
+	}
+	target := filepath.Join(t.TempDir(), "there")
+	if c := launch(t, e, "beside", download(target)); c.Result.Failed {
+		t.Errorf("beside them: %+v", c.Result)
+	}
+	if b, err := os.ReadFile(target); err != nil || string(b) != "content" {
+		t.Errorf("%q, %v", b, err)
+	}
+	for id := range all {
+		if err := e.Stop(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, e, "upload", func(c Container, _ bool) bool { return c.Stuck != nil || c.State == Completed })
+	if err := h.Release(); err != nil {
+		t.Error(err)
+	}
+	for id := range all {
+		if c := await(t, e, id, completed); !c.Result.Stopped {
+			t.Errorf("%s: %+v", id, c.Result)
+		}
+	}
+}
+
+// TestUploadFromOutside: a file outside the container's folder is uploaded through a copy,
+// of which nothing stays; errors name the path as the container does.
+func TestUploadFromOutside(t *testing.T) {
+	e := testExecutor(t, nil)
+	got := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(b)
+	}))
+	defer server.Close()
+	source := filepath.Join(t.TempDir(), "result")
+	if err := os.WriteFile(source, []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	up := func(from string) Spec {
+		return Spec{Workload: action.Workload{Action: action.Action{Upload: &action.Upload{From: from, To: server.URL}}}}
+	}
+	c := launch(t, e, "x", up(source))
+	if c.Result.Failed || <-got != "content" {
+		t.Errorf("%+v", c.Result)
+	}
+	if left, err := os.ReadDir(c.Folder); err != nil || len(left) != 0 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+	if c := launch(t, e, "none", up("/no/such")); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no such file") {
 		t.Errorf("%+v", c.Result)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/isolate"
+	"cantina/executor/place"
 	"cantina/executor/process"
 	"cantina/executor/step"
 )
@@ -217,7 +218,7 @@ func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
 // Place finds a path of the container on the machine, for transfers.
 func (h *stepHost) Place(name string) (step.Place, error) {
 	c := h.c
-	p := step.Place{Root: c.root()}
+	p := step.Place{Place: place.Place{Root: c.root()}}
 	user := c.user(&action.Run{})
 	if user != "" {
 		cred, err := c.credential(user)
@@ -240,6 +241,10 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 		return p, fmt.Errorf("%s: %w", name, ErrOutside)
 	default: // it may do so itself
 		p.Root, p.Path = "/", name
+		c.mu.Lock()
+		c.copies++
+		p.Carry, p.Copy = h.carry, c.below(fmt.Sprintf(".upload-%d", c.copies))
+		c.mu.Unlock()
 	}
 	return p, nil
 }

@@ -52,14 +52,8 @@ func (c *clock) end(first Position) (released bool) {
 	return oldest && newest < c.last
 }
 
-// visible is the last position up to which nothing can appear any more.
-func (c *clock) visible() Position {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.visibleLocked()
-}
-
-// settled is visible, once all that has been written so far is: an append of one source
+// settled is the last position up to which nothing can appear any more, once all that
+// has been written so far is below it: an append of one source
 // that takes long must not hide the last lines of another that has ended.
 func (c *clock) settled(ctx context.Context) (Position, error) {
 	c.mu.Lock()
@@ -81,6 +75,7 @@ func (c *clock) settled(ctx context.Context) (Position, error) {
 	return c.visibleLocked(), nil
 }
 
+// visibleLocked is the last position up to which nothing can appear any more.
 func (c *clock) visibleLocked() Position {
 	v := c.last
 	for _, a := range c.active {
