@@ -44,6 +44,7 @@ type Launcher struct {
 	fast  []*starter
 	works int // threads that do not hang
 	hangs int // threads that wait for a child that does not get to its program
+	over  bool
 }
 
 const (
@@ -66,6 +67,7 @@ type request struct {
 	pid   int
 	err   error
 	lost  bool // the thread did not get back
+	late  bool // the launcher had ended when the thread was back: what it worked with is closed
 	done  chan struct{}
 
 	mu       sync.Mutex
@@ -161,6 +163,7 @@ func (l *Launcher) Run(ctx context.Context) error {
 		l.free.Wait()
 	}
 	fast := l.fast
+	l.over = true
 	l.mu.Unlock()
 	close(l.ended)
 	l.null.Close()
@@ -242,9 +245,11 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	for _, fd := range child {
 		unix.Close(fd)
 	}
-	pid := r.pid
-	if errors.Is(err, errHangs) {
+	var pid int
+	if errors.Is(err, errHangs) { // the thread still writes to r
 		p.start, pid, err = r, int(r.made.tid.Load()), nil
+	} else {
+		pid = r.pid
 	}
 	if pid > 0 {
 		var perr error
@@ -347,6 +352,7 @@ func (l *Launcher) back(r *request) {
 		l.mu.Lock()
 		l.works++
 		l.hangs--
+		r.late = l.over
 		l.mu.Unlock()
 	}
 }
@@ -492,7 +498,9 @@ func (l *Launcher) fork(r *request) {
 	r.made, r.tid = made, unix.Gettid()
 	r.mu.Unlock()
 	r.pid, r.err = made.spawn(s.CloneFlags, group)
-	l.back(r)
+	if l.back(r); r.late {
+		r.err = errors.Join(r.err, ErrClosed)
+	}
 	if r.err == nil {
 		r.err = made.failure(s)
 	}
@@ -503,6 +511,9 @@ func (l *Launcher) fork(r *request) {
 
 // leave brings the thread back to where it forks from.
 func (r *request) leave(back func() error) {
+	if r.late {
+		return // the thread ends
+	}
 	if err := back(); err != nil {
 		r.err, r.lost = errors.Join(r.err, err), true
 	}

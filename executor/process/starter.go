@@ -77,8 +77,11 @@ func (st *starter) serve(done <-chan struct{}, l *Launcher) {
 			for _, fd := range got {
 				unix.Close(fd)
 			}
-			lost := r.lost
+			lost, late := r.lost, r.late
 			close(r.done)
+			if late {
+				return
+			}
 			if lost {
 				err = errLost
 			}
