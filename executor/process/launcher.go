@@ -44,8 +44,20 @@ type Launcher struct {
 	fast  []*starter
 	works int // threads that do not hang
 	hangs int // threads that wait for a child that does not get to its program
+	crews [3]crew
 	over  bool
 }
+
+// crew is the threads of one kind. There are always as many as are wanted that do not
+// hang, so that all of them are never more than those and the ones that hang at a time.
+type crew struct{ want, free int }
+
+// The kinds of threads.
+const (
+	crewFast = iota
+	crewBound
+	crewPlain
+)
 
 const (
 	// maxStarts bounds how many starts have the child's ends of their pipes open: a
@@ -64,6 +76,7 @@ type request struct {
 	files []uintptr
 	child []int // those of files that go to a starter
 	spare func() error
+	crew  int
 	pid   int
 	err   error
 	lost  bool // the thread did not get back
@@ -148,11 +161,13 @@ func (l *Launcher) Run(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	l.done = ctx.Done()
+	n := len(l.fast)
+	l.crews = [3]crew{crewFast: {n, n}, crewBound: {n, n}, crewPlain: {1, 1}}
 	for _, st := range l.fast {
 		l.thread(func() { st.serve(l.done, l) })
 		l.idle <- st
 	}
-	for range len(l.fast) {
+	for range n {
 		l.thread(func() { l.serve(l.done, l.bound, true) })
 	}
 	l.thread(func() { l.serve(l.done, l.plain, false) })
@@ -280,8 +295,8 @@ func (l *Launcher) ask(r *request, child []int) error {
 		}
 	}
 	in, restricted := l.bound, true
-	if r.spec.Gain {
-		in, restricted = l.plain, false
+	if r.crew = crewBound; r.spec.Gain {
+		in, restricted, r.crew = l.plain, false, crewPlain
 	}
 	r.spare = func() error {
 		l.thread(func() { l.serve(l.done, in, restricted) })
@@ -333,11 +348,15 @@ func (l *Launcher) replace(r *request) bool {
 	l.works--
 	l.hangs++
 	l.free.Broadcast()
-	if l.hangs <= maxHangs {
+	c := &l.crews[r.crew]
+	c.free--
+	if c.free < c.want && l.hangs <= maxHangs {
 		select {
 		case <-l.done:
 		default:
-			_ = r.spare() // without it the others have to do
+			if r.spare() == nil { // without it the others have to do
+				c.free++
+			}
 		}
 	}
 	return true
@@ -352,6 +371,7 @@ func (l *Launcher) back(r *request) {
 		l.mu.Lock()
 		l.works++
 		l.hangs--
+		l.crews[r.crew].free++
 		r.late = l.over
 		l.mu.Unlock()
 	}

@@ -2,14 +2,18 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"cantina/executor/executortest"
 )
 
 // TestIgnoredSignalsAreHeard: what a shell's "&" or nohup has the cell ignore, its
@@ -124,5 +128,68 @@ func TestParentThatIsGone(t *testing.T) {
 	var ws unix.WaitStatus
 	if _, err := wait4(pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 127 || c.failure(&Spec{}) == nil {
 		t.Errorf("%v, %v, %v", ws, err, c.failure(&Spec{}))
+	}
+}
+
+// TestThreadsOfHungStartsAreNotPiledUp: more starts hang, one after the other, than there
+// may ever be threads; in the end there are as many as are wanted and hung at a time, and
+// all kinds of start work.
+func TestThreadsOfHungStartsAreNotPiledUp(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root to mount")
+	}
+	l, _ := start(t)
+	const rounds, side = 20, 16
+	for round := range rounds {
+		h, err := executortest.Hang(t.TempDir())
+		if err != nil {
+			t.Skip("skipped: ", err)
+		}
+		all := make([]*Process, side)
+		var wg sync.WaitGroup
+		for i := range all {
+			wg.Go(func() {
+				p, err := l.Start(&Spec{Path: fmt.Sprint(h.Dir, "/", i), Session: true, Gain: i%4 == 0})
+				if err != nil || !p.Hangs() {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+				all[i] = p
+			})
+		}
+		wg.Wait()
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			if p == nil {
+				continue
+			}
+			if <-p.Launched(); p.LaunchError() == nil {
+				t.Error("a start that hung in what is gone has come to a program")
+			}
+			<-p.Done()
+		}
+	}
+	l.mu.Lock()
+	works, hangs, want := l.works, l.hangs, 0
+	for _, c := range l.crews {
+		want += c.want
+		if c.free < c.want {
+			t.Errorf("crew %+v", c)
+		}
+	}
+	l.mu.Unlock()
+	if hangs != 0 || works > want+side {
+		t.Errorf("%d threads, %d of them hang; wanted are %d", works, hangs, want)
+	}
+	for _, gain := range []bool{false, true} {
+		for range 50 {
+			p, err := l.Start(&Spec{Path: "/bin/true", Session: true, Gain: gain})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Result()
+		}
 	}
 }

@@ -45,7 +45,7 @@ func (st *starter) ask(l *Launcher, r *request, child []int) error {
 		return fmt.Errorf("hand over descriptors: %w", err)
 	}
 	r.child = child
-	r.spare = func() error { return l.addStarter() }
+	r.spare, r.crew = l.addStarter, crewFast
 	select {
 	case st.in <- r:
 		return l.await(r)
