@@ -119,9 +119,14 @@ type KillMode int
 
 // The kill modes of the note "Bistro task termination", choice c.
 const (
-	KillTermWaitKill KillMode = iota // default: the stop signal, then KILL after the grace
-	KillTerm                         // only the stop signal: KILL is left to the reaper
-	KillNow                          // KILL at once
+	// KillTermWaitKill is the stop signal, then KILL after the grace: the default. It
+	// gives time to clean up; without cgroups the KILL may leak what the process started.
+	KillTermWaitKill KillMode = iota
+	// KillTerm is the stop signal alone; KILL is left to the reaper. What cleans up badly
+	// fails to end rather than ending and leaking its descendants.
+	KillTerm
+	// KillNow is KILL at once: fast when there is nothing to clean up.
+	KillNow
 )
 
 // KillTarget is whom the signals go to: the note's choice d.
@@ -129,9 +134,15 @@ type KillTarget int
 
 // The kill targets. Without usable cgroups TargetCgroup means TargetGroup.
 const (
-	TargetCgroup KillTarget = iota // default: every process of the container
-	TargetGroup                    // the process group of the main process
-	TargetChild                    // only the main process
+	// TargetCgroup is every process of the container: the default. Nobody is missed, and
+	// a parent cannot choose the order in which its children end.
+	TargetCgroup KillTarget = iota
+	// TargetGroup is the process group of the main process. It misses processes that made
+	// a session or a group of their own; they are leftovers then.
+	TargetGroup
+	// TargetChild is only the main process, which may end its own in good order; what it
+	// forgets is a leftover.
+	TargetChild
 )
 
 // Termination holds the choices of "Bistro task termination".
@@ -145,11 +156,14 @@ type Termination struct {
 	LeftoverGrace time.Duration
 	Mode          KillMode
 	Target        KillTarget
-	// ParentDeath is the signal the main process gets when the cell dies:
-	// 0 = SIGTERM with cgroups and SIGKILL without; -1 = none.
+	// ParentDeath is the signal the main process gets when the cell dies (choice a):
+	// 0 = SIGTERM with cgroups and SIGKILL without; -1 = none. TERM lets it clean up after
+	// itself, and leaks it when it does not heed that and no reaper is left; KILL is
+	// certain, and orphans what it started where no control group holds that.
 	ParentDeath int
 	// NoSession keeps the main process in the cell's session and group (choice b
-	// "No"): Ctrl-C and Ctrl-Z of a terminal reach it.
+	// "No"): Ctrl-C and Ctrl-Z of a terminal reach it directly. Without cgroups only the
+	// main process can be signalled then, not what it started.
 	NoSession bool
 }
 

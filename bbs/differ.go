@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"cantina/action"
 )
 
 // differ lists the fields in which two values of one type differ, by their paths
@@ -23,6 +25,8 @@ func compare(path string, a, b reflect.Value, out *[]FieldChange) {
 			*out = append(*out, FieldChange{path, text(a), text(b)})
 		}
 	case isNone(a) && isNone(b):
+	case a.Type() == reflect.TypeFor[action.Variable]():
+		compareVariables(path, a.Interface().(action.Variable), b.Interface().(action.Variable), out)
 	case a.Kind() == reflect.Pointer:
 		compare(path, a.Elem(), b.Elem(), out)
 	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported():
@@ -37,6 +41,17 @@ func compare(path string, a, b reflect.Value, out *[]FieldChange) {
 		}
 	case !reflect.DeepEqual(a.Interface(), b.Interface()):
 		*out = append(*out, FieldChange{path, text(a), text(b)})
+	}
+}
+
+// compareVariables tells that a value changed, but not from what to what: what a plan
+// says is kept in logs.
+func compareVariables(path string, a, b action.Variable, out *[]FieldChange) {
+	switch {
+	case a.Name != b.Name:
+		*out = append(*out, FieldChange{path, fmt.Sprint(a), fmt.Sprint(b)})
+	case a.Value != b.Value:
+		*out = append(*out, FieldChange{path, fmt.Sprint(a), a.Name + "=[another secret]"})
 	}
 }
 

@@ -278,6 +278,9 @@ func describe(ct executor.Container) string {
 	if ct.Stuck != nil {
 		return what + " (" + ct.Stuck.String() + ")"
 	}
+	if ct.Hang != nil {
+		return what + " (" + ct.Hang.String() + ")"
+	}
 	return what + " (" + ct.State.String() + ")"
 }
 

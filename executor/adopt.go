@@ -1,12 +1,14 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"cantina/action"
 	"cantina/executor/process"
 	"cantina/executor/shim"
 )
@@ -63,7 +65,7 @@ func (e *Executor) adoptOne(s keepsake) {
 }
 
 // resume attaches to the shim of an adopted container.
-func (h *stepHost) resume() (*kept, error) {
+func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
 	c := h.c
 	k := &kept{h: h, c: c, dir: c.e.keepFolder(c.id), done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
@@ -72,7 +74,7 @@ func (h *stepHost) resume() (*kept, error) {
 		k.shim = process.Gone(c.heir.Shim.Pid)
 	}
 	c.addProcess(k.shim)
-	if err := k.awaitStart(events); err != nil {
+	if err := k.awaitStart(events, r.Path, h.c.patienceOf(ctx)); err != nil {
 		unwatch()
 		return nil, err
 	}

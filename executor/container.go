@@ -54,6 +54,8 @@ type container struct {
 	delete   bool
 	left     bool
 	stuck    *Stuck
+	hang     *Hang
+	hangs    int // starts
 	pid      int
 	routable bool
 	ports    []action.Mapping
@@ -83,6 +85,7 @@ type container struct {
 	heir      *keepsake      // what the predecessor wrote down; nil unless adopted
 
 	mu        sync.Mutex
+	copies    int                // of files to be uploaded, so far
 	keepsake  *kept              // the program that a shim owns
 	processes []*process.Process // that may still hold output
 }
@@ -96,7 +99,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies what others may see. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Stuck: c.stuck,
+		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Stuck: c.stuck, Hang: c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 

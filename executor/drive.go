@@ -162,7 +162,7 @@ func (c *container) note(format string, args ...any) {
 // runSingle is the fast path: one program, nothing that watches it.
 func (c *container) runSingle() (RunResult, bool) {
 	w := &c.spec.Workload
-	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1])
+	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1], patience{c.stopC, shorter(w.StartTimeout, w.TimeLimit)})
 	if err != nil {
 		r := RunResult{Failed: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		r.Retryable = errors.Is(err, ErrDeadline) || errors.Is(err, ErrClosed)
@@ -326,7 +326,7 @@ func (c *container) setPid(pid int) {
 }
 
 // start starts one program of the container.
-func (c *container) start(r *action.Run, out, errs sink) (*process.Process, error) {
+func (c *container) start(r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
@@ -334,22 +334,35 @@ func (c *container) start(r *action.Run, out, errs sink) (*process.Process, erro
 	if err != nil {
 		return nil, err
 	}
-	return c.launch(s, r, out, errs)
+	return c.launch(s, r, out, errs, pa)
 }
 
-func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink) (*process.Process, error) {
+func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
 	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}
 	c.e.starts.RLock()
-	defer c.e.starts.RUnlock()
 	p, err := c.e.launcher.Start(s)
+	if err == nil {
+		c.e.keeper.started(c, p)
+		c.addProcess(p)
+	}
+	c.e.starts.RUnlock()
+	if err == nil && p.Hangs() {
+		err = c.awaitLaunch(p, r.Path, pa)
+	}
 	if err != nil {
 		return nil, err
 	}
-	c.e.keeper.started(c, p)
-	c.addProcess(p)
 	return p, nil
+}
+
+// shorter is the shorter of two limits, of which 0 is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 func (c *container) addProcess(p *process.Process) {

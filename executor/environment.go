@@ -144,9 +144,22 @@ func credential(root, user string) (*syscall.Credential, error) {
 	return cred, nil
 }
 
-// account finds the line of an account file whose name or number is key.
+// maxAccounts is how much of an account file is read: 4 MiB.
+const maxAccounts = 4 << 20
+
+// account finds the line of an account file whose name or number is key. An image is
+// somebody else's: no link in it leads out of its root.
 func account(root, file, key string) ([]string, error) {
-	b, err := os.ReadFile(filepath.Join(root, "/etc", file))
+	open := func() (*os.File, error) { return os.Open(filepath.Join("/etc", file)) }
+	if root != "" {
+		open = func() (*os.File, error) { return openBelow(root, filepath.Join("etc", file)) }
+	}
+	f, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAccounts))
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,10 @@ func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSessio
 	for _, f := range child {
 		spec.Files = append(spec.Files, f.Fd())
 	}
-	if x.p, err = c.startBeside(spec); err != nil {
+	if x.p, err = c.startBeside(spec); err == nil && x.p.Hangs() {
+		err = c.awaitLaunch(x.p, s.Path, patience{over: ctx.Done()})
+	}
+	if err != nil {
 		err = errors.Join(err, x.Close())
 	}
 	for i, f := range child {

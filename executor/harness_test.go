@@ -124,7 +124,7 @@ func await(t testing.TB, e *Executor, id string, ok func(Container, bool) bool) 
 		t.Fatal(err)
 	}
 	defer sub.Close()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(90 * time.Second) // a machine that does much else is slow
 	defer limit.Stop()
 	for {
 		c, there := e.Get(id)
@@ -220,7 +220,7 @@ func beCell(text string) int {
 	for ready := 0; ready < len(e.List()); {
 		ready = 0
 		for _, c := range e.List() {
-			if c.State == Running || c.State == Completed {
+			if c.State == Running || c.State == Completed || c.Hang != nil {
 				ready++
 			}
 		}
@@ -496,6 +496,12 @@ func (w *waiters) give(c Container) {
 func awaitLine(t testing.TB, e *Executor, id, want string) {
 	t.Helper()
 	awaitOutput(t, e, output.Query{IDs: []string{id}}, func(l string) bool { return l == want })
+}
+
+// awaitOutputNote follows the events of a container until one has text.
+func awaitOutputNote(t testing.TB, e *Executor, id, text string) {
+	t.Helper()
+	awaitOutput(t, e, output.Query{IDs: []string{id}, Streams: []output.Stream{output.Event}}, func(l string) bool { return strings.Contains(l, text) })
 }
 
 func awaitOutput(t testing.TB, e *Executor, q output.Query, ok func(string) bool) {

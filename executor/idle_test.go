@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"cantina/action"
 	"cantina/executor/shim"
@@ -17,7 +18,8 @@ func TestIdleContainersAreCheap(t *testing.T) {
 	if soak() {
 		n, kept = 5000, 1000
 	}
-	e := testExecutor(t, nil)
+	// Thousands that are killed at once take their time on a machine that does much else.
+	e := testExecutor(t, func(c *Config) { c.StuckAfter = 30 * time.Second })
 	needGroups(t, e)
 	s := Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "sleep", Args: []string{"10000"}}}}}
 	s.Workload.Termination.Mode = action.KillNow

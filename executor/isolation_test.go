@@ -234,3 +234,34 @@ func libraries(t testing.TB, program string) []string {
 	}
 	return libs
 }
+
+// TestAccountsOfAnImageStayInside: an image whose account file is a link to one of the
+// machine, or to something without an end, gives nobody that is not its own.
+func TestAccountsOfAnImageStayInside(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "passwd")
+	if err := os.WriteFile(outside, []byte("app:x:4711:4711::/:\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{outside, "/dev/zero"} {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(root, "etc/passwd")); err != nil {
+			t.Fatal(err)
+		}
+		if cred, err := credential(root, "app"); err == nil {
+			t.Errorf("%s: %+v", target, cred)
+		}
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("app:x:4711:4712::/:\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if cred, err := credential(root, "app"); err != nil || cred.Uid != 4711 || cred.Gid != 4712 {
+		t.Errorf("%+v, %v", cred, err)
+	}
+}

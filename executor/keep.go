@@ -1,11 +1,13 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -76,7 +78,7 @@ func (c *container) checkKeep() error {
 }
 
 // startKept starts a program with a shim of its own.
-func (h *stepHost) startKept(r *action.Run) (*kept, error) {
+func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) {
 	c := h.c
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
@@ -95,16 +97,17 @@ func (h *stepHost) startKept(r *action.Run) (*kept, error) {
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	c.e.starts.RLock()
-	defer c.e.starts.RUnlock()
 	k.shim, err = c.e.launcher.Start(&process.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
-	if err != nil {
-		unwatch()
-		return nil, err
+	if err == nil {
+		c.addProcess(k.shim)
 	}
-	c.addProcess(k.shim)
-	if err = k.writeKeepsake(); err == nil {
-		err = k.awaitStart(events)
+	c.e.starts.RUnlock()
+	if err == nil {
+		err = k.writeKeepsake()
+	}
+	if err == nil {
+		err = k.awaitStart(events, r.Path, c.patienceOf(ctx))
 	}
 	if err != nil {
 		unwatch()
@@ -119,7 +122,7 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles, Session: true,
+	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles, Limit: c.e.launcher.Limit(), Session: true,
 		Status: c.spec.StatusPipe, Quiet: r.SuppressOutput}
 	if ps.Credential != nil {
 		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid}
@@ -147,7 +150,13 @@ func (k *kept) writeKeepsake() error {
 }
 
 // awaitStart waits until the shim has said what came of the start.
-func (k *kept) awaitStart(events <-chan struct{}) error {
+func (k *kept) awaitStart(events <-chan struct{}, program string, pa patience) error {
+	look := time.NewTicker(hangsAfter)
+	defer look.Stop()
+	limit, stopLimit := timer(pa.limit)
+	defer stopLimit()
+	told := false
+	defer func() { k.c.endHang(told) }()
 	for {
 		over := k.shim.Ended() // before the look, so that nothing is missed
 		var s shim.Started
@@ -166,8 +175,21 @@ func (k *kept) awaitStart(events <-chan struct{}) error {
 		select {
 		case <-events:
 		case <-k.shim.Done():
+		case <-look.C:
+			told = k.c.setHang(told, program, k.startingPids())
+			continue
+		case <-limit:
+			return pa.gaveUp(program, k.startingPids())
+		case <-pa.over:
+			return pa.gaveUp(program, k.startingPids())
 		}
 	}
+}
+
+// startingPids are the processes that a shim is making.
+func (k *kept) startingPids() []int {
+	pids, _ := k.c.group.Procs() // none is as good as an error: it is for a text
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == k.shim.Pid })
 }
 
 // watchMain pins the program, to signal it; it may have ended.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
+	"cantina/executor/cgroup"
 	"cantina/executor/output"
 	"cantina/executor/shim"
 )
@@ -313,19 +314,23 @@ func TestDamagedLegacy(t *testing.T) {
 	for _, damage := range []struct {
 		files string // pattern below the folder
 		lives bool
-	}{{"legacy", true}, {"keep/*/" + keepsakeFile, false}, {"*", true}, {"keep/*/*", false}} {
+	}{{"legacy", true}, {"keep/*/" + keepsakeFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[il]*", true}, {"[il]*,keep/*/" + keepsakeFile, false}} {
 		t.Run(damage.files, func(t *testing.T) {
 			folder, dir := t.TempDir(), t.TempDir()
 			c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{
 				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
 			kept, stop := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
 			c.kill(t)
-			files, err := filepath.Glob(filepath.Join(folder, damage.files))
-			if err != nil || len(files) == 0 {
-				t.Fatal(files, err)
+			var files []string
+			for pattern := range strings.SplitSeq(damage.files, ",") {
+				found, err := filepath.Glob(filepath.Join(folder, pattern))
+				if err != nil || len(found) == 0 {
+					t.Fatal(found, err)
+				}
+				files = append(files, found...)
 			}
-			for _, f := range append(files, filepath.Join(folder, "legacy")) {
-				if info, err := os.Lstat(f); err == nil && info.Mode().IsRegular() && filepath.Base(f) != "id" {
+			for _, f := range files {
+				if info, err := os.Lstat(f); err == nil && info.Mode().IsRegular() {
 					if err := os.WriteFile(f, []byte("\x00nonsense"), 0o600); err != nil {
 						t.Fatal(err)
 					}
@@ -349,6 +354,156 @@ func TestDamagedLegacy(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestDamagedIdentityByTracker: with either tracker, a successor that has nothing but the
+// control groups to go by finds its own, and nobody else's.
+func TestDamagedIdentityByTracker(t *testing.T) {
+	for name, mode := range map[string]CgroupMode{"best": CgroupAuto, "v1": CgroupV1, "best, removed": CgroupAuto, "v1, removed": CgroupV1} {
+		t.Run(name, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Mode: mode, Jobs: []job{
+				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
+			kept, ends := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
+			others := t.TempDir()
+			other := startCell(t, script{Folder: others, Mode: mode, Jobs: []job{{ID: "kept", Spec: keep(writesPid(dir, "other", ""))}}})
+			stranger := pidsOf(t, dir, "other")
+			c.kill(t)
+			other.kill(t)
+			was := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id"))))
+			for _, f := range []string{"id", "legacy", filepath.Join("keep", "kept", keepsakeFile)} {
+				err := os.Remove(filepath.Join(folder, f))
+				if !strings.Contains(name, "removed") {
+					err = os.WriteFile(filepath.Join(folder, f), []byte("nonsense"), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := testConfig(folder)
+			cfg.Cgroups = mode
+			e, end := runExecutor(t, cfg)
+			for _, id := range append(kept, ends...) { // nothing tells what the kept one is for
+				awaitDeath(t, id, time.Second)
+			}
+			if is := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id")))); is != was || len(e.List()) != 0 {
+				t.Errorf("identity %s, was %s; %+v", is, was, e.List())
+			}
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+			for _, id := range stranger {
+				if !id.Alive() {
+					t.Error("what another cell keeps was killed")
+				}
+			}
+			cfg.Folder = others
+			e, end = runExecutor(t, cfg)
+			e.Delete("kept")
+			await(t, e, "kept", gone)
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func mustRead(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestEmptyGroupsOfDeadCells: the next cell removes the empty groups of cells that are
+// gone, and of no others: not those of a living cell, not those with a process, not
+// those of a container that its own successor shall adopt, not those of strangers.
+func TestEmptyGroupsOfDeadCells(t *testing.T) {
+	dir := t.TempDir()
+	dead, alive, kept := t.TempDir(), t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: dead, Jobs: []job{{ID: "x", Spec: writesPid(dir, "x", "")}}})
+	ids, reaper := pidsOf(t, dir, "x"), reaperOf(t, dead)
+	startCell(t, script{Folder: alive})
+	k := startCell(t, script{Folder: kept, Jobs: []job{{ID: "k", Spec: keep(sh(fmt.Sprintf("echo $$ > %[1]s/k; while [ ! -e %[1]s/end ]; do sleep 0.01; done; exit 7", dir)))}}})
+	awaitFile(t, filepath.Join(dir, "k"))
+	k.kill(t)
+	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitEmpty(t, classAt(t, trackerOf(t, kept), classKeepFree), 5*time.Second)
+	c.kill(t)
+	for _, id := range append(ids, reaper) {
+		awaitDeath(t, id, 10*time.Second)
+	}
+	host, err := cgroup.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := func(folder string) string { return filepath.Base(trackerOf(t, folder)) }
+	// The reaper has removed its classes; a killed one had not, as here.
+	for _, d := range host.Dirs(id(dead)) {
+		if err := os.MkdirAll(filepath.Join(d, "stop.free.0000000000000001", "x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	strange := filepath.Join(filepath.Dir(trackerOf(t, dead)), "not-ours")
+	if err := os.Mkdir(strange, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(strange) })
+	busy := filepath.Join(filepath.Dir(trackerOf(t, dead)), "00000000deadbeef")
+	if err := os.Mkdir(busy, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sleeper := startStranger(t)
+	if err := os.WriteFile(filepath.Join(busy, "cgroup.procs"), []byte(strconv.Itoa(sleeper.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(sleeper.Pid, syscall.SIGKILL)
+		awaitEmpty(t, busy, time.Second)
+		os.Remove(busy)
+	})
+	_, stop := runExecutor(t, testConfig(t.TempDir()))
+	if left := host.Dirs(id(dead)); len(left) != 0 {
+		t.Errorf("left of the dead cell: %v", left)
+	}
+	for what, path := range map[string]string{"of a living cell": trackerOf(t, alive), "of what is to be adopted": trackerOf(t, kept), "of a stranger": strange, "with a process": busy} {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("group %s is gone: %v", what, err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	e, stop := runExecutor(t, testConfig(kept))
+	if r := await(t, e, "k", completed).Result; r.ExitCode != 7 {
+		t.Errorf("%+v", r)
+	}
+	e.Delete("k")
+	await(t, e, "k", gone)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCopiedFolder: two cells whose folders have the same identity do not share groups.
+func TestCopiedFolder(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	e, stop := runExecutor(t, testConfig(a))
+	needGroups(t, e)
+	if err := os.WriteFile(filepath.Join(b, "id"), mustRead(t, filepath.Join(a, "id")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(testConfig(b)); !errors.Is(err, cgroup.ErrInUse) || !strings.Contains(err.Error(), "copy") {
+		t.Errorf("open of a copy: %v", err)
+	}
+	launch(t, e, "x", sh("true"))
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,16 +25,29 @@ type ports struct {
 
 func (p *ports) open(first, last int) {
 	p.first, p.last, p.next, p.taken = first, last, first, map[int]bool{}
-	p.low, p.high = 32768, 60999
+	p.low, p.high = ephemeral()
+}
+
+// FreePorts counts the ports from first to last that the kernel does not give out
+// itself, and tells the range of those that it does.
+func FreePorts(first, last int) (n, low, high int) {
+	low, high = ephemeral()
+	return last - first + 1 - max(0, min(last, high)-max(first, low)+1), low, high
+}
+
+// ephemeral is the kernel's range of ports for outgoing connections.
+func ephemeral() (low, high int) {
+	low, high = 32768, 60999
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		if f := strings.Fields(string(b)); len(f) == 2 {
 			lo, err1 := strconv.Atoi(f[0])
 			hi, err2 := strconv.Atoi(f[1])
 			if err1 == nil && err2 == nil {
-				p.low, p.high = lo, hi
+				low, high = lo, hi
 			}
 		}
 	}
+	return low, high
 }
 
 // usable reports whether nobody listens at the port. It binds both families'

@@ -1,8 +1,6 @@
 package executor
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,25 +34,6 @@ func bootID() (string, error) {
 }
 
 func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Folder, name) }
-
-// folderID is the random name of the data folder in the hierarchies.
-func (e *Executor) folderID() (string, error) {
-	if id, ok := e.formerID(); ok {
-		return id, nil
-	}
-	raw := make([]byte, 8)
-	rand.Read(raw)
-	id := hex.EncodeToString(raw)
-	return id, replaceFile(e.path("id"), []byte(id+"\n"))
-}
-
-// formerID is the name that a predecessor gave the data folder.
-func (e *Executor) formerID() (id string, ok bool) {
-	b, err := os.ReadFile(e.path("id"))
-	id = strings.TrimSpace(string(b))
-	raw, herr := hex.DecodeString(id)
-	return id, err == nil && herr == nil && len(raw) == 8
-}
 
 // guess is a legacy that cannot be read: the groups that have the folder's name.
 func (e *Executor) guess() (l legacy) {
@@ -93,9 +72,18 @@ func (e *Executor) openGroups() error {
 	}
 	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1,
 		Generation: e.generation})
-	if errors.Is(err, cgroup.ErrUnusable) {
+	switch {
+	case errors.Is(err, cgroup.ErrUnusable):
 		e.log.Warn("containers run without control groups", "error", err)
 		err = nil
+	case errors.Is(err, cgroup.ErrInUse):
+		return fmt.Errorf("%w: this data folder is a copy of another's; remove its file \"id\" if nothing of it runs here", err)
+	case err == nil:
+		owner, oerr := e.owner()
+		if err = oerr; err == nil {
+			err = e.tree.SetOwner(owner)
+		}
+		e.sweep(host)
 	}
 	return errors.Join(err, e.remember(0))
 }
@@ -143,16 +131,16 @@ func (e *Executor) remember(reaper int) error {
 // itself. What does not die is shown as a stuck container.
 func (e *Executor) clearPredecessor() error {
 	b, err := os.ReadFile(e.path("legacy"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	var l legacy
+	missing := errors.Is(err, os.ErrNotExist)
 	if err == nil {
 		err = json.Unmarshal(b, &l)
 	}
 	if err != nil {
+		if l = e.guess(); missing && l.Tracker == "" {
+			return nil // a new folder
+		}
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
-		l = e.guess()
 	}
 	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
 		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))

@@ -148,11 +148,15 @@ type StuckProcess struct {
 
 // String says "pid 7 (cat) in state D at request_wait_answer".
 func (s *Stuck) String() string {
-	parts := make([]string, len(s.Processes))
-	for i, p := range s.Processes {
+	return "STUCK_KILLING: " + whereTexts(s.Processes)
+}
+
+func whereTexts(processes []StuckProcess) string {
+	parts := make([]string, len(processes))
+	for i, p := range processes {
 		parts[i] = fmt.Sprintf("pid %d (%s) in state %s at %s", p.Pid, p.Command, p.State, p.Where)
 	}
-	return "STUCK_KILLING: " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // Container is what is known of one container at one moment.
@@ -168,6 +172,7 @@ type Container struct {
 	Adopted       bool   // taken over from a predecessor
 	Kept          bool   // outlives the cell's process
 	Stuck         *Stuck // nil unless it does not die
+	Hang          *Hang  // nil unless a start hangs
 	OOMKills      int    // processes killed for lack of memory so far
 	Created       time.Time
 	Pid           int // of the main process; 0 = none yet

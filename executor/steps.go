@@ -20,6 +20,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/isolate"
+	"cantina/executor/place"
 	"cantina/executor/process"
 	"cantina/executor/step"
 )
@@ -103,7 +104,7 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 	}
 	c := h.c
 	if !l.Check && c.keep() && l.Run == c.spec.Workload.Action.Run {
-		return h.startOrResume(l.Run)
+		return h.startOrResume(ctx, l.Run)
 	}
 	out, errs := sink(&lineSink{w: c.writers[0]}), sink(&lineSink{w: c.writers[1]})
 	if l.Out != nil {
@@ -113,9 +114,9 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 	var p *process.Process
 	var err error
 	if l.Check {
-		p, err = c.startCheck(l.Run, out, errs)
+		p, err = c.startCheck(ctx, l.Run, out, errs)
 	} else {
-		p, err = c.start(l.Run, out, errs)
+		p, err = c.start(l.Run, out, errs, c.patienceOf(ctx))
 	}
 	if err != nil {
 		if l.Out != nil {
@@ -130,10 +131,10 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 }
 
 // startOrResume is the start of a kept program, once in its life.
-func (h *stepHost) startOrResume(r *action.Run) (step.Process, error) {
-	start := func() (*kept, error) { return h.startKept(r) }
+func (h *stepHost) startOrResume(ctx context.Context, r *action.Run) (step.Process, error) {
+	start := func() (*kept, error) { return h.startKept(ctx, r) }
 	if h.c.heir != nil {
-		start = h.resume
+		start = func() (*kept, error) { return h.resume(ctx, r) }
 	}
 	k, err := start()
 	if err != nil {
@@ -146,7 +147,10 @@ func (h *stepHost) startOrResume(r *action.Run) (step.Process, error) {
 }
 
 // startCheck starts a program that looks at the container from inside.
-func (c *container) startCheck(r *action.Run, out, errs sink) (*process.Process, error) {
+func (c *container) startCheck(ctx context.Context, r *action.Run, out, errs sink) (*process.Process, error) {
+	if c.hangingStart() {
+		return nil, fmt.Errorf("an earlier check: %w", ErrHangs) // one is enough
+	}
 	s, err := c.processSpec(r)
 	if err != nil {
 		return nil, err
@@ -159,7 +163,7 @@ func (c *container) startCheck(r *action.Run, out, errs sink) (*process.Process,
 		s.CloneFlags, s.Enter, s.Stopped, s.ParentDeath = j.CloneFlags, j.Enter, j.Stopped, 0
 	}
 	s.Status = nil
-	return c.launch(s, r, out, errs)
+	return c.launch(s, r, out, errs, patience{over: ctx.Done()})
 }
 
 // Dial connects to a declared port.
@@ -214,7 +218,7 @@ func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
 // Place finds a path of the container on the machine, for transfers.
 func (h *stepHost) Place(name string) (step.Place, error) {
 	c := h.c
-	p := step.Place{Root: c.root()}
+	p := step.Place{Place: place.Place{Root: c.root()}}
 	user := c.user(&action.Run{})
 	if user != "" {
 		cred, err := c.credential(user)
@@ -237,6 +241,10 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 		return p, fmt.Errorf("%s: %w", name, ErrOutside)
 	default: // it may do so itself
 		p.Root, p.Path = "/", name
+		c.mu.Lock()
+		c.copies++
+		p.Carry, p.Copy = h.carry, c.below(fmt.Sprintf(".upload-%d", c.copies))
+		c.mu.Unlock()
 	}
 	return p, nil
 }

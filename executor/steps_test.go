@@ -1,11 +1,15 @@
 package executor
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +67,90 @@ func TestSetupActionSidecarAndChecks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEveryStepKind runs each kind of step with real processes and files, in one tree.
+func TestEveryStepKind(t *testing.T) {
+	e := testExecutor(t, nil)
+	got := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			fmt.Fprint(w, "fetched")
+			return
+		}
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(b)
+	}))
+	defer server.Close()
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte("fetched")))
+	try := func(a action.Action) action.Action { return action.Action{Try: &a} }
+	w := action.Workload{Action: action.Action{Serial: []action.Action{
+		{Download: &action.Download{From: server.URL + "/in", To: "in", ChecksumAlgorithm: "sha256", ChecksumValue: sum}},
+		try(action.Action{Download: &action.Download{From: server.URL + "/other", To: "other", ChecksumAlgorithm: "sha256", ChecksumValue: sum[1:] + "0"}}),
+		{Parallel: []action.Action{do("until test -e b; do sleep 0.01; done; touch a"), do("touch b; until test -e a; do sleep 0.01; done")}},
+		try(do("exit 5")),
+		try(action.Action{Codependent: []action.Action{do("until test -e waits; do sleep 0.01; done; echo first"), do("trap 'echo other ends; exit' TERM; touch waits; while :; do sleep 0.01; done")}}),
+		try(action.Action{Timeout: &action.Timeout{After: 50 * time.Millisecond, Action: do("exec sleep 1000")}}),
+		{EmitProgress: &action.EmitProgress{Action: do("cat in > out; echo ' and sent' >> out"), Start: "it begins", Success: "it went well"}},
+		{Upload: &action.Upload{From: "out", To: server.URL + "/out"}},
+		{EmitProgress: &action.EmitProgress{Action: do("test ! -e other; exit 3"), FailureMessagePrefix: "it failed"}},
+	}}}
+	w.Termination.Grace = time.Second
+	c := launch(t, e, "x", Spec{Workload: w})
+	if !c.Result.Failed || c.Result.ExitCode != 3 {
+		t.Errorf("%+v", c.Result)
+	}
+	if text := <-got; text != "fetched and sent\n" {
+		t.Errorf("uploaded %q", text)
+	}
+	if out := lines(t, e, "x", output.Stdout); !slices.Equal(out, []string{"first", "other ends"}) {
+		t.Errorf("output %q", out)
+	}
+	events := strings.Join(lines(t, e, "x", output.Event), "\n")
+	for _, want := range []string{"it begins", "it went well", "it failed: /bin/sh: exit status 3", "downloaded " + server.URL + "/in", "downloading " + server.URL + "/other failed", "uploaded out"} {
+		if !strings.Contains(events, want) {
+			t.Errorf("%q is missing in\n%s", want, events)
+		}
+	}
+}
+
+// TestCadences: a check runs at its start-up cadence until it passes, then at its steady
+// one.
+func TestCadences(t *testing.T) {
+	e := testExecutor(t, nil)
+	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count; test -e up"}},
+		StartupInterval: 5 * time.Millisecond, Interval: time.Hour}}}
+	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := e.Get("x")
+	for ; c.State != Created; c, _ = e.Get("x") { // which is no event
+		runtime.Gosched()
+	}
+	count := func() int {
+		b, _ := os.ReadFile(filepath.Join(c.Folder, "count")) // not there yet is none
+		return strings.Count(string(b), "\n")
+	}
+	for count() < 20 {
+		runtime.Gosched()
+	}
+	if c, _ := e.Get("x"); c.State != Created {
+		t.Errorf("%v before a check has passed", c.State)
+	}
+	if err := os.WriteFile(filepath.Join(c.Folder, "up"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	n := count()
+	pause, stop := timer(200 * time.Millisecond) // forty times the start-up cadence
+	<-pause
+	stop()
+	if now := count(); now != n {
+		t.Errorf("%d checks more at the steady cadence of an hour", now-n)
 	}
 }
 

@@ -60,7 +60,7 @@ func (c *container) credential(user string) (*syscall.Credential, error) {
 		return credential("", user)
 	}
 	for _, d := range c.lower {
-		if _, err := os.Stat(filepath.Join(d, "etc/passwd")); err == nil {
+		if _, err := os.Lstat(filepath.Join(d, "etc/passwd")); err == nil {
 			return credential(d, user)
 		}
 	}

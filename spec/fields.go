@@ -38,10 +38,10 @@ type workload struct {
 	StopSignal    *signal            `spec:"stop_signal" default:"TERM" doc:"signal that asks it to stop"`
 	StopGrace     *duration          `spec:"stop_grace" default:"10s" doc:"how long after stop_signal KILL follows"`
 	LeftoverGrace *duration          `spec:"leftover_grace" default:"1s" doc:"how long processes that outlive the main one have between TERM and KILL"`
-	KillMode      enum[killModes]    `spec:"kill_mode" default:"term_wait_kill" doc:"what is sent: stop_signal and then KILL, only stop_signal, or KILL at once"`
-	KillTarget    enum[killTargets]  `spec:"kill_target" default:"cgroup" doc:"whom it is sent to: every process, the main process's group, the main process"`
-	ParentDeath   *parentDeath       `spec:"parent_death_signal" default:"TERM with cgroups, KILL without" doc:"signal the main process gets when the cell dies; none switches it off"`
-	Session       *bool              `spec:"own_session" default:"true" doc:"false keeps it in the cell's session and process group"`
+	KillMode      enum[killModes]    `spec:"kill_mode" default:"term_wait_kill" doc:"what is sent: stop_signal and then KILL; only stop_signal (KILL is left to the reaper: safest for what it started, but it may never end); or KILL at once (fast, but it cannot clean up)"`
+	KillTarget    enum[killTargets]  `spec:"kill_target" default:"cgroup" doc:"whom it is sent to: every process; the main process's group (misses those in sessions of their own); the main process (it can end its own in good order; what it forgets is a leftover)"`
+	ParentDeath   *parentDeath       `spec:"parent_death_signal" default:"TERM with cgroups, KILL without" doc:"signal the main process gets when the cell dies: TERM lets it clean up, KILL is certain but orphans its children where there are no cgroups; none leaves it to the reaper"`
+	Session       *bool              `spec:"own_session" default:"true" doc:"false keeps it in the cell's session and process group: Ctrl-C and Ctrl-Z of a terminal reach it directly, but without cgroups only the main process can be ended"`
 	OnCellRestart enum[cellRestarts] `spec:"on_cell_restart" default:"stop" doc:"keep lets it run on while the cell's process is replaced"`
 
 	Stack       string        `spec:"stack" default:"any" doc:"kind of cell that can run it"`

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"cantina/internal/secret"
 	"cantina/task"
 )
 
@@ -35,7 +36,7 @@ type Config struct {
 	// Wall is the time of day, for the signature.
 	Wall func() time.Time
 	// Secret signs bodies; empty = unsigned.
-	Secret []byte
+	Secret secret.Text
 	// Client sends; nil = one of its own that follows no redirects.
 	Client *http.Client
 	// Attempts per run; 0 = 3. Timeout of one; 0 = 10 s.
@@ -166,8 +167,8 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(HeaderDelivery, t.UID)
-	if len(s.cfg.Secret) > 0 {
-		req.Header.Set(HeaderSignature, Sign(s.cfg.Secret, s.cfg.Wall(), body))
+	if !s.cfg.Secret.IsZero() {
+		req.Header.Set(HeaderSignature, Sign([]byte(s.cfg.Secret.Reveal()), s.cfg.Wall(), body))
 	}
 	resp, err := s.cfg.Client.Do(req)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	hidden "cantina/internal/secret"
 	"cantina/task"
 )
 
@@ -52,7 +53,7 @@ func deliverTo(t *testing.T, cfg Config, url string) outcome {
 func TestBodyAndSignature(t *testing.T) {
 	secret := []byte("secret")
 	var body Body
-	out := deliver(t, Config{Secret: secret}, func(_ http.ResponseWriter, r *http.Request) {
+	out := deliver(t, Config{Secret: hidden.New(string(secret))}, func(_ http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)

@@ -6,11 +6,13 @@
 //
 //	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR|clean=PATTERN]...
 //	cantina-reaper shim DIR
+//	cantina-reaper put|take FILE
 //
 // It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
 // of a socket pair, whose end of file is the death of the cell. The messages are
 // packets of text; see watcher.command. "shim" owns one
-// container that outlives its cell; see runShim.
+// container that outlives its cell; see runShim. "put" and "take" copy one file for a
+// container, FILE being a place.File in JSON.
 //
 // It stays small and depends only on a few leaf packages of the executor, because
 // it has to go on when everything else does not.
@@ -20,6 +22,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"cantina/executor/place"
 )
 
 func main() {
@@ -29,6 +33,10 @@ func main() {
 			os.Exit(watch(os.Args[2:]))
 		case "shim":
 			os.Exit(runShim(os.Args[2]))
+		case "put":
+			os.Exit(carry(place.Put, os.Args[2]))
+		case "take":
+			os.Exit(carry(place.Take, os.Args[2]))
 		}
 	}
 	os.Stderr.WriteString("cantina-reaper is started by cantina itself\n")

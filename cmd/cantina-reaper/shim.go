@@ -89,7 +89,7 @@ func (s *shimmed) start() error {
 	if err != nil {
 		return err
 	}
-	if s.pid, s.pidfd, err = process.Fork(ps, files); err != nil {
+	if s.pid, s.pidfd, err = process.Fork(ps, files, spec.Limit); err != nil {
 		if s.pid > 0 {
 			unix.Kill(s.pid, unix.SIGKILL)
 		}

@@ -33,6 +33,7 @@ type cellFlags struct {
 	evacuate  time.Duration
 	simulate  int
 	stuck     stuckFlags
+	storage   storageFlags
 }
 
 func (c *cli) cellVerb() *cobra.Command {
@@ -65,6 +66,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	p.DurationVar(&f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
 	p.IntVar(&f.simulate, "simulate", 0, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
 	f.stuck.add(cmd)
+	f.storage.add(cmd)
 	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the address, once the cell listens")
 	return cmd
 }
@@ -85,6 +87,9 @@ func (c *cli) cell(f cellFlags) error {
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
 		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Build: version, Clock: run.Kernel(), Log: log}
+	if err := f.storage.config(&cfg); err != nil {
+		return err
+	}
 	for name, text := range f.capacity {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {

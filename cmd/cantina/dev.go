@@ -28,6 +28,8 @@ type devFlags struct {
 	insecure bool
 	callback string
 	kept     retention
+	stuck    stuckFlags
+	storage  storageFlags
 }
 
 func (c *cli) devVerb() *cobra.Command {
@@ -50,6 +52,8 @@ func (c *cli) devVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
+	f.stuck.add(cmd)
+	f.storage.add(cmd)
 	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
 }
@@ -72,6 +76,13 @@ func (c *cli) socketOf(asked string) (string, error) {
 func (c *cli) dev(f devFlags) error {
 	log, err := f.log.logger(c.Err)
 	if err != nil {
+		return err
+	}
+	var work node.CellConfig
+	if err := f.storage.config(&work); err != nil {
+		return err
+	}
+	if work.RebootCommand, err = f.stuck.command(); err != nil {
 		return err
 	}
 	socket, err := c.socketOf(f.socket)
@@ -103,8 +114,10 @@ func (c *cli) dev(f devFlags) error {
 	if err != nil {
 		return err
 	}
-	cell, err := node.OpenCell(c.ctx, node.CellConfig{Name: worker.CellName(f.name), Dir: filepath.Join(f.data, "cell"), Leader: server.Leader,
-		Env: c.containerEnv(tcpOf(server.Addresses())), Timeouts: cfg.Timeouts, Build: version, Clock: cfg.Clock, Log: log})
+	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
+	work.Env, work.Timeouts, work.StuckAfter = c.containerEnv(tcpOf(server.Addresses())), cfg.Timeouts, f.stuck.after
+	work.Build, work.Clock, work.Log = version, cfg.Clock, log
+	cell, err := node.OpenCell(c.ctx, work)
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}

@@ -10,6 +10,7 @@ import (
 
 func (c *cli) doctorVerb() *cobra.Command {
 	var dir, reaper string
+	var stuck stuckFlags
 	get := func(name string) func(*structpb.Struct) string {
 		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
 	}
@@ -25,9 +26,13 @@ func (c *cli) doctorVerb() *cobra.Command {
 			"which keeps a cell from running containers, is exit code 1.",
 		Example: "  cantina doctor\n  cantina doctor -o json | jq '.[] | select(.level != \"ok\")'",
 		RunE: func(*cobra.Command, []string) error {
+			reboot, err := stuck.command()
+			if err != nil {
+				return err
+			}
 			ctx, cancel := c.limited()
 			defer cancel()
-			r, err := doctor.Examine(ctx, dir, reaper)
+			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot})
 			if err != nil {
 				return failf(api.ExitFailed, "%v", err)
 			}
@@ -48,6 +53,7 @@ func (c *cli) doctorVerb() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "folder to work in (the system's temporary folder)")
 	cmd.Flags().StringVar(&reaper, "reaper", "", "path of cantina-reaper (the one in this program)")
+	stuck.choose(cmd)
 	c.waiting(cmd)
 	return c.reading(cmd)
 }

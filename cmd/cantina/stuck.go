@@ -22,11 +22,17 @@ const (
 )
 
 func (f *stuckFlags) add(cmd *cobra.Command) {
+	f.choose(cmd)
+	cmd.Flags().DurationVar(&f.after, "stuck-after", 5*time.Second, "how long after KILL a container that is not empty is STUCK_KILLING")
+}
+
+// choose adds the flags of what is to be done, without when.
+func (f *stuckFlags) choose(cmd *cobra.Command) {
+	f.after = time.Second
 	p := cmd.Flags()
 	p.StringVar(&f.mode, "stuck", stuckKeep,
 		"when work that must be dead does not die: keep-unclean (the cell stays and takes no work) or reboot (it runs --reboot-command, once)")
 	p.StringVar(&f.reboot, "reboot-command", "reboot -f", "shell command of --stuck=reboot")
-	p.DurationVar(&f.after, "stuck-after", 5*time.Second, "how long after KILL a container that is not empty is STUCK_KILLING")
 }
 
 // command is what is run for a stuck container; nil = nothing.

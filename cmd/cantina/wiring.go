@@ -17,6 +17,7 @@ import (
 	"cantina/api"
 	"cantina/internal/node"
 	"cantina/internal/run"
+	"cantina/internal/secret"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -162,19 +163,19 @@ func (r retention) policy() (task.Policy, error) {
 const minSecret = 16
 
 // secretOf reads a secret, without the newline at its end; no file is no secret.
-func secretOf(file string) ([]byte, error) {
+func secretOf(file string) (secret.Text, error) {
 	if file == "" {
-		return nil, nil
+		return secret.Text{}, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, failf(api.ExitUsage, "--callback-secret-file: %v", err)
+		return secret.Text{}, failf(api.ExitUsage, "--callback-secret-file: %v", err)
 	}
 	text = bytes.TrimRight(text, "\r\n")
 	if len(text) < minSecret {
-		return nil, failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too few for a secret, write at least %d", file, len(text), minSecret)
+		return secret.Text{}, failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too few for a secret, write at least %d", file, len(text), minSecret)
 	}
-	return text, nil
+	return secret.New(string(text)), nil
 }
 
 func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) (node.ServerConfig, error) {

@@ -75,10 +75,15 @@ func (g *Group) JoinThread() error {
 
 // LeaveThread brings the calling thread back into the cell's own groups, also from
 // a JoinThread that failed half way.
-func (g *Group) LeaveThread() error {
+func (g *Group) LeaveThread() error { return g.leave("0") }
+
+// LeaveThreadOf is LeaveThread for another thread of this process.
+func (g *Group) LeaveThreadOf(tid int) error { return g.leave(strconv.Itoa(tid)) }
+
+func (g *Group) leave(thread string) error {
 	var first error
 	leave := func(controller string) {
-		if err := writeFD(g.tree.base[controller], "0"); err != nil && first == nil {
+		if err := writeFD(g.tree.base[controller], thread); err != nil && first == nil {
 			first = fmt.Errorf("leave %s: %w", controller, err)
 		}
 	}

@@ -42,6 +42,7 @@ type Tree struct {
 	generation string
 	v1         map[string]string // controller → folder cantina/<id>
 	base       map[string]int    // controller → descriptor of "tasks" of the own group
+	claimed    int               // descriptor that holds the lock of root; -1 = none
 
 	mu    sync.Mutex
 	pool  []*slot
@@ -49,12 +50,16 @@ type Tree struct {
 }
 
 // Open makes the folders of one cell in the hierarchies that host offers. It
-// returns ErrUnusable when nothing can track processes here. Close it.
+// returns ErrUnusable when nothing can track processes here, and ErrInUse when another
+// process has a tree of this id. Close it.
 func Open(host Host, id string, o Options) (*Tree, error) {
-	t := &Tree{v1: map[string]string{}, base: map[string]int{}, generation: o.Generation}
+	t := &Tree{v1: map[string]string{}, base: map[string]int{}, generation: o.Generation, claimed: -1}
 	err := t.openTracker(host, id, o)
 	if err != nil {
 		return nil, err
+	}
+	if t.claimed, err = claim(t.root); err != nil {
+		return nil, errors.Join(err, t.Close())
 	}
 	if t.v2 && t.enableV2(host) {
 		t.v2ctl = true
@@ -93,6 +98,18 @@ func (t *Tree) openTracker(host Host, id string, o Options) error {
 // Dirs returns the folders that there are for an id, that of the tracking hierarchy
 // first, as Tree.Dirs does for a tree that is open.
 func (h Host) Dirs(id string) []string {
+	var out []string
+	for _, m := range h.mounts() {
+		dir := filepath.Join(m.SelfDir(), "cantina", id)
+		if m.SelfDir() != "" && exists(dir) && !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// mounts are the hierarchies that trees use, those that track first.
+func (h Host) mounts() []*Mount {
 	var mounts []*Mount
 	if h.Unified != nil {
 		mounts = append(mounts, h.Unified)
@@ -102,14 +119,7 @@ func (h Host) Dirs(id string) []string {
 			mounts = append(mounts, m)
 		}
 	}
-	var out []string
-	for _, m := range mounts {
-		dir := filepath.Join(m.SelfDir(), "cantina", id)
-		if m.SelfDir() != "" && exists(dir) && !slices.Contains(out, dir) {
-			out = append(out, dir)
-		}
-	}
-	return out
+	return mounts
 }
 
 func cellDir(m *Mount, id string) (string, error) {
@@ -293,10 +303,15 @@ func (t *Tree) Close() error {
 		unix.Close(fd)
 	}
 	t.base = nil
+	if t.claimed < 0 {
+		return nil // the folders are another's
+	}
 	_, v1 := t.Dirs()
 	for _, d := range append([]string{t.root}, v1...) {
 		RemoveEmpty(d)
 	}
+	unix.Close(t.claimed)
+	t.claimed = -1
 	return nil
 }
 

@@ -63,13 +63,20 @@ func (r *Report) add(name string, l Level, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{name, l, fmt.Sprintf(format, args...)})
 }
 
-// Examine looks at the machine. It works in a new folder below dir (empty = the
-// system's temporary folder), which it removes. Reaper is the path of
-// cantina-reaper; empty = the embedded one. It takes a second or two, and ends
-// early with ctx.
-func Examine(ctx context.Context, dir, reaper string) (*Report, error) {
-	r := &Report{}
-	folder, err := os.MkdirTemp(dir, "cantina-doctor-")
+// Options say what Examine uses.
+type Options struct {
+	Dir    string // where it makes a folder to work in; empty = the system's temporary folder
+	Reaper string // path of cantina-reaper; empty = the embedded one
+	// Reboot is the program and arguments that a cell would run when work that must be
+	// dead does not die; nil = it stays, and takes no work.
+	Reboot []string
+}
+
+// Examine looks at the machine. It removes the folder that it works in. It takes a
+// second or two, and ends early with ctx.
+func Examine(ctx context.Context, o Options) (*Report, error) {
+	r, reaper := &Report{}, o.Reaper
+	folder, err := os.MkdirTemp(o.Dir, "cantina-doctor-")
 	if err != nil {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
@@ -83,6 +90,7 @@ func Examine(ctx context.Context, dir, reaper string) (*Report, error) {
 	mode := r.groups()
 	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode,
 		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
+	r.stuck(o.Reboot)
 	r.programs()
 	return r, ctx.Err()
 }
@@ -265,6 +273,27 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// stuck says what a cell would do about a process that does not die. It runs nothing.
+func (r *Report) stuck(reboot []string) {
+	if len(reboot) == 0 {
+		r.add("stuck work", Note, "--stuck=keep-unclean: when work that must be dead does not even die by KILL, the cell stays, takes no work, and tells the leader that it is not dead; nothing is started in its place")
+		return
+	}
+	text := reboot[len(reboot)-1]
+	program := text
+	if f := strings.Fields(text); len(f) > 0 {
+		program = f[0]
+	}
+	switch path, err := exec.LookPath(program); {
+	case err != nil:
+		r.add("stuck work", Warning, "--stuck=reboot would run %q, whose program %s is not found: the cell would stay as with keep-unclean", text, program)
+	case os.Getuid() != 0 && (filepath.Base(path) == "reboot" || filepath.Base(path) == "systemctl"):
+		r.add("stuck work", Warning, "--stuck=reboot would run %q, which uid %d may not be allowed to do", text, os.Getuid())
+	default:
+		r.add("stuck work", Note, "--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q (%s), once", text, path)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ func TestExamine(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	r, err := Examine(t.Context(), dir, reaper)
+	r, err := Examine(t.Context(), Options{Dir: dir, Reaper: reaper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestExamine(t *testing.T) {
 		}
 		seen[f.Name] = f.Level
 	}
-	for _, name := range []string{"kernel", "user", "reaper", "control groups", "container"} {
+	for _, name := range []string{"kernel", "user", "reaper", "control groups", "container", "stuck work"} {
 		if l, there := seen[name]; !there || l == Failure {
 			t.Errorf("%s: %v, %v", name, there, l)
 		}
@@ -60,5 +61,24 @@ func TestMayRaiseLimits(t *testing.T) {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &was)
 	if was.Max > 0 && mayRaiseLimits() != (err == nil) {
 		t.Errorf("may raise limits: %v, the kernel says %v", mayRaiseLimits(), err)
+	}
+}
+
+// TestStuckWork: doctor says what would be done, and that it would not work.
+func TestStuckWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		reboot []string
+		level  Level
+		says   string
+	}{
+		"stay":    {nil, Note, "takes no work"},
+		"reboot":  {[]string{"/bin/sh", "-c", "true --now"}, Note, `runs "true --now"`},
+		"missing": {[]string{"/bin/sh", "-c", "no-such-program -f"}, Warning, "no-such-program is not found"},
+	} {
+		r := &Report{}
+		r.stuck(c.reboot)
+		if f := r.Findings[0]; f.Level != c.level || !strings.Contains(f.Detail, c.says) {
+			t.Errorf("%s: %v", name, f)
+		}
 	}
 }

@@ -13,15 +13,17 @@ import (
 
 // Numbers of the FUSE protocol (Linux, include/uapi/linux/fuse.h).
 const (
-	fuseLookup  = 1
-	fuseGetattr = 3
-	fuseInit    = 26
-	fuseInHead  = 40 // bytes of a request before its own part
-	fuseOutHead = 16
+	fuseLookup    = 1
+	fuseForget    = 2
+	fuseGetattr   = 3
+	fuseInit      = 26
+	fuseInterrupt = 36
+	fuseInHead    = 40 // bytes of a request before its own part
+	fuseOutHead   = 16
 )
 
-// HungMount is a file system whose server takes the first look-up of a name and
-// never answers: whoever looked hangs in the kernel and heeds not even KILL.
+// HungMount is a file system whose server takes look-ups of names and never
+// answers: whoever looks hangs in the kernel and heeds not even KILL.
 type HungMount struct {
 	// Dir is where it is mounted.
 	Dir string
@@ -36,7 +38,7 @@ type HungMount struct {
 // Hang mounts one at dir. It returns the error of a machine without FUSE, or of a
 // user who may not mount. Release it.
 func Hang(dir string) (*HungMount, error) {
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open FUSE: %w", err)
 	}
@@ -48,9 +50,7 @@ func Hang(dir string) (*HungMount, error) {
 	h := &HungMount{Dir: dir, Hung: hung, served: make(chan struct{}), conn: os.NewFile(uintptr(fd), "/dev/fuse")}
 	go func() {
 		defer close(h.served)
-		if serve(fd) {
-			close(hung)
-		}
+		serve(h.conn, hung)
 	}()
 	return h, nil
 }
@@ -62,34 +62,40 @@ func (h *HungMount) Release() error {
 		return nil
 	}
 	h.released = true
-	err := unix.Unmount(h.Dir, unix.MNT_DETACH)
-	<-h.served // by a look-up; without one the unmount ended it
-	return errors.Join(err, h.conn.Close())
+	err := errors.Join(unix.Unmount(h.Dir, unix.MNT_DETACH), h.conn.Close())
+	<-h.served
+	return err
 }
 
-// serve answers what comes before a look-up, and reports whether one came.
-func serve(fd int) bool {
+// serve answers what is not a look-up, and closes hung at the first that is, until
+// the connection is closed.
+func serve(conn *os.File, hung chan<- struct{}) {
 	buf := make([]byte, 1<<17)
-	for {
-		n, err := unix.Read(fd, buf)
+	for first := true; ; {
+		n, err := conn.Read(buf)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.ENOENT): // taken back before it was read
 		case err != nil || n < fuseInHead:
-			return false
+			return
 		case binary.NativeEndian.Uint32(buf[4:]) == fuseLookup:
-			return true
+			if first {
+				first = false
+				close(hung)
+			}
 		default:
-			if answer(fd, buf) != nil {
-				return false
+			if answer(conn, buf) != nil {
+				return
 			}
 		}
 	}
 }
 
 // answer answers a request to begin or about the top folder; others are not known.
-func answer(fd int, request []byte) error {
+func answer(conn *os.File, request []byte) error {
 	var body []byte
 	switch binary.NativeEndian.Uint32(request[4:]) {
+	case fuseForget, fuseInterrupt:
+		return nil // nobody waits for an answer
 	case fuseInit:
 		body = make([]byte, 64)
 		binary.NativeEndian.PutUint32(body[0:], 7)
@@ -109,6 +115,6 @@ func answer(fd int, request []byte) error {
 		binary.NativeEndian.PutUint32(head[4:], uint32(unknown))
 	}
 	copy(head[8:], request[8:16]) // the request's number
-	_, err := unix.Write(fd, append(head, body...))
+	_, err := conn.Write(append(head, body...))
 	return err
 }

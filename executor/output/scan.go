@@ -102,7 +102,10 @@ func (m *merger) close() {
 
 // tryPage reads a page, or fails with fs.ErrNotExist when a segment went meanwhile.
 func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
-	visible := st.pos.visible() // before the segments are looked at: all up to here is in them
+	visible, err := st.pos.settled(ctx) // before the segments are looked at: all up to here is in them
+	if err != nil {
+		return Page{}, err
+	}
 	lo, hi := q.from, visible
 	if q.backward {
 		lo, hi = 0, min(q.from, visible)

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,30 +28,44 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 type Launcher struct {
 	tree  *cgroup.Tree // nil without control groups
 	null  *os.File
+	limit unix.Rlimit   // of open files, of those who are given none
+	deaf  []uintptr     // signals that the cell was told to ignore
 	plain chan *request // threads that may gain privileges
 	bound chan *request // threads with no_new_privs, for ever
-	fast  []*starter
 	idle  chan *starter // that have nothing to do
 	loops []*loop
 	turn  atomic.Uint32
 	slots chan struct{} // starts that hold descriptors for their children
 	ended chan struct{}
+
+	mu    sync.Mutex
+	free  sync.Cond // of mu: fewer work
+	done  <-chan struct{}
+	fast  []*starter
+	works int // threads that do not hang
+	hangs int // threads that wait for a child that does not get to its program
+	crews [3]crew
+	over  bool
 }
 
-// maxStarts bounds how many starts have the child's ends of their pipes open: a
-// burst of thousands waits without them, or it would need five descriptors for each
-// container instead of three.
-const maxStarts = 64
-
+// request is one start, as a thread sees it.
 type request struct {
 	spec  *Spec
 	files []uintptr
 	child []int // those of files that go to a starter
-	path  string
+	spare func() error
+	crew  int
 	pid   int
 	err   error
 	lost  bool // the thread did not get back
+	late  bool // the launcher had ended when the thread was back: what it worked with is closed
 	done  chan struct{}
+
+	mu       sync.Mutex
+	made     *child
+	tid      int  // of the thread, while it waits for the child
+	returned bool // the thread waits no more
+	hangs    bool
 }
 
 // NewLauncher returns a launcher for processes in the groups of tree; nil = none.
@@ -63,6 +75,11 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 		return nil, fmt.Errorf("open launcher: %w", err)
 	}
 	l := &Launcher{tree: tree, null: null, plain: make(chan *request), bound: make(chan *request), slots: make(chan struct{}, maxStarts), ended: make(chan struct{})}
+	l.free.L = &l.mu
+	if l.limit, err = inheritedLimit(); err != nil {
+		return nil, fmt.Errorf("open launcher: %w", err)
+	}
+	l.deaf = ignored()
 	for range max(1, min(runtime.GOMAXPROCS(0)/2, 8)) {
 		lp, err := newLoop()
 		if err != nil {
@@ -71,72 +88,87 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 		l.loops = append(l.loops, lp)
 	}
 	n := max(2, min(runtime.GOMAXPROCS(0), 8))
-	l.idle = make(chan *starter, n)
+	l.idle = make(chan *starter, n+maxHangs)
 	for range n {
 		st, err := newStarter()
 		if err != nil {
 			return nil, err
 		}
 		l.fast = append(l.fast, st)
-		l.idle <- st
 	}
 	// Whatever descriptors the cell itself was started with stay with it.
 	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	return l, nil
 }
 
+// inheritedLimit is the limit of open files that the cell was started with. Go's
+// runtime has raised it since, and tells it to its own children only.
+func inheritedLimit() (unix.Rlimit, error) {
+	runtime.LockOSThread() // of the tracer
+	defer runtime.UnlockOSThread()
+	var lim unix.Rlimit
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"cantina"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
+	if err != nil {
+		return lim, fmt.Errorf("read the limit of open files: %w", err)
+	}
+	err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &lim)
+	unix.Kill(pid, unix.SIGKILL)
+	for {
+		var ws unix.WaitStatus
+		if _, werr := wait4(pid, &ws, 0, nil); werr != nil || !ws.Stopped() {
+			break
+		}
+	}
+	if err != nil {
+		return lim, fmt.Errorf("read the limit of open files: %w", err)
+	}
+	return lim, nil
+}
+
+// Limit is the soft and the hard limit of open files of a process that is given none.
+func (l *Launcher) Limit() [2]uint64 { return [2]uint64{l.limit.Cur, l.limit.Max} }
+
 // Run serves until ctx is done. Processes that still live then lose their
-// parent thread, so they get their parent-death signal.
+// parent thread, so they get their parent-death signal. A thread whose child hangs is
+// not waited for.
 func (l *Launcher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(l.loops))
 	for i, lp := range l.loops {
 		wg.Go(func() { errs[i] = lp.run(ctx) })
 	}
+	l.mu.Lock()
+	l.done = ctx.Done()
+	n := len(l.fast)
+	l.crews = [3]crew{crewFast: {n, n}, crewBound: {n, n}, crewPlain: {1, 1}}
 	for _, st := range l.fast {
-		wg.Go(func() { st.serve(ctx, l) })
+		l.thread(func() { st.serve(l.done, l) })
+		l.idle <- st
 	}
-	for range len(l.fast) {
-		wg.Go(func() { l.serve(ctx, l.bound, true) })
+	for range n {
+		l.thread(func() { l.serve(l.done, l.bound, true) })
 	}
-	wg.Go(func() { l.serve(ctx, l.plain, false) })
+	l.thread(func() { l.serve(l.done, l.plain, false) })
+	l.mu.Unlock()
 	wg.Wait()
+	l.mu.Lock()
+	for l.works > 0 {
+		l.free.Wait()
+	}
+	fast := l.fast
+	l.over = true
+	l.mu.Unlock()
 	close(l.ended)
 	l.null.Close()
-	for _, st := range l.fast {
+	for _, st := range fast {
 		st.close()
 	}
 	return errors.Join(errs...)
 }
 
-// serve forks on one thread. The goroutine ends locked, and its thread with it.
-func (l *Launcher) serve(ctx context.Context, in chan *request, restricted bool) {
-	runtime.LockOSThread()
-	var broken error
-	if restricted {
-		broken = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case r := <-in:
-			if r.err = broken; broken == nil {
-				l.fork(r)
-			}
-			lost := r.lost
-			close(r.done)
-			if lost {
-				// This thread is where it must not fork again; it stays, because
-				// its end would be the death of its children.
-				<-ctx.Done()
-				return
-			}
-		}
-	}
-}
-
-// Start starts a process. The error names the program when it cannot be run.
+// Start starts a process. The error names the program when it cannot be run. When the
+// program or its folder is where the kernel does not come back from, Start returns all
+// the same, with a process that is not Launched yet.
 func (l *Launcher) Start(s *Spec) (*Process, error) {
 	select {
 	case l.slots <- struct{}{}:
@@ -155,11 +187,17 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	for _, fd := range child {
 		unix.Close(fd)
 	}
-	if r.pid > 0 {
+	var pid int
+	if errors.Is(err, errHangs) { // the thread still writes to r
+		p.start, pid, err = r, int(r.made.tid.Load()), nil
+	} else {
+		pid = r.pid
+	}
+	if pid > 0 {
 		var perr error
-		p.Pid = r.pid
+		p.Pid = pid
 		// Nobody has waited for it: the number is still its own.
-		if p.pidfd, perr = unix.PidfdOpen(r.pid, 0); perr != nil {
+		if p.pidfd, perr = unix.PidfdOpen(pid, 0); perr != nil {
 			err = errors.Join(err, perr)
 		}
 	}
@@ -168,44 +206,9 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	}
 	if err != nil {
 		p.discard()
-		return nil, fmt.Errorf("start %s: %w", s.Path, plainer(s, err))
+		return nil, fmt.Errorf("start %s: %w", s.Path, err)
 	}
 	return p, nil
-}
-
-// plainer says of a folder that it is one: the kernel speaks of permissions.
-func plainer(s *Spec, err error) error {
-	if !errors.Is(err, unix.EACCES) {
-		return err
-	}
-	if info, serr := os.Stat(s.Path); serr == nil && info.IsDir() {
-		return fmt.Errorf("is a directory: %w", err)
-	}
-	return err
-}
-
-// ask has a thread fork.
-func (l *Launcher) ask(r *request, child []int) error {
-	if r.spec.suits() {
-		select {
-		case st := <-l.idle:
-			defer func() { l.idle <- st }()
-			return st.ask(r, child, l.ended)
-		case <-l.ended:
-			return ErrClosed
-		}
-	}
-	in := l.bound
-	if r.spec.Gain {
-		in = l.plain
-	}
-	select {
-	case in <- r:
-		<-r.done
-		return r.err
-	case <-l.ended:
-		return ErrClosed
-	}
 }
 
 // Watch returns a process that is not a child: Done is closed when it has ended,
@@ -295,10 +298,11 @@ func (p *Process) discard() {
 
 // Fork starts a process on the calling thread, which the caller has locked, with
 // files as its first descriptors. The caller waits for it. Spec.Group, and what
-// concerns output, are not used. It is for the shim, which has no launcher.
-func Fork(s *Spec, files []uintptr) (pid, pidfd int, err error) {
+// concerns output, are not used. Limit is the soft and the hard limit of open files
+// where the Spec has none. It is for the shim, which has no launcher.
+func Fork(s *Spec, files []uintptr, limit [2]uint64) (pid, pidfd int, err error) {
 	r := &request{spec: s, files: files}
-	(&Launcher{}).fork(r)
+	(&Launcher{limit: unix.Rlimit{Cur: limit[0], Max: limit[1]}, deaf: ignored()}).fork(r)
 	if r.pid > 0 {
 		var perr error
 		if pidfd, perr = unix.PidfdOpen(r.pid, 0); perr != nil {
@@ -311,22 +315,25 @@ func Fork(s *Spec, files []uintptr) (pid, pidfd int, err error) {
 // fork runs on a locked thread.
 func (l *Launcher) fork(r *request) {
 	s := r.spec
-	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: r.files, Sys: &syscall.SysProcAttr{
-		Setsid: s.Session, Setctty: s.Terminal, Pdeathsig: s.ParentDeath, Credential: s.Credential,
-		Cloneflags: s.CloneFlags, Ptrace: s.OpenFiles > 0 || s.Stopped != nil,
-	}}
+	limit := &l.limit
+	if s.OpenFiles > 0 {
+		limit = &unix.Rlimit{Cur: s.OpenFiles, Max: s.OpenFiles}
+	}
+	made, err := newChild(s, r.files, limit, l.deaf)
+	if err != nil {
+		r.err = err
+		return
+	}
+	group := -1
 	if s.Group != nil {
-		fd, err := s.Group.OpenDir()
-		if err != nil {
-			r.err = err
+		if group, r.err = s.Group.OpenDir(); r.err != nil {
 			return
 		}
-		if fd >= 0 {
-			defer unix.Close(fd)
-			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+		if group >= 0 {
+			defer unix.Close(group)
 		}
 		if s.Group.NeedsThread() {
-			defer r.back(s.Group.LeaveThread)
+			defer r.leave(s.Group.LeaveThread)
 			if r.err = s.Group.JoinThread(); r.err != nil {
 				return
 			}
@@ -335,25 +342,33 @@ func (l *Launcher) fork(r *request) {
 	if s.Enter != nil {
 		leave, err := s.Enter()
 		if leave != nil {
-			defer r.back(leave)
+			defer r.leave(leave)
 		}
 		if r.err = err; err != nil {
 			return
 		}
 	}
-	if r.path, r.err = lookPath(s.Path, s.Env); r.err != nil {
-		return
+	r.mu.Lock()
+	r.made, r.tid = made, unix.Gettid()
+	r.mu.Unlock()
+	r.pid, r.err = made.spawn(s.CloneFlags, group)
+	if l.back(r); r.late {
+		r.err = errors.Join(r.err, ErrClosed)
 	}
-	argv := append(append(make([]string, 0, len(s.Args)+1), s.Path), s.Args...)
-	r.pid, r.err = syscall.ForkExec(r.path, argv, attr)
-	if r.err == nil && attr.Sys.Ptrace {
+	if r.err == nil {
+		r.err = made.failure(s)
+	}
+	if r.err == nil && s.Stopped != nil {
 		r.err = prepare(r.pid, s)
 	}
 }
 
-// back brings the thread back to where it forks from.
-func (r *request) back(leave func() error) {
-	if err := leave(); err != nil {
+// leave brings the thread back to where it forks from.
+func (r *request) leave(back func() error) {
+	if r.late {
+		return // the thread ends
+	}
+	if err := back(); err != nil {
 		r.err, r.lost = errors.Join(r.err, err), true
 	}
 }
@@ -380,15 +395,7 @@ func prepare(pid int, s *Spec) error {
 		return fmt.Errorf("prepare process: %w", err)
 	}
 	var errs []error
-	if s.OpenFiles > 0 {
-		lim := unix.Rlimit{Cur: s.OpenFiles, Max: s.OpenFiles}
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &lim, nil); err != nil {
-			errs = append(errs, fmt.Errorf("limit open files to %d: %w", s.OpenFiles, err))
-		}
-	}
-	if s.Stopped != nil {
-		errs = append(errs, s.Stopped(pid))
-	}
+	errs = append(errs, s.Stopped(pid))
 	sig := ws.StopSignal()
 	if sig == unix.SIGTRAP { // of the exec itself
 		sig = 0
@@ -404,26 +411,3 @@ const (
 	cldTrapped = 4
 	cldStopped = 5
 )
-
-func lookPath(path string, env []string) (string, error) {
-	if strings.Contains(path, "/") {
-		return path, nil
-	}
-	dirs := defaultPath
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			dirs = v
-		}
-	}
-	for _, d := range filepath.SplitList(dirs) {
-		if d == "" || !filepath.IsAbs(d) {
-			continue
-		}
-		full := filepath.Join(d, path)
-		var st unix.Stat_t
-		if unix.Stat(full, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o111 != 0 {
-			return full, nil
-		}
-	}
-	return "", fmt.Errorf("not found in PATH %s: %w", dirs, unix.ENOENT)
-}

@@ -90,6 +90,7 @@ type Process struct {
 	started time.Time
 	loop    *loop
 	done    chan struct{}
+	start   *request // that hung; nil: the program was reached in time
 
 	killGroup bool
 
@@ -105,6 +106,33 @@ func Gone(pid int) *Process {
 	p := &Process{Pid: pid, pidfd: -1, done: make(chan struct{}), result: Result{ExitCode: -1}}
 	close(p.done)
 	return p
+}
+
+// Hangs reports that the process was not at its program after a while, nor at its end:
+// the kernel does not come back from the program or its folder. Then Launched tells
+// what becomes of it.
+func (p *Process) Hangs() bool { return p.start != nil }
+
+// Launched is closed when a process that Hangs has got to its program, or never will.
+// It is nil for others.
+func (p *Process) Launched() <-chan struct{} {
+	if p.start == nil {
+		return nil
+	}
+	return p.start.done
+}
+
+// LaunchError is why the process did not get to its program; nil when it did. It is
+// valid after Launched.
+func (p *Process) LaunchError() error {
+	if p.start == nil {
+		return nil
+	}
+	<-p.start.done
+	if p.start.err == nil {
+		return nil
+	}
+	return fmt.Errorf("start %s: %w", p.start.spec.Path, p.start.err)
 }
 
 // Done is closed when the process has ended and has been waited for.

@@ -175,7 +175,7 @@ func TestNoNewPrivsAndOpenFiles(t *testing.T) {
 func TestBurstNeedsFewDescriptors(t *testing.T) {
 	const n, each = 600, 3
 	l, _ := start(t)
-	open, err := os.ReadDir("/proc/self/fd")
+	open, err := os.ReadDir("/proc/thread-self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}

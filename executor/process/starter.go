@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,20 +36,20 @@ func newStarter() (*starter, error) {
 
 // suits reports whether a starter can fork it.
 func (s *Spec) suits() bool {
-	return !s.Gain && s.Files == nil && s.Enter == nil && !strings.HasPrefix(s.Path, "/proc/self/fd/")
+	return !s.Gain && s.Files == nil && s.Enter == nil && !s.inMemory()
 }
 
 // ask has the starter fork. Child are the descriptors in r.files that are not null.
-func (st *starter) ask(r *request, child []int, ended <-chan struct{}) error {
+func (st *starter) ask(l *Launcher, r *request, child []int) error {
 	if err := unix.Sendmsg(st.near, []byte{byte(len(child))}, rights(child), nil, 0); err != nil {
 		return fmt.Errorf("hand over descriptors: %w", err)
 	}
 	r.child = child
+	r.spare, r.crew = l.addStarter, crewFast
 	select {
 	case st.in <- r:
-		<-r.done
-		return r.err
-	case <-ended:
+		return l.await(r)
+	case <-l.ended:
 		return ErrClosed
 	}
 }
@@ -62,13 +61,13 @@ func rights(fds []int) []byte {
 	return unix.UnixRights(fds...)
 }
 
-// serve forks until ctx is done. The goroutine ends locked, and its thread with it.
-func (st *starter) serve(ctx context.Context, l *Launcher) {
+// serve forks until done. The goroutine ends locked, and its thread with it.
+func (st *starter) serve(done <-chan struct{}, l *Launcher) {
 	runtime.LockOSThread()
 	err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), st.ownTable(l))
 	for {
 		select {
-		case <-ctx.Done():
+		case <-done:
 			return
 		case r := <-st.in:
 			got, rerr := st.receive(r)
@@ -78,11 +77,15 @@ func (st *starter) serve(ctx context.Context, l *Launcher) {
 			for _, fd := range got {
 				unix.Close(fd)
 			}
-			lost := r.lost
+			lost, late := r.lost, r.late
 			close(r.done)
+			if late {
+				return
+			}
 			if lost {
 				err = errLost
 			}
+			l.idle <- st
 		}
 	}
 }

@@ -47,7 +47,8 @@ type Spec struct {
 	Dir       string
 	Env       []string
 	OpenFiles uint64
-	User      *User // nil = the cell's own
+	Limit     [2]uint64 // soft and hard limit of open files when OpenFiles is 0
+	User      *User     // nil = the cell's own
 	Session   bool
 	Status    bool // descriptor 3
 	Quiet     bool // output is dropped

@@ -38,6 +38,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/cache"
+	"cantina/executor/place"
 )
 
 // Host is what the executor does for one container.
@@ -92,11 +93,12 @@ type Exit struct {
 
 // Place is a path of the container as seen from the cell.
 type Place struct {
-	Root string // a folder that must not be left
-	Path string // within Root
-	// Owned: files made there belong to Uid and Gid.
-	Owned    bool
-	Uid, Gid int
+	place.Place
+	// Carry puts a file there ("put"), or takes a copy of one from there ("take"), where
+	// the cell shall not touch the path itself; nil = it may.
+	Carry func(ctx context.Context, verb string, f place.File) error
+	// Copy is the path of that copy.
+	Copy string
 }
 
 // How many of each kind run at a time on the whole cell.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"cantina/action"
+	"cantina/executor/place"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,7 +87,7 @@ func (f *fake) Place(path string) (Place, error) {
 	if strings.HasPrefix(path, "/forbidden") {
 		return Place{}, errors.New("not a place")
 	}
-	return Place{Root: f.root, Path: path}, nil
+	return Place{Place: place.Place{Root: f.root, Path: path}}, nil
 }
 
 type fakeProcess struct {
@@ -340,13 +340,5 @@ func TestLongReasonsLoseTheirMiddle(t *testing.T) {
 	}
 	if Reason(nil) != "" {
 		t.Error("a reason without error")
-	}
-}
-
-func TestFileNamesStayRelative(t *testing.T) {
-	for in, want := range map[string]string{"/a/b": "a/b", "../x": "x", "": ".", "/": ".", "a/../..": "."} {
-		if got := relative(in); got != want || filepath.IsAbs(got) {
-			t.Errorf("%q: %q", in, got)
-		}
 	}
 }

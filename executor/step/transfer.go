@@ -7,30 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"strings"
-	"syscall"
 	"time"
 
 	"cantina/action"
-	"cantina/executor/archive"
 	"cantina/executor/cache"
+	"cantina/executor/place"
 	"cantina/internal/run"
 )
 
 // download fetches through the cache and puts the file in its place.
 func (p *program) download(ctx context.Context, d *action.Download) error {
-	if err := p.e.downloads.take(ctx); err != nil {
-		return err
-	}
-	defer p.e.downloads.give()
 	name := cache.Name(d.From)
-	p.o.Note("downloading " + name)
-	size, err := p.fetch(ctx, d)
+	size, err := p.fetch(ctx, d, name)
 	if ctx.Err() != nil {
 		return canceled(ctx)
 	}
@@ -42,107 +35,33 @@ func (p *program) download(ctx context.Context, d *action.Download) error {
 	return nil
 }
 
-func (p *program) fetch(ctx context.Context, d *action.Download) (int64, error) {
-	place, err := p.h.Place(d.To)
+func (p *program) fetch(ctx context.Context, d *action.Download, name string) (int64, error) {
+	at, err := p.h.Place(d.To)
 	if err != nil {
 		return 0, err
 	}
-	a, err := p.e.cache.Fetch(ctx, cache.Request{URL: d.From, Key: d.CacheKey, Algorithm: d.ChecksumAlgorithm,
-		Checksum: d.ChecksumValue, Unpinned: d.AllowUnpinned})
+	a, err := p.fetchCached(ctx, d, name)
 	if err != nil {
 		return 0, err
 	}
 	defer a.Close()
-	root, err := os.OpenRoot(place.Root)
-	if err != nil {
-		return 0, err
+	f := place.File{At: at.Place, Path: a.Path, Unpack: d.Unpack, Into: cache.Base(d.From), Folder: strings.HasSuffix(d.To, "/")}
+	if at.Carry != nil {
+		return a.Size, at.Carry(ctx, "put", f)
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
-	if d.Unpack {
-		return a.Size, unpack(ctx, a, root, place)
-	}
-	return a.Size, install(ctx, a, root, place, d)
+	return a.Size, place.Put(ctx, f)
 }
 
-func unpack(ctx context.Context, a *cache.Artifact, root *os.Root, place Place) error {
-	if err := makeFolders(root, place, place.Path); err != nil {
-		return err
+// fetchCached holds a slot for as long as it fetches, and not while the file is put in
+// its place, which may hang.
+func (p *program) fetchCached(ctx context.Context, d *action.Download, name string) (*cache.Artifact, error) {
+	if err := p.e.downloads.take(ctx); err != nil {
+		return nil, err
 	}
-	dir, err := root.OpenRoot(relative(place.Path))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }() // a folder that was read
-	f, err := os.Open(a.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // read only
-	return archive.Unpack(ctx, f, dir, archive.Options{Owned: place.Owned, Uid: place.Uid, Gid: place.Gid})
-}
-
-// install copies a single file to its place, whole or not at all. It may be run:
-// a downloaded program would be useless otherwise.
-func install(ctx context.Context, a *cache.Artifact, root *os.Root, place Place, d *action.Download) error {
-	to := relative(place.Path)
-	if info, err := root.Stat(to); err == nil && info.IsDir() || strings.HasSuffix(d.To, "/") {
-		to = path.Join(to, cache.Base(d.From))
-	}
-	if err := makeFolders(root, place, path.Dir(to)); err != nil {
-		return err
-	}
-	in, err := os.Open(a.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // read only
-	tmp := path.Join(path.Dir(to), "."+path.Base(to)+".part")
-	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	out, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, run.Reader(ctx, in))
-	if err == nil && place.Owned {
-		err = out.Chown(place.Uid, place.Gid)
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = root.Rename(tmp, to)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(tmp))
-	}
-	return nil
-}
-
-// relative is a path below a root; "." is the root.
-func relative(p string) string {
-	if p = strings.TrimPrefix(path.Clean("/"+p), "/"); p == "" {
-		return "."
-	}
-	return p
-}
-
-// makeFolders makes what is missing of dir, with the place's owner.
-func makeFolders(root *os.Root, place Place, dir string) error {
-	dir = relative(dir)
-	if info, err := root.Stat(dir); err == nil && info.IsDir() {
-		return nil
-	}
-	if up := path.Dir(dir); up != "." {
-		if err := makeFolders(root, place, up); err != nil {
-			return err
-		}
-	}
-	if err := root.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if place.Owned {
-		return root.Lchown(dir, place.Uid, place.Gid)
-	}
-	return nil
+	defer p.e.downloads.give()
+	p.o.Note("downloading " + name)
+	return p.e.cache.Fetch(ctx, cache.Request{URL: d.From, Key: d.CacheKey, Algorithm: d.ChecksumAlgorithm,
+		Checksum: d.ChecksumValue, Unpinned: d.AllowUnpinned})
 }
 
 // uploadAttempts is how often an upload is tried. (Diego executor, Upload step.)
@@ -150,13 +69,8 @@ const uploadAttempts = 3
 
 // upload sends a file of the container by PUT.
 func (p *program) upload(ctx context.Context, u *action.Upload) error {
-	if err := p.e.uploads.take(ctx); err != nil {
-		return err
-	}
-	defer p.e.uploads.give()
 	name := cache.Name(u.To)
-	p.o.Note("uploading " + u.From + " to " + name)
-	size, err := p.send(ctx, u)
+	size, err := p.send(ctx, u, name)
 	if ctx.Err() != nil {
 		return canceled(ctx)
 	}
@@ -168,12 +82,17 @@ func (p *program) upload(ctx context.Context, u *action.Upload) error {
 	return nil
 }
 
-func (p *program) send(ctx context.Context, u *action.Upload) (int64, error) {
-	f, size, err := p.openUpload(u.From)
+func (p *program) send(ctx context.Context, u *action.Upload, name string) (int64, error) {
+	f, size, err := p.openUpload(ctx, u.From)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = f.Close() }() // read only
+	if err := p.e.uploads.take(ctx); err != nil {
+		return 0, err
+	}
+	defer p.e.uploads.give()
+	p.o.Note("uploading " + u.From + " to " + name)
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
 		return 0, err
@@ -200,29 +119,24 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// openUpload opens a regular file and nothing that would block or lead elsewhere.
-func (p *program) openUpload(from string) (*os.File, int64, error) {
-	place, err := p.h.Place(from)
+// openUpload opens a regular file of the container, or a copy of it.
+func (p *program) openUpload(ctx context.Context, from string) (*os.File, int64, error) {
+	at, err := p.h.Place(from)
 	if err != nil {
 		return nil, 0, err
 	}
-	root, err := os.OpenRoot(place.Root)
-	if err != nil {
+	if at.Carry == nil {
+		return place.Open(at.Place, from)
+	}
+	if err := at.Carry(ctx, "take", place.File{At: at.Place, Path: at.Copy, Into: from}); err != nil {
 		return nil, 0, err
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
-	f, err := root.OpenFile(relative(place.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, err
+	dir, name := path.Split(at.Copy)
+	f, size, err := place.Open(place.Place{Root: dir, Path: name}, from)
+	if rerr := os.Remove(at.Copy); err == nil && rerr != nil {
+		return nil, 0, errors.Join(rerr, f.Close())
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", from)
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+	return f, size, err
 }
 
 // put sends once; again says whether another attempt may help.

@@ -21,6 +21,8 @@ import (
 	"cantina/api"
 	"cantina/cell"
 	"cantina/executor"
+	"cantina/executor/cache"
+	"cantina/executor/image"
 	"cantina/executor/output"
 	"cantina/internal/link"
 	"cantina/internal/run"
@@ -51,8 +53,12 @@ type CellConfig struct {
 	Env      []action.Variable
 	Timeouts worker.Timeouts
 	Output   output.Config
-	Reaper   string
-	Cgroups  executor.CgroupMode
+	Cache    cache.Config // of downloads
+	Image    image.Config // of unpacked images, and of the credentials for registries
+	// FirstPort to LastPort are given to containers; 0 = 20000 to 29999.
+	FirstPort, LastPort int
+	Reaper              string
+	Cgroups             executor.CgroupMode
 	// EvacuationTimeout is how long an evacuation may take; 0 = 10 min.
 	EvacuationTimeout time.Duration
 	// StuckAfter is how long after KILL a container is STUCK_KILLING; 0 = 5 s.
@@ -101,7 +107,8 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		}
 	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
-		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Output: cfg.Output, Clock: cfg.Clock, Log: cfg.Log})
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Output: cfg.Output,
+		Cache: cfg.Cache, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}

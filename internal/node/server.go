@@ -19,6 +19,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/internal/run"
+	"cantina/internal/secret"
 	"cantina/store"
 	"cantina/store/etcd"
 	"cantina/store/folder"
@@ -54,7 +55,7 @@ type ServerConfig struct {
 	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
 	// NoDeadline: server and cell are one process.
 	NoDeadline     bool
-	CallbackSecret []byte
+	CallbackSecret secret.Text
 	// ScriptEnv is the environment of node scripts.
 	ScriptEnv []string
 	Build     string

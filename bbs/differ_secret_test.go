@@ -1,0 +1,24 @@
+package bbs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"cantina/action"
+)
+
+// TestPlanTellsNoSecrets: a plan says that a variable changes, came or went, not its
+// value.
+func TestPlanTellsNoSecrets(t *testing.T) {
+	was := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter1"}, {Name: "B", Value: "same"}}}
+	is := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter2"}, {Name: "B", Value: "same"}, {Name: "C", Value: "hunter3"}}}
+	changes := differ("", was, is)
+	want := []FieldChange{{"env[0]", "A=[secret]", "A=[another secret]"}, {"env[2]", "", "C=[secret]"}}
+	if fmt.Sprint(changes) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", changes, want)
+	}
+	if back := fmt.Sprint(differ("", is, was)); strings.Contains(back, "hunter") {
+		t.Error(back)
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/executor"
+	"cantina/executor/image"
+	"cantina/internal/node"
+)
+
+// storageFlags say what a cell keeps on its disk and which ports it gives out.
+type storageFlags struct {
+	perContainer int64
+	total        int64
+	age          time.Duration
+	downloads    int64
+	images       int64
+	ports        string
+	registry     string
+}
+
+func (f *storageFlags) add(cmd *cobra.Command) {
+	const gib = 1 << 30
+	*f = storageFlags{perContainer: gib, total: 10 * gib, downloads: 10 * gib, images: 20 * gib}
+	p := cmd.Flags()
+	p.Var(&sizeFlag{&f.perContainer}, "log-per-container", "output that is kept of one container; the middle goes first, and the gap is told")
+	p.Var(&sizeFlag{&f.total}, "log-total", "output that is kept of all containers of the cell; the oldest goes first")
+	p.DurationVar(&f.age, "log-keep", 24*time.Hour, "how long output is kept after its container is gone")
+	p.Var(&sizeFlag{&f.downloads}, "download-cache", "downloads that are kept for the next container; the longest unused go first")
+	p.Var(&sizeFlag{&f.images}, "image-cache", "unpacked images that are kept for the next container; the longest unused go first")
+	p.StringVar(&f.ports, "ports", "20000-29999", "ports that are given to containers, FIRST-LAST; those of the kernel's ephemeral range are left out")
+	p.StringVar(&f.registry, "registry-config", "", "file with the credentials of image registries, as \"docker login\" writes it; read at each pull")
+}
+
+// minStorage is the least that the stores work well with, in bytes: below it a store
+// would be cutting all the time.
+const minStorage = 1 << 20
+
+// config checks the flags and puts them into a cell's configuration.
+func (f *storageFlags) config(cfg *node.CellConfig) error {
+	for name, bytes := range map[string]int64{"log-per-container": f.perContainer, "log-total": f.total, "download-cache": f.downloads, "image-cache": f.images} {
+		if bytes < minStorage {
+			return failf(api.ExitUsage, "--%s must be at least 1Mi", name)
+		}
+	}
+	if f.perContainer > f.total {
+		return failf(api.ExitUsage, "--log-per-container (%s) must not be more than --log-total (%s)", (&sizeFlag{&f.perContainer}).String(), (&sizeFlag{&f.total}).String())
+	}
+	if f.age <= 0 {
+		return failf(api.ExitUsage, "--log-keep must be longer than 0, not %v", f.age)
+	}
+	first, last, err := portRange(f.ports)
+	if err != nil {
+		return err
+	}
+	var keychain authn.Keychain
+	if f.registry != "" {
+		if keychain, err = image.FileKeychain(f.registry); err != nil {
+			return failf(api.ExitUsage, "--registry-config: %v", err)
+		}
+	}
+	cfg.Output.MaxContainer, cfg.Output.MaxTotal, cfg.Output.RetainAge = f.perContainer, f.total, f.age
+	cfg.Cache.MaxBytes, cfg.Image.MaxBytes, cfg.Image.Keychain = f.downloads, f.images, keychain
+	cfg.FirstPort, cfg.LastPort = first, last
+	return nil
+}
+
+// portRange reads FIRST-LAST.
+func portRange(s string) (first, last int, err error) {
+	a, b, ok := strings.Cut(s, "-")
+	first, err1 := strconv.Atoi(a)
+	last, err2 := strconv.Atoi(b)
+	switch {
+	case !ok || err1 != nil || err2 != nil:
+		return 0, 0, failf(api.ExitUsage, "--ports must be FIRST-LAST like 20000-29999, not %q", s)
+	case first < 1024 || last > 65535 || first > last:
+		return 0, 0, failf(api.ExitUsage, "--ports %s: FIRST and LAST must be between 1024 and 65535, and FIRST not above LAST", s)
+	}
+	if n, low, high := executor.FreePorts(first, last); n == 0 {
+		return 0, 0, failf(api.ExitUsage, "--ports %s is all of it in the kernel's ephemeral range (%d-%d, net.ipv4.ip_local_port_range): no port is left to give out", s, low, high)
+	}
+	return first, last, nil
+}

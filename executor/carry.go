@@ -1,0 +1,114 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"cantina/action"
+	"cantina/executor/place"
+	"cantina/executor/process"
+)
+
+// carry has a process of the container put or take a file that is outside its folder: the
+// cell itself touches no path that may be on a file system that does not answer.
+func (h *stepHost) carry(ctx context.Context, verb string, f place.File) error {
+	c := h.c
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	if err := c.e.keeper.wait(c.bound); err != nil {
+		return err
+	}
+	var said note
+	c.e.starts.RLock()
+	p, err := c.e.launcher.Start(&process.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.group, Session: true,
+		ParentDeath: c.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.group == nil,
+		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
+	if err == nil {
+		c.e.keeper.started(c, p)
+		c.addProcess(p)
+	}
+	c.e.starts.RUnlock()
+	if err != nil {
+		return err
+	}
+	if err := c.awaitCarrier(ctx, p, "/"+strings.TrimPrefix(f.At.Path, "/")); err != nil {
+		return err
+	}
+	p.CloseOutput()
+	if r := p.Result(); r.ExitCode != 0 || r.Signal != 0 {
+		text := strings.TrimPrefix(strings.TrimSpace(said.String()), "cantina-reaper: ")
+		if text == "" {
+			text = fmt.Sprintf("ended with status %d, signal %d", r.ExitCode, r.Signal)
+		}
+		return errors.New(text)
+	}
+	return nil
+}
+
+// awaitCarrier waits for the end of a carrier. One that makes no progress hangs; one that
+// nobody waits for any more is killed, and what does not die stays with the container.
+func (c *container) awaitCarrier(ctx context.Context, p *process.Process, what string) error {
+	look := time.NewTicker(hangsAfter)
+	defer look.Stop()
+	told, before := false, ""
+	defer func() { c.endHang(told) }()
+	for {
+		select {
+		case <-p.Done():
+			return nil
+		case <-look.C:
+			now := progress(p.Pid)
+			if now == before {
+				told = c.setHang(told, what, []int{p.Pid})
+			}
+			before = now
+			continue
+		case <-ctx.Done():
+		}
+		err := fmt.Errorf("%s: %w: %s", what, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
+		p.Signal(syscall.SIGKILL)
+		return err
+	}
+}
+
+// progress is a text that stays the same while a process does nothing.
+func progress(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// note keeps the first 4 KiB of what a helper says.
+type note struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write takes what was written.
+func (n *note) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.b.Write(p[:min(len(p), max(0, 4096-n.b.Len()))])
+	return len(p), nil
+}
+
+// Close does nothing: both streams share the note.
+func (n *note) Close() error { return nil }
+
+func (n *note) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.b.String()
+}

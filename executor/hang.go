@@ -1,0 +1,140 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"cantina/executor/process"
+)
+
+// ErrHangs reports a program that the kernel does not come back from looking for: it,
+// or its folder, is on a file system that does not answer.
+var ErrHangs = errors.New("the start hangs in the kernel")
+
+// Hang says where a start hangs. The container holds what it has, and goes on when the
+// file system answers; a stop, and the start timeout, kill what hangs, which may then
+// become STUCK_KILLING.
+type Hang struct {
+	Since     time.Time
+	Program   string
+	Processes []StuckProcess
+}
+
+// String says "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer".
+func (h *Hang) String() string {
+	return "START_HANGS: " + h.Program + ": " + whereTexts(h.Processes)
+}
+
+// hangsAfter is how often a start that takes long is looked at: one that waits in the
+// kernel is told to hang, one that only has no processor yet is not.
+const hangsAfter = 500 * time.Millisecond
+
+// patience is how long a start that hangs is waited for.
+type patience struct {
+	over  <-chan struct{} // nobody wants it any more
+	limit time.Duration   // 0 = none
+}
+
+// patienceOf is that of the container's own programs.
+func (c *container) patienceOf(ctx context.Context) patience {
+	return patience{ctx.Done(), c.spec.Workload.StartTimeout}
+}
+
+// awaitLaunch waits until a start that hangs has come to something. It blocks nobody
+// but this container.
+func (c *container) awaitLaunch(p *process.Process, program string, pa patience) error {
+	limit, stop := timer(pa.limit)
+	defer stop()
+	look := time.NewTicker(hangsAfter)
+	defer look.Stop()
+	told := false
+	defer func() { c.endHang(told) }()
+	for {
+		select {
+		case <-p.Launched():
+			return p.LaunchError()
+		case <-look.C:
+			told = c.setHang(told, program, []int{p.Pid})
+			continue
+		case <-pa.over:
+		case <-limit:
+		}
+		err := pa.gaveUp(program, []int{p.Pid})
+		p.Signal(syscall.SIGKILL)
+		return err
+	}
+}
+
+// gaveUp is the error of a start that nobody waits for any more.
+func (pa patience) gaveUp(program string, pids []int) error {
+	where := whereTexts(describeAll(pids))
+	select {
+	case <-pa.over:
+		return fmt.Errorf("start %s: %w: %s", program, ErrHangs, where)
+	default:
+	}
+	return fmt.Errorf("start %s: not started within %v: %w: %s", program, pa.limit, ErrHangs, where)
+}
+
+func describeAll(pids []int) []StuckProcess {
+	out := make([]StuckProcess, len(pids))
+	for i, pid := range pids {
+		out[i] = describe(pid)
+	}
+	return out
+}
+
+// setHang notes that a start hangs and where, once; it returns whether that is told.
+func (c *container) setHang(told bool, program string, pids []int) bool {
+	h := &Hang{Since: c.e.clock.Wall(), Program: program, Processes: describeAll(pids)}
+	runs := func(p StuckProcess) bool { return p.State == "R" || p.State == "?" }
+	if told || !slices.ContainsFunc(h.Processes, func(p StuckProcess) bool { return !runs(p) }) {
+		return told
+	}
+	c.e.mu.Lock()
+	first := c.hangs == 0
+	c.hangs++
+	c.hang = h
+	c.e.mu.Unlock()
+	if first {
+		c.e.log.Warn("start hangs", "container", c.id, "where", h.String())
+		if !c.hidden {
+			c.note("%s", h)
+		}
+		c.e.emit(EventStuck, c)
+	}
+	return true
+}
+
+// endHang notes that one start less hangs, if it was told to.
+func (c *container) endHang(told bool) {
+	if !told {
+		return
+	}
+	c.e.mu.Lock()
+	c.hangs--
+	last := c.hangs == 0
+	if last {
+		c.hang = nil
+	}
+	c.e.mu.Unlock()
+	if last {
+		c.e.emit(EventStuck, c)
+	}
+}
+
+// hangingStart reports whether a start that was given up still hangs.
+func (c *container) hangingStart() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.processes {
+		if p.Hangs() && !p.Ended() {
+			return true
+		}
+	}
+	return false
+}

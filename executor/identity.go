@@ -1,0 +1,122 @@
+package executor
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/shim"
+)
+
+// folderID is the random name of the data folder in the hierarchies.
+func (e *Executor) folderID() (string, error) {
+	if id, ok := e.formerID(); ok {
+		return id, nil
+	}
+	raw := make([]byte, 8)
+	rand.Read(raw)
+	id := hex.EncodeToString(raw)
+	return id, replaceFile(e.path("id"), []byte(id+"\n"))
+}
+
+// formerID is the name that a predecessor gave the data folder. When the file that
+// says so is damaged, it is found by what else has it: the legacy, what was written down
+// of kept containers, and at last the groups themselves. So work that is alive never
+// becomes a stranger's.
+func (e *Executor) formerID() (id string, ok bool) {
+	b, err := os.ReadFile(e.path("id"))
+	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
+		return id, true
+	}
+	for _, find := range []func() string{e.idFromLegacy, e.idFromKeepsakes, e.idFromGroups} {
+		if id := find(); validID(id) {
+			e.log.Warn("the folder's identity was damaged, and is found again", "id", id)
+			if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
+				e.log.Warn("the folder's identity is not written down", "error", err)
+			}
+			return id, true
+		}
+	}
+	return "", false
+}
+
+func validID(id string) bool {
+	raw, err := hex.DecodeString(id)
+	return err == nil && len(raw) == 8
+}
+
+func (e *Executor) idFromLegacy() string {
+	var l legacy
+	b, err := os.ReadFile(e.path("legacy"))
+	if err != nil || json.Unmarshal(b, &l) != nil {
+		return ""
+	}
+	return filepath.Base(l.Tracker)
+}
+
+// idFromKeepsakes goes by the groups of kept containers: <id>/<class>/<container>.
+func (e *Executor) idFromKeepsakes() string {
+	entries, _ := os.ReadDir(e.path("keep")) // none is as good as an error
+	for _, d := range entries {
+		var s keepsake
+		if shim.Get(filepath.Join(e.path("keep"), d.Name()), keepsakeFile, &s) == nil {
+			if id := filepath.Base(filepath.Dir(filepath.Dir(s.Group))); validID(id) {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// idFromGroups looks for groups that no cell holds and that have this folder for their
+// owner, or shims that serve containers of this folder.
+func (e *Executor) idFromGroups() string {
+	host, err := cgroup.Detect()
+	owner, oerr := e.owner()
+	if err != nil || oerr != nil {
+		return ""
+	}
+	for _, a := range host.Abandoned() {
+		if a.Owner == owner {
+			return a.ID
+		}
+		for _, pid := range a.Kept() {
+			if e.servesUs(pid) {
+				return a.ID
+			}
+		}
+	}
+	return ""
+}
+
+// servesUs reports whether a process is a shim of a container of this folder.
+func (e *Executor) servesUs(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	args := strings.Split(string(b), "\x00")
+	return err == nil && len(args) >= 3 && args[1] == "shim" && filepath.Dir(args[2]) == e.path("keep")
+}
+
+// owner is what is left at the groups: the data folder, by its number, so that moving
+// it does no harm.
+func (e *Executor) owner() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(e.cfg.Folder, &st); err != nil {
+		return "", err
+	}
+	boot, err := bootID()
+	return fmt.Sprintf("%s %d:%d", boot, st.Dev, st.Ino), err
+}
+
+// sweep removes the empty groups of cells that are gone for certain.
+func (e *Executor) sweep(host cgroup.Host) {
+	for _, a := range host.Abandoned() {
+		a.Remove()
+	}
+}

@@ -1,0 +1,165 @@
+// Package place puts downloaded files where a container wants them, and takes files that
+// are to be uploaded. No link leads out of the folder that a place is in.
+//
+// What is within a container's own folder the executor does itself. Anything else may be
+// on a file system that does not answer: there "cantina-reaper put" and "take" do it, as
+// processes of the container, so that nothing but they can hang.
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"cantina/executor/archive"
+	"cantina/internal/run"
+)
+
+// Place is a path of a container as seen from the machine.
+type Place struct {
+	Root string // a folder that must not be left
+	Path string // within Root
+	// Owned: files made there belong to Uid and Gid.
+	Owned    bool
+	Uid, Gid int
+}
+
+// File is a file of the cell that goes to a place, or comes from there.
+type File struct {
+	At     Place
+	Path   string // of the cell's own
+	Unpack bool   // it is an archive
+	Into   string // name in the place, when that is a folder
+	Folder bool   // the place is a folder, whether it is there or not
+}
+
+// Put unpacks the cell's file at the place, or copies it there, whole or not at all. A
+// copy may be run: a downloaded program would be useless otherwise.
+func Put(ctx context.Context, f File) error {
+	root, err := os.OpenRoot(f.At.Root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // a folder that was read
+	in, err := os.Open(f.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // read only
+	if f.Unpack {
+		return unpack(ctx, in, root, f.At)
+	}
+	return install(ctx, in, root, f)
+}
+
+func unpack(ctx context.Context, in *os.File, root *os.Root, p Place) error {
+	if err := makeFolders(root, p, p.Path); err != nil {
+		return err
+	}
+	dir, err := root.OpenRoot(relative(p.Path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // a folder that was read
+	return archive.Unpack(ctx, in, dir, archive.Options{Owned: p.Owned, Uid: p.Uid, Gid: p.Gid})
+}
+
+func install(ctx context.Context, in io.Reader, root *os.Root, f File) error {
+	to := relative(f.At.Path)
+	if info, err := root.Stat(to); err == nil && info.IsDir() || f.Folder {
+		to = path.Join(to, f.Into)
+	}
+	if err := makeFolders(root, f.At, path.Dir(to)); err != nil {
+		return err
+	}
+	tmp := path.Join(path.Dir(to), "."+path.Base(to)+".part")
+	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	out, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, run.Reader(ctx, in))
+	if err == nil && f.At.Owned {
+		err = out.Chown(f.At.Uid, f.At.Gid)
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = root.Rename(tmp, to)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(tmp))
+	}
+	return nil
+}
+
+// relative is a path below a root; "." is the root.
+func relative(p string) string {
+	if p = strings.TrimPrefix(path.Clean("/"+p), "/"); p == "" {
+		return "."
+	}
+	return p
+}
+
+// makeFolders makes what is missing of dir, with the place's owner.
+func makeFolders(root *os.Root, p Place, dir string) error {
+	dir = relative(dir)
+	if info, err := root.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if up := path.Dir(dir); up != "." {
+		if err := makeFolders(root, p, up); err != nil {
+			return err
+		}
+	}
+	if err := root.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if p.Owned {
+		return root.Lchown(dir, p.Uid, p.Gid)
+	}
+	return nil
+}
+
+// Open opens the regular file at a place, and nothing that would block or lead
+// elsewhere. Name is what the container calls it.
+func Open(p Place, name string) (*os.File, int64, error) {
+	root, err := os.OpenRoot(p.Root)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = root.Close() }() // a folder that was read
+	f, err := root.OpenFile(relative(p.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", name)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// Take copies the regular file at the place to the cell's file, which must not be there.
+func Take(ctx context.Context, f File) error {
+	in, _, err := Open(f.At, f.Into)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // read only
+	out, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, run.Reader(ctx, in))
+	return errors.Join(err, out.Close())
+}
