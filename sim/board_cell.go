@@ -134,10 +134,6 @@ func (b *board) sessionChanged(e worker.SessionChanged) {
 
 func (b *board) session(proc string, e lrp.Event) {
 	b.change(func(t *tx) {
-		if _, healthy := e.(lrp.CellHealthy); healthy {
-			b.services.Heard(proc, t.now)
-			b.tasks.Heard(proc)
-		}
 		for _, k := range b.services.OnProc(proc) {
 			t.try(k, e)
 		}

@@ -117,9 +117,13 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 		w.fail("I5", "%s is gone before its end", describeTask(before))
 	case same && before.Ended() && !after.Ended():
 		w.fail("I1", "%s becomes %s", describeTask(before), describeTask(after))
-	case same && before.Ending() && after.Outcome == before.Outcome: // its container has gone, and how is told once
-	case same && before.Ended() && before.Outcome != task.Lost && (after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason || after.Result.ExitCode != before.Result.ExitCode):
+	case same && before.Ended() && before.Outcome != task.Lost && (after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason || after.Result.ExitCode != before.Result.ExitCode && !before.Ending()):
 		w.fail("I5", "the end of %s is replaced by %s", describeTask(before), describeTask(after))
+	}
+	if same && before.Ending() && !after.Ending() {
+		if u := c.work.running[after.UID]; u != nil {
+			w.fail("I6", "%s is said to be gone while it is alive on %s", describeTask(after), u.m.folder)
+		}
 	}
 	if after != nil && after.Outcome == task.Lost && !(same && before.Outcome == task.Lost) {
 		w.res.TasksLost++
