@@ -58,8 +58,8 @@ func (c *checker) began(w *world, u *unit) {
 func (c *checker) oneVersion(w *world, u *unit) {
 	for _, o := range c.work.units {
 		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
-		next := number(worker.Proc(u.key.Process)) > number(worker.Proc(o.key.Process))
-		if twice && o.exclusive && (u.exclusive || next) && o.made == w.store.made {
+		next := func() bool { return number(worker.Proc(u.key.Process)) > number(worker.Proc(o.key.Process)) }
+		if twice && o.exclusive && (u.exclusive || next()) && o.made == w.store.made {
 			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.folder, o, o.m.folder)
 		}
 	}
