@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cantina/lrp"
-	"cantina/placement"
 	"cantina/resource"
 	"cantina/task"
 )
@@ -105,10 +104,6 @@ func (c *checker) serviceSettled(w *world, b *board, k lrp.ServiceKey) {
 				resting = true // it has done what it was to do
 				continue
 			}
-			if o != nil && o.State == lrp.Unclaimed && b.noRoom(need(v.Desired.Workload.Resources)) {
-				resting = true // all services together want more than the cells have
-				continue
-			}
 			if o == nil || o.State != lrp.Running || x.Evacuating != nil || x.Suspect != nil || o.Retiring {
 				w.fail("I14", "%v %s is wanted", k, describe(x))
 				continue
@@ -121,13 +116,6 @@ func (c *checker) serviceSettled(w *world, b *board, k lrp.ServiceKey) {
 	if !resting && (s.Phase != lrp.Steady && s.Phase != lrp.RollFailed || len(s.Versions) > 1 && s.Phase == lrp.Steady) {
 		w.fail("I14", "%v is %v with %d versions", k, s.Phase, len(s.Versions))
 	}
-}
-
-// noRoom reports whether no cell has so much left.
-func (b *board) noRoom(want resource.Amounts) bool {
-	return !slices.ContainsFunc(b.market.auction.Cells(), func(c placement.CellView) bool {
-		return c.Reason == "" && c.Capacity.Sub(c.Used).Fits(want)
-	})
 }
 
 // named reports whether a row says that the container is to be there.
