@@ -95,7 +95,7 @@ func (c *cli) cronNext(f *cronFlags, text string) error {
 	if r.Err != nil {
 		return failf(api.ExitUsage, "%v", r.Err)
 	}
-	c.notef("%s, in %s\n", r.Words, opt.Zone)
+	c.notef("in %s: %s\n", opt.Zone, r.Words)
 	if err := list(c, c.firingTable(), firings(r.Next, opt.Zone)); err != nil {
 		return err
 	}

@@ -28,7 +28,6 @@ const exitCodes = `EXIT CODES
   4    timed out (--timeout)
   5    no connection to a server, or not allowed
   6    lost: nobody knows how far it came
-
   10   plan: there are changes
   130  detached by Ctrl-C; what was followed goes on
 

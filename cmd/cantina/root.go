@@ -28,7 +28,7 @@ func (c *cli) root() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return failf(api.ExitUsage, "unknown command %q%s", args[0], hintFor(cmd, args[0]))
+				return failf(api.ExitUsage, "unknown verb %q%s", args[0], hintFor(cmd, args[0]))
 			}
 			return nil
 		},

@@ -71,10 +71,10 @@ func (c *cli) stopOne(s subject) (string, error) {
 			return "", err
 		}
 		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name})
-		return fmt.Sprintf("paused, %d running batch tasks are being ended", got.GetKilled()), err
+		return "paused, " + beingEnded(got.GetKilled()), err
 	case "node":
 		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
-		return fmt.Sprintf("%d running batch tasks are being ended", got.GetKilled()), err
+		return beingEnded(got.GetKilled()), err
 	case "instance":
 		return "", failf(api.ExitUsage, "an instance would be started again; cantina restart %s, or scale the service", s)
 	}
@@ -174,7 +174,7 @@ func (c *cli) restartVerb() *cobra.Command {
 					return "", failf(api.ExitUsage, "only services are restarted, not a %s", s.kind)
 				}
 				got, err := call(c, calls.RestartService, q)
-				return fmt.Sprintf("%d instances restart", got.GetRestarted()), err
+				return plural(got.GetRestarted(), "instance restarts", "instances restart"), err
 			})
 		},
 	}

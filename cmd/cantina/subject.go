@@ -409,7 +409,9 @@ func (c *cli) detachable(back string, stop func() error, f func(context.Context)
 	}
 	cancel()
 	<-result
-	c.sayf("\ndetached; it goes on without you: %s\n", back)
+	if back != "" {
+		c.sayf("\ndetached; it goes on without you: %s\n", back)
+	}
 	if stop != nil && c.InTTY {
 		c.sayf("press Ctrl-C again to stop it\n")
 		again, end := context.WithTimeout(c.ctx, secondInterrupt)
