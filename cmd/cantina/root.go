@@ -50,7 +50,7 @@ func (c *cli) root() *cobra.Command {
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print ids only, and no notes")
 	root.AddCommand(c.verbs()...)
 	root.SetHelpCommand(c.helpVerb(root))
-	root.SetHelpTemplate(helpText)
+	c.help(root)
 	c.completions(root)
 	return root
 }
