@@ -169,6 +169,14 @@ func TestSchedules(t *testing.T) {
 	s.fails(api.ExitNotFound, "no schedule is called", "cron", "run", "none")
 	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
 	s.fails(api.ExitUsage, "the next one is", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
+	s.fails(api.ExitUsage, "go with a crontab line", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
+	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
+	// A run has the name of its schedule: nobody removes one who means the other.
+	s.ok("run", "-d", "--name", "tick", "--domain", "d", "--", "x")
+	for _, verb := range [][]string{{"rm", "--yes", "tick"}, {"stop", "tick"}} {
+		s.fails(api.ExitUsage, "more than one thing", verb...)
+	}
+	s.ok("stop", "task/tick")
 	s.ok("rm", "schedule/tick", "--yes")
 	s.fails(api.ExitNotFound, "no schedule is called", "cron", "show", "tick")
 }
@@ -765,6 +773,7 @@ func TestEventTexts(t *testing.T) {
 	for want, e := range map[string]*pb.Event{
 		"RUNNING":            {Task: &pb.Task{State: "RUNNING"}},
 		"COMPLETED failed":   {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
+		"job running":        {Job: &pb.Job{State: "running"}},
 		"n7 backoff":         {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
 		"d/web/0 is gone":    {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
 		"waiting":            {Schedule: &pb.Schedule{State: "waiting"}},

@@ -95,6 +95,8 @@ func eventOf(e *pb.Event) string {
 		return e.Subject + " is gone"
 	case e.Node != nil && e.Text == "":
 		return e.Node.Node + " " + eventText(e)
+	case e.Job != nil && e.Text == "":
+		return "job " + eventText(e)
 	}
 	return eventText(e)
 }

@@ -300,6 +300,9 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 
 // cronNextOf lists the coming firings of a schedule.
 func (c *cli) cronNextOf(f *cronFlags, text string) error {
+	if f.from != "" || f.gap != "" || f.fold != "" || f.id != "" || f.strict {
+		return failf(api.ExitUsage, "--from, --gap, --fold, --name and --strict go with a crontab line; a schedule has its own, and is listed from now on")
+	}
 	s, err := c.schedule(text, f.domain)
 	if err != nil {
 		return err
