@@ -12,9 +12,11 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/batch"
 	"cantina/spec"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
+	"cantina/worker"
 )
 
 // Headers of requests and answers.
@@ -86,10 +88,21 @@ func caller(ctx context.Context) string {
 	return who
 }
 
+// hint is what to do about an error that has none of its own.
+func hint(err error, class Class) string {
+	switch {
+	case errors.Is(err, batch.ErrUnknownJob):
+		return "see cantina job ls"
+	case errors.Is(err, worker.ErrUnknownProcess):
+		return "see cantina cells -o wide"
+	}
+	return class.Hint
+}
+
 // detail is the body of an error.
 func (s *Server) detail(err error, id string) (Class, *pb.ErrorDetail) {
 	class := s.classify(err)
-	d := &pb.ErrorDetail{Code: class.Code, Hint: class.Hint, RequestId: id}
+	d := &pb.ErrorDetail{Code: class.Code, Hint: hint(err, class), RequestId: id}
 	var field *FieldError
 	if errors.As(err, &field) {
 		d.Field = field.Field

@@ -21,6 +21,8 @@ type Why struct {
 	Text    string
 	// Change is the smallest change that would take this reason away.
 	Change string
+	// Longest is how long it lasts at most; 0 = no bound known.
+	Longest time.Duration
 }
 
 // String returns the reason and the change.
@@ -103,13 +105,14 @@ func (s Status) ending(reason string) string {
 	switch {
 	case s.Signal != 0:
 		how = fmt.Sprintf("signal %d", s.Signal)
+	case s.ExitCode < 0 && reason != "": // no program ran
 	case s.ExitCode != 0 || reason == "" && s.Bits&(Failed|Error) != 0 && s.Bits&Overwriteable == 0:
 		how = fmt.Sprintf("exit code %d", s.ExitCode)
 	}
 	switch {
 	case reason == "":
 		return how
-	case how == "" || strings.Contains(reason, how):
+	case how == "" || strings.Contains(reason, how) || s.Signal == 0 && strings.Contains(reason, fmt.Sprintf("exit status %d", s.ExitCode)):
 		return reason
 	}
 	return how + ": " + reason

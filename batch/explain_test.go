@@ -26,10 +26,10 @@ func TestExplainAJob(t *testing.T) {
 	finish(t, b, Key{"first job", "db12"}, Report{Bits: Error | UsesBackoff, ExitCode: 3, Reason: "exit code 3"})
 	finish(t, b, Key{"first job", "db21"}, Report{Bits: Error | UsesBackoff, ExitCode: 4, Reason: "no disk"})
 	finish(t, b, Key{"first job", "db22"}, Report{Bits: Failed, Signal: 9})
-	reasons := map[string]string{"db12": "exit code 3", "db21": "no disk"}
+	reasons := map[string]string{"db12": "exit status 3", "db21": "no disk"}
 	of := func(node string) string { return reasons[node] }
 	retry := "; cantina job retry 'first job' --node "
-	want := "db12: failed: exit code 3" + retry + "db12\ndb21: failed: exit code 4: no disk" + retry + "db21\ndb22: failed: signal 9" + retry + "db22"
+	want := "db12: failed: exit status 3" + retry + "db12\ndb21: failed: exit code 4: no disk" + retry + "db21\ndb22: failed: signal 9" + retry + "db22"
 	why, err := b.ExplainJob("first job", of)
 	if err != nil || lines(why) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, lines(why), want)

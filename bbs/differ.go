@@ -35,6 +35,8 @@ func compare(path string, a, b reflect.Value, out *[]FieldChange) {
 		}
 	case a.Kind() == reflect.Map:
 		compareMaps(path, a, b, out)
+	case bearNames(a, b):
+		compareNamed(path, a, b, out)
 	case a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Struct:
 		for i := range max(a.Len(), b.Len()) {
 			compare(fmt.Sprintf("%s[%d]", path, i), at(a, i), at(b, i), out)
@@ -77,8 +79,52 @@ func compareMaps(path string, a, b reflect.Value, out *[]FieldChange) {
 	}
 }
 
+// nameField is the field by which people know an element of a list.
+const nameField = "Name"
+
+// bearNames reports whether two lists tell their elements apart by name, and those in
+// both stand in the same order: then a change is told by the name instead of the place.
+func bearNames(a, b reflect.Value) bool {
+	if a.Kind() != reflect.Slice || a.Type().Elem().Kind() != reflect.Struct {
+		return false
+	}
+	if f, ok := a.Type().Elem().FieldByName(nameField); !ok || f.Type.Kind() != reflect.String {
+		return false
+	}
+	was, is := names(a), names(b)
+	for _, list := range [][]string{was, is} {
+		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) || slices.Contains(list, "") {
+			return false
+		}
+	}
+	only := func(list, other []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(n string) bool { return !slices.Contains(other, n) })
+	}
+	return slices.Equal(only(was, is), only(is, was))
+}
+
+func names(v reflect.Value) []string {
+	out := make([]string, v.Len())
+	for i := range out {
+		out[i] = v.Index(i).FieldByName(nameField).String()
+	}
+	return out
+}
+
+func compareNamed(path string, a, b reflect.Value, out *[]FieldChange) {
+	was, is := names(a), names(b)
+	for i, n := range was {
+		compare(fmt.Sprintf("%s[%s]", path, n), a.Index(i), at(b, slices.Index(is, n)), out)
+	}
+	for i, n := range is {
+		if !slices.Contains(was, n) {
+			compare(fmt.Sprintf("%s[%s]", path, n), reflect.Value{}, b.Index(i), out)
+		}
+	}
+}
+
 func at(v reflect.Value, i int) reflect.Value {
-	if i < v.Len() {
+	if i >= 0 && i < v.Len() {
 		return v.Index(i)
 	}
 	return reflect.Value{}

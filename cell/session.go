@@ -25,6 +25,7 @@ type session struct {
 	state  func() State
 	hands  hands
 
+	answered tidings               // whether the last heartbeat was; only runBeats touches it
 	beats    chan worker.Heartbeat // one waits; a newer one replaces it
 	statuses *mailbox[worker.UpdateStatus]
 	begins   chan struct{}
@@ -36,6 +37,16 @@ type session struct {
 	acts  sync.Mutex
 	ended chan struct{}
 	once  sync.Once
+}
+
+// tidings is what was told last of something that comes again and again.
+type tidings struct{ told, good bool }
+
+// first reports whether something is news.
+func (t *tidings) first(good bool) bool {
+	news := !t.told || t.good != good
+	t.told, t.good = true, good
+	return news
 }
 
 // hands is what the session does to the rest of the cell. None of them waits.
@@ -244,15 +255,29 @@ func (s *session) runBeats(ctx context.Context) error {
 }
 
 func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
-	limit, cancel := context.WithTimeout(ctx, max(b.Period, time.Second))
-	defer cancel()
-	a, err := s.leader.Heartbeat(limit, b, s.state())
+	a, err := s.hear(ctx, b)
 	if err != nil {
-		s.log.Debug("heartbeat", "error", err)
 		s.step(worker.BeatFailed{Beat: b.Beat})
 		return
 	}
 	s.step(worker.BeatAnswered{Answer: a})
+}
+
+// hear sends a heartbeat, and tells when leaders fall silent and when one answers.
+func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.HeartbeatAnswer, error) {
+	limit, cancel := context.WithTimeout(ctx, max(b.Period, time.Second))
+	defer cancel()
+	a, err := s.leader.Heartbeat(limit, b, s.state())
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && s.answered.first(false):
+		s.log.Warn("no leader answers; the cell goes on trying", "error", err)
+	case err != nil:
+		s.log.Debug("heartbeat", "error", err)
+	case s.answered.first(true):
+		s.log.Info("a leader answers")
+	}
+	return a, err
 }
 
 // statusCalls is how many UpdateStatus are under way at most. Each lasts as long as

@@ -104,9 +104,6 @@ func (l *line) macro() (*Item, error) {
 	if word == "@every" {
 		return l.every(strings.TrimSpace(rest), bad)
 	}
-	if rest != "" {
-		return nil, bad("takes no argument")
-	}
 	switch word {
 	case "@yearly", "@annually":
 		l.text = "0 0 1 1 *"
@@ -122,6 +119,9 @@ func (l *line) macro() (*Item, error) {
 		return nil, bad("is not a time").hint("a schedule outlives the machines it runs on; use a service with a task of its own")
 	default:
 		return nil, bad("unknown word").hint("known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s")
+	}
+	if rest != "" {
+		return nil, bad("takes no argument")
 	}
 	return nil, nil
 }

@@ -89,6 +89,7 @@ func TestRefusedLines(t *testing.T) {
 		"0 0 * * mon-":        `day of week (column 9): "" is no name of this field; write three or more letters of a name, or a number`,
 		"H(5-70) * * * *":     "minute (column 1): 70 is not between 0 and 59",
 		"H(5 * * * *":         `minute (column 1): "H(5" is not understood; write H(0-59)`,
+		"@evry 5m":            "@evry (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s",
 		"@daily please":       "@daily (column 1): takes no argument",
 		"0 0 1 j *":           `month (column 7): "j" is no name of this field; write three or more letters of a name, or a number`,
 		"0 0 1 * ma":          `day of week (column 9): "ma" is no name of this field; write three or more letters of a name, or a number`,

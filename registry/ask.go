@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"fmt"
 	"time"
 
 	"cantina/batch"
@@ -164,7 +163,7 @@ func (r *Registry) operator(e worker.Event) error {
 	}
 	out, err := r.leader.Step(r.now(), e)
 	if err != nil {
-		return fmt.Errorf("%T: %w", e, err)
+		return err
 	}
 	r.submit(out)
 	return nil

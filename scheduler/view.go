@@ -233,10 +233,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	}
 	s.mu.Unlock()
 	if hold, ok := s.cfg.Registry.MayRun(r); !ok && !ended && hold.Reason != worker.HoldRunning {
-		w := batch.Why{Text: hold.Reason.String()}
-		if hold.Longest > 0 {
-			w.Change = fmt.Sprintf("at most %v more", hold.Longest.Round(time.Second))
-		}
+		w := batch.Why{Text: hold.Reason.String(), Longest: max(hold.Longest, 0)}
 		// What the last pass was told of it says the same with less.
 		why = append([]batch.Why{w}, slices.DeleteFunc(why, func(x batch.Why) bool { return x.Text == w.Text })...)
 	}

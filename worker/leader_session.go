@@ -79,11 +79,11 @@ func (l *Leader) silence(p *process, now time.Duration) string {
 	case !p.connected:
 		return "not heard of in this term"
 	case at > p.health.LastBeat+g.Beat:
-		return fmt.Sprintf("no heartbeat for %v", at-p.health.LastBeat)
+		return fmt.Sprintf("no heartbeat for %v", (at - p.health.LastBeat).Round(time.Second))
 	case p.health.LastProbe == never:
 		return "no probe answered yet"
 	case at > p.health.LastProbe+g.Probe:
-		return fmt.Sprintf("last answered probe sent %v ago", at-p.health.LastProbe)
+		return fmt.Sprintf("last answered probe sent %v ago", (at - p.health.LastProbe).Round(time.Second))
 	}
 	return "not reported"
 }

@@ -95,7 +95,7 @@ func (t Timeouts) inequalities() []inequality {
 		{"0 < check interval", 0, t.Check, true},
 		{"0 < kill wait", 0, t.KillWait, true},
 		{"0 < margin", 0, t.Margin, true},
-		{"0 <= drift (per mille)", 0, time.Duration(t.DriftPerMille), false},
+		{"0 <= drift in a second", 0, drift(time.Second), false},
 		{"check interval < lost (the cell gives up one check interval earlier)", t.Check, t.Lost, true},
 		{"drift of the session < check interval (the cell gives up first)", drift(max(t.HeartbeatGap(), t.HealthcheckGap()) + t.Lost), t.Check, true},
 		{"heartbeat < healthcheck grace (a probe is dated by the beat before it)", t.Heartbeat, t.HealthcheckGrace, true},

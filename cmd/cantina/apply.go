@@ -35,7 +35,7 @@ func (c *cli) applyVerb() *cobra.Command {
 			"  cantina apply -f services/ --prune --yes\n" +
 			"  generate | cantina apply -",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			specs, err := c.readSpecs(append(files, args...))
+			specs, err := c.readSpecs("apply", append(files, args...))
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (c *cli) planVerb() *cobra.Command {
 				_, err := c.Out.Write(spec.Schema())
 				return err
 			}
-			specs, err := c.readSpecs(append(files, args...))
+			specs, err := c.readSpecs("plan", append(files, args...))
 			if err != nil {
 				return err
 			}
@@ -104,9 +104,9 @@ func (c *cli) planVerb() *cobra.Command {
 
 // readSpecs reads spec files and checks them here, so that a mistake is found
 // without a server; the server checks them again.
-func (c *cli) readSpecs(sources []string) ([]*pb.SpecFile, error) {
+func (c *cli) readSpecs(verb string, sources []string) ([]*pb.SpecFile, error) {
 	if len(sources) == 0 {
-		return nil, failf(api.ExitUsage, "which file? try cantina apply cantina.yaml")
+		return nil, failf(api.ExitUsage, "which file? try cantina %s cantina.yaml", verb)
 	}
 	var out []*pb.SpecFile
 	for _, s := range sources {

@@ -9,6 +9,7 @@ import (
 
 	"cantina/api"
 	pb "cantina/wire/cantinav1"
+	"cantina/worker"
 )
 
 func (c *cli) cellTable() table[*pb.Cell] {
@@ -55,8 +56,8 @@ func (c *cli) cellNote(x *pb.Cell) string {
 		return c.drainNote(x.Drain)
 	case x.Evacuating:
 		return "being drained"
-	case x.DeadIn != nil:
-		return fmt.Sprintf("%s; certainly dead in %s", x.Reason, short(x.DeadIn.AsDuration()))
+	case x.DeadIn != nil && x.Session != worker.Healthy.String():
+		return fmt.Sprintf("%s; if it stays silent, certainly dead in %s", x.Reason, short(x.DeadIn.AsDuration()))
 	case !x.Reported:
 		return "has not said what it runs"
 	}

@@ -169,6 +169,14 @@ func TestSchedules(t *testing.T) {
 	s.fails(api.ExitNotFound, "no schedule is called", "cron", "run", "none")
 	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
 	s.fails(api.ExitUsage, "the next one is", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
+	s.fails(api.ExitUsage, "go with a crontab line", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
+	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
+	// A run has the name of its schedule: nobody removes one who means the other.
+	s.ok("run", "-d", "--name", "tick", "--domain", "d", "--", "x")
+	for _, verb := range [][]string{{"rm", "--yes", "tick"}, {"stop", "tick"}} {
+		s.fails(api.ExitUsage, "more than one thing", verb...)
+	}
+	s.ok("stop", "task/tick")
 	s.ok("rm", "schedule/tick", "--yes")
 	s.fails(api.ExitNotFound, "no schedule is called", "cron", "show", "tick")
 }
@@ -722,12 +730,16 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 	})
 	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
 	got := s.ok("status")
-	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING      listening", "1 rows cannot be read",
-		"rollout      d/web: rolling out, version 3: 1 of 4 healthy\n",
-		"rollout      d/web: taken back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout      and 7 more\n"} {
+	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening", "1 rows cannot be read",
+		"rollout     d/web: rolling out, version 3: 1 of 4 healthy\n",
+		"rollout     d/web: taken back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
+	}
+	s.SetStatus(func(x *api.Status) { x.For = nil })
+	if got := s.ok("status"); strings.Contains(got, "for ,") || !strings.Contains(got, "cells that it does not know may run something, at most 42s") {
+		t.Error(got)
 	}
 	if got := s.ok("cells"); !strings.Contains(got, "c1    HEALTHY") || !strings.Contains(got, "memory_mb 40/100") {
 		t.Error(got)
@@ -741,6 +753,47 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 	s.ok("store", "quarantine", "drop", "task/x", "--yes")
 	if got := s.ok("store", "quarantine", "show", "-o", "json"); got != "[]\n" {
 		t.Error(got)
+	}
+}
+
+func TestStatusIsAligned(t *testing.T) {
+	var out bytes.Buffer
+	c := &cli{surroundings: surroundings{Out: &out}}
+	if err := c.statusText(&pb.Status{Cluster: "x", Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cluster        x\n", "\nbatch_running  2\n", "\ncells          1\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestEventTexts(t *testing.T) {
+	for want, e := range map[string]*pb.Event{
+		"RUNNING":            {Task: &pb.Task{State: "RUNNING"}},
+		"COMPLETED failed":   {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
+		"job running":        {Job: &pb.Job{State: "running"}},
+		"n7 backoff":         {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
+		"d/web/0 is gone":    {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
+		"waiting":            {Schedule: &pb.Schedule{State: "waiting"}},
+		"web/1 CLAIMED":      {Instance: &pb.Instance{Service: "web", Index: 1, State: "CLAIMED"}},
+		"web/1 UNCLAIMED: x": {Instance: &pb.Instance{Service: "web", Index: 1, State: "UNCLAIMED", PlacementError: "x"}},
+	} {
+		if got := eventOf(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestAReasonSaysAShortageOnce: what the text has stands in no line of its own.
+func TestAReasonSaysAShortageOnce(t *testing.T) {
+	r := &pb.Reason{Text: "running: 1 needed, 0 free, held by count/a", Resource: "running", Need: 1, Holder: "count/a"}
+	if !saysAll(r) {
+		t.Error("said twice")
+	}
+	if r.Holder += ", count/b"; saysAll(r) {
+		t.Error("a holder is not told")
 	}
 }
 

@@ -49,10 +49,10 @@ func (c *cli) cronVerb() *cobra.Command {
 	// --tz of reading verbs is the zone of the output; here it is the zone of the
 	// line too, so the flag is shared.
 	next.Flags().IntVarP(&f.n, "number", "n", 10, "how many firings")
-	next.Flags().StringVar(&f.gap, "gap", "", "run or skip: what a time that does not exist does")
-	next.Flags().StringVar(&f.fold, "fold", "", "first, last or both: when a time that comes twice fires")
-	next.Flags().StringVar(&f.from, "from", "", "from this time on, RFC 3339 (now)")
-	next.Flags().StringVar(&f.id, "name", "", "name that H is spread by")
+	next.Flags().StringVar(&f.gap, "gap", "", "of a line: run or skip: what a time that does not exist does")
+	next.Flags().StringVar(&f.fold, "fold", "", "of a line: first, last or both: when a time that comes twice fires")
+	next.Flags().StringVar(&f.from, "from", "", "of a line: from this time on, RFC 3339 (now)")
+	next.Flags().StringVar(&f.id, "name", "", "of a line: name that H is spread by")
 	next.Flags().BoolVar(&f.strict, "strict", false, "warnings are errors (exit code 1)")
 	domainFlag(next, &f.domain)
 	return group("cron", "Look at schedules, run them by hand, and check crontab lines", c.cronListVerb(), c.cronShowVerb(), c.reading(next), c.cronRunVerb(),
@@ -95,7 +95,7 @@ func (c *cli) cronNext(f *cronFlags, text string) error {
 	if r.Err != nil {
 		return failf(api.ExitUsage, "%v", r.Err)
 	}
-	c.notef("%s, in %s\n", r.Words, opt.Zone)
+	c.notef("in %s: %s\n", opt.Zone, r.Words)
 	if err := list(c, c.firingTable(), firings(r.Next, opt.Zone)); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (c *cli) drainVerb() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&reason, "reason", "", "why; shown to everybody who looks at the cell")
+	f.StringVar(&reason, "reason", "", "why (needed); shown to everybody who looks at the cell")
 	f.Var(&durationFlag{&deadline}, "deadline", "end what is left after this long, like 30m (default: the cell's --evacuation-timeout)")
 	f.StringVar(&batch, "batch", "finish", "finish: batch tasks may end by themselves until the deadline; stop: they are stopped at once, run again elsewhere, and no retry is counted")
 	f.BoolVar(&stopBatch, "stop-batch", false, "the same as --batch stop")

@@ -50,7 +50,7 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	}
 	for _, r := range x.Reasons {
 		fmt.Fprintf(&b, "  because %s\n", printable(r.Text))
-		if r.Resource != "" {
+		if r.Resource != "" && !saysAll(r) {
 			fmt.Fprintf(&b, "    %s: %d needed, %d there%s\n", printable(r.Resource), r.Need, r.Have, at(r))
 		}
 		if r.Longest != nil {
@@ -63,7 +63,7 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	if len(x.Events) > 0 {
 		b.WriteString("events\n")
 		for _, e := range x.Events {
-			fmt.Fprintf(&b, "  %-25s %s\n", c.when(e.Time), printable(eventText(e)))
+			fmt.Fprintf(&b, "  %-25s %s\n", c.when(e.Time), printable(eventOf(e)))
 		}
 	}
 	if len(x.Lines) > 0 {
@@ -81,6 +81,24 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	}
 	_, err := c.Out.Write([]byte(b.String()))
 	return err
+}
+
+// saysAll reports that the text of a reason has what is short, and who holds it.
+func saysAll(r *pb.Reason) bool {
+	return strings.Contains(r.Text, r.Resource) && strings.Contains(r.Text, r.Holder)
+}
+
+// eventOf is what an event says where nothing beside it says whose it is.
+func eventOf(e *pb.Event) string {
+	switch {
+	case e.Gone:
+		return e.Subject + " is gone"
+	case e.Node != nil && e.Text == "":
+		return e.Node.Node + " " + eventText(e)
+	case e.Job != nil && e.Text == "":
+		return "job " + eventText(e)
+	}
+	return eventText(e)
 }
 
 func at(r *pb.Reason) string {

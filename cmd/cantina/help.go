@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,6 @@ const exitCodes = `EXIT CODES
   4    timed out (--timeout)
   5    no connection to a server, or not allowed
   6    lost: nobody knows how far it came
-
   10   plan: there are changes
   130  detached by Ctrl-C; what was followed goes on
 
@@ -94,6 +94,57 @@ func topicNames() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// widestHelp is how wide prose is at most on a terminal.
+const widestHelp = 110
+
+// help has pages fit a terminal; elsewhere they stay as they are.
+func (c *cli) help(root *cobra.Command) {
+	width := 0
+	if c.OutTTY {
+		width = min(c.Width(), widestHelp)
+	}
+	root.SetHelpTemplate(strings.ReplaceAll(helpText, "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.Long = fill(cmd.Long, width)
+		show(cmd, args)
+	})
+}
+
+// fill sets paragraphs anew, so that no line is longer than width when words allow
+// it; 0 = as they are. Lines that begin with a space stay.
+func fill(text string, width int) string {
+	if width == 0 {
+		return text
+	}
+	var out strings.Builder
+	at := 0 // where the line stands
+	for n, l := range strings.Split(text, "\n") {
+		if n > 0 && (l == "" || l[0] == ' ' || at == 0) {
+			out.WriteByte('\n')
+			at = 0
+		}
+		if strings.HasPrefix(l, " ") {
+			out.WriteString(l)
+			continue
+		}
+		for _, w := range strings.Fields(l) {
+			size := utf8.RuneCountInString(w)
+			switch {
+			case at > 0 && at+1+size > width:
+				out.WriteByte('\n')
+				at = 0
+			case at > 0:
+				out.WriteByte(' ')
+				at++
+			}
+			out.WriteString(w)
+			at += size
+		}
+	}
+	return out.String()
 }
 
 // helpText is the page of a verb: what it is, examples, then the rest.

@@ -203,7 +203,7 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 			q.Name = jobName(args[0])
 			got, err := call(c, calls.ForgiveJob, q)
 			if err == nil {
-				c.notef("job %s: %d failed batch tasks may run again\n", q.Name, got.Forgiven)
+				c.notef("job %s: %s may run again\n", q.Name, plural(got.Forgiven, "failed batch task", "failed batch tasks"))
 			}
 			return err
 		},
@@ -223,7 +223,7 @@ func (c *cli) jobKillVerb() *cobra.Command {
 			q.Name = jobName(args[0])
 			got, err := call(c, calls.KillJob, q)
 			if err == nil {
-				c.notef("job %s: %d running batch tasks are being ended\n", q.Name, got.Killed)
+				c.notef("job %s: %s\n", q.Name, beingEnded(got.Killed))
 			}
 			return err
 		},

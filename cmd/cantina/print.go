@@ -357,6 +357,18 @@ func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func number(n int32) string { return fmt.Sprint(n) }
 
+// plural is a number with what it counts.
+func plural(n int32, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + many
+}
+
+func beingEnded(n int32) string {
+	return plural(n, "running batch task is being ended", "running batch tasks are being ended")
+}
+
 func yesNo(b bool) string {
 	if b {
 		return "yes"

@@ -28,7 +28,7 @@ func (c *cli) root() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return failf(api.ExitUsage, "unknown command %q%s", args[0], hintFor(cmd, args[0]))
+				return failf(api.ExitUsage, "unknown verb %q%s", args[0], hintFor(cmd, args[0]))
 			}
 			return nil
 		},
@@ -50,7 +50,7 @@ func (c *cli) root() *cobra.Command {
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print ids only, and no notes")
 	root.AddCommand(c.verbs()...)
 	root.SetHelpCommand(c.helpVerb(root))
-	root.SetHelpTemplate(helpText)
+	c.help(root)
 	c.completions(root)
 	return root
 }

@@ -287,6 +287,9 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 		"allows. Times before the schedule was made can be filled in too. Each run finds its logical time as CANTINA_SCHEDULED_AT.",
 		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7", func(s subject) error {
 			q := &pb.BackfillScheduleRequest{Domain: s.domain, Name: s.name, Max: int32(min(most, api.MaxPage+1))}
+			if from == "" || to == "" || most < 1 {
+				return failf(api.ExitUsage, "which times, and how many at most? give --from, --to and --max; see cantina cron backfill --help")
+			}
 			var err error
 			if q.From, err = moment("from", from); err != nil {
 				return err
@@ -298,22 +301,20 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.notef("%d runs started or waiting\n", got.Queued)
+			c.notef("%s started or waiting\n", plural(got.Queued, "run", "runs"))
 			return one(c, c.scheduleTable(), got.Schedule)
 		})
 	cmd.Flags().StringVar(&from, "from", "", "first logical time, RFC 3339")
 	cmd.Flags().StringVar(&to, "to", "", "last logical time, RFC 3339")
 	cmd.Flags().IntVar(&most, "max", 0, "how many at most, up to 1000")
-	for _, f := range []string{"from", "to", "max"} {
-		if err := cmd.MarkFlagRequired(f); err != nil {
-			panic(err)
-		}
-	}
 	return cmd
 }
 
 // cronNextOf lists the coming firings of a schedule.
 func (c *cli) cronNextOf(f *cronFlags, text string) error {
+	if f.from != "" || f.gap != "" || f.fold != "" || f.id != "" || f.strict {
+		return failf(api.ExitUsage, "--from, --gap, --fold, --name and --strict go with a crontab line; a schedule has its own, and is listed from now on")
+	}
 	s, err := c.schedule(text, f.domain)
 	if err != nil {
 		return err
@@ -328,6 +329,9 @@ func (c *cli) cronNextOf(f *cronFlags, text string) error {
 	}
 	if x.State == "paused" {
 		c.notef("it is paused: nothing fires until cantina cron resume %s\n", x.Name)
+	}
+	if x.Timezone != "" {
+		x.Words = "in " + x.Timezone + ": " + x.Words
 	}
 	c.notef("%s\n", x.Words)
 	zone := c.zone

@@ -34,7 +34,11 @@ func (c *cli) statusVerb() *cobra.Command {
 
 func (c *cli) statusText(s *pb.Status) error {
 	var b strings.Builder
-	row := func(name, value string) { fmt.Fprintf(&b, "%-12s %s\n", name, printable(value)) }
+	width := len("quarantine")
+	for n := range s.Counts {
+		width = max(width, len(n))
+	}
+	row := func(name, value string) { fmt.Fprintf(&b, "%-*s  %s\n", width, name, printable(value)) }
 	row("cluster", s.Cluster)
 	row("leader", fmt.Sprintf("%s, term %s, since %s", s.Leader, s.Term, c.when(s.Since)))
 	row("build", s.Build)
@@ -63,6 +67,9 @@ func (c *cli) statusText(s *pb.Status) error {
 	}
 	if s.Waiting {
 		text := "for " + strings.Join(s.WaitingFor, ", ")
+		if len(s.WaitingFor) == 0 {
+			text = "the store is new, restored or moved: cells that it does not know may run something"
+		}
 		if s.Longest != nil {
 			text += ", at most " + s.Longest.AsDuration().Round(time.Second).String()
 		}

@@ -32,7 +32,7 @@ func (c *cli) stopVerb() *cobra.Command {
 func (c *cli) each(args []string, domain string, do func(subject) (string, error)) error {
 	var all []subject
 	for _, a := range args {
-		s, err := c.find(a, domain)
+		s, err := c.findToChange(a, domain)
 		if err != nil {
 			return err
 		}
@@ -71,14 +71,18 @@ func (c *cli) stopOne(s subject) (string, error) {
 			return "", err
 		}
 		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name})
-		return fmt.Sprintf("paused, %d running batch tasks are being ended", got.GetKilled()), err
+		return "paused, " + beingEnded(got.GetKilled()), err
 	case "node":
 		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
-		return fmt.Sprintf("%d running batch tasks are being ended", got.GetKilled()), err
+		return beingEnded(got.GetKilled()), err
 	case "instance":
 		return "", failf(api.ExitUsage, "an instance would be started again; cantina restart %s, or scale the service", s)
 	}
-	return "", failf(api.ExitUsage, "a %s cannot be stopped", s.kind)
+	instead := "cantina cron pause " + s.name + " has it start nothing more"
+	if s.kind == "cell" {
+		instead = "cantina drain " + s.name + " empties it"
+	}
+	return "", failf(api.ExitUsage, "a %s cannot be stopped; %s", s.kind, instead)
 }
 
 // stopTask cancels a task. One that has ended is as it should be.
@@ -101,8 +105,7 @@ func (c *cli) rmVerb() *cobra.Command {
 		Use:   "rm SUBJECT ...",
 		Short: "Remove services, tasks, jobs and schedules",
 		Long: "rm undesires a service, removes a task that has ended, and deletes a job; what runs of them is stopped. A schedule is removed, and what it\n" +
-			"has started goes on. A task that has not ended is\n" +
-			"removed only with --force, which cancels it first and does not guarantee that it did nothing.\n\n" + subjectHelp,
+			"has started goes on. A task that has not ended is removed only with --force, which cancels it first and does not guarantee that it did nothing.\n\n" + subjectHelp,
 		Example: "  cantina rm web --yes\n" +
 			"  cantina rm task/4f1c --yes",
 		Args: atLeast(1, "SUBJECT"),
@@ -174,7 +177,7 @@ func (c *cli) restartVerb() *cobra.Command {
 					return "", failf(api.ExitUsage, "only services are restarted, not a %s", s.kind)
 				}
 				got, err := call(c, calls.RestartService, q)
-				return fmt.Sprintf("%d instances restart", got.GetRestarted()), err
+				return plural(got.GetRestarted(), "instance restarts", "instances restart"), err
 			})
 		},
 	}

@@ -135,6 +135,20 @@ func (c *cli) find(text, domain string) (subject, error) {
 	return theOne(text, found)
 }
 
+// findToChange is find for verbs that end or remove: there the name that a schedule
+// shares with its runs decides nothing.
+func (c *cli) findToChange(text, domain string) (subject, error) {
+	s, err := c.find(text, domain)
+	if err != nil || s.kind != "task" && s.kind != "job" || s.kind == "task" && s.name == text {
+		return s, err
+	}
+	schedules, err := c.findSchedule(text, domain)
+	if err != nil {
+		return s, err
+	}
+	return theOne(text, append([]subject{s}, schedules...))
+}
+
 // theOne is what a text means, when that is one thing.
 func theOne(text string, found []subject) (subject, error) {
 	if len(found) == 1 {
@@ -409,7 +423,9 @@ func (c *cli) detachable(back string, stop func() error, f func(context.Context)
 	}
 	cancel()
 	<-result
-	c.sayf("\ndetached; it goes on without you: %s\n", back)
+	if back != "" {
+		c.sayf("\ndetached; it goes on without you: %s\n", back)
+	}
 	if stop != nil && c.InTTY {
 		c.sayf("press Ctrl-C again to stop it\n")
 		again, end := context.WithTimeout(c.ctx, secondInterrupt)

@@ -141,6 +141,9 @@ func (c *cli) taskResolveVerb() *cobra.Command {
 			"or that it may run once more as a new task (rerun).",
 		Example: "  cantina task resolve 4f1c --as rerun", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if as != "done" && as != "failed" && as != "rerun" {
+				return failf(api.ExitUsage, "what became of it? give --as done, failed or rerun")
+			}
 			s, err := c.find("task/"+strings.TrimPrefix(args[0], "task/"), domain)
 			if err != nil {
 				return err

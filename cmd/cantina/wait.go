@@ -247,7 +247,7 @@ func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return failf(api.ExitUsage, "%s takes %d argument(s), %s, not %d; see %s --help", cmd.CommandPath(), n, what, len(args), cmd.CommandPath())
+			return failf(api.ExitUsage, "%s takes %s, %s, not %d; see %s --help", cmd.CommandPath(), plural(int32(n), "argument", "arguments"), what, len(args), cmd.CommandPath())
 		}
 		return nil
 	}
@@ -265,7 +265,7 @@ func atLeast(n int, what string) cobra.PositionalArgs {
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return failf(api.ExitUsage, "%s takes at most %d argument(s), %s; see %s --help", cmd.CommandPath(), n, what, cmd.CommandPath())
+			return failf(api.ExitUsage, "%s takes at most %s, %s; see %s --help", cmd.CommandPath(), plural(int32(n), "argument", "arguments"), what, cmd.CommandPath())
 		}
 		return nil
 	}
@@ -286,7 +286,7 @@ func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short, Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return failf(api.ExitUsage, "unknown command %q of %s%s", args[0], cmd.Name(), hintFor(cmd, args[0]))
+				return failf(api.ExitUsage, "unknown verb %q of %s%s", args[0], cmd.Name(), hintFor(cmd, args[0]))
 			}
 			return failf(api.ExitUsage, "%s needs a verb; see %s --help", cmd.CommandPath(), cmd.CommandPath())
 		},

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
 	"cantina/api"
 	"cantina/event"
+	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -53,7 +55,7 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 		return err
 	}
 	c.noHeader = true
-	err = c.detachable("run the same command", nil, func(ctx context.Context) error {
+	err = c.detachable("", nil, func(ctx context.Context) error {
 		client, err := c.client()
 		if err != nil {
 			return err
@@ -176,9 +178,13 @@ func eventText(x *pb.Event) string {
 	}
 	switch {
 	case x.Instance != nil:
-		return x.Instance.Service + "/" + number(x.Instance.Index) + " " + x.Instance.State
+		text := x.Instance.Service + "/" + number(x.Instance.Index) + " " + x.Instance.State
+		if x.Instance.State == lrp.Unclaimed.String() && x.Instance.PlacementError != "" {
+			text += ": " + x.Instance.PlacementError
+		}
+		return text
 	case x.Task != nil:
-		return x.Task.State + " " + x.Task.Outcome
+		return strings.TrimSpace(x.Task.State + " " + x.Task.Outcome)
 	case x.Job != nil:
 		return x.Job.State
 	case x.Node != nil:
@@ -187,6 +193,8 @@ func eventText(x *pb.Event) string {
 		return x.Cell.Session
 	case x.Service != nil:
 		return x.Service.Phase
+	case x.Schedule != nil:
+		return x.Schedule.State
 	}
 	return ""
 }

@@ -631,7 +631,7 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 		}
 	}
 	for _, w := range why {
-		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
+		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
 		for i, h := range w.Holders {
 			if i > 0 {
 				r.Holder += ", "
@@ -660,6 +660,7 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	}
 	switch {
 	case c.Drain != nil:
+		out.State += drainState(c.Drain)
 		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
 			Change: "cantina undrain " + s.Name + " lets it take work again"})
 		if left := c.Drain.Until.Sub(v.cfg.Clock.Wall()); left > 0 && c.Drain.Ended.IsZero() {

@@ -324,6 +324,14 @@ func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.
 }
 
 // explainDrain says in words that a cell is drained, and how far that is.
+// drainState says, after the state of a session, how far a drain has come.
+func drainState(d *api.Drain) string {
+	if d.Ended.IsZero() {
+		return ", being drained"
+	}
+	return ", drained"
+}
+
 func explainDrain(d *api.Drain) string {
 	text := "it is drained"
 	if d.By != "" {
