@@ -139,8 +139,12 @@ func (a Abandoned) lock() (unlock func(), ok bool) {
 }
 
 // Remove removes what is empty of it, unless a container is there that was to outlive
-// the cell: its successor wants to know of it.
+// the cell: its successor wants to know of it. What has no owner is left alone: a cell
+// that leaves none may be one that takes no lock, and alive.
 func (a Abandoned) Remove() {
+	if a.Owner == "" {
+		return
+	}
 	unlock, ok := a.lock()
 	if !ok {
 		return
