@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"cantina/api"
 	"cantina/batch"
 	"cantina/bbs"
+	"cantina/internal/link"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/scheduler"
@@ -710,7 +710,7 @@ func (v view) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsReque
 
 // unreachable marks an error of the way to a cell.
 func unreachable(name string, err error) error {
-	if err == nil || !strings.Contains(err.Error(), "unavailable") {
+	if err == nil || !link.Unavailable(err) {
 		return err
 	}
 	return fmt.Errorf("cell %s: %w: %w", name, api.ErrUnreachable, err)

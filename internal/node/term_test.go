@@ -1,7 +1,10 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,9 @@ import (
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/event"
+	"cantina/internal/link"
+	"cantina/registry"
+	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
 
@@ -127,4 +133,63 @@ func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
 			t.Error("calls to the cell go to the newcomer")
 		}
 	})
+}
+
+// TestADrainThatIsNotCommittedLeavesNothing: the next decision does not build on it.
+func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		err := tm.changeDrain(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
+			return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
+		})
+		if err == nil || tm.drains.submitted("c") != nil {
+			t.Errorf("%v, %v", err, tm.drains.submitted("c") != nil)
+		}
+	})
+}
+
+// TestNoCallOutlivesItsTerm: whoever asks for a call while the term ends gets none, or one
+// that is waited for.
+func TestNoCallOutlivesItsTerm(t *testing.T) {
+	for range 2000 {
+		tm := &term{}
+		tm.ctx, tm.cancel = context.WithCancel(context.Background())
+		var running atomic.Int32
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			tm.call(func(ctx context.Context) { running.Add(1); <-ctx.Done(); running.Add(-1) })
+		}()
+		tm.end()
+		if running.Load() != 0 {
+			t.Fatal("a call runs after the end of its term")
+		}
+		<-asked
+	}
+}
+
+// TestOnlyTheCodeSaysThatACellIsUnreachable: the words of an error do not.
+func TestOnlyTheCodeSaysThatACellIsUnreachable(t *testing.T) {
+	if err := unreachable("c", errors.New("the volume is unavailable")); errors.Is(err, api.ErrUnreachable) {
+		t.Error(err)
+	}
+	cells := link.NewDirectory(link.Security{})
+	defer cells.Close()
+	cells.SetAddress("c", "unix:"+t.TempDir()+"/nobody")
+	_, err := cells.Cell("c").ReadLogs(t.Context(), &pb.ReadLogsRequest{})
+	if err := unreachable("c", err); !errors.Is(err, api.ErrUnreachable) {
+		t.Error(err)
+	}
+}
+
+// TestEachErrorHasOneMeaning: no alias stands twice.
+func TestEachErrorHasOneMeaning(t *testing.T) {
+	seen := map[error]bool{}
+	for _, a := range aliases() {
+		if seen[a.Err] {
+			t.Errorf("%v stands twice", a.Err)
+		}
+		seen[a.Err] = true
+	}
 }
