@@ -504,7 +504,11 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 			}
 			old.row.deleted = true // its statuses are cleaned away
 		}
-		j = &job{segs: newSegments()}
+		// A removal that was decided before a renewal, and committed after it, is about a
+		// job that has been replaced.
+		if j = s.uids[row.uid]; j == nil {
+			j = &job{segs: newSegments()}
+		}
 		s.jobs[row.name], s.uids[row.uid] = j, j
 	}
 	row.spec.Name, row.spec.UID, row.spec.Born, row.spec.Paused = row.name, row.uid, row.born, row.paused
@@ -512,6 +516,9 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	if !row.deleted {
 		s.seat(j)
 		s.takeOver(old, j)
+		return kill
+	}
+	if j.forest == nil { // it was never on a board
 		return kill
 	}
 	for _, r := range j.forest.board.Runs(row.name) {
