@@ -187,11 +187,15 @@ func (t *term) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worke
 	return t.reg.UpdateStatus(ctx, u)
 }
 
-// known checks that a caller is the process that holds its cell's name in this term.
+// known checks that a caller is the process that holds its cell's name in this term,
+// and knows the term: a call from before is refused.
 func (t *term) known(from cell.Caller) error {
-	if t.Term().Less(from.Term) {
+	switch own := t.Term(); {
+	case own.Less(from.Term):
 		t.reg.Heard(worker.TermHeard{Term: from.Term})
 		return cell.ErrNotLeader
+	case from.Term.Less(own):
+		return fmt.Errorf("%w: %v, this is %v", cell.ErrTerm, from.Term, own)
 	}
 	if s, ok := t.reg.Session(from.Cell); ok && s.Proc == from.Proc && s.Reported {
 		return nil

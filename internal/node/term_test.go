@@ -15,6 +15,7 @@ import (
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/event"
+	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/registry"
 	pb "cantina/wire/cantinav1"
@@ -192,4 +193,45 @@ func TestEachErrorHasOneMeaning(t *testing.T) {
 		}
 		seen[a.Err] = true
 	}
+}
+
+// reporter is a cell that runs nothing.
+type reporter struct {
+	link.Cell
+	term fence.Term
+}
+
+func (r reporter) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worker.Report, error) {
+	return worker.Report{Term: r.term, Proc: q.Proc, PredecessorsGone: true}, nil
+}
+
+func (reporter) RunTasks(context.Context, []cell.RunItem) ([]worker.RunAnswer, error) {
+	return nil, nil
+}
+
+// TestCallsOfAnEarlierTermAreRefused: what a cell said to an earlier leader, and comes
+// late, is not taken by this one.
+func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		tm.cells.SetLocal("c", reporter{term: tm.Term()})
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		from := cell.Caller{Cell: "c", Proc: "p", Term: tm.Term()}
+		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); err != nil {
+			t.Fatal(err)
+		}
+		from.Term.Revision--
+		_, err := tm.Rows(t.Context(), from, cell.RowsQuery{})
+		_, err2 := tm.LRPEvents(t.Context(), from, nil)
+		_, err3 := tm.TaskEvents(t.Context(), from, nil)
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, cell.ErrTerm) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
 }
