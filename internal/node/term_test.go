@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"cantina/event"
 	"cantina/fence"
 	"cantina/internal/link"
+	"cantina/internal/run"
 	"cantina/registry"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -234,4 +237,16 @@ func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestACellWithoutServersOpensNothing: a mistake in the flags leaves no executor behind
+// that holds the folder.
+func TestACellWithoutServersOpensNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenCell(t.Context(), CellConfig{Name: "c", Dir: dir, Log: slog.New(slog.DiscardHandler), Clock: run.Bubble()}); err == nil {
+		t.Fatal("a cell without servers")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
 }
