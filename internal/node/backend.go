@@ -111,6 +111,9 @@ func applied(a bbs.Applied, lines []scheduler.Line, times []timetable.Line) api.
 
 // Plan implements api.Applications.
 func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
+	if err := v.fresh(); err != nil {
+		return api.Applied{}, err
+	}
 	w := application(a)
 	lines, err := v.jobs.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
 	times, err3 := v.times.Plan(a.Domain, w.times, a.Prune)
@@ -582,6 +585,9 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 
 // Explain implements api.Explainer.
 func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
+	if err := v.fresh(); err != nil {
+		return api.Explanation{}, err
+	}
 	switch s.Kind {
 	case api.SubjectService:
 		e, err := v.board.ExplainService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})

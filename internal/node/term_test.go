@@ -21,6 +21,8 @@ import (
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/registry"
+	"cantina/schedule"
+	"cantina/store"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
@@ -249,4 +251,27 @@ func TestACellWithoutServersOpensNothing(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}
+}
+
+// TestReadsProveTheLease: a leader that may have been succeeded answers no question.
+func TestReadsProveTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		end()
+		v := view{tm}
+		for name, read := range map[string]func() error{
+			"plan": func() error { _, err := v.Plan(t.Context(), api.Application{Domain: "d"}); return err },
+			"explain": func() error {
+				_, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectJob, Name: "j"})
+				return err
+			},
+			"upcoming": func() error { _, err := v.Upcoming(schedule.Key{Domain: "d", Name: "s"}, 1); return err },
+			"jobs":     func() error { _, err := v.ListJobs("d", api.Range{Limit: 1}); return err },
+			"status":   func() error { _, err := v.Status(); return err },
+		} {
+			if err := read(); !errors.Is(err, store.ErrLeaseNotProven) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
