@@ -36,6 +36,8 @@ type Board struct {
 	runs   map[Key]*run
 	live   int // runs that have an invocation
 	due    timers
+	thin   int // length of due at which what is past or twice is dropped
+	sown   int // how often the places were laid out
 	now    int64
 	visits int64
 	users  [][]*job // per level: jobs whose tasks pass it
@@ -67,6 +69,7 @@ type run struct {
 	uid   string // of the job that started it; empty = not known
 	node  int32
 	place int32            // where it was picked; -1 = adopted
+	sown  int              // of the board, when it was picked: later, place means nothing
 	inv   fence.Invocation // zero: picked, not started
 	draws []draw
 	next  NextBackoff
@@ -98,6 +101,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 		return err
 	}
 	b.nodes = specs
+	b.sown++
 	b.settleAdopted()
 	for _, j := range b.order {
 		b.refit(j)
@@ -127,6 +131,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 	}
 	old := b.f
 	b.spec, b.f, b.nodes = spec, fresh, nodes
+	b.sown++
 	b.users = make([][]*job, len(fresh.levels))
 	for _, j := range b.order {
 		b.move(j, old)

@@ -64,7 +64,7 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 	node := b.f.places[p].name
 	x := b.pair(j, node)
 	r := &run{
-		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p,
+		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p, sown: b.sown,
 		next: j.Backoff.Next(b.unpack(x).configured()), since: b.now,
 	}
 	s := Start{Key: r.key, Next: r.next, Cell: j.cell, Host: j.Host}
@@ -142,14 +142,15 @@ func (b *Board) Unpick(k Key) error {
 }
 
 // Refuse takes a pick back and keeps the job, the host or the node from being
-// picked again until Unblock. It returns ErrNotPicked.
+// picked again until Unblock. When the nodes were read anew since it was picked, it is
+// only taken back: its host may be another one now. It returns ErrNotPicked.
 func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 	r := b.runs[k]
 	if err := b.Unpick(k); err != nil {
 		return err
 	}
 	j := r.job
-	if j == nil {
+	if j == nil || r.sown != b.sown {
 		return nil
 	}
 	p := r.place

@@ -167,7 +167,11 @@ func (b *Board) drawn(level int, node int32) {
 
 // schedule remembers when a pair leaves its backoff.
 func (b *Board) schedule(j *job, node int32, x *pair) {
-	if x.class == ClassBackoff {
-		b.due.push(timer{at: b.dueAt(x), job: j.Name, node: node})
+	if x.class != ClassBackoff {
+		return
+	}
+	b.due.push(timer{at: b.dueAt(x), job: j.Name, node: node})
+	if len(b.due) >= b.thin {
+		b.thinOut()
 	}
 }

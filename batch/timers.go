@@ -1,5 +1,10 @@
 package batch
 
+import (
+	"cmp"
+	"slices"
+)
+
 // timer says when a pair may run again. It is only a hint: the pair is looked at
 // anew.
 type timer struct {
@@ -61,11 +66,30 @@ func (b *Board) Advance(now int64) {
 // NextDue returns when the next backoff ends; ok is false when none does.
 func (b *Board) NextDue() (at int64, ok bool) {
 	for len(b.due) > 0 {
-		x := b.due[0]
-		if j := b.jobs[x.job]; j != nil && int(x.node) < len(j.pairs) && j.pairs[x.node].class == ClassBackoff && b.dueAt(&j.pairs[x.node]) == x.at {
+		if x := b.due[0]; b.waits(x) {
 			return x.at, true
 		}
 		b.due.pop()
 	}
 	return 0, false
+}
+
+// waits reports that a pair is in backoff until the time of the timer.
+func (b *Board) waits(x timer) bool {
+	j := b.jobs[x.job]
+	return j != nil && int(x.node) < len(j.pairs) && j.pairs[x.node].class == ClassBackoff && b.dueAt(&j.pairs[x.node]) == x.at
+}
+
+// leastThin is how many timers are never looked through.
+const leastThin = 1024
+
+// thinOut drops timers that mean nothing any more, and doubles: each reading of the nodes
+// sets one for every pair in backoff. It is called when half may be such.
+func (b *Board) thinOut() {
+	kept := slices.DeleteFunc(b.due, func(x timer) bool { return !b.waits(x) })
+	slices.SortFunc(kept, func(x, y timer) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.job, y.job), cmp.Compare(x.node, y.node))
+	})
+	b.due = slices.Compact(kept) // in order is a heap
+	b.thin = max(leastThin, 2*len(b.due))
 }

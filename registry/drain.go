@@ -45,11 +45,18 @@ func (d *Drain) Left(now time.Time) time.Duration { return max(d.Until.Sub(now),
 // DrainRow is the key of a cell's drain.
 func DrainRow(cell worker.CellName) string { return drainPrefix + string(cell) }
 
-// DrainOp is the write of a drain.
+// DrainOp is the write of a drain. Who asked for it, why, and what it waited for (a node
+// of a job may be any bytes) become text where they are not.
 func DrainOp(d *Drain) store.Op {
-	return store.Op{Key: DrainRow(d.Cell), Value: encode(kindDrain, &registrypb.Drain{Cell: string(d.Cell), Reason: d.Reason, By: d.By,
-		Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until), StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waited: d.Waited})}
+	waited := make([]string, len(d.Waited))
+	for i, w := range d.Waited {
+		waited[i] = valid(w)
+	}
+	return store.Op{Key: DrainRow(d.Cell), Value: encode(kindDrain, &registrypb.Drain{Cell: string(d.Cell), Reason: valid(d.Reason), By: valid(d.By),
+		Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until), StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waited: waited})}
 }
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Drains reads the drains among the rows of a load, and the quarantined keys. One
 // that cannot be read counts as existing: its cell gets no new work.

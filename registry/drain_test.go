@@ -38,3 +38,13 @@ func TestADrainIsReadAsItWasWritten(t *testing.T) {
 		t.Errorf("%v left after the end", got)
 	}
 }
+
+// TestADrainOfForeignTextIsWritten: a certificate's name and a node's name may be any
+// bytes; that must not end the process.
+func TestADrainOfForeignTextIsWritten(t *testing.T) {
+	op := DrainOp(&Drain{Cell: "c", Reason: "why \xff", By: "who \xff", Since: time.Unix(1, 0).UTC(), Waited: []string{"batch task j/\xff"}})
+	d := Drains([]store.Row{{Key: op.Key, Value: op.Value}}, nil)["c"]
+	if d == nil || d.By != "who \uFFFD" || len(d.Waited) != 1 || d.Waited[0] != "batch task j/\uFFFD" {
+		t.Errorf("%+v", d)
+	}
+}

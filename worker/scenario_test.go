@@ -559,3 +559,29 @@ func TestReportOfALateEnd(t *testing.T) {
 		t.Fatalf("both are acknowledged, and nothing runs: %v %v", a, r.mayRun("j"))
 	}
 }
+
+// TestANewSessionAsksNothing: questions belong to the session whose RunTasks failed; a
+// successor begins with number 0, and is asked nothing while it is NEW or later.
+func TestANewSessionAsksNothing(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p5", 5)
+	x := r.run("w1", "job")
+	r.answer("p5", x, RunUnknown)
+	if n := one[SendNotify](r); n.Call.Seq != 1 {
+		t.Fatalf("%+v", n)
+	}
+	r.beat("w1", "p6", 6)
+	r.tick(5 * sec)
+	r.report("p6", Held{Run: x, Adopted: true})
+	r.tick(sec)
+	r.healthyAgain("w1", "p6")
+	y := r.run("w1", "other")
+	r.tick(5 * sec)
+	if n := peek[SendNotify](r); len(n) != 0 {
+		t.Errorf("%+v", n)
+	}
+	calls := slices.DeleteFunc(take[SendRun](r), func(c SendRun) bool { return c.Call.Run != y })
+	if len(calls) != 1 || calls[0].Call.Seq != 0 {
+		t.Errorf("%+v", calls)
+	}
+}

@@ -56,9 +56,12 @@ func (n *NotLeader) Is(target error) bool { return target == cell.ErrNotLeader }
 // toConnect gives an error of a handler its code.
 func toConnect(err error) error {
 	var not *NotLeader
+	var coded *connect.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &coded):
+		return coded
 	case errors.As(err, &not):
 		c := connect.NewError(connect.CodeUnavailable, err)
 		c.Meta().Set(headerLeader, strings.Join(not.Addresses, ","))
@@ -98,6 +101,12 @@ func fromConnect(err error) error {
 func neverSent(err error) bool {
 	var dial *dialError
 	return errors.As(err, &dial) || errors.Is(err, line.ErrNotSent)
+}
+
+// Unavailable reports that a call failed because its cell could not be reached, or took
+// no calls.
+func Unavailable(err error) bool {
+	return neverSent(err) || connect.CodeOf(err) == connect.CodeUnavailable
 }
 
 func options() []connect.HandlerOption {

@@ -3,12 +3,14 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
@@ -291,5 +293,17 @@ func TestOnlyAFailedDialCountsAsNeverSent(t *testing.T) {
 	s.Close()
 	if _, err := d.Cell("c1").RunTasks(context.Background(), call); err == nil || !NeverSent(err) {
 		t.Fatalf("nobody listens: %v", err)
+	}
+}
+
+// TestAnErrorKeepsItsCode: a query that a cell refuses is the caller's mistake, over the
+// network too.
+func TestAnErrorKeepsItsCode(t *testing.T) {
+	_, bad := queryOf(&pb.LogQuery{Grep: "("})
+	_, noWork := workOf(&pb.PerformRequest{To: &pb.Callee{Proc: "p"}, Tasks: []*pb.TaskWork{{Guid: "g"}}})
+	for _, err := range []error{bad, noWork, fmt.Errorf("read: %w", bad)} {
+		if code := connect.CodeOf(toConnect(err)); code != connect.CodeInvalidArgument {
+			t.Errorf("%v: %v", err, code)
+		}
 	}
 }

@@ -106,6 +106,10 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 			n.cfg.Advertise = addressOf(ln, cfg.Listen)
 		}
 	}
+	leader, err := n.leader()
+	if err != nil {
+		return nil, errors.Join(err, n.closeListener())
+	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
 		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Output: cfg.Output,
 		Cache: cfg.Cache, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
@@ -113,10 +117,6 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	n.exec = exec
-	leader, err := n.leader()
-	if err != nil {
-		return nil, errors.Join(err, n.closeListener())
-	}
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
 		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, Timeouts: cfg.Timeouts, EvacuationTimeout: cfg.EvacuationTimeout}, cell.Real{Executor: exec}, leader)
 	if err != nil {

@@ -71,6 +71,15 @@ func (d *drains) submit(name worker.CellName, next *registry.Drain) {
 	set(d.newest, name, next)
 }
 
+// withdraw takes back a drain that was submitted and not committed.
+func (d *drains) withdraw(name worker.CellName, next, was *registry.Drain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.newest[name] == next {
+		set(d.newest, name, was)
+	}
+}
+
 // commit shows next to readers, with its revision.
 func (d *drains) commit(name worker.CellName, next *registry.Drain, revision int64) {
 	d.mu.Lock()
@@ -124,10 +133,13 @@ func (t *term) changeDrain(ctx context.Context, w bbs.Write, operation string, r
 			op = registry.DrainOp(next)
 		}
 		t.drains.submit(name, next)
-		d.Add(bbs.Extra{Ops: []store.Op{op}, Done: func(revision int64, err error) {
-			if err == nil {
-				t.drainChanged(name, next, revision, text)
+		undo := func() { t.drains.withdraw(name, next, was) }
+		d.Add(bbs.Extra{Ops: []store.Op{op}, Undo: undo, Done: func(revision int64, err error) {
+			if err != nil {
+				undo()
+				return
 			}
+			t.drainChanged(name, next, revision, text)
 		}})
 		return nil, nil
 	})

@@ -48,6 +48,9 @@ func (v view) GetSchedule(k schedule.Key) (api.Schedule, error) {
 
 // Upcoming implements api.Schedules.
 func (v view) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
+	if err := v.fresh(); err != nil {
+		return nil, err
+	}
 	return v.times.Preview(k, n)
 }
 

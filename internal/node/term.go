@@ -47,9 +47,10 @@ type term struct {
 	// admitting makes what is told to the auctioneer the newest of what is known.
 	admitting sync.Mutex
 
-	calls  sync.WaitGroup
-	ctx    context.Context // of calls to cells
-	cancel context.CancelFunc
+	calling sync.Mutex // no call begins while the term ends
+	calls   sync.WaitGroup
+	ctx     context.Context // of calls to cells
+	cancel  context.CancelFunc
 
 	mu     sync.Mutex
 	states map[worker.CellName]cell.State
@@ -101,17 +102,26 @@ type lateRegistry struct{ sessions }
 // desired finds the definition of a process for the ledger.
 func (t *term) desired(process string) *lrp.Desired { return t.board.Definition(process) }
 
-// call runs f in a goroutine of the term.
+// call runs f in a goroutine of the term, unless the term is over.
 func (t *term) call(f func(context.Context)) {
+	t.calling.Lock()
+	defer t.calling.Unlock()
 	if t.ctx.Err() == nil {
 		t.calls.Go(func() { f(t.ctx) })
 	}
 }
 
+// end ends all calls and waits for them.
+func (t *term) end() {
+	t.calling.Lock()
+	t.cancel()
+	t.calling.Unlock()
+	t.calls.Wait()
+}
+
 // run drives the term until ctx is done or the term is over.
 func (t *term) run(ctx context.Context) error {
-	defer t.calls.Wait()
-	defer t.cancel()
+	defer t.end()
 	defer t.hub.Close()
 	var g run.Group
 	g.Add("reign", func(ctx context.Context) error {
@@ -177,11 +187,15 @@ func (t *term) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worke
 	return t.reg.UpdateStatus(ctx, u)
 }
 
-// known checks that a caller is the process that holds its cell's name in this term.
+// known checks that a caller is the process that holds its cell's name in this term,
+// and knows the term: a call from before is refused.
 func (t *term) known(from cell.Caller) error {
-	if t.Term().Less(from.Term) {
+	switch own := t.Term(); {
+	case own.Less(from.Term):
 		t.reg.Heard(worker.TermHeard{Term: from.Term})
 		return cell.ErrNotLeader
+	case from.Term.Less(own):
+		return fmt.Errorf("%w: %v, this is %v", cell.ErrTerm, from.Term, own)
 	}
 	if s, ok := t.reg.Session(from.Cell); ok && s.Proc == from.Proc && s.Reported {
 		return nil

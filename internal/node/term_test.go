@@ -1,7 +1,12 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +17,13 @@ import (
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/event"
+	"cantina/fence"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	"cantina/registry"
+	"cantina/schedule"
+	"cantina/store"
+	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
 
@@ -125,6 +137,141 @@ func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
 		}
 		if tm.cells.Cell("c") != at || tm.states["c"].Address != "unix:"+dir+"/p" {
 			t.Error("calls to the cell go to the newcomer")
+		}
+	})
+}
+
+// TestADrainThatIsNotCommittedLeavesNothing: the next decision does not build on it.
+func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		err := tm.changeDrain(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
+			return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
+		})
+		if err == nil || tm.drains.submitted("c") != nil {
+			t.Errorf("%v, %v", err, tm.drains.submitted("c") != nil)
+		}
+	})
+}
+
+// TestNoCallOutlivesItsTerm: whoever asks for a call while the term ends gets none, or one
+// that is waited for.
+func TestNoCallOutlivesItsTerm(t *testing.T) {
+	for range 2000 {
+		tm := &term{}
+		tm.ctx, tm.cancel = context.WithCancel(context.Background())
+		var running atomic.Int32
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			tm.call(func(ctx context.Context) { running.Add(1); <-ctx.Done(); running.Add(-1) })
+		}()
+		tm.end()
+		if running.Load() != 0 {
+			t.Fatal("a call runs after the end of its term")
+		}
+		<-asked
+	}
+}
+
+// TestOnlyTheCodeSaysThatACellIsUnreachable: the words of an error do not.
+func TestOnlyTheCodeSaysThatACellIsUnreachable(t *testing.T) {
+	if err := unreachable("c", errors.New("the volume is unavailable")); errors.Is(err, api.ErrUnreachable) {
+		t.Error(err)
+	}
+	cells := link.NewDirectory(link.Security{})
+	defer cells.Close()
+	cells.SetAddress("c", "unix:"+t.TempDir()+"/nobody")
+	_, err := cells.Cell("c").ReadLogs(t.Context(), &pb.ReadLogsRequest{})
+	if err := unreachable("c", err); !errors.Is(err, api.ErrUnreachable) {
+		t.Error(err)
+	}
+}
+
+// TestEachErrorHasOneMeaning: no alias stands twice.
+func TestEachErrorHasOneMeaning(t *testing.T) {
+	seen := map[error]bool{}
+	for _, a := range aliases() {
+		if seen[a.Err] {
+			t.Errorf("%v stands twice", a.Err)
+		}
+		seen[a.Err] = true
+	}
+}
+
+// reporter is a cell that runs nothing.
+type reporter struct {
+	link.Cell
+	term fence.Term
+}
+
+func (r reporter) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worker.Report, error) {
+	return worker.Report{Term: r.term, Proc: q.Proc, PredecessorsGone: true}, nil
+}
+
+func (reporter) RunTasks(context.Context, []cell.RunItem) ([]worker.RunAnswer, error) {
+	return nil, nil
+}
+
+// TestCallsOfAnEarlierTermAreRefused: what a cell said to an earlier leader, and comes
+// late, is not taken by this one.
+func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		tm.cells.SetLocal("c", reporter{term: tm.Term()})
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		from := cell.Caller{Cell: "c", Proc: "p", Term: tm.Term()}
+		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); err != nil {
+			t.Fatal(err)
+		}
+		from.Term.Revision--
+		_, err := tm.Rows(t.Context(), from, cell.RowsQuery{})
+		_, err2 := tm.LRPEvents(t.Context(), from, nil)
+		_, err3 := tm.TaskEvents(t.Context(), from, nil)
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, cell.ErrTerm) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// TestACellWithoutServersOpensNothing: a mistake in the flags leaves no executor behind
+// that holds the folder.
+func TestACellWithoutServersOpensNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenCell(t.Context(), CellConfig{Name: "c", Dir: dir, Log: slog.New(slog.DiscardHandler), Clock: run.Bubble()}); err == nil {
+		t.Fatal("a cell without servers")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// TestReadsProveTheLease: a leader that may have been succeeded answers no question.
+func TestReadsProveTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		end()
+		v := view{tm}
+		for name, read := range map[string]func() error{
+			"plan": func() error { _, err := v.Plan(t.Context(), api.Application{Domain: "d"}); return err },
+			"explain": func() error {
+				_, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectJob, Name: "j"})
+				return err
+			},
+			"upcoming": func() error { _, err := v.Upcoming(schedule.Key{Domain: "d", Name: "s"}, 1); return err },
+			"jobs":     func() error { _, err := v.ListJobs("d", api.Range{Limit: 1}); return err },
+			"status":   func() error { _, err := v.Status(); return err },
+		} {
+			if err := read(); !errors.Is(err, store.ErrLeaseNotProven) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	})
 }

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"cantina/api"
+	"cantina/internal/link"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// Holders implements api.Logs: every cell that can be reached may have output.
+func (v view) Holders(*pb.LogQuery) []string {
+	var out []string
+	for _, s := range v.reg.Sessions() {
+		if s.Holder && v.cells.Cell(s.Cell) != nil {
+			out = append(out, string(s.Cell))
+		}
+	}
+	return out
+}
+
+func (v view) callee(name string) *pb.Callee {
+	proc, _ := v.reg.Receives(worker.CellName(name))
+	return wire.FromCallee(v.Term(), proc)
+}
+
+// ReadLogs implements api.Logs.
+func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return nil, fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+	}
+	m.To = v.callee(name)
+	got, err := c.ReadLogs(ctx, m)
+	return got, unreachable(name, err)
+}
+
+// FollowLogs implements api.Logs.
+func (v view) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+	}
+	m.To = v.callee(name)
+	return unreachable(name, c.FollowLogs(ctx, m, each))
+}
+
+// unreachable marks an error of the way to a cell.
+func unreachable(name string, err error) error {
+	if err == nil || !link.Unavailable(err) {
+		return err
+	}
+	return fmt.Errorf("cell %s: %w: %w", name, api.ErrUnreachable, err)
+}

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cantina/api"
+	"cantina/bbs"
+	"cantina/scheduler"
+	"cantina/store"
+	"cantina/timetable"
+	"cantina/worker"
+)
+
+// Status implements api.Operation.
+func (v view) Status() (api.Status, error) {
+	n := v.board.Count()
+	w := v.reg.Wait()
+	s := api.Status{Cluster: v.cfg.Cluster, Leader: v.cfg.Name, Term: v.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
+		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.reign.Quarantined()), Counts: map[string]int{
+			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
+			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
+			"orphans": n.Orphans, "rows_pruned": n.Pruned,
+			"batch_running": v.reg.Live()}}
+	for _, f := range w.For {
+		s.For = append(s.For, fmt.Sprintf("%s (process %s, at most %s)", f.Cell, f.Proc, f.Longest.Round(time.Second)))
+	}
+	for _, d := range v.board.ListDomains() {
+		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
+	}
+	all := v.jobs.Jobs("", "", 0)
+	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
+	for _, x := range v.reg.Sessions() {
+		if x.Holder {
+			s.Counts["cells"]++
+			if x.State == worker.Healthy {
+				s.Counts["cells_healthy"]++
+			}
+		}
+	}
+	for _, d := range v.drains.all() {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
+	}
+	v.held(&s, all)
+	rollouts, more := v.board.Rollouts(maxHeld)
+	for _, r := range rollouts {
+		s.Rollouts = append(s.Rollouts, api.Rollout(r))
+	}
+	s.RolloutsMore = more
+	if n.Orphans > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
+	}
+	v.mu.Lock()
+	s.Warnings = append(s.Warnings, v.audits...)
+	v.mu.Unlock()
+	return s, v.fresh()
+}
+
+// maxHeld bounds how much held work, and how many rollouts, a status lists.
+const maxHeld = 50
+
+// held lists the jobs that the initial wait holds.
+func (v view) held(s *api.Status, all []scheduler.JobView) {
+	if !s.Waiting {
+		return
+	}
+	for _, j := range all {
+		if j.Progress.State.Ended() || j.Removed {
+			continue
+		}
+		h, ok := v.reg.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID})
+		if ok {
+			continue
+		}
+		if len(s.Held) == maxHeld {
+			s.HeldMore++
+			continue
+		}
+		s.Held = append(s.Held, api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
+	}
+}
+
+// EndWait implements api.Operation.
+func (v view) EndWait(_ context.Context, w api.Write) error { return v.reg.EndWait(w.By) }
+
+// ListQuarantine implements api.Operation.
+func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
+	out := api.Listed[api.Quarantined]{}
+	for _, q := range v.reign.Quarantined() {
+		if q.Key <= r.After && r.After != "" {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = out.Items[len(out.Items)-1].Key
+			break
+		}
+		out.Items = append(out.Items, api.Quarantined{Key: q.Key, Reason: q.Reason, Bytes: q.Bytes})
+	}
+	return out, v.fresh()
+}
+
+// ReleaseQuarantined implements api.Operation.
+func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
+	drained := cellOfDrain(key)
+	release := v.board.Release
+	switch {
+	case timetable.Owns(key):
+		release = v.times.Release
+	case drained != "":
+		if d := v.drains.of(drained); d == nil || !d.Quarantined {
+			return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
+		}
+		if !restore {
+			return v.dropDrain(ctx, drained)
+		}
+	case !bbs.Owns(key):
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, api.ErrConflict)
+	}
+	var value []byte
+	if restore { // as it stands now: somebody may have repaired it
+		row, ok, err := v.reign.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, api.ErrConflict)
+		}
+		if value = row.Value; drained != "" {
+			return v.restoreDrain(ctx, drained, row)
+		}
+	}
+	done := make(chan error, 1)
+	if err := release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

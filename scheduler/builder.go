@@ -1,0 +1,250 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/store"
+)
+
+// builder collects a change; the scheduler's lock is held.
+type builder struct {
+	s       *Scheduler
+	domain  string
+	change  Change
+	forests map[string]*batch.ForestSpec // to be written
+	rows    []*jobRow                    // to be written
+	errs    []error
+	renew   bool // what is there already is born again
+}
+
+func (b *builder) fail(name string, err error, text string) {
+	b.errs = append(b.errs, fmt.Errorf("job %q: %s: %w", name, text, err))
+}
+
+func (b *builder) line(l Line) { b.change.Lines = append(b.change.Lines, l) }
+
+// forest takes a job's own forest, as it will come back from the store.
+func (b *builder) forest(w *Wanted) {
+	if w.Forest.Name == "" || w.Forest.Name != w.Job.Forest {
+		return
+	}
+	value, err := encodeForest(&w.Forest)
+	if err != nil {
+		b.fail(w.Job.Name, ErrInvalid, err.Error())
+		return
+	}
+	spec, err := decodeForest(value)
+	if err != nil {
+		b.fail(w.Job.Name, ErrInvalid, err.Error())
+		return
+	}
+	b.forests[spec.Name] = spec
+}
+
+// want prepares one job.
+func (b *builder) want(w *Wanted) {
+	name := w.Job.Name
+	if err := batch.CheckName(name); err != nil {
+		b.fail(name, ErrInvalid, err.Error())
+		return
+	}
+	spec, err := normalised(&w.Job)
+	if err != nil {
+		b.fail(name, ErrInvalid, err.Error())
+		return
+	}
+	spec.Name, spec.Domain = name, b.domain
+	old := b.s.jobs[name]
+	if old != nil && old.forest == nil && !old.row.deleted {
+		b.fail(name, ErrQuarantined, "cannot be changed")
+		return
+	}
+	if old != nil && old.row.deleted {
+		old = nil
+	}
+	if old != nil && old.spec.Domain != b.domain {
+		b.fail(name, ErrTaken, "it belongs to domain "+old.spec.Domain)
+		return
+	}
+	forest := b.forestSpec(spec.Forest)
+	if forest == nil {
+		b.fail(name, ErrInvalid, fmt.Sprintf("no forest %q", spec.Forest))
+		return
+	}
+	if problems := tryOut(forest, spec); len(problems) > 0 {
+		for _, p := range problems {
+			b.fail(name, ErrInvalid, p)
+		}
+		return
+	}
+	if old == nil || b.renew {
+		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.newest(), created: b.s.cfg.Clock.Wall(), spec: spec}
+		b.put(row, Line{Name: name, Verb: VerbCreate, Nodes: countNodes(forest)})
+		return
+	}
+	b.update(old, spec, forest)
+}
+
+// newest is at least as new as every invocation handed out so far.
+func (s *Scheduler) newest() fence.Invocation {
+	start := fence.Invocation{Term: s.cfg.Term}
+	if s.last.Compare(start) < 0 {
+		return start
+	}
+	return s.last
+}
+
+func (b *builder) update(old *job, spec batch.Job, forest *batch.ForestSpec) {
+	was := old.row.spec
+	if spec.Forest != was.Forest {
+		b.fail(spec.Name, ErrInvalid, fmt.Sprintf("runs over the nodes of %q: remove it before it moves to %q", was.Forest, spec.Forest))
+		return
+	}
+	spec.UID, spec.Born, spec.Paused = was.UID, was.Born, was.Paused
+	fields := differences("", reflect.ValueOf(was), reflect.ValueOf(spec))
+	if b.forests[spec.Forest] != nil {
+		fields = append(fields, differences("nodes", reflect.ValueOf(old.forest.board.Spec()), reflect.ValueOf(*forest))...)
+	}
+	if len(fields) == 0 {
+		delete(b.forests, spec.Forest)
+		b.line(Line{Name: spec.Name, Verb: VerbKeep})
+		return
+	}
+	row := old.row
+	row.spec = spec
+	p := b.s.progress(old)
+	b.put(&row, Line{Name: spec.Name, Verb: VerbUpdate, Fields: fields, Nodes: p.Total, Note: noteOf(p)})
+}
+
+func noteOf(p batch.Progress) string {
+	if p.Done+p.Failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes have ended and are not run again", p.Done+p.Failed)
+}
+
+// forestSpec returns a forest as it will be after the change, or nil.
+func (b *builder) forestSpec(name string) *batch.ForestSpec {
+	if f := b.forests[name]; f != nil {
+		return f
+	}
+	if f := b.s.forests[name]; f != nil && !f.gone {
+		spec := f.board.Spec()
+		return &spec
+	}
+	return nil
+}
+
+// tryOut returns what is wrong with a job on a forest.
+func tryOut(forest *batch.ForestSpec, spec batch.Job) []string {
+	board, err := batch.NewBoard(*forest)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	problems := board.Put(spec)
+	for i, src := range forest.Sources {
+		if src.Kind != batch.SourceManual {
+			continue
+		}
+		if _, err := batch.ManualNodes(forest.Levels, src.Manual); err != nil {
+			problems = append(problems, fmt.Sprintf("source %d: %v", i, err))
+		}
+	}
+	return problems
+}
+
+// countNodes counts the nodes of the last level where that needs no script.
+func countNodes(f *batch.ForestSpec) int {
+	if len(f.Levels) == 0 {
+		return 1
+	}
+	n := 0
+	for _, src := range f.Sources {
+		if src.Kind == batch.SourceScript {
+			return -1
+		}
+		nodes, err := batch.ManualNodes(f.Levels, src.Manual)
+		if err != nil {
+			return -1
+		}
+		for _, x := range nodes {
+			if x.Level == f.Levels[len(f.Levels)-1] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (b *builder) put(row *jobRow, l Line) {
+	b.rows = append(b.rows, row)
+	b.line(l)
+}
+
+func (b *builder) remove(j *job) {
+	row := jobRow{name: j.row.name, uid: j.row.uid, born: j.row.born, created: j.row.created, deleted: true, spec: batch.Job{Forest: j.row.spec.Forest}}
+	p := b.s.progress(j)
+	b.put(&row, Line{Name: row.name, Verb: VerbRemove, Nodes: p.Running})
+}
+
+// finish turns what was collected into rows.
+func (b *builder) finish() (*Change, error) {
+	if len(b.errs) > 0 {
+		return nil, errors.Join(b.errs...)
+	}
+	unused := b.unused()
+	for _, name := range sortedKeys(b.forests) {
+		value, err := encodeForest(b.forests[name])
+		if err != nil {
+			return nil, err
+		}
+		b.change.Ops = append(b.change.Ops, store.Op{Key: forestPrefix + name, Value: value})
+	}
+	for _, name := range unused {
+		b.change.Ops = append(b.change.Ops, store.Op{Key: forestPrefix + name})
+	}
+	for _, row := range b.rows {
+		value, err := row.encode()
+		if err != nil {
+			return nil, err
+		}
+		b.change.Ops = append(b.change.Ops, store.Op{Key: jobPrefix + row.name, Value: value})
+	}
+	slices.SortStableFunc(b.change.Lines, func(x, y Line) int { return strings.Compare(x.Name, y.Name) })
+	s, forests, rows := b.s, b.forests, b.rows
+	b.change.Done = func(revision int64, err error) {
+		if err == nil {
+			s.changedJobs(revision, forests, rows, unused)
+		}
+	}
+	return &b.change, nil
+}
+
+// unused returns the forests that no job needs any more after the change.
+func (b *builder) unused() []string {
+	used := make(map[string]bool)
+	gone := make(map[string]bool)
+	written := make(map[string]bool)
+	for _, row := range b.rows {
+		written[row.name] = true
+		if row.deleted {
+			gone[b.s.jobs[row.name].spec.Forest] = true
+		} else {
+			used[row.spec.Forest] = true
+		}
+	}
+	for name, j := range b.s.jobs {
+		if !written[name] && !j.row.deleted && j.spec != nil {
+			used[j.spec.Forest] = true
+		}
+	}
+	maps.DeleteFunc(gone, func(name string, _ bool) bool { return used[name] || b.forests[name] != nil })
+	return sortedKeys(gone)
+}

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"cantina/batch"
+	"cantina/event"
+	"cantina/worker"
+)
+
+// changedJobs makes committed rows effective. It runs in commit order.
+func (s *Scheduler) changedJobs(revision int64, forests map[string]*batch.ForestSpec, rows []*jobRow, unused []string) {
+	s.mu.Lock()
+	for _, name := range sortedKeys(forests) {
+		s.setForest(forests[name])
+	}
+	var kill []worker.Run
+	var events []event.Event
+	for _, row := range rows {
+		kill = append(kill, s.setJob(row, revision)...)
+		events = append(events, s.jobEvent(s.jobs[row.name]))
+	}
+	for _, name := range unused {
+		// What still runs draws on it until it ends: a forest of the same name that is
+		// born before that takes the board over.
+		if f := s.forests[name]; f != nil {
+			f.gone = true
+		}
+	}
+	s.changed = true
+	s.mu.Unlock()
+	s.cfg.Hub.Publish(revision, events...)
+	for _, r := range kill {
+		s.cfg.Registry.Kill(r)
+	}
+	ring(s.wake)
+}
+
+func (s *Scheduler) setForest(spec *batch.ForestSpec) {
+	f := s.forests[spec.Name]
+	if f == nil {
+		b, err := batch.NewBoard(*spec)
+		if err != nil { // it was tried out
+			s.failLocked(err)
+			return
+		}
+		s.forests[spec.Name] = &forest{board: b}
+		return
+	}
+	if err := f.board.Configure(*spec); err != nil {
+		s.failLocked(err)
+		return
+	}
+	f.version++
+	f.gone = false
+	f.readAt, f.problem = 0, ""
+}
+
+// setJob makes a row the truth. It returns what is to be ended.
+func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
+	old := s.jobs[row.name]
+	j := old
+	if old == nil || old.row.uid != row.uid {
+		if old != nil && !old.row.deleted && old.forest != nil { // born again: what runs is older
+			for _, r := range old.forest.board.Runs(row.name) {
+				kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
+			}
+			old.row.deleted = true // its statuses are cleaned away
+		}
+		// A removal that was decided before a renewal, and committed after it, is about a
+		// job that has been replaced.
+		if j = s.uids[row.uid]; j == nil {
+			j = &job{segs: newSegments()}
+		}
+		s.jobs[row.name], s.uids[row.uid] = j, j
+	}
+	row.spec.Name, row.spec.UID, row.spec.Born, row.spec.Paused = row.name, row.uid, row.born, row.paused
+	j.row, j.revision = *row, revision
+	if !row.deleted {
+		s.seat(j)
+		s.takeOver(old, j)
+		return kill
+	}
+	if j.forest == nil { // it was never on a board
+		return kill
+	}
+	for _, r := range j.forest.board.Runs(row.name) {
+		kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
+	}
+	j.forest.board.Delete(row.name)
+	j.reasons = nil
+	return kill
+}
+
+// takeOver books what runs already under the name: of an earlier job of the name on
+// another forest, or of none that has a row.
+func (s *Scheduler) takeOver(old, j *job) {
+	if old != nil && old.forest != nil && old.forest != j.forest {
+		for _, r := range old.forest.board.Runs(j.row.name) {
+			old.forest.board.Forget(r.Key)
+			j.forest.board.Adopt(r.Key, r.Invocation, r.Cell)
+		}
+	}
+	for k, inv := range s.strangers {
+		if k.Job == j.row.name {
+			j.forest.board.Adopt(k, inv, "")
+			delete(s.strangers, k)
+		}
+	}
+}
