@@ -14,7 +14,7 @@ func TestPlanTellsNoSecrets(t *testing.T) {
 	was := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter1"}, {Name: "B", Value: "same"}}}
 	is := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter2"}, {Name: "B", Value: "same"}, {Name: "C", Value: "hunter3"}}}
 	changes := differ("", was, is)
-	want := []FieldChange{{"env[0]", "A=[secret]", "A=[another secret]"}, {"env[2]", "", "C=[secret]"}}
+	want := []FieldChange{{"env[A]", "A=[secret]", "A=[another secret]"}, {"env[C]", "", "C=[secret]"}}
 	if fmt.Sprint(changes) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", changes, want)
 	}
