@@ -66,6 +66,9 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 		if c, ok := f.(worker.SessionChanged); ok && c.Displaced {
 			r.displaced[c.Proc] = true
 		}
+		if d, ok := f.(worker.SendSuicide); ok && d.Call.All && s.held && d.Call.Proc == s.holder.Proc {
+			r.displaced[d.Call.Proc] = true // a holder that was lost already: its session changes no more
+		}
 	}
 	switch e := e.(type) {
 	case worker.BeatReceived:
