@@ -529,6 +529,20 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestACopyIsNoOtherRow: several steps in one commit; the ordinary row is not what
+// became of another instance's copy.
+func TestACopyIsNoOtherRow(t *testing.T) {
+	before := Index{Key: key0, Suspect: suspectOf("self")}
+	after := Index{Key: key0, Ordinary: rowOf(t, "CRASHED")}
+	if got := describe(Changes(before, after)); got != "created CRASHED, removed RUNNING SUSPECT" {
+		t.Error(got)
+	}
+	after.Ordinary = rowOf(t, "RUNNING other")
+	if got := describe(Changes(before, after)); got != "created RUNNING, removed RUNNING SUSPECT" {
+		t.Error(got)
+	}
+}
+
 func describe(changes []Change) string {
 	var out []string
 	for _, c := range changes {

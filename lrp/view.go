@@ -108,8 +108,6 @@ func takeMatch(old *[]*Actual, a *Actual) *Actual {
 func continues(b, a *Actual) bool {
 	held := func(r *Actual) bool { return r.Instance != "" }
 	switch {
-	case held(b) && held(a):
-		return false
 	case b.Presence != Ordinary || a.Presence != Ordinary:
 		return false
 	case held(b): // its instance is gone: CRASHED keeps the row, UNCLAIMED is a new one
