@@ -28,12 +28,6 @@ type Sum struct {
 
 // RunMany runs seeds until enough steps are done or an invariant breaks.
 func RunMany(m Many) (Sum, error) {
-	if m.Schedules > 0 && m.Berlin == nil {
-		var err error
-		if m.Berlin, err = time.LoadLocation("Europe/Berlin"); err != nil {
-			return Sum{}, err
-		}
-	}
 	var s Sum
 	for {
 		c := m.Config

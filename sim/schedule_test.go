@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"testing"
-	"time"
 )
 
 // schedules is how many a run has: two each of tasks, jobs and signals.
@@ -24,21 +23,11 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d steps, %d seeds, %d terms, %d firings", sum.Steps, sum.Seeds, sum.Terms, sum.Fired)
 }
 
-// berlin has the rules of the zone in which schedules of the simulator are read.
-func berlin(t *testing.T) *time.Location {
-	t.Helper()
-	l, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 // TestSchedulesDecideBySeed: the same seed gives the same run, to the letter.
 func TestSchedulesDecideBySeed(t *testing.T) {
 	var a, b bytes.Buffer
 	for _, out := range []*bytes.Buffer{&a, &b} {
-		if _, err := Run(Config{Seed: 42, Schedules: schedules, Berlin: berlin(t), Trace: out}); err != nil {
+		if _, err := Run(Config{Seed: 42, Schedules: schedules, Trace: out}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +45,7 @@ func TestPlantedMistakesOfSchedules(t *testing.T) {
 		"the same, with all faults and a restored store too": {ScheduleMistakes: ScheduleMistakes{SignalBeforeCommit: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Schedules, c.Berlin = schedules, berlin(t)
+			c.Schedules = schedules
 			sum, err := RunMany(Many{Seed: 1, Seeds: 300, Config: c})
 			var v *Violation
 			if !errors.As(err, &v) || v.Invariant != "I12" {

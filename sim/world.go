@@ -23,10 +23,8 @@ type Config struct {
 	// afterwards; defaults 150 s and 120 s.
 	Faulty, Calm time.Duration
 	Load         Load
-	// Berlin are the rules of a zone with hours that come twice; RunMany finds them.
-	Berlin   *time.Location
-	Witness  worker.Witness
-	Mistakes worker.Mistakes
+	Witness      worker.Witness
+	Mistakes     worker.Mistakes
 	// ScheduleMistakes are broken rules of schedules.
 	ScheduleMistakes ScheduleMistakes
 	// Only restricts the faults to these; nil = all.
