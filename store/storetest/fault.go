@@ -271,15 +271,17 @@ func (m *memo) Save(n store.Memo) error {
 // memory: what a server remembers beside the store frees it from its own dead
 // lease, and shows that the store went back or was moved.
 func memory(t *testing.T, f Fixture) {
-	mem := &memo{}
+	gone := &memo{}
 	b := &counting{Backend: f.Open(t)}
-	s := f.on(t, b, store.Config{Memory: mem, NewCluster: true, LeaseTTL: 10 * time.Minute})
+	s := f.on(t, b, store.Config{Memory: gone, NewCluster: true, LeaseTTL: 10 * time.Minute})
 	dead := campaign(t, s, "a")
-	if mem.memo.Lease != b.lease() || mem.memo.Seen != dead.Term() || mem.memo.Cluster == "" {
-		t.Fatalf("memo %+v", mem.memo)
+	kept, err := gone.Load()
+	if must(t, err); kept.Lease != b.lease() || kept.Seen != dead.Term() || kept.Cluster == "" {
+		t.Fatalf("memo %+v", kept)
 	}
-	// The process is gone, its lease of ten minutes is not: the next one need not wait.
-	kept := mem.memo
+	// The process is gone and writes no more, its lease of ten minutes is not: the next
+	// one need not wait.
+	mem := &memo{memo: kept}
 	r := campaign(t, f.store(t, store.Config{Memory: mem, LeaseTTL: 10 * time.Minute}), "a")
 	if r.Restored() || r.Term().Epoch != dead.Term().Epoch || !dead.Term().Less(r.Term()) {
 		t.Fatalf("restored %v, term %s after %s", r.Restored(), r.Term(), dead.Term())
@@ -312,6 +314,6 @@ func memory(t *testing.T, f Fixture) {
 		})
 	}
 	mem.fail = errors.New("disk on fire")
-	_, err := f.store(t, store.Config{Memory: mem}).Campaign(ctx(t), store.Candidate{ID: "a"})
+	_, err = f.store(t, store.Config{Memory: mem}).Campaign(ctx(t), store.Candidate{ID: "a"})
 	wantErr(t, err, mem.fail)
 }
