@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cantina/action"
@@ -31,6 +32,9 @@ type Expanded struct {
 	Workload *action.Workload
 	// Resources that it takes from its cell.
 	Resources resource.Amounts
+	// Attempt is 1, and one more after each attempt that ended in an error or was lost
+	// with its cell; after progress it is 1 again.
+	Attempt int
 }
 
 // Payload is what a cell gets to run one invocation: the job's workload, shared by
@@ -54,6 +58,7 @@ func (e Expanded) Payload(j *Job, k Key, inv fence.Invocation) Payload {
 	}
 	p.Labels = map[string]string{
 		"kind": "batch", "domain": j.Domain, "job": j.Name, "job_uid": j.UID, "node": k.Node, "invocation": inv.String(),
+		"attempt": strconv.Itoa(e.Attempt),
 	}
 	return p
 }
@@ -65,7 +70,7 @@ func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevD
 	if err != nil {
 		return Expanded{}, fmt.Errorf("expand %s on %s: %w", j.Name, s.Key.Node, err)
 	}
-	e := Expanded{Resources: s.Cell, Env: []action.Variable{
+	e := Expanded{Resources: s.Cell, Attempt: prev.Attempts + prev.Losses + 1, Env: []action.Variable{
 		{Name: "CANTINA_JOB", Value: j.Name}, {Name: "CANTINA_NODE", Value: s.Key.Node}, {Name: "CANTINA_PATH", Value: string(list)},
 		{Name: "CANTINA_FENCE", Value: inv.String()}, {Name: "CANTINA_STATUS", Value: StatusPipe},
 	}}

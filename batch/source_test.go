@@ -77,6 +77,12 @@ func TestExpand(t *testing.T) {
 	if p := e.Payload(j, s.Key, inv(3)); p.Workload != &j.Workload || p.Program != e.Program || len(p.Env) != 5 || p.Resources["cpu_milli"] != 100 {
 		t.Errorf("payload: %+v", p)
 	}
+	for prev, want := range map[Status]string{{}: "1", {Attempts: 1}: "2", {Losses: 1}: "2", {Attempts: 2, Losses: 3}: "6"} {
+		e, err := Expand(j, s, inv(4), Where{}, prev, nil)
+		if got := e.Payload(j, s.Key, inv(4)).Labels["attempt"]; err != nil || got != want {
+			t.Errorf("after %+v: attempt %q, want %s (%v)", prev, got, want, err)
+		}
+	}
 	if j.Workload.Action.Run.Args[1] != "{}" {
 		t.Error("the job's own workload changed")
 	}

@@ -231,7 +231,7 @@ func (c *Cell) endBound(grace time.Duration, reason string) {
 
 func (c *Cell) endAll(reason string) {
 	c.log.Error("the cell ends everything and exits", "reason", reason)
-	c.exit.set(fmt.Errorf("%w: %s", ErrTold, reason))
+	c.exit.set(&Told{c.cfg.Name, reason})
 }
 
 func (c *Cell) changed(from, to worker.State, reason string) {

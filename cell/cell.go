@@ -20,9 +20,18 @@ import (
 	"cantina/worker"
 )
 
-// ErrTold is why a cell exits that the leader told to end everything: another
-// process holds its name.
-var ErrTold = errors.New("the leader told this cell to end")
+// Told is why a cell exits that the leader told to end everything: another process
+// holds its name.
+type Told struct {
+	Cell worker.CellName
+	// Reason is the leader's.
+	Reason string
+}
+
+// Error says what to do.
+func (t *Told) Error() string {
+	return fmt.Sprintf("the leader told cell %s to end: %s; give one of the two cells another name (--name)", t.Cell, t.Reason)
+}
 
 // Executor is what a cell needs of its executor; see package executor for what
 // each method means. A simulated cell has another.
@@ -271,6 +280,12 @@ func (c *Cell) leave(ctx context.Context) {
 		}
 		c.endReasons.put(ct.ID, reasonLeaving)
 		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
+	}
+	select {
+	case <-c.session.ended:
+		return
+	default:
+		c.log.Info("work ends, and the leader is told farewell", "at_most", c.cfg.Leave)
 	}
 	select {
 	case <-c.session.ended:

@@ -24,6 +24,10 @@ const (
 	labelNode       = "node"
 	labelInvocation = "invocation"
 	labelExclusive  = "exclusive"
+	labelAttempt    = executor.LabelAttempt
+
+	// onlyAttempt is that of a task: it runs once.
+	onlyAttempt = "1"
 
 	kindLRP   = "lrp"
 	kindTask  = "task"
@@ -32,7 +36,8 @@ const (
 
 func lrpLabels(w LRPWork) executor.Labels {
 	l := executor.Labels{labelKind: kindLRP, labelDomain: w.Service.Domain, labelService: w.Service.Name,
-		labelProcess: w.Key.Process, labelIndex: strconv.Itoa(w.Key.Index), labelInstance: w.Instance}
+		labelProcess: w.Key.Process, labelIndex: strconv.Itoa(w.Key.Index), labelInstance: w.Instance,
+		labelAttempt: w.Instance}
 	if w.Exclusive {
 		l[labelExclusive] = "true"
 	}
@@ -40,12 +45,12 @@ func lrpLabels(w LRPWork) executor.Labels {
 }
 
 func taskLabels(w TaskWork) executor.Labels {
-	return executor.Labels{labelKind: kindTask, labelDomain: w.Domain, labelTask: w.GUID, labelUID: w.UID}
+	return executor.Labels{labelKind: kindTask, labelDomain: w.Domain, labelTask: w.GUID, labelUID: w.UID, labelAttempt: onlyAttempt}
 }
 
 func batchLabels(r worker.Run, w *BatchWork) executor.Labels {
 	return executor.Labels{labelKind: kindBatch, labelDomain: w.Domain, labelJob: r.Work.Job, labelJobUID: w.JobUID,
-		labelNode: r.Work.Node, labelInvocation: r.Invocation.String()}
+		labelNode: r.Work.Node, labelInvocation: r.Invocation.String(), labelAttempt: w.Attempt}
 }
 
 // keyOf reads the identity of a service's instance off its labels.

@@ -132,6 +132,8 @@ type BatchWork struct {
 	// Resources are what it takes from the cell.
 	Resources resource.Amounts
 	JobUID    string
+	// Attempt is the number of the attempt, from 1; its output is found by it.
+	Attempt string
 }
 
 // RunItem is one runTask; Work is nil for a probe.

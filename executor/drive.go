@@ -139,7 +139,8 @@ func (c *container) openOutput() error {
 	if c.hidden {
 		return nil
 	}
-	src := output.Source{ID: c.id, Labels: c.labels, Rate: c.spec.Workload.LogRate}
+	src := c.source()
+	src.Rate = c.spec.Workload.LogRate
 	for i, s := range [...]output.Stream{output.Stdout, output.Stderr} {
 		w, err := c.e.out.Writer(src, s)
 		if err != nil {
@@ -150,10 +151,14 @@ func (c *container) openOutput() error {
 	return nil
 }
 
+// source is what the container's output is kept under.
+func (c *container) source() output.Source {
+	return output.Source{ID: c.id, Labels: c.labels, Attempt: c.labels[LabelAttempt]}
+}
+
 // note writes a line of the executor into the container's log.
 func (c *container) note(format string, args ...any) {
-	src := output.Source{ID: c.id, Labels: c.labels}
-	if w, err := c.e.out.Writer(src, output.Event); err == nil {
+	if w, err := c.e.out.Writer(c.source(), output.Event); err == nil {
 		fmt.Fprintf(w, format+"\n", args...)
 		w.Close()
 	}

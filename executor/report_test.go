@@ -64,3 +64,32 @@ func TestEndOfEachAttemptStays(t *testing.T) {
 		}
 	}
 }
+
+// TestOutputIsFoundByAttempt: all streams of a container are under its attempt.
+func TestOutputIsFoundByAttempt(t *testing.T) {
+	e := testExecutor(t, nil)
+	for _, n := range []string{"1", "2"} {
+		id := "b-" + n
+		r := Reservation{ID: id, Labels: Labels{"job": "crunch", LabelAttempt: n}}
+		if err := e.Launch(r, sh("echo out "+n+"; echo err "+n+" >&2; exit 3")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, id, completed)
+	}
+	for _, n := range []string{"1", "2"} {
+		page, err := e.Output().Query(t.Context(), output.Query{Labels: Labels{"job": "crunch"}, Attempt: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[output.Stream]bool{}
+		for _, l := range page.Lines {
+			seen[l.Stream] = true
+			if l.Source.ID != "b-"+n {
+				t.Errorf("attempt %s has a line of %s", n, l.Source.ID)
+			}
+		}
+		if !seen[output.Stdout] || !seen[output.Stderr] || !seen[output.Event] {
+			t.Errorf("attempt %s: streams %v", n, seen)
+		}
+	}
+}

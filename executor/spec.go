@@ -73,6 +73,10 @@ func (s State) next(t State) bool { return t == s+1 || t == Completed && s != Co
 // out; the names are fixed by the page "The seams".
 type Labels map[string]string
 
+// LabelAttempt is the label under whose value the output of a container is found as
+// an attempt: the number of one of a batch task, the instance of a service.
+const LabelAttempt = "attempt"
+
 // Reservation is a claim on resources for a container to come.
 type Reservation struct {
 	ID            string

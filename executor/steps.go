@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -196,8 +195,7 @@ func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
 		err  error
 	}
 	got := make(chan answer, 1)
-	go func() {
-		runtime.LockOSThread()
+	go process.OffMain(func() {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err == nil {
 			err = unix.Setns(fd, unix.CLONE_NEWNET)
@@ -210,7 +208,7 @@ func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		got <- answer{conn, err}
-	}()
+	})
 	a := <-got
 	return a.conn, a.err
 }

@@ -12,6 +12,11 @@ func (c *Cell) send(now time.Duration) {
 	if c.ended {
 		return
 	}
+	if c.empty() && c.unknown() {
+		c.ended = true
+		c.do(Exit{})
+		return
+	}
 	if c.empty() && !c.said {
 		c.said, c.nextBeat = true, now
 	}
@@ -66,6 +71,13 @@ func (c *Cell) beat(now time.Duration) {
 		Farewell: c.empty()}})
 }
 
+// unknown reports that no leader can have put a process of this folder on a list: none
+// ever answered. One that has the process all the same, for its answer was lost, gave
+// it no credit and no work; for it the process is lost by time.
+func (c *Cell) unknown() bool {
+	return c.term.IsZero() && c.setID == (workerset.ID{}) && c.epoch == 0
+}
+
 // empty reports that the process has said that it takes no work, and holds none.
 func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 }
 
@@ -100,7 +112,7 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 	case Die:
 		c.mustDie(now, "the leader says: "+a.Reason)
 	case DieAll:
-		c.endAll("the leader says: " + a.Reason)
+		c.endAll(a.Reason)
 	case Welcome:
 		c.welcomed(now, a, raised > 0)
 	}
@@ -307,7 +319,7 @@ func (c *Cell) suicide(now time.Duration, s Suicide) {
 		return
 	}
 	if s.All {
-		c.endAll("the leader asked for it")
+		c.endAll("another process holds its name")
 		return
 	}
 	c.mustDie(now, "the leader asked for it")

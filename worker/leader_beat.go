@@ -190,7 +190,7 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 		l.do(SendSuicide{cur.row.Cell, Suicide{l.cfg.Term, cur.row.Proc, true}})
 		l.displace(now, cur, reason, bumped)
 	default:
-		l.verdict(h, DieAll, fmt.Sprintf("cell name is held by process %s, which is %v", cur.row.Proc, cur.health.State))
+		l.verdict(h, DieAll, fmt.Sprintf("another process holds its name: %s, which is %v", cur.row.Proc, cur.health.State))
 		l.do(SendSuicide{h.Cell, Suicide{l.cfg.Term, h.Proc, true}})
 		return false
 	}

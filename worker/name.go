@@ -2,7 +2,10 @@ package worker
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"cantina/fence"
 )
@@ -10,6 +13,18 @@ import (
 // CellName is the name of a cell, the shard of the Bistro worker protocol: at most
 // one process holds it in one leader's eyes.
 type CellName string
+
+// ErrName is a name that no cell may have.
+var ErrName = errors.New("a cell's name has lower case letters, digits and hyphens")
+
+// Check returns nil for [a-z0-9-]+, and else ErrName with the name.
+func (n CellName) Check() error {
+	bad := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
+	if n == "" || strings.ContainsFunc(string(n), bad) {
+		return fmt.Errorf("%w, not %q", ErrName, string(n))
+	}
+	return nil
+}
 
 // Proc is the random id of one session of one cell process. A process takes a
 // new one at each start and after each MUST_DIE or DIE.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/cell"
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/placement"
@@ -83,6 +85,9 @@ func (c *cli) cell(f cellFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := checkName(f.name); err != nil {
+		return err
+	}
 	f.offer.Host = hostName()
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
@@ -107,7 +112,16 @@ func (c *cli) cell(f cellFlags) error {
 	if err != nil {
 		return err
 	}
-	return c.runProcess(log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) })
+	return plainEnd(c.runProcess(log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) }))
+}
+
+// plainEnd is the leader's word without the parts of the process through which it came.
+func plainEnd(err error) error {
+	var told *cell.Told
+	if errors.As(err, &told) {
+		return told
+	}
+	return err
 }
 
 // simulated runs many cells whose containers exist in memory alone.

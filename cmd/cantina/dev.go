@@ -78,6 +78,9 @@ func (c *cli) dev(f devFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := checkName(f.name); err != nil {
+		return err
+	}
 	var work node.CellConfig
 	if err := f.storage.config(&work); err != nil {
 		return err

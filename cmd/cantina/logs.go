@@ -51,7 +51,7 @@ func (c *cli) logsVerb() *cobra.Command {
 	fl.StringVar(&f.since, "since", "", "lines from this time on: a duration ago like 10m, or RFC 3339")
 	fl.StringVar(&f.until, "until", "", "lines before this time")
 	fl.StringVar(&f.grep, "grep", "", "lines that match this regular expression (RE2)")
-	fl.StringVar(&f.attempt, "attempt", "", "of this attempt only")
+	fl.StringVar(&f.attempt, "attempt", "", "of one attempt only: its number for a job (1 = the first), the instance for a service (ps -o wide)")
 	fl.StringSliceVar(&f.streams, "stream", nil, "stdout, stderr or event (stdout,stderr)")
 	fl.StringVar(&f.node, "node", "", "of this node of a job only")
 	fl.BoolVar(&f.raw, "raw", false, "the bytes exactly as they were written")

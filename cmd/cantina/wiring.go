@@ -111,10 +111,32 @@ func tcpOf(addresses []string) string {
 
 func hostName() string {
 	h, err := os.Hostname()
-	if err != nil || h == "" {
+	if err != nil {
 		return "localhost"
 	}
-	return strings.ToLower(strings.SplitN(h, ".", 2)[0])
+	return nameOf(h)
+}
+
+// nameOf makes a cell's name of a machine's.
+func nameOf(host string) string {
+	name := strings.Map(func(r rune) rune {
+		if worker.CellName(r).Check() != nil {
+			return '-'
+		}
+		return r
+	}, strings.ToLower(strings.SplitN(host, ".", 2)[0]))
+	if name == "" {
+		return "localhost"
+	}
+	return name
+}
+
+// checkName refuses a name that no cell may have.
+func checkName(name string) error {
+	if err := worker.CellName(name).Check(); err != nil {
+		return failf(api.ExitUsage, "--name: %v", err)
+	}
+	return nil
 }
 
 // dataFolder is where a process keeps its data when nothing else is said.

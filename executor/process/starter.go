@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +62,6 @@ func rights(fds []int) []byte {
 
 // serve forks until done. The goroutine ends locked, and its thread with it.
 func (st *starter) serve(done <-chan struct{}, l *Launcher) {
-	runtime.LockOSThread()
 	err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), st.ownTable(l))
 	for {
 		select {

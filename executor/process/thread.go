@@ -31,11 +31,29 @@ const (
 	maxHangs = 256
 )
 
+// OffMain runs f on a thread that belongs to the caller's goroutine until that ends, and
+// is not the main one. The descriptors, root and name spaces of the main thread are what
+// /proc/self shows to the whole process, so a thread that leaves them must be another.
+func OffMain(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		OffMain(f) // this thread waits: it gets another
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
+
 // thread runs a thread that Run waits for. The launcher is locked.
 func (l *Launcher) thread(serve func()) {
 	l.works++
 	go func() {
-		serve()
+		OffMain(serve)
 		l.mu.Lock()
 		l.works--
 		l.free.Broadcast()
@@ -57,7 +75,6 @@ func (l *Launcher) addStarter() error {
 
 // serve forks on one thread. The goroutine ends locked, and its thread with it.
 func (l *Launcher) serve(done <-chan struct{}, in chan *request, restricted bool) {
-	runtime.LockOSThread()
 	var broken error
 	if restricted {
 		broken = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -44,7 +44,7 @@ func Serve(ctx context.Context, h Host, stop func(), log *slog.Logger) error {
 				log.Warn("second signal: killing all containers", "signal", s.String())
 				h.Abort()
 			default:
-				log.Info("ending all containers", "signal", s.String())
+				log.Info("ending", "signal", s.String())
 				ending = true
 				stop()
 			}

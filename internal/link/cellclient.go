@@ -212,7 +212,7 @@ func (r *remote) RunTasks(ctx context.Context, items []cell.RunItem) ([]worker.R
 				m.Program = wire.FromAction(action.Action{Run: w.Program}).GetRun()
 			}
 			m.Env, m.Resources, m.Domain = wire.FromEnv(w.Env), wire.FromAmounts(w.Resources), w.Domain
-			m.Labels = map[string]string{"job_uid": w.JobUID}
+			m.Labels = map[string]string{"job_uid": w.JobUID, "attempt": w.Attempt}
 		}
 		q.Tasks = append(q.Tasks, m)
 		asked[i] = it.Call

@@ -91,7 +91,8 @@ func (h *cellHandler) RunTasks(ctx context.Context, req *connect.Request[pb.RunT
 
 // batchWork makes the workload of one batch task concrete.
 func batchWork(m *pb.RunTask, loads []*action.Workload) (*cell.BatchWork, error) {
-	w := &cell.BatchWork{Domain: m.GetDomain(), JobUID: m.GetLabels()["job_uid"], Resources: wire.ToAmounts(m.GetResources()), Workload: loads[m.GetWorkload()-1]}
+	w := &cell.BatchWork{Domain: m.GetDomain(), JobUID: m.GetLabels()["job_uid"], Attempt: m.GetLabels()["attempt"],
+		Resources: wire.ToAmounts(m.GetResources()), Workload: loads[m.GetWorkload()-1]}
 	var err error
 	if w.Env, err = wire.ToEnv(m.GetEnv()); err != nil {
 		return nil, err

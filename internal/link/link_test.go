@@ -243,7 +243,7 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	call := worker.RunTask{Term: term, Proc: "p1", Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 1}}, Seq: 4}
 	items := []cell.RunItem{
 		{Call: worker.RunTask{Term: term, Proc: "p1", Seq: 4, Probe: 7, Beat: 3}},
-		{Call: call, Work: &cell.BatchWork{Domain: "d", Workload: load, Program: &action.Run{Path: "/bin/x", Args: []string{"n"}}, Env: []action.Variable{{Name: "A", Value: "$'\n"}}, Resources: resource.Amounts{"cpu_milli": 9}, JobUID: "u"}},
+		{Call: call, Work: &cell.BatchWork{Domain: "d", Workload: load, Program: &action.Run{Path: "/bin/x", Args: []string{"n"}}, Env: []action.Variable{{Name: "A", Value: "$'\n"}}, Resources: resource.Amounts{"cpu_milli": 9}, JobUID: "u", Attempt: "3"}},
 	}
 	answers, err := c.RunTasks(ctx, items)
 	if err != nil || len(answers) != 1 || answers[0].Result != worker.RunRefused || answers[0].Run != call.Run {

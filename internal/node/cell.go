@@ -82,8 +82,12 @@ type Cell struct {
 }
 
 // OpenCell takes the cell's folder, clears or adopts what a dead predecessor left,
-// and begins a session. It fails at once when the folder or the address is in use.
+// and begins a session. It fails at once when the folder or the address is in use;
+// worker.ErrName.
 func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
+	if err := cfg.Name.Check(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cell folder: %w", err)
 	}

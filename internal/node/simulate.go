@@ -65,6 +65,9 @@ const openAtOnce = 64
 // name below Dir. Listen needs port 0. It returns executor.ErrInUse when the folder is
 // in use, and what OpenCell returns.
 func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, error) {
+	if err := cfg.Name.Check(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder of the simulation: %w", err)
 	}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"cantina/api"
+	"cantina/cell"
+	"cantina/worker"
+)
+
+// TestNamesOfCells: each verb that runs cells refuses a name that none may have, and the
+// name of every machine gives one that is allowed.
+func TestNamesOfCells(t *testing.T) {
+	s := newShell(t)
+	for _, name := range []string{"a b", "", "Big", "a.b", "a/../b"} {
+		for _, verb := range [][]string{{"cell"}, {"cell", "--simulate", "2"}, {"dev", "--socket", "none"}} {
+			s.fails(api.ExitUsage, "--name: a cell's name has lower case letters", append(verb, "--data", t.TempDir(), "--name", name)...)
+		}
+	}
+	for host, want := range map[string]string{"Db_7.example.com": "db-7", "": "localhost", ".x": "localhost", "näs": "n-s", "c1": "c1"} {
+		if got := nameOf(host); got != want || worker.CellName(got).Check() != nil {
+			t.Errorf("%q gives %q, want %q", host, got, want)
+		}
+	}
+}
+
+// TestPlainEnd: the leader's word comes without the parts that it came through.
+func TestPlainEnd(t *testing.T) {
+	told := &cell.Told{Cell: "c1", Reason: "why"}
+	if err := plainEnd(fmt.Errorf("cell: %w", errors.Join(fmt.Errorf("cell: lifetime: %w", told)))); err == nil || err.Error() != told.Error() {
+		t.Errorf("%v", err)
+	}
+	other := errors.New("other")
+	if plainEnd(other) != other || plainEnd(nil) != nil {
+		t.Error("any other error stays as it is")
+	}
+}
