@@ -56,7 +56,7 @@ func (e *Executor) List() []Container {
 }
 
 // Reserve claims resources. It returns ErrInsufficient (an InsufficientError),
-// ErrExists, ErrDeadline or ErrClosed.
+// ErrExists, ErrDeadline, ErrUnclean, ErrNoGroup or ErrClosed.
 func (e *Executor) Reserve(r Reservation) error {
 	e.mu.Lock()
 	c, err := e.reserveLocked(r)
@@ -80,6 +80,8 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 		return nil, ErrDeadline
 	case e.uncleanLocked():
 		return nil, ErrUnclean
+	case e.groupless != nil:
+		return nil, e.groupless
 	}
 	need := r.Resources
 	if need[resource.Containers] == 0 {

@@ -33,6 +33,7 @@ type Executor struct {
 	deadline   time.Duration
 	recorded   bool // AdoptionRecorded was called
 	probe      error
+	groups     error // why no container can be made
 	subs       map[*Subscription]bool
 	closed     bool
 }
@@ -113,6 +114,8 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 		return nil, executor.ErrClosed
 	case e.containers[r.ID] != nil:
 		return nil, fmt.Errorf("reserve %s: %w", r.ID, executor.ErrExists)
+	case e.groups != nil && e.probe != nil:
+		return nil, fmt.Errorf("reserve %s: %w", r.ID, e.groups)
 	}
 	need := r.Resources.Clone()
 	need[resource.Containers] = max(1, need[resource.Containers])
@@ -148,6 +151,12 @@ func (e *Executor) Start(id string, s executor.Spec) error {
 }
 
 func (e *Executor) start(c *container, s executor.Spec) {
+	if e.groups != nil {
+		e.probe = e.groups
+		c.Result = executor.RunResult{Failed: true, Retryable: true, NotMade: true, Reason: e.groups.Error(), ExitCode: -1}
+		e.complete(c)
+		return
+	}
 	c.State, c.Routable = executor.Running, true
 	c.Result.Started = e.now()
 	for i, p := range s.Workload.Ports {
@@ -337,6 +346,14 @@ func (e *Executor) FailProbes(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.probe = err
+}
+
+// FailGroups lets no container be made from now on, for want of control groups: the
+// first one that is started finds it, and Reserve refuses since then.
+func (e *Executor) FailGroups() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.groups = executor.ErrNoGroup
 }
 
 // Close stops all timers and refuses further containers.
