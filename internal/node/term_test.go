@@ -188,7 +188,7 @@ func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 				_, err := v.RunSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, time.Time{}, api.Write{})
 				return err
 			}},
-			{"what schedules start", false, func() error { time.Sleep(5 * time.Minute); return nil }},
+			{"what schedules start", false, func() error { pass(5 * time.Minute); return nil }},
 			{"a task of its own", false, func() error {
 				_, err := v.DesireTask(ctx, api.NewTask{GUID: "own", Domain: "d", Definition: def}, api.Write{})
 				return err
