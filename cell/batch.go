@@ -61,7 +61,7 @@ func (c *Cell) launch(r worker.Run) {
 	if errors.Is(err, executor.ErrNoGroup) {
 		status = runLater
 	}
-	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: err.Error()}, status)
+	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err)}, status)
 }
 
 // runAgain is the status of a batch task that ended without a fault of its own:

@@ -21,6 +21,20 @@ var (
 	ErrInUse        = errors.New("the data folder is in use by another cell")
 )
 
+// CallError is an error of a call about one container: what it was asked for stands in
+// Call, the container in ID, and why it was refused in Err, in words that fit whatever
+// name the container's work has elsewhere.
+type CallError struct {
+	Call, ID string
+	Err      error
+}
+
+// Error implements error.
+func (e *CallError) Error() string { return e.Call + " " + e.ID + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *CallError) Unwrap() error { return e.Err }
+
 // InsufficientError says what was lacking. It is ErrInsufficient.
 type InsufficientError struct{ Missing []resource.Missing }
 

@@ -113,9 +113,9 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 	case e.closed:
 		return nil, executor.ErrClosed
 	case e.containers[r.ID] != nil:
-		return nil, fmt.Errorf("reserve %s: %w", r.ID, executor.ErrExists)
+		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrExists}
 	case e.groups != nil && e.probe != nil:
-		return nil, fmt.Errorf("reserve %s: %w", r.ID, e.groups)
+		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: e.groups}
 	}
 	need := r.Resources.Clone()
 	need[resource.Containers] = max(1, need[resource.Containers])
@@ -142,9 +142,9 @@ func (e *Executor) Start(id string, s executor.Spec) error {
 	c := e.containers[id]
 	switch {
 	case c == nil:
-		return fmt.Errorf("start %s: %w", id, executor.ErrUnknown)
+		return &executor.CallError{Call: "start", ID: id, Err: executor.ErrUnknown}
 	case c.State != executor.Reserved:
-		return fmt.Errorf("start %s: %w", id, executor.ErrState)
+		return &executor.CallError{Call: "start", ID: id, Err: executor.ErrState}
 	}
 	e.start(c, s)
 	return nil
@@ -236,7 +236,7 @@ func (e *Executor) Stop(id string) error {
 	defer e.mu.Unlock()
 	c := e.containers[id]
 	if c == nil {
-		return fmt.Errorf("stop %s: %w", id, executor.ErrUnknown)
+		return &executor.CallError{Call: "stop", ID: id, Err: executor.ErrUnknown}
 	}
 	if c.State != executor.Completed {
 		c.Result.Stopped, c.Result.ExitCode = true, -1
