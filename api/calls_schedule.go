@@ -109,7 +109,14 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 	}
 	m := scheduleMessage(&s)
 	h := s.State.History
-	for _, e := range h[max(0, len(h)-schedule.MaxHistory):] {
+	newest := -1 // the newest run that was started
+	for i := range h {
+		if h[i].What == schedule.Started {
+			newest = i
+		}
+	}
+	for i := max(0, len(h)-schedule.MaxHistory); i < len(h); i++ {
+		e := &h[i]
 		x := &pb.ScheduleEntry{
 			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: clean(e.String()), By: e.By.String(), Run: clean(e.ID), Decided: wire.FromTime(e.When),
 		}
@@ -119,9 +126,22 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 		if e.What == schedule.Started && s.Definition.Task != nil {
 			x.Outcome = b.Schedules.Outcome(e.ID)
 		}
+		if i == newest && s.Definition.Job != nil {
+			x.Outcome = outcomeOfJob(b, k)
+		}
 		m.History = append(m.History, x)
 	}
 	return m, nil
+}
+
+// outcomeOfJob is how the job of a schedule fares. Each run is the same job renewed: so
+// that is the outcome of the newest run alone; those before it ended or were replaced.
+func outcomeOfJob(b *Backend, k schedule.Key) string {
+	j, err := b.Jobs.GetJob(k.Name)
+	if err != nil || j.Domain != k.Domain || j.Removed || !j.NodesKnown {
+		return ""
+	}
+	return j.Progress.State.String()
 }
 
 // ListMissed lists logical times that did not fire.

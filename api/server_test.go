@@ -21,6 +21,7 @@ import (
 	"cantina/action"
 	"cantina/api"
 	"cantina/api/apitest"
+	"cantina/batch"
 	"cantina/event"
 	"cantina/fence"
 	"cantina/lrp"
@@ -518,5 +519,60 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != "internal" {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// TestTheHistoryOfAScheduleTellsItsOutcome: of each run of a task, and of the newest run
+// of a job, which is renewed for each.
+func TestTheHistoryOfAScheduleTellsItsOutcome(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	w.apply(t, `
+domain: d
+schedules:
+  t: {cron: "@every 60s", task: {command: [x]}}
+  j: {cron: "@every 60s", job: {command: [x, "{}"], levels: [n], nodes: [{manual: [a]}]}}
+`)
+	history := func(name string) (out []string) {
+		t.Helper()
+		got, err := api.Call(t.Context(), w.client, calls.GetSchedule, &pb.GetScheduleRequest{Domain: "d", Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range got.Schedule.History {
+			out = append(out, e.What+" "+e.Outcome)
+		}
+		return out
+	}
+	state := func(s batch.State) {
+		w.SetJob("j", func(j *api.Job) { j.NodesKnown, j.Progress.State = true, s })
+	}
+	run := func(name string) string {
+		t.Helper()
+		got, err := api.Call(t.Context(), w.client, calls.RunSchedule, &pb.RunScheduleRequest{Domain: "d", Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Run
+	}
+	run("j")
+	for _, s := range []batch.State{batch.JobRunning, batch.JobFailed, batch.JobDone} {
+		state(s)
+		if got := history("j"); len(got) != 1 || got[0] != "started "+s.String() {
+			t.Errorf("%s: %q", s, got)
+		}
+	}
+	id := run("t")
+	body := `{"id":"` + id + `","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`
+	if res, text := w.get(t, "POST", "/v1/tasks", "application/json", body); res.StatusCode/100 != 2 {
+		t.Fatalf("%d %s", res.StatusCode, text)
+	}
+	w.SetTask(id, func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Failed })
+	if got := history("t"); len(got) != 1 || got[0] != "started failed" {
+		t.Errorf("%q", got)
+	}
+	w.SetJob("j", func(j *api.Job) { j.NodesKnown = false })
+	if got := history("j"); got[0] != "started " {
+		t.Errorf("a job of which nothing is known: %q", got)
 	}
 }

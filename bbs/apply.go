@@ -63,7 +63,9 @@ type Change struct {
 type FieldChange struct{ Path, Old, New string }
 
 // Applied is the answer to Apply and Plan: the revision of the domain (after the
-// commit for Apply, now for Plan), and what was or would be done.
+// commit for Apply, now for Plan), and what was or would be done. The revision moves
+// with every durable change of what the domain desires, whoever owns the row, and
+// never with what becomes of it.
 type Applied struct {
 	Revision int64
 	Changes  []Change
@@ -152,8 +154,11 @@ func (b *BBS) Apply(ctx context.Context, a Application, w Write) (Applied, error
 		if err := t.applyStep(step); err != nil {
 			return reply{}, err
 		}
+		if err := t.addExtra(a); err != nil {
+			return reply{}, err
+		}
 		same = len(t.others) == 0
-		return reply{a.Domain, marshal(changesRecord(changes))}, t.addExtra(a)
+		return reply{a.Domain, marshal(changesRecord(changes))}, nil
 	})
 	if tooLarge(err) {
 		return b.applyLarge(ctx, a, w, request)
@@ -179,6 +184,9 @@ func (t *tx) addExtra(a Application) error {
 		return err
 	}
 	t.addExtraRows(e)
+	if len(e.Ops) > 0 {
+		t.redefine(a.Domain)
+	}
 	return nil
 }
 
@@ -338,6 +346,8 @@ func (t *tx) applyStep(s step) error {
 	b := t.b
 	if old, known := b.domains[s.domain]; s.setFresh && (!known || !old.Equal(s.until) || !s.empty()) {
 		t.setDomain(s.domain, s.until)
+	} else if !s.setFresh { // a later step of a manifest
+		t.redefine(s.domain)
 	}
 	for _, d := range s.services {
 		old := b.services.Service(d.Service)

@@ -147,13 +147,14 @@ func TestExpectedRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := Application{Domain: "d", Services: []lrp.Desired{web(1, "2")}}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: out.Revision - 1}); !errors.Is(err, ErrRevision) {
-			t.Fatalf("%v", err)
+		if _, err := r.b.Apply(t.Context(), a, Write{Expect: out.Revision}); !errors.Is(err, ErrRevision) {
+			t.Fatalf("a plan of before the scaling: %v", err)
 		}
-		if p, err := r.b.Plan(a); err != nil || p.Revision != out.Revision || p.Changes[0].Verb != VerbReplace {
+		p, err := r.b.Plan(a)
+		if err != nil || p.Revision <= out.Revision || p.Changes[0].Verb != VerbReplace {
 			t.Fatalf("%v %+v", err, p)
 		}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: out.Revision}); err != nil {
+		if _, err := r.b.Apply(t.Context(), a, Write{Expect: p.Revision}); err != nil {
 			t.Fatal(err)
 		}
 		r.serve()

@@ -40,6 +40,7 @@ func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int,
 		}
 		if n := s.Scale(instances); n != s {
 			t.putService(n)
+			t.redefine(k.Domain)
 		}
 		return reply{subject: k.String()}, nil
 	})
@@ -61,6 +62,7 @@ func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Ser
 		if !s.Removed {
 			was = s.Remove()
 			t.putService(was)
+			t.redefine(k.Domain)
 		}
 		return reply{subject: k.String()}, nil
 	})

@@ -42,6 +42,10 @@ func (d *Decision) Cancel(guid string) error {
 // undo is called, last one first, when the change is given up before it was submitted.
 func (d *Decision) Add(e Extra) { d.t.addExtraRows(e) }
 
+// Redefine moves the revision of a domain: the rows of another owner that this change
+// adds say what the domain desires.
+func (d *Decision) Redefine(domain string) { d.t.redefine(domain) }
+
 // Expect compares the revision of a row of another owner with what the caller of a
 // write expects (Write.Expect); 0 = any. It returns ErrRevision, also while a write of
 // the row is on its way.

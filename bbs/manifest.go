@@ -72,7 +72,7 @@ func (b *BBS) applyLargeLocked(a Application, w Write, request string, k *ticket
 			return nil, err
 		}
 	}
-	steps := append(otherSteps(extra.Ops), all.split()...)
+	steps := append(otherSteps(a.Domain, extra.Ops), all.split()...)
 	answer = marshal(changesRecord(changes))
 	if row != "" {
 		e := &idemEntry{operation: "apply", request: request, subject: a.Domain, answer: answer}
@@ -200,12 +200,12 @@ func (b *BBS) loadManifests(rows []store.Row) {
 }
 
 // otherSteps packs rows of another owner into steps.
-func otherSteps(rows []store.Op) []step {
+func otherSteps(domain string, rows []store.Op) []step {
 	var out []step
 	size := 0
 	for _, op := range rows {
 		if len(out) == 0 || len(out[len(out)-1].rows) == stepThings || size+len(op.Value) > stepBytes {
-			out, size = append(out, step{}), 0
+			out, size = append(out, step{domain: domain}), 0
 		}
 		s := &out[len(out)-1]
 		s.rows = append(s.rows, op)

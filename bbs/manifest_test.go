@@ -48,6 +48,9 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 		if err != nil || len(first.Changes) != 40 || told != 1 {
 			t.Fatalf("%v, %d changes, told %d", err, len(first.Changes), told)
 		}
+		if p, err := r.b.Plan(Application{Domain: "d"}); err != nil || p.Revision != first.Revision {
+			t.Fatalf("a plan then: revision %d, applied at %d: %v", p.Revision, first.Revision, err)
+		}
 		for range 2 {
 			again, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
 			if err != nil || fmt.Sprint(again.Changes) != fmt.Sprint(first.Changes) || again.Revision != first.Revision || told != 1 {

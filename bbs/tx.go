@@ -470,6 +470,21 @@ func (t *tx) setDomain(name string, until time.Time) {
 	t.others = append(t.others, rowChange{op: store.Op{Key: domainRow(name), Value: value}, show: func(v *view, revision int64) { v.domains[name] = domainView{until, revision} }})
 }
 
+// redefine moves the revision of a domain and leaves its freshness as it is. A domain
+// that nobody made fresh is written as one that ended long ago; one whose row cannot
+// be read is left alone.
+func (t *tx) redefine(name string) {
+	row := domainRow(name)
+	if name == "" || t.b.bad[row] || slices.ContainsFunc(t.others, func(c rowChange) bool { return c.op.Key == row }) {
+		return
+	}
+	until, known := t.b.domains[name]
+	if !known {
+		until = time.Unix(0, 0)
+	}
+	t.setDomain(name, until)
+}
+
 // setApplied remembers the newest run of a task of a spec file; guid empty forgets it.
 func (t *tx) setApplied(domain, name, guid string, sum []byte) {
 	b, key := t.b, appliedRow(domain, name)

@@ -57,12 +57,20 @@ func (c *Cell) launch(r worker.Run) {
 		return
 	}
 	c.log.Debug("batch task does not start", "run", r.Work.String(), "error", err)
-	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: err.Error()}, runAgain)
+	status := runAgain
+	if errors.Is(err, executor.ErrNoGroup) {
+		status = runLater
+	}
+	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err)}, status)
 }
 
 // runAgain is the status of a batch task that ended without a fault of its own:
 // it runs again, and no retry is counted.
 const runAgain = `{"result":"incomplete"}`
+
+// runLater is runAgain after the back-off that it has reached: the cell cannot make
+// containers, and would be asked again at once.
+const runLater = `{"result":"incomplete_backoff"}`
 
 // endWithout reports the end of an invocation that has no container. It runs as
 // an effect of the machine, which must not be stepped from there.
@@ -112,6 +120,9 @@ func (c *Cell) statusOf(ct executor.Container) (string, error) {
 	status := string(r.Status)
 	if c.interrupted(ct.ID) && status == "" {
 		end.Reason, status = reasonEvacuated, runAgain
+	}
+	if r.NotMade {
+		status = runLater
 	}
 	return encodeEnd(end, status)
 }

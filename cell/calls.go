@@ -76,16 +76,32 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 	var refused []Refusal
 	for _, l := range w.LRPs {
 		if err := c.reserveLRP(l); err != nil {
-			refused = append(refused, Refusal{l.Instance, err.Error(), errors.Is(err, executor.ErrInsufficient)})
+			refused = append(refused, Refusal{l.Instance, why(err), ofCell(err)})
 		}
 	}
 	for _, t := range w.Tasks {
 		if err := c.reserveTask(t); err != nil {
-			refused = append(refused, Refusal{t.UID, err.Error(), errors.Is(err, executor.ErrInsufficient)})
+			refused = append(refused, Refusal{t.UID, why(err), ofCell(err)})
 		}
 	}
 	c.countBound()
 	return refused, nil
+}
+
+// why is an error in the words for a row: that names its work already, and nobody there
+// knows the container.
+func why(err error) string {
+	var e *executor.CallError
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return err.Error()
+}
+
+// ofCell reports whether a refusal is of the cell, whatever the work is: it is placed on
+// another one at once, and nothing is counted.
+func ofCell(err error) bool {
+	return errors.Is(err, executor.ErrInsufficient) || errors.Is(err, executor.ErrNoGroup)
 }
 
 // takesWork returns why the cell takes no new work now, or nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/action"
+	"cantina/batch"
 	"cantina/executor"
 	"cantina/executor/simulate"
 	"cantina/fence"
@@ -568,6 +570,45 @@ func TestNoBatchTaskStartsOnACellThatStopsThem(t *testing.T) {
 		synctest.Wait()
 		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain || got[0].GetReason() != reasonEvacuated {
 			t.Fatalf("got %v", got)
+		}
+	})
+}
+
+// TestWhatTheCellCannotMakeIsNotCounted: without control groups a cell makes no container.
+// That is no crash of a service and no retry of a batch task; what comes afterwards is
+// refused as by a full cell, and the probe tells.
+func TestWhatTheCellCannotMakeIsNotCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.exec.FailGroups()
+		key := w.desire()
+		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}})
+		if row := w.leader.rowOf(); row != nil && (row.CrashCount != 0 || row.State != lrp.Unclaimed) {
+			t.Errorf("an instance that was not made: %+v", row)
+		}
+		for counter := range int64(2) { // the second one is not even reserved
+			w.runBatch(counter+1, sleeper("1"))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		all := ended(t, w.leader)
+		if len(all) != 2 {
+			t.Fatalf("%v", all)
+		}
+		for _, m := range all {
+			end, status := wire.ToBatchEnd(m)
+			if r := batch.Judge(end, status, false); r.Bits != batch.Incomplete|batch.UsesBackoff|batch.KeepBackoff {
+				t.Errorf("a batch task that was not made: %+v", r)
+			}
+		}
+		got := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i2", Workload: sleeper("forever")}}, Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}})
+		if len(got) != 2 || !got[0].Cell || !got[1].Cell || !strings.Contains(got[0].Reason, executor.ErrNoGroup.Error()) {
+			t.Errorf("refused: %+v", got)
+		}
+		if err := w.exec.Probe(t.Context()); err == nil {
+			t.Error("the probe does not notice")
+		}
+		if n := len(w.exec.List()); n != 0 {
+			t.Errorf("%d containers left", n)
 		}
 	})
 }

@@ -2,12 +2,14 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"cantina/action"
+	"cantina/executor"
 	"cantina/resource"
 )
 
@@ -58,4 +60,25 @@ func heavy(mb int) *action.Workload {
 	w := sleeper("forever")
 	w.Resources = resource.Amounts{resource.MemoryMB: mb}
 	return w
+}
+
+// TestReasonsInRowsNameNoContainer: a task or an instance is known by its own name.
+func TestReasonsInRowsNameNoContainer(t *testing.T) {
+	for _, err := range []error{
+		&executor.CallError{Call: "start", ID: "t-1", Err: executor.ErrState},
+		fmt.Errorf("again: %w", &executor.CallError{Call: "reserve", ID: "t-1", Err: &executor.InsufficientError{Missing: []resource.Missing{{Name: "disk_mb", Need: 2, Have: 1}}}}),
+	} {
+		if got := why(err); strings.Contains(got, "t-1") || got == "" {
+			t.Errorf("%q", got)
+		}
+	}
+	inBubble(t, func(t *testing.T, w *world) {
+		w.exec.FailGroups()
+		load := heavy(10)
+		w.perform(Work{LRPs: []LRPWork{{Key: w.desire(), Instance: "i1", Workload: load}}})
+		got := w.perform(Work{LRPs: []LRPWork{{Key: w.desire(), Instance: "i2", Workload: load}}, Tasks: []TaskWork{{GUID: "g", UID: "u1", Workload: load}}})
+		if len(got) != 2 || got[0].Reason != executor.ErrNoGroup.Error() || got[1].Reason != executor.ErrNoGroup.Error() {
+			t.Errorf("%+v", got)
+		}
+	})
 }

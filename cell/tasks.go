@@ -92,7 +92,7 @@ func (c *Cell) runTask(ctx context.Context, ct executor.Container, v task.View) 
 		return
 	}
 	c.log.Warn("container does not start", "container", ct.ID, "error", err)
-	result := task.Result{Failed: true, Reason: task.ReasonRunFailed + ": " + err.Error(), ExitCode: -1}
+	result := task.Result{Failed: true, Reason: task.ReasonRunFailed + ": " + why(err), ExitCode: -1}
 	ev := task.Complete{UID: v.UID, By: v.Self, Result: result}
 	if err := c.taskCalls.do(ctx, TaskEvent{GUID: ct.Labels[labelTask], Event: ev}); err != nil {
 		c.log.Debug("call failed", "container", ct.ID, "call", "Complete", "error", err)
@@ -154,7 +154,7 @@ func (c *Cell) resultOf(ct executor.Container, reason string) task.Result {
 	case err == nil:
 		out.Output = text
 	case !out.Failed && !out.Cancelled:
-		out.Failed, out.Reason = true, task.ReasonResult+": "+err.Error()
+		out.Failed, out.Reason = true, task.ReasonResult+": "+why(err)
 	}
 	return out
 }

@@ -32,7 +32,7 @@ func (c *container) drive() {
 func (c *container) run() (RunResult, bool) {
 	defer c.letGo()
 	if err := c.prepare(); err != nil {
-		r := RunResult{Failed: true, Retryable: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		r := RunResult{Failed: true, Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		return r, c.finish(0)
 	}
 	if !c.advance(Created) {
@@ -108,6 +108,9 @@ func (c *container) makeGroup() error {
 		return nil
 	}
 	g, err := c.e.tree.Create(c.class(), c.id, c.limits())
+	if errors.Is(err, ErrNoGroup) {
+		c.e.setGroupless(err)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -190,7 +192,7 @@ func openBelow(root, name string) (*os.File, error) {
 	}
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
 		f.Close()
-		return nil, fmt.Errorf("%s is not a plain file", name)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a plain file")}
 	}
 	return f, nil
 }

@@ -148,6 +148,7 @@ type Executor struct {
 	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
+	groupless  error // why no control group can be made; nil = it can
 	containers map[string]*container
 	used       resource.Amounts
 	stuck      map[*container]bool

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -263,5 +264,50 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 	}
 	if cred, err := credential(root, "app"); err != nil || cred.Uid != 4711 || cred.Gid != 4712 {
 		t.Errorf("%+v, %v", cred, err)
+	}
+}
+
+// TestACellWithoutControlGroupsSaysSo: classes that somebody removed are made again.
+// While groups cannot be made, whatever is started was not made, which is not its fault;
+// then Reserve refuses, and the probe tells, until groups can be made again.
+func TestACellWithoutControlGroupsSaysSo(t *testing.T) {
+	e := testExecutor(t, nil)
+	for _, class := range e.classes() {
+		if err := os.Remove(filepath.Join(e.tree.Root(), class)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := launch(t, e, "again", sh("true")).Result; r.Failed {
+		t.Fatalf("after the classes were removed: %+v", r)
+	}
+	if err := e.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	limit := filepath.Join(e.tree.Root(), "cgroup.max.descendants")
+	if _, err := os.Stat(limit); err != nil {
+		t.Skip("skipped: groups cannot be forbidden here")
+	}
+	forbid := func(n string) {
+		t.Helper()
+		if err := os.WriteFile(limit, []byte(n), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forbid("4") // the classes
+	if r := launch(t, e, "none", sh("true")).Result; !r.Failed || !r.NotMade {
+		t.Errorf("without groups: %+v", r)
+	}
+	if err := e.Reserve(Reservation{ID: "more"}); !errors.Is(err, ErrNoGroup) {
+		t.Errorf("reserve: %v", err)
+	}
+	if err := e.Probe(t.Context()); !errors.Is(err, ErrNoGroup) {
+		t.Errorf("probe: %v", err)
+	}
+	forbid("max")
+	if err := e.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if r := launch(t, e, "more", sh("true")).Result; r.Failed {
+		t.Errorf("with groups again: %+v", r)
 	}
 }

@@ -6,14 +6,50 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/executor/cgroup"
 )
 
 // probeLimit is how long a probe may take.
 const probeLimit = time.Second
 
-// Probe makes a container of the default isolation, runs /bin/true in it and
-// removes it, outside the ledger: one slot is kept back for it. It says why the
-// cell cannot run work, within a second. Nothing of it is stored or listed.
+// ErrNoGroup reports that the cell can make no control group, and so no container.
+// From the first container that got none on, Reserve returns it, until a probe finds
+// that groups can be made again.
+var ErrNoGroup = cgroup.ErrNoGroup
+
+// setGroupless remembers whether control groups can be made; nil = they can.
+func (e *Executor) setGroupless(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.groupless = err
+}
+
+// tryClasses makes and removes a group in each class, with limits as those of a container.
+func (e *Executor) tryClasses(name string) error {
+	if e.tree == nil {
+		return nil
+	}
+	for _, class := range e.classes() {
+		g, err := e.tree.Create(class, name, cgroup.Limits{Pids: probePids})
+		if err == nil {
+			err = g.Remove()
+		}
+		if err != nil {
+			e.setGroupless(err)
+			return fmt.Errorf("probe: %w", err)
+		}
+	}
+	e.setGroupless(nil)
+	return nil
+}
+
+// probePids is a limit that any hierarchy takes.
+const probePids = 100
+
+// Probe makes and removes a control group in each class. Then it makes a container of
+// the default isolation, runs /bin/true in it and removes it, outside the ledger: one
+// slot is kept back for it. It says why the cell cannot run work, within a second.
+// Nothing of it is stored or listed.
 // (Bistro worker protocol, healthcheck; Diego executor, Self test.)
 func (e *Executor) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
@@ -24,7 +60,20 @@ func (e *Executor) Probe(ctx context.Context) error {
 		return fmt.Errorf("probe: %w", ErrClosed)
 	}
 	e.probes++
-	c := newContainer(e, Reservation{ID: fmt.Sprint("#probe-", e.probes)}, nil)
+	id := fmt.Sprint("#probe-", e.probes)
+	e.drivers.Add(1) // whoever closes waits for it
+	e.mu.Unlock()
+	err := e.tryClasses(id)
+	e.drivers.Done()
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return fmt.Errorf("probe: %w", ErrClosed)
+	}
+	c := newContainer(e, Reservation{ID: id}, nil)
 	c.hidden = true
 	c.delete = true
 	close(c.deleteC)

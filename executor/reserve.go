@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"cantina/executor/output"
@@ -56,13 +57,13 @@ func (e *Executor) List() []Container {
 }
 
 // Reserve claims resources. It returns ErrInsufficient (an InsufficientError),
-// ErrExists, ErrDeadline or ErrClosed.
+// ErrExists, ErrDeadline, ErrUnclean, ErrNoGroup or ErrClosed.
 func (e *Executor) Reserve(r Reservation) error {
 	e.mu.Lock()
 	c, err := e.reserveLocked(r)
 	e.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("reserve %s: %w", r.ID, err)
+		return &CallError{"reserve", r.ID, err}
 	}
 	e.emit(EventReserved, c)
 	return nil
@@ -80,6 +81,8 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 		return nil, ErrDeadline
 	case e.uncleanLocked():
 		return nil, ErrUnclean
+	case e.groupless != nil:
+		return nil, e.groupless
 	}
 	need := r.Resources
 	if need[resource.Containers] == 0 {
@@ -112,11 +115,11 @@ func (e *Executor) Start(id string, s Spec) error {
 	c := e.containers[id]
 	switch {
 	case c == nil:
-		return fmt.Errorf("start %s: %w", id, ErrUnknown)
+		return &CallError{"start", id, ErrUnknown}
 	case e.closed:
-		return fmt.Errorf("start %s: %w", id, ErrClosed)
+		return &CallError{"start", id, ErrClosed}
 	case c.state != Reserved || c.ask != askNothing:
-		return fmt.Errorf("start %s: %w", id, ErrState)
+		return &CallError{"start", id, ErrState}
 	}
 	e.startLocked(c, s)
 	return nil
@@ -137,7 +140,7 @@ func (e *Executor) Launch(r Reservation, s Spec) error {
 	}
 	e.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("launch %s: %w", r.ID, err)
+		return &CallError{"launch", r.ID, err}
 	}
 	return nil
 }
@@ -169,7 +172,7 @@ func (e *Executor) askFor(id string, a ask, reason string) error {
 	c := e.containers[id]
 	if c == nil {
 		e.mu.Unlock()
-		return fmt.Errorf("%s %s: %w", a, id, ErrUnknown)
+		return &CallError{a.String(), id, ErrUnknown}
 	}
 	after := c.request(a, reason)
 	e.mu.Unlock()
@@ -179,6 +182,17 @@ func (e *Executor) askFor(id string, a ask, reason string) error {
 
 // maxResult is how much of a result file is kept: 50 KiB.
 const maxResult = 51200
+
+const callResult = "result file of"
+
+// plain is an error of the file system without the path, which somebody else says.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
 
 // ResultFile returns the result file of a completed container, at most 51200
 // bytes of it. It returns ErrUnknown, ErrState, or an error that says that there
@@ -194,15 +208,15 @@ func (e *Executor) ResultFile(id string) ([]byte, error) {
 	e.mu.Unlock()
 	switch {
 	case c == nil:
-		return nil, fmt.Errorf("result file of %s: %w", id, ErrUnknown)
+		return nil, &CallError{callResult, id, ErrUnknown}
 	case state != Completed:
-		return nil, fmt.Errorf("result file of %s: %w", id, ErrState)
+		return nil, &CallError{callResult, id, ErrState}
 	case name == "":
 		return nil, nil
 	}
 	f, err := openBelow(c.root(), name)
 	if err != nil {
-		return nil, fmt.Errorf("result file of %s: %w", id, err)
+		return nil, &CallError{callResult, id, fmt.Errorf("file %s: %w", name, plain(err))}
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxResult))

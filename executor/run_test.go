@@ -229,3 +229,51 @@ func awaitFile(t testing.TB, path string) {
 		}
 	}
 }
+
+// TestErrorsNameTheContainerInOnePlace: what a call says of why it was refused names
+// neither the container nor a folder of the cell, for it goes into rows that have a name
+// of their own.
+func TestErrorsNameTheContainerInOnePlace(t *testing.T) {
+	e := testExecutor(t, func(c *Config) { c.Capacity = resource.Amounts{resource.Containers: 3} })
+	const id = "t-0123456789"
+	file := func(name, script string) func() error {
+		return func() error {
+			s := sh(script)
+			s.Workload.ResultFile = name
+			if err := e.Launch(Reservation{ID: id}, s); err != nil {
+				return err
+			}
+			await(t, e, id, completed)
+			_, err := e.ResultFile(id)
+			return errors.Join(err, e.Delete(id), waitGone(t, e, id))
+		}
+	}
+	for what, c := range map[string]struct {
+		call func() error
+		want string
+	}{
+		"no room": {func() error {
+			return e.Reserve(Reservation{ID: id, Resources: resource.Amounts{resource.Containers: 4}})
+		}, "insufficient resources: containers 4 needed, 3 free"},
+		"no room at all": {func() error {
+			return e.Launch(Reservation{ID: id, Resources: resource.Amounts{resource.Containers: 4}}, sh("true"))
+		}, "insufficient resources: containers 4 needed, 3 free"},
+		"unknown":   {func() error { return e.Start(id, sh("true")) }, ErrUnknown.Error()},
+		"stop":      {func() error { return e.Stop(id) }, ErrUnknown.Error()},
+		"no file":   {file("r", "true"), "file r: no such file or directory"},
+		"no folder": {file("a/r", "true"), "file a/r: no such file or directory"},
+		"a folder":  {file("r", "mkdir r"), "file r: not a plain file"},
+		"a pipe":    {file("r", "mkfifo r"), "file r: not a plain file"},
+	} {
+		err := c.call()
+		var refused *CallError
+		if !errors.As(err, &refused) || refused.ID != id || refused.Err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", what, err, c.want)
+		}
+	}
+}
+
+func waitGone(t *testing.T, e *Executor, id string) error {
+	await(t, e, id, gone)
+	return nil
+}

@@ -21,6 +21,20 @@ var (
 	ErrInUse        = errors.New("the data folder is in use by another cell")
 )
 
+// CallError is an error of a call about one container: what it was asked for stands in
+// Call, the container in ID, and why it was refused in Err, in words that fit whatever
+// name the container's work has elsewhere.
+type CallError struct {
+	Call, ID string
+	Err      error
+}
+
+// Error implements error.
+func (e *CallError) Error() string { return e.Call + " " + e.ID + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *CallError) Unwrap() error { return e.Err }
+
 // InsufficientError says what was lacking. It is ErrInsufficient.
 type InsufficientError struct{ Missing []resource.Missing }
 
@@ -120,6 +134,7 @@ type RunResult struct {
 	Reason    string // empty unless failed; "exit status 3", "killed by signal 9 (killed)" …
 	Stopped   bool   // by Stop, not by itself
 	Retryable bool   // it never got to run
+	NotMade   bool   // the cell could not make the container, whatever it runs; Reserve refuses since then
 	TimedOut  bool   // ended by its own time limit
 	ExitCode  int    // of the main process; -1 when there is none
 	Signal    int    // that ended the main process; 0 = none

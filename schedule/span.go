@@ -216,11 +216,11 @@ func (m *machine) fireByHand(e Fire) error {
 	if e.At.IsZero() {
 		at = m.byHandNow()
 	} else if before := m.next(at.Add(-time.Second)); !before.Equal(at) {
-		return fmt.Errorf("%s: the next one is %s: %w", at.Format(time.RFC3339), stamp(before), ErrNoTime)
+		return fmt.Errorf("%w: %s; the next one is %s", ErrNoTime, at.Format(time.RFC3339), stamp(before))
 	}
 	v, id := m.judge()
 	if v == mustSkip || v == mustWait && m.env.Definition.Overlap != OverlapReplace {
-		return fmt.Errorf("%s: %w", id, ErrOverlap)
+		return fmt.Errorf("%w: %s", ErrOverlap, id)
 	}
 	if !e.At.IsZero() {
 		if err := m.claim(at); err != nil {
@@ -255,7 +255,7 @@ func (m *machine) byHandNow() time.Time {
 // claim makes a logical time a person's: nothing else fires for it.
 func (m *machine) claim(at time.Time) error {
 	if slices.ContainsFunc(m.s.Ahead, at.Equal) {
-		return fmt.Errorf("%s was started by hand: %w", stamp(at), ErrFired)
+		return fmt.Errorf("%w: %s was started by hand", ErrFired, stamp(at))
 	}
 	if at.After(m.s.Cursor) {
 		if len(m.s.Ahead) >= maxAhead {
@@ -268,7 +268,7 @@ func (m *machine) claim(at time.Time) error {
 	if m.take(at) {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", stamp(at), m.decided(at), ErrFired)
+	return fmt.Errorf("%w: %s %s", ErrFired, stamp(at), m.decided(at))
 }
 
 // decided says in words why a logical time up to the cursor that is in no open span
@@ -313,7 +313,7 @@ func (m *machine) backfill(e Backfill) error {
 		}
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("from %s to %s nothing is left out: %w", stamp(e.From), stamp(e.To), ErrNoTime)
+		return fmt.Errorf("%w: from %s to %s nothing is left out", ErrNoTime, stamp(e.From), stamp(e.To))
 	}
 	for _, t := range found {
 		m.take(t)

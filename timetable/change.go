@@ -240,6 +240,7 @@ func (t *Timetable) Remove(ctx context.Context, k schedule.Key, w Write) error {
 			return nil, err
 		}
 		rows.Add(c.Ops, c.Done, c.Undo)
+		rows.Redefine(k.Domain)
 		return nil, nil
 	})
 	return err
@@ -276,6 +277,9 @@ func (t *Timetable) change(ctx context.Context, k schedule.Key, w Write, operati
 		}
 		if len(b.ops) > 0 {
 			b.submit(nil)
+			if row.State.Paused != st.Paused {
+				rows.Redefine(k.Domain)
+			}
 		}
 		return answer(&row.State, &st), nil
 	})

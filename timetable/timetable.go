@@ -54,6 +54,8 @@ type Rows interface {
 	Cancel(guid string) error
 	// Add adds rows, what is told of the commit, and what is undone without one.
 	Add(ops []store.Op, done func(revision int64, err error), undo func())
+	// Redefine moves the revision of a domain: what it desires is changed.
+	Redefine(domain string)
 }
 
 // Write is what every writing call of a client carries beside its arguments.

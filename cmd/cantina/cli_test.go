@@ -168,7 +168,7 @@ func TestSchedules(t *testing.T) {
 	want("tick", "cron", "backfill", "tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-01T01:00:00Z", "--max", "2")
 	s.fails(api.ExitNotFound, "no schedule is called", "cron", "run", "none")
 	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
-	s.fails(api.ExitUsage, "the next one is", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
+	s.fails(api.ExitUsage, "the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
 	s.fails(api.ExitUsage, "go with a crontab line", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
 	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
 	// A run has the name of its schedule: nobody removes one who means the other.

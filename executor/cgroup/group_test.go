@@ -213,3 +213,41 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsRemovedIsMadeAgain: whoever removes folders of a tree that are empty, or all
+// of them, stops no later container; where none can be made that is said to be of the machine.
+func TestWhatIsRemovedIsMadeAgain(t *testing.T) {
+	both(t, func(t *testing.T, tree *Tree) {
+		limits := Limits{Pids: 100}
+		create := func(what string) {
+			t.Helper()
+			g, err := tree.Create("c", what, limits)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			put(t, g, "true").Wait()
+			remove(t, g)
+		}
+		create("first")
+		if err := unix.Rmdir(filepath.Join(tree.Root(), "c")); err != nil {
+			t.Fatal(err)
+		}
+		create("class gone")
+		_, v1 := tree.Dirs()
+		for _, d := range append(v1, tree.Root()) {
+			RemoveEmpty(d)
+		}
+		create("tree gone")
+		if _, err := lockDir(tree.Root()); !errors.Is(err, ErrInUse) {
+			t.Errorf("the new folder is free for another cell: %v", err)
+		}
+		if limit := filepath.Join(tree.Root(), "cgroup.max.descendants"); exists(limit) {
+			if err := os.WriteFile(limit, []byte("1"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tree.Create("c", "too many", Limits{}); !errors.Is(err, ErrNoGroup) {
+				t.Errorf("no room for groups: %v", err)
+			}
+		}
+	})
+}

@@ -78,11 +78,17 @@ func limitV2(dir string, l Limits) error {
 // quota is the processor time per period; the kernel's least is 1 ms.
 func quota(milli int) int { return max(milli*cpuPeriod/1000, 1000) }
 
+// acquire returns a slot of the pool, or a new one. Slots that somebody has removed are
+// forgotten. ErrNoGroup when none can be made.
 func (t *Tree) acquire() (*slot, error) {
 	t.mu.Lock()
-	if n := len(t.pool); n > 0 {
+	for n := len(t.pool); n > 0; n = len(t.pool) {
 		s := t.pool[n-1]
 		t.pool = t.pool[:n-1]
+		if !s.whole() {
+			s.remove()
+			continue
+		}
 		t.mu.Unlock()
 		return s, nil
 	}
@@ -92,9 +98,13 @@ func (t *Tree) acquire() (*slot, error) {
 	s := &slot{dirs: map[string]string{}}
 	for c, root := range t.v1 {
 		dir := filepath.Join(root, name)
-		if err := makeDir(dir); err != nil {
+		err := makeDir(dir)
+		if errors.Is(err, unix.ENOENT) {
+			err = errors.Join(makeDir(filepath.Dir(root)), makeDir(root), makeDir(dir))
+		}
+		if err != nil {
 			s.remove()
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNoGroup, err)
 		}
 		s.dirs[c] = dir
 	}
@@ -111,6 +121,16 @@ func (t *Tree) release(s *slot) {
 	if full {
 		s.remove()
 	}
+}
+
+// whole reports whether all folders of a slot are there.
+func (s *slot) whole() bool {
+	for _, d := range s.dirs {
+		if !exists(d) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *slot) remove() {

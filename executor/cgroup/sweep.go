@@ -67,6 +67,13 @@ func (t *Tree) SetOwner(owner string) error {
 	if !t.v2 {
 		return nil
 	}
+	t.mu.Lock()
+	t.owner = owner
+	t.mu.Unlock()
+	return t.leaveOwner(owner)
+}
+
+func (t *Tree) leaveOwner(owner string) error {
 	if err := unix.Setxattr(t.root, OwnerAttr, []byte(owner), 0); err != nil {
 		return fmt.Errorf("set %s of %s: %w", OwnerAttr, t.root, err)
 	}

@@ -45,6 +45,7 @@ type Tree struct {
 	claimed    int               // descriptor that holds the lock of root; -1 = none
 
 	mu    sync.Mutex
+	owner string // given to SetOwner; empty = nobody
 	pool  []*slot
 	slots int
 }
@@ -170,7 +171,7 @@ func (t *Tree) enableV2(host Host) bool {
 	if err != nil || !containsAll(strings.Fields(have), limitControllers[:]) {
 		return false
 	}
-	const want = "+memory +pids +cpu"
+	const want = handDown
 	if write(filepath.Join(self, "cgroup.subtree_control"), want) != nil {
 		leaf := filepath.Join(self, "cantina-cell")
 		if makeDir(leaf) != nil || write(filepath.Join(leaf, "cgroup.procs"), "0") != nil {
@@ -234,16 +235,61 @@ func (t *Tree) Patterns() []string {
 	return patterns
 }
 
-// Class makes the class name, which is given to Create afterwards.
+// ErrNoGroup reports that no group can be made for any container: a fault of the
+// machine, not of the container.
+var ErrNoGroup = errors.New("no control group can be made")
+
+// handDown are the v2 controllers that a folder hands down to those below.
+const handDown = "+memory +pids +cpu"
+
+// Class makes the class name, which is given to Create afterwards, and the folder of
+// the tree when somebody has removed it. ErrNoGroup.
 func (t *Tree) Class(name string) error {
 	dir := filepath.Join(t.root, name)
-	if err := makeDir(dir); err != nil {
-		return err
+	err := makeDir(dir)
+	if errors.Is(err, unix.ENOENT) {
+		if err = t.remake(); err == nil {
+			err = makeDir(dir)
+		}
 	}
-	if t.v2ctl {
-		return write(filepath.Join(dir, "cgroup.subtree_control"), "+memory +pids +cpu")
+	if err == nil && t.v2ctl {
+		err = write(filepath.Join(dir, "cgroup.subtree_control"), handDown)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoGroup, err)
 	}
 	return nil
+}
+
+// remake makes the folder of a tree afresh that somebody has removed, and claims it.
+func (t *Tree) remake() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if exists(t.root) { // another call was here first
+		return nil
+	}
+	if t.claimed < 0 {
+		return errors.New("the tree is closed")
+	}
+	top := filepath.Dir(t.root)
+	if err := makeDir(top); err != nil {
+		return err
+	}
+	fd, err := claim(t.root)
+	if err != nil {
+		return err
+	}
+	unix.Close(t.claimed) // of a folder that is gone
+	t.claimed = fd
+	if t.owner != "" {
+		if err := t.leaveOwner(t.owner); err != nil {
+			return err
+		}
+	}
+	if !t.v2ctl {
+		return nil
+	}
+	return errors.Join(write(filepath.Join(top, "cgroup.subtree_control"), handDown), write(filepath.Join(t.root, "cgroup.subtree_control"), handDown))
 }
 
 // ClassGroup is the whole class as one group, to freeze or kill it.
@@ -251,17 +297,24 @@ func (t *Tree) ClassGroup(name string) *Group {
 	return &Group{tree: t, dir: filepath.Join(t.root, name), v2: t.v2}
 }
 
-// Create makes the group of one container in a class. The caller calls Remove.
+// Create makes the group of one container in a class, and the class when somebody has
+// removed it. The caller calls Remove. ErrNoGroup when none can be made.
 func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 	g := &Group{tree: t, dir: filepath.Join(t.root, class, Escape(name)), v2: t.v2}
-	if err := unix.Mkdir(g.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make group %s: %w", g.dir, err)
+	err := unix.Mkdir(g.dir, 0o755)
+	if err == unix.ENOENT {
+		if err := t.Class(class); err != nil {
+			return nil, err
+		}
+		err = unix.Mkdir(g.dir, 0o755)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: make group %s: %w", ErrNoGroup, g.dir, err)
 	}
 	if l.IsZero() {
 		return g, nil
 	}
-	err := g.limit(l)
-	if err != nil {
+	if err = g.limit(l); err != nil {
 		err = errors.Join(err, g.Remove())
 		return nil, fmt.Errorf("limit %s: %w", name, err)
 	}

@@ -33,6 +33,7 @@ type Executor struct {
 	deadline   time.Duration
 	recorded   bool // AdoptionRecorded was called
 	probe      error
+	groups     error // why no container can be made
 	subs       map[*Subscription]bool
 	closed     bool
 }
@@ -112,7 +113,9 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 	case e.closed:
 		return nil, executor.ErrClosed
 	case e.containers[r.ID] != nil:
-		return nil, fmt.Errorf("reserve %s: %w", r.ID, executor.ErrExists)
+		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrExists}
+	case e.groups != nil && e.probe != nil:
+		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: e.groups}
 	}
 	need := r.Resources.Clone()
 	need[resource.Containers] = max(1, need[resource.Containers])
@@ -139,15 +142,21 @@ func (e *Executor) Start(id string, s executor.Spec) error {
 	c := e.containers[id]
 	switch {
 	case c == nil:
-		return fmt.Errorf("start %s: %w", id, executor.ErrUnknown)
+		return &executor.CallError{Call: "start", ID: id, Err: executor.ErrUnknown}
 	case c.State != executor.Reserved:
-		return fmt.Errorf("start %s: %w", id, executor.ErrState)
+		return &executor.CallError{Call: "start", ID: id, Err: executor.ErrState}
 	}
 	e.start(c, s)
 	return nil
 }
 
 func (e *Executor) start(c *container, s executor.Spec) {
+	if e.groups != nil {
+		e.probe = e.groups
+		c.Result = executor.RunResult{Failed: true, Retryable: true, NotMade: true, Reason: e.groups.Error(), ExitCode: -1}
+		e.complete(c)
+		return
+	}
 	c.State, c.Routable = executor.Running, true
 	c.Result.Started = e.now()
 	for i, p := range s.Workload.Ports {
@@ -227,7 +236,7 @@ func (e *Executor) Stop(id string) error {
 	defer e.mu.Unlock()
 	c := e.containers[id]
 	if c == nil {
-		return fmt.Errorf("stop %s: %w", id, executor.ErrUnknown)
+		return &executor.CallError{Call: "stop", ID: id, Err: executor.ErrUnknown}
 	}
 	if c.State != executor.Completed {
 		c.Result.Stopped, c.Result.ExitCode = true, -1
@@ -337,6 +346,14 @@ func (e *Executor) FailProbes(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.probe = err
+}
+
+// FailGroups lets no container be made from now on, for want of control groups: the
+// first one that is started finds it, and Reserve refuses since then.
+func (e *Executor) FailGroups() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.groups = executor.ErrNoGroup
 }
 
 // Close stops all timers and refuses further containers.

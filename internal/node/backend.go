@@ -103,9 +103,9 @@ func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
 		return api.Applied{}, err
 	}
 	w := application(a)
+	got, err2 := v.board.Plan(w.board) // first: its revision may be older than what the others see, not newer
 	lines, err := v.jobs.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
 	times, err3 := v.times.Plan(a.Domain, w.times, a.Prune)
-	got, err2 := v.board.Plan(w.board)
 	if err := errors.Join(err2, err, err3); err != nil {
 		return api.Applied{}, err
 	}

@@ -72,13 +72,13 @@ func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (a
 
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
-func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func() (*scheduler.Change, error)) (int, error) {
+func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
 	answer, _, err := v.board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		j, err := v.jobs.Job(f.Job)
 		if err != nil {
 			return nil, err
 		}
-		c, err := prepare()
+		c, err := prepare(d)
 		if err != nil {
 			return nil, err
 		}
@@ -98,6 +98,22 @@ func (v view) change(ctx context.Context, w api.Write, operation string, f api.P
 	return strconv.Atoi(string(answer))
 }
 
+// define is change for what a domain desires of a job: it moves the domain's revision.
+func (v view) define(ctx context.Context, w api.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
+	_, err := v.change(ctx, w, operation, api.PairFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
+		j, err := v.jobs.Job(name)
+		if err != nil {
+			return nil, err
+		}
+		c, err := prepare()
+		if err == nil && len(c.Ops) > 0 {
+			d.Redefine(j.Domain)
+		}
+		return c, err
+	})
+	return err
+}
+
 // request is what a call with a filter asks, to tell a repeated one from another.
 func request(f api.PairFilter) []byte {
 	return fmt.Appendf(nil, "%q %v %q %q", f.Job, f.Classes, f.Node, f.Below)
@@ -105,8 +121,7 @@ func request(f api.PairFilter) []byte {
 
 // RemoveJob implements api.Jobs.
 func (v view) RemoveJob(ctx context.Context, name string, w api.Write) error {
-	_, err := v.change(ctx, w, "remove job", api.PairFilter{Job: name}, func() (*scheduler.Change, error) { return v.jobs.Remove(name) })
-	return err
+	return v.define(ctx, w, "remove job", name, func() (*scheduler.Change, error) { return v.jobs.Remove(name) })
 }
 
 // PauseJob implements api.Jobs.
@@ -115,7 +130,7 @@ func (v view) PauseJob(ctx context.Context, name string, paused bool, w api.Writ
 	if !paused {
 		operation = "resume job"
 	}
-	if _, err := v.change(ctx, w, operation, api.PairFilter{Job: name}, func() (*scheduler.Change, error) { return v.jobs.Pause(name, paused) }); err != nil {
+	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change, error) { return v.jobs.Pause(name, paused) }); err != nil {
 		return api.Job{}, err
 	}
 	return v.GetJob(name)
@@ -141,14 +156,14 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 	if err != nil || w.Key == "" {
 		return n, err
 	}
-	return v.change(ctx, api.Write{Key: w.Key, By: w.By}, operation, f, func() (*scheduler.Change, error) {
+	return v.change(ctx, api.Write{Key: w.Key, By: w.By}, operation, f, func(*bbs.Decision) (*scheduler.Change, error) {
 		return &scheduler.Change{Lines: []scheduler.Line{{Name: f.Job, Nodes: n}}}, nil
 	})
 }
 
-func nothing() (*scheduler.Change, error) { return &scheduler.Change{}, nil }
+func nothing(*bbs.Decision) (*scheduler.Change, error) { return &scheduler.Change{}, nil }
 
 // KillPairs implements api.Jobs.
 func (v view) KillPairs(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
-	return v.change(ctx, w, "kill pairs", f, func() (*scheduler.Change, error) { return v.jobs.Kill(f.Job, nodeFilter(f, api.Range{})) })
+	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) { return v.jobs.Kill(f.Job, nodeFilter(f, api.Range{})) })
 }

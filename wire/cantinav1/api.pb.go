@@ -4922,7 +4922,7 @@ type ScheduleEntry struct {
 	Run string `protobuf:"bytes,7,opt,name=run,proto3" json:"run,omitempty"`
 	// When it was decided.
 	Decided *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided,proto3" json:"decided,omitempty"`
-	// What became of the run, while its task is kept.
+	// What became of the run: of a task while it is kept, of a job when it is the newest run.
 	Outcome       string `protobuf:"bytes,9,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
