@@ -134,7 +134,7 @@ func holdID(k batch.Key) string { return "batch/" + k.Job + "\x00" + k.Node }
 func (p *pick) request(cell string) worker.Request {
 	r := worker.Request{Work: worker.Work(p.Key), JobUID: p.spec.UID, Cell: worker.CellName(cell)}
 	if len(p.Draws) > 0 {
-		r.Nodes = []string{drawName(p.spec.Forest)}
+		r.Nodes = drawNames(p.spec.Forest)
 	}
 	return r
 }
@@ -222,10 +222,16 @@ func (s *Scheduler) running(p *pick) {
 // ask back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
+	if s.overtaken(p) {
+		return false
+	}
 	var broken error
 	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
 		e, err := batch.Expand(p.spec, &p.Start, inv, batch.Where{Cell: p.grant.Cell, Host: p.grant.Host}, p.prev, data)
 		broken = err
+		s.mu.Lock()
+		s.seen(inv) // whatever is born from now on is younger
+		s.mu.Unlock()
 		return e.Payload(p.spec, p.Key, inv)
 	})
 	if !ok {
@@ -250,6 +256,17 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	if kill {
 		s.cfg.Registry.Kill(worker.Run{Work: worker.Work(p.Key), Invocation: inv})
 	}
+	return true
+}
+
+// overtaken takes a pick back whose job is being removed or born again.
+func (s *Scheduler) overtaken(p *pick) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ending(p.Key.Job, p.spec.UID) {
+		return false
+	}
+	s.unpicked(p, batch.ScopeJob, "its job is being removed or renewed")
 	return true
 }
 

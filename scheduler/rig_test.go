@@ -163,6 +163,8 @@ type fakeRegistry struct {
 	counter int64
 	model   map[worker.Work]worker.RunView
 	hold    worker.Hold // while its reason is not HoldNone
+	// heldNodes are held with HoldNode, as in an initial wait.
+	heldNodes []string
 	// cellHold is what StartBatch alone says.
 	cellHold worker.Hold
 	payload  map[worker.Work]batch.Payload
@@ -180,6 +182,9 @@ func (r *fakeRegistry) MayRun(q worker.Request) (worker.Hold, bool) {
 	defer r.mu.Unlock()
 	if _, ok := r.model[q.Work]; ok {
 		return worker.Hold{Reason: worker.HoldRunning}, false
+	}
+	if slices.ContainsFunc(q.Nodes, func(n string) bool { return slices.Contains(r.heldNodes, n) }) {
+		return worker.Hold{Reason: worker.HoldNode}, false
 	}
 	return r.hold, r.hold.Reason == worker.HoldNone
 }
