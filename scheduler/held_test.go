@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/fence"
 	"cantina/resource"
 	"cantina/store"
 	"cantina/worker"
@@ -125,6 +126,32 @@ func TestAllNodesAreHeldForARowThatCannotBeRead(t *testing.T) {
 		r.reg.mu.Unlock()
 		r.StartsChanged()
 		r.wantStarted("fresh/a")
+		r.stop()
+	})
+}
+
+// TestAnEndBesideTheComparisonIsNotTakenBack: what ends after the model was read does not
+// run, whatever the model said.
+func TestAnEndBesideTheComparisonIsNotTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		r.apply(testJob("j", map[string][]string{"h": {"a"}}))
+		x := worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: r.reg.term, Counter: 1}}
+		pass(adoptEvery)
+		r.reg.mu.Lock()
+		r.reg.model[x.Work] = worker.RunView{Run: x, Cell: "c"} // a cell has reported it
+		r.reg.late = func() {
+			st.setManual(true)
+			r.Ended(endOf(x, "c", 0, ""))
+			st.commit(-1)
+		}
+		r.reg.mu.Unlock()
+		r.StartsChanged()
+		synctest.Wait()
+		if p := r.progressOf("j"); p.Running != 0 || p.Done != 1 {
+			t.Errorf("%+v", p)
+		}
 		r.stop()
 	})
 }

@@ -210,10 +210,22 @@ func (s *Scheduler) held(p *pick, h worker.Hold) {
 
 // running takes that a batch task runs which the board did not know of.
 func (s *Scheduler) running(p *pick) {
-	views := s.cfg.Registry.Running(worker.Work(p.Key))
+	s.compare(func() []worker.RunView { return s.cfg.Registry.Running(worker.Work(p.Key)) }, func() {
+		s.unpicked(p, batch.ScopeNode, worker.HoldRunning.String())
+	})
+}
+
+// compare reads what the model has, and books what is not known yet; first comes before
+// that, under the lock. What ends between the two does not run any more.
+func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 	s.mu.Lock()
-	s.unpicked(p, batch.ScopeNode, worker.HoldRunning.String())
+	s.meanwhile = make(map[fence.Invocation]bool)
+	s.mu.Unlock()
+	views := read()
+	s.mu.Lock()
+	first()
 	holds := s.adoptViews(views)
+	s.meanwhile = nil
 	s.mu.Unlock()
 	s.holdAll(holds)
 }
@@ -300,11 +312,7 @@ func (s *Scheduler) adopt() {
 	if skip || s.cfg.Registry.Live() == known {
 		return
 	}
-	views := s.cfg.Registry.Model()
-	s.mu.Lock()
-	holds := s.adoptViews(views)
-	s.mu.Unlock()
-	s.holdAll(holds)
+	s.compare(s.cfg.Registry.Model, func() {})
 }
 
 // adoptViews books what is not known yet, and returns what it holds on its cells.
@@ -312,7 +320,7 @@ func (s *Scheduler) adoptViews(views []worker.RunView) []placement.Holding {
 	var out []placement.Holding
 	for _, v := range views {
 		k := batch.Key(v.Run.Work)
-		if v.Ending || s.ends[k] != nil {
+		if v.Ending || s.ends[k] != nil || s.meanwhile[v.Run.Invocation] {
 			continue
 		}
 		s.seen(v.Run.Invocation)

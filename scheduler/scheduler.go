@@ -156,9 +156,10 @@ type Scheduler struct {
 	early   map[fence.Invocation]bool
 	// strangers are batch tasks that run and whose job has no row.
 	strangers map[batch.Key]fence.Invocation
-	last      fence.Invocation // newest handed out or seen
-	changed   bool             // what may start may have changed
-	adopted   time.Duration    // when the model was compared last
+	last      fence.Invocation          // newest handed out or seen
+	changed   bool                      // what may start may have changed
+	adopted   time.Duration             // when the model was compared last
+	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
 	over      error
 
 	merges []*merge // read, to be written when no commit of statuses is under way
