@@ -22,6 +22,13 @@ type builder struct {
 	rows    []*jobRow                    // to be written
 	errs    []error
 	renew   bool // what is there already is born again
+
+	gone   []string // forests whose row goes
+	flying []func() // land what was made the newest
+}
+
+func (s *Scheduler) build(domain string) *builder {
+	return &builder{s: s, domain: domain, change: Change{Domain: domain}, forests: make(map[string]*batch.ForestSpec)}
 }
 
 func (b *builder) fail(name string, err error, text string) {
@@ -61,13 +68,10 @@ func (b *builder) want(w *Wanted) {
 		return
 	}
 	spec.Name, spec.Domain = name, b.domain
-	old := b.s.jobs[name]
-	if old != nil && old.forest == nil && !old.row.deleted {
+	old, _, err := b.s.changeable(name)
+	if errors.Is(err, ErrQuarantined) {
 		b.fail(name, ErrQuarantined, "cannot be changed")
 		return
-	}
-	if old != nil && old.row.deleted {
-		old = nil
 	}
 	if old != nil && old.spec.Domain != b.domain {
 		b.fail(name, ErrTaken, "it belongs to domain "+old.spec.Domain)
@@ -85,15 +89,15 @@ func (b *builder) want(w *Wanted) {
 		return
 	}
 	if old == nil || b.renew {
-		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.newest(), created: b.s.cfg.Clock.Wall(), spec: spec}
+		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec}
 		b.put(row, Line{Name: name, Verb: VerbCreate, Nodes: countNodes(forest)})
 		return
 	}
 	b.update(old, spec, forest)
 }
 
-// newest is at least as new as every invocation handed out so far.
-func (s *Scheduler) newest() fence.Invocation {
+// youngest is at least as new as every invocation handed out so far.
+func (s *Scheduler) youngest() fence.Invocation {
 	start := fence.Invocation{Term: s.cfg.Term}
 	if s.last.Compare(start) < 0 {
 		return start
@@ -101,25 +105,28 @@ func (s *Scheduler) newest() fence.Invocation {
 	return s.last
 }
 
-func (b *builder) update(old *job, spec batch.Job, forest *batch.ForestSpec) {
-	was := old.row.spec
+func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) {
+	was := old.spec
 	if spec.Forest != was.Forest {
 		b.fail(spec.Name, ErrInvalid, fmt.Sprintf("runs over the nodes of %q: remove it before it moves to %q", was.Forest, spec.Forest))
 		return
 	}
 	spec.UID, spec.Born, spec.Paused = was.UID, was.Born, was.Paused
 	fields := differences("", reflect.ValueOf(was), reflect.ValueOf(spec))
-	if b.forests[spec.Forest] != nil {
-		fields = append(fields, differences("nodes", reflect.ValueOf(old.forest.board.Spec()), reflect.ValueOf(*forest))...)
+	if newest := b.s.newestForest(spec.Forest); b.forests[spec.Forest] != nil && newest != nil {
+		fields = append(fields, differences("nodes", reflect.ValueOf(*newest), reflect.ValueOf(*forest))...)
 	}
 	if len(fields) == 0 {
 		delete(b.forests, spec.Forest)
 		b.line(Line{Name: spec.Name, Verb: VerbKeep})
 		return
 	}
-	row := old.row
+	row := *old
 	row.spec = spec
-	p := b.s.progress(old)
+	p := batch.Progress{Total: countNodes(forest)}
+	if j := b.s.life(old); j != nil {
+		p = b.s.progress(j)
+	}
 	b.put(&row, Line{Name: spec.Name, Verb: VerbUpdate, Fields: fields, Nodes: p.Total, Note: noteOf(p)})
 }
 
@@ -135,11 +142,7 @@ func (b *builder) forestSpec(name string) *batch.ForestSpec {
 	if f := b.forests[name]; f != nil {
 		return f
 	}
-	if f := b.s.forests[name]; f != nil && !f.gone {
-		spec := f.board.Spec()
-		return &spec
-	}
-	return nil
+	return b.s.newestForest(name)
 }
 
 // tryOut returns what is wrong with a job on a forest.
@@ -184,47 +187,87 @@ func countNodes(f *batch.ForestSpec) int {
 }
 
 func (b *builder) put(row *jobRow, l Line) {
+	row.spec.Name, row.spec.UID, row.spec.Born, row.spec.Paused = row.name, row.uid, row.born, row.paused
 	b.rows = append(b.rows, row)
 	b.line(l)
 }
 
-func (b *builder) remove(j *job) {
-	row := jobRow{name: j.row.name, uid: j.row.uid, born: j.row.born, created: j.row.created, deleted: true, spec: batch.Job{Forest: j.row.spec.Forest}}
-	p := b.s.progress(j)
-	b.put(&row, Line{Name: row.name, Verb: VerbRemove, Nodes: p.Running})
+func (b *builder) remove(old *jobRow) {
+	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true, spec: batch.Job{Forest: old.spec.Forest}}
+	l := Line{Name: row.name, Verb: VerbRemove}
+	if j := b.s.life(old); j != nil {
+		l.Nodes = b.s.progress(j).Running
+	}
+	b.put(&row, l)
 }
 
-// finish turns what was collected into rows.
+// finish makes what was collected the newest rows and returns it as a change.
 func (b *builder) finish() (*Change, error) {
-	if len(b.errs) > 0 {
-		return nil, errors.Join(b.errs...)
+	if err := b.encode(); err != nil {
+		return nil, err
 	}
-	unused := b.unused()
+	for name, spec := range b.forests {
+		b.flying = append(b.flying, b.s.specs.add(name, spec))
+	}
+	for _, name := range b.gone {
+		b.flying = append(b.flying, b.s.specs.add(name, nil))
+	}
+	for _, row := range b.rows {
+		b.flying = append(b.flying, b.s.rows.add(row.name, row))
+	}
+	b.change.Done, b.change.Undo = b.done, b.undo
+	return &b.change, nil
+}
+
+// land takes what was on its way out of the newest rows: it is committed, or given up.
+func (b *builder) land() {
+	for _, f := range b.flying {
+		f()
+	}
+	b.flying = nil
+}
+
+func (b *builder) done(revision int64, err error) {
+	if err != nil {
+		b.s.fail(fmt.Errorf("commit jobs: %w", err)) // later decisions were made on these rows
+		return
+	}
+	b.s.changedJobs(revision, b)
+}
+
+func (b *builder) undo() {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.land()
+	b.s.changed = true // what was not started for its sake may start
+	ring(b.s.wake)
+}
+
+// encode turns what was collected into rows.
+func (b *builder) encode() error {
+	if len(b.errs) > 0 {
+		return errors.Join(b.errs...)
+	}
+	b.gone = b.unused()
 	for _, name := range sortedKeys(b.forests) {
 		value, err := encodeForest(b.forests[name])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.change.Ops = append(b.change.Ops, store.Op{Key: forestPrefix + name, Value: value})
 	}
-	for _, name := range unused {
+	for _, name := range b.gone {
 		b.change.Ops = append(b.change.Ops, store.Op{Key: forestPrefix + name})
 	}
 	for _, row := range b.rows {
 		value, err := row.encode()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.change.Ops = append(b.change.Ops, store.Op{Key: jobPrefix + row.name, Value: value})
 	}
 	slices.SortStableFunc(b.change.Lines, func(x, y Line) int { return strings.Compare(x.Name, y.Name) })
-	s, forests, rows := b.s, b.forests, b.rows
-	b.change.Done = func(revision int64, err error) {
-		if err == nil {
-			s.changedJobs(revision, forests, rows, unused)
-		}
-	}
-	return &b.change, nil
+	return nil
 }
 
 // unused returns the forests that no job needs any more after the change.
@@ -235,14 +278,17 @@ func (b *builder) unused() []string {
 	for _, row := range b.rows {
 		written[row.name] = true
 		if row.deleted {
-			gone[b.s.jobs[row.name].spec.Forest] = true
+			gone[row.spec.Forest] = true
 		} else {
 			used[row.spec.Forest] = true
 		}
 	}
-	for name, j := range b.s.jobs {
-		if !written[name] && !j.row.deleted && j.spec != nil {
-			used[j.spec.Forest] = true
+	if len(gone) == 0 {
+		return nil
+	}
+	for _, name := range b.s.newestNames() {
+		if row := b.s.newestRow(name); row != nil && !written[name] && !row.deleted {
+			used[row.spec.Forest] = true
 		}
 	}
 	maps.DeleteFunc(gone, func(name string, _ bool) bool { return used[name] || b.forests[name] != nil })

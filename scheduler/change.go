@@ -44,21 +44,26 @@ type FieldChange struct{ Path, Old, New string }
 
 // Change is prepared rows and what follows from them. Whoever prepared it submits
 // Ops in one transition, alone (Scheduler.Commit) or with rows of others, and calls
-// Done from the callback of that commit. A change that is not submitted has no
-// effect.
+// Done from the callback of that commit; or calls Undo, when it is not submitted: later
+// changes are decided on its rows. Changes are submitted in the order in which they
+// were prepared: who prepares them side by side holds a lock of his own meanwhile.
 type Change struct {
-	Lines []Line
-	Ops   []store.Op
-	Done  func(revision int64, err error)
+	Domain string // of the jobs; empty for one that changes no definition
+	Lines  []Line
+	Ops    []store.Op
+	Done   func(revision int64, err error)
+	Undo   func()
 }
 
 // Plan is Apply without an effect: the lines only.
 func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool, keep ...string) ([]Line, error) {
-	c, err := s.Apply(domain, wanted, prune, keep...)
-	if err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.applying(domain, wanted, prune, keep)
+	if err := b.encode(); err != nil {
 		return nil, err
 	}
-	return c.Lines, nil
+	return b.change.Lines, nil
 }
 
 // Apply prepares the jobs of a domain: creates and updates what is wanted, and
@@ -67,7 +72,12 @@ func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool, keep ...str
 func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool, keep ...string) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &builder{s: s, domain: domain, forests: make(map[string]*batch.ForestSpec)}
+	return s.applying(domain, wanted, prune, keep).finish()
+}
+
+// applying collects an application; the lock is held.
+func (s *Scheduler) applying(domain string, wanted []Wanted, prune bool, keep []string) *builder {
+	b := s.build(domain)
 	names := make(map[string]bool)
 	for i := range wanted {
 		if names[wanted[i].Job.Name] {
@@ -80,13 +90,13 @@ func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool, keep ...st
 		b.want(&wanted[i])
 	}
 	if prune {
-		for _, j := range s.sorted() {
-			if !j.row.deleted && j.spec != nil && j.spec.Domain == domain && !names[j.row.name] && !slices.Contains(keep, j.row.name) {
-				b.remove(j)
+		for _, name := range s.newestNames() {
+			if row, _, err := s.changeable(name); err == nil && row.spec.Domain == domain && !names[name] && !slices.Contains(keep, name) {
+				b.remove(row)
 			}
 		}
 	}
-	return b.finish()
+	return b
 }
 
 // Remove prepares the deletion of a job: its name stays as a tombstone while
@@ -95,12 +105,12 @@ func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool, keep ...st
 func (s *Scheduler) Remove(name string) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j, err := s.live(name)
+	row, _, err := s.changeable(name)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{s: s, forests: make(map[string]*batch.ForestSpec)}
-	b.remove(j)
+	b := s.build(row.spec.Domain)
+	b.remove(row)
 	return b.finish()
 }
 
@@ -108,14 +118,14 @@ func (s *Scheduler) Remove(name string) (*Change, error) {
 func (s *Scheduler) Pause(name string, paused bool) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j, err := s.live(name)
+	old, _, err := s.changeable(name)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{s: s, forests: make(map[string]*batch.ForestSpec)}
-	row := j.row
-	row.paused, row.spec.Paused = paused, paused
-	if row.paused == j.row.paused {
+	b := s.build(old.spec.Domain)
+	row := *old
+	row.paused = paused
+	if row.paused == old.paused {
 		b.line(Line{Name: name, Verb: VerbKeep})
 		return b.finish()
 	}
@@ -129,9 +139,14 @@ func (s *Scheduler) Pause(name string, paused bool) (*Change, error) {
 func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j, err := s.live(name)
+	_, j, err := s.changeable(name)
 	if err != nil {
 		return nil, err
+	}
+	if j == nil { // what runs is of an earlier life, and ended when this one is committed
+		b := s.build("")
+		b.line(Line{Name: name, Verb: VerbKeep})
+		return b.finish()
 	}
 	if err := j.named(f); err != nil {
 		return nil, err
@@ -141,7 +156,7 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{Lines: []Line{{Name: name, Verb: VerbUpdate}}}
+	c := &Change{Lines: []Line{{Name: name, Verb: VerbUpdate}}, Undo: func() {}}
 	var runs []worker.Run
 	for _, n := range nodes {
 		if n.Invocation.IsZero() {
@@ -156,9 +171,11 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	}
 	c.Lines[0].Nodes = len(runs)
 	c.Done = func(_ int64, err error) {
-		if err == nil {
-			s.killed(j, runs)
+		if err != nil {
+			s.fail(fmt.Errorf("commit kills: %w", err))
+			return
 		}
+		s.killed(j, runs)
 	}
 	return c, nil
 }
@@ -183,6 +200,7 @@ func (s *Scheduler) killed(j *job, runs []worker.Run) {
 // or that of the store: then it may or may not be durable.
 func (s *Scheduler) Commit(ctx context.Context, c *Change, extra ...store.Op) (revision int64, err error) {
 	if err := s.cfg.Store.Wait(ctx); err != nil {
+		c.Undo()
 		return 0, err
 	}
 	type answer struct {

@@ -7,8 +7,10 @@ import (
 )
 
 // changedJobs makes committed rows effective. It runs in commit order.
-func (s *Scheduler) changedJobs(revision int64, forests map[string]*batch.ForestSpec, rows []*jobRow, unused []string) {
+func (s *Scheduler) changedJobs(revision int64, b *builder) {
 	s.mu.Lock()
+	forests, rows, unused := b.forests, b.rows, b.gone
+	b.land()
 	for _, name := range sortedKeys(forests) {
 		s.setForest(forests[name])
 	}
@@ -50,7 +52,7 @@ func (s *Scheduler) setForest(spec *batch.ForestSpec) {
 		return
 	}
 	f.version++
-	f.gone = false
+	f.gone, f.unread = false, false
 	f.readAt, f.problem = 0, ""
 }
 
@@ -65,21 +67,13 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 			}
 			old.row.deleted = true // its statuses are cleaned away
 		}
-		// A removal that was decided before a renewal, and committed after it, is about a
-		// job that has been replaced.
-		if j = s.uids[row.uid]; j == nil {
-			j = &job{segs: newSegments()}
-		}
+		j = &job{segs: newSegments()}
 		s.jobs[row.name], s.uids[row.uid] = j, j
 	}
-	row.spec.Name, row.spec.UID, row.spec.Born, row.spec.Paused = row.name, row.uid, row.born, row.paused
 	j.row, j.revision = *row, revision
 	if !row.deleted {
 		s.seat(j)
 		s.takeOver(old, j)
-		return kill
-	}
-	if j.forest == nil { // it was never on a board
 		return kill
 	}
 	for _, r := range j.forest.board.Runs(row.name) {

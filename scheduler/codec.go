@@ -84,6 +84,9 @@ type jobRow struct {
 	spec      batch.Job // of a tombstone nothing but Forest
 }
 
+// quarantined reports that the row cannot be read: nothing but its name is known.
+func (r *jobRow) quarantined() bool { return r.uid == "" && !r.deleted }
+
 func (r *jobRow) encode() ([]byte, error) {
 	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused}
 	if r.deleted {

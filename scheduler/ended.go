@@ -260,6 +260,9 @@ func (s *Scheduler) apply(j *job, u batch.Update) {
 // finish forgets an end; what came meanwhile is next. The lock is held.
 func (s *Scheduler) finish(x *end) {
 	delete(s.ends, x.key)
+	if s.meanwhile != nil {
+		s.meanwhile[x.run.Invocation] = true
+	}
 	if s.strangers[x.key] == x.run.Invocation {
 		delete(s.strangers, x.key)
 	}

@@ -52,7 +52,9 @@ func (s *Scheduler) edit(ctx context.Context, name string, f batch.NodeFilter, c
 				return total, ctx.Err()
 			}
 		}
-		total += step.changed
+		if total += step.changed; !step.more {
+			return total, nil
+		}
 	}
 }
 
@@ -60,6 +62,7 @@ func (s *Scheduler) edit(ctx context.Context, name string, f batch.NodeFilter, c
 type editing struct {
 	commits, changed int
 	last             string
+	more             bool // there may be statuses behind it
 	answered         chan error
 }
 
@@ -67,8 +70,8 @@ type editing struct {
 func (s *Scheduler) editStep(name string, f batch.NodeFilter, change changer) (editing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j, err := s.live(name)
-	if err != nil {
+	_, j, err := s.changeable(name)
+	if err != nil || j == nil { // a life on its way has no statuses
 		return editing{}, err
 	}
 	if err := j.named(f); err != nil {
@@ -86,7 +89,7 @@ func (s *Scheduler) editStep(name string, f batch.NodeFilter, change changer) (e
 	if err != nil {
 		return editing{}, err
 	}
-	e := editing{changed: len(updates), last: nodes[len(nodes)-1], answered: make(chan error, len(updates))}
+	e := editing{changed: len(updates), last: nodes[len(nodes)-1], more: len(nodes) == editChunk, answered: make(chan error, len(updates))}
 	for len(updates) > 0 && s.over == nil {
 		var p packer
 		c := &chunk{j: j, n: j.segs.next, tell: func(_ int64, err error) { e.answered <- err }}

@@ -2,13 +2,16 @@ package scheduler
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"cantina/batch"
+	"cantina/fence"
 	"cantina/resource"
 	"cantina/store"
+	"cantina/worker"
 )
 
 // TestNodesOfEarlierDefinitionsAreHeld: what still runs may come from a definition that
@@ -81,6 +84,74 @@ func TestAStoreThatDoesNotAnswerKeepsNoTerm(t *testing.T) {
 		st.silent.Store(true)
 		r.end("j", "a", 1, "")
 		pass(11 * time.Second) // it runs again, and its last report is read
+		r.stop()
+	})
+}
+
+// TestAllNodesAreHeldForARowThatCannotBeRead: what it runs may draw on any node, also on
+// one of a forest that is new.
+func TestAllNodesAreHeldForARowThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		limits := map[string]map[string]batch.Limit{"host": {"readers": {Limit: 1}}}
+		draws := map[string]resource.Amounts{"host": {"readers": 1}}
+		bad, unread := testJob("bad", map[string][]string{"h": {"a"}}), testJob("unread", map[string][]string{"h": {"a"}})
+		bad.Forest.Limits, bad.Job.Resources = limits, draws
+		r.apply(bad, unread)
+		r.stop()
+
+		st.rows[forestPrefix+"unread"] = []byte("garbage")
+		r = begin(t, st, 2)
+		if got := fmt.Sprint(r.HeldNodes()); got != "[forest/bad forest/unread]" {
+			t.Errorf("held: %s", got)
+		}
+		r.stop()
+
+		st.rows[jobPrefix+"bad"] = []byte("garbage")
+		r = begin(t, st, 3)
+		r.reg.mu.Lock()
+		r.reg.heldNodes = r.HeldNodes()
+		r.reg.mu.Unlock()
+		r.cell("c", 9)
+		fresh, free := testJob("fresh", map[string][]string{"h": {"a"}}), testJob("free", map[string][]string{"h": {"a"}})
+		fresh.Forest.Limits, fresh.Job.Resources = limits, draws
+		r.apply(fresh, free)
+		r.wantStarted("free/a")
+		if why, err := r.Explain("fresh", "a"); err != nil || !strings.Contains(fmt.Sprint(why), worker.HoldNode.String()) {
+			t.Errorf("explain: %v, %v", why, err)
+		}
+		r.reg.mu.Lock()
+		r.reg.heldNodes = nil // the wait is over
+		r.reg.mu.Unlock()
+		r.StartsChanged()
+		r.wantStarted("fresh/a")
+		r.stop()
+	})
+}
+
+// TestAnEndBesideTheComparisonIsNotTakenBack: what ends after the model was read does not
+// run, whatever the model said.
+func TestAnEndBesideTheComparisonIsNotTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		r.apply(testJob("j", map[string][]string{"h": {"a"}}))
+		x := worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: r.reg.term, Counter: 1}}
+		pass(adoptEvery)
+		r.reg.mu.Lock()
+		r.reg.model[x.Work] = worker.RunView{Run: x, Cell: "c"} // a cell has reported it
+		r.reg.late = func() {
+			st.setManual(true)
+			r.Ended(endOf(x, "c", 0, ""))
+			st.commit(-1)
+		}
+		r.reg.mu.Unlock()
+		r.StartsChanged()
+		synctest.Wait()
+		if p := r.progressOf("j"); p.Running != 0 || p.Done != 1 {
+			t.Errorf("%+v", p)
+		}
 		r.stop()
 	})
 }

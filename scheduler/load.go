@@ -17,7 +17,7 @@ import (
 // existing, starts nothing and loses nothing. It starts nothing.
 func New(cfg Config, rows []store.Row) *Scheduler {
 	s := &Scheduler{
-		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), uids: make(map[string]*job),
+		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
 		ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool), strangers: make(map[batch.Key]fence.Invocation), wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	s.changed = true
@@ -89,7 +89,7 @@ func (s *Scheduler) seat(j *job) {
 		if err != nil { // no levels, no limits: it cannot fail
 			return
 		}
-		f = &forest{board: b, problem: "the forest's row cannot be read"}
+		f = &forest{board: b, unread: true, problem: "the forest's row cannot be read"}
 		s.forests[spec.Forest] = f
 		spec.Errors = append(slices.Clone(spec.Errors), f.problem)
 	}

@@ -134,7 +134,7 @@ func holdID(k batch.Key) string { return "batch/" + k.Job + "\x00" + k.Node }
 func (p *pick) request(cell string) worker.Request {
 	r := worker.Request{Work: worker.Work(p.Key), JobUID: p.spec.UID, Cell: worker.CellName(cell)}
 	if len(p.Draws) > 0 {
-		r.Nodes = []string{drawName(p.spec.Forest)}
+		r.Nodes = drawNames(p.spec.Forest)
 	}
 	return r
 }
@@ -210,10 +210,22 @@ func (s *Scheduler) held(p *pick, h worker.Hold) {
 
 // running takes that a batch task runs which the board did not know of.
 func (s *Scheduler) running(p *pick) {
-	views := s.cfg.Registry.Running(worker.Work(p.Key))
+	s.compare(func() []worker.RunView { return s.cfg.Registry.Running(worker.Work(p.Key)) }, func() {
+		s.unpicked(p, batch.ScopeNode, worker.HoldRunning.String())
+	})
+}
+
+// compare reads what the model has, and books what is not known yet; first comes before
+// that, under the lock. What ends between the two does not run any more.
+func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 	s.mu.Lock()
-	s.unpicked(p, batch.ScopeNode, worker.HoldRunning.String())
+	s.meanwhile = make(map[fence.Invocation]bool)
+	s.mu.Unlock()
+	views := read()
+	s.mu.Lock()
+	first()
 	holds := s.adoptViews(views)
+	s.meanwhile = nil
 	s.mu.Unlock()
 	s.holdAll(holds)
 }
@@ -222,10 +234,16 @@ func (s *Scheduler) running(p *pick) {
 // ask back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
+	if s.overtaken(p) {
+		return false
+	}
 	var broken error
 	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
 		e, err := batch.Expand(p.spec, &p.Start, inv, batch.Where{Cell: p.grant.Cell, Host: p.grant.Host}, p.prev, data)
 		broken = err
+		s.mu.Lock()
+		s.seen(inv) // whatever is born from now on is younger
+		s.mu.Unlock()
 		return e.Payload(p.spec, p.Key, inv)
 	})
 	if !ok {
@@ -250,6 +268,17 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	if kill {
 		s.cfg.Registry.Kill(worker.Run{Work: worker.Work(p.Key), Invocation: inv})
 	}
+	return true
+}
+
+// overtaken takes a pick back whose job is being removed or born again.
+func (s *Scheduler) overtaken(p *pick) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ending(p.Key.Job, p.spec.UID) {
+		return false
+	}
+	s.unpicked(p, batch.ScopeJob, "its job is being removed or renewed")
 	return true
 }
 
@@ -283,11 +312,7 @@ func (s *Scheduler) adopt() {
 	if skip || s.cfg.Registry.Live() == known {
 		return
 	}
-	views := s.cfg.Registry.Model()
-	s.mu.Lock()
-	holds := s.adoptViews(views)
-	s.mu.Unlock()
-	s.holdAll(holds)
+	s.compare(s.cfg.Registry.Model, func() {})
 }
 
 // adoptViews books what is not known yet, and returns what it holds on its cells.
@@ -295,7 +320,7 @@ func (s *Scheduler) adoptViews(views []worker.RunView) []placement.Holding {
 	var out []placement.Holding
 	for _, v := range views {
 		k := batch.Key(v.Run.Work)
-		if v.Ending || s.ends[k] != nil {
+		if v.Ending || s.ends[k] != nil || s.meanwhile[v.Run.Invocation] {
 			continue
 		}
 		s.seen(v.Run.Invocation)

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cantina/batch"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 )
@@ -16,7 +15,8 @@ import (
 func (s *Scheduler) Renew(domain string, w Wanted) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &builder{s: s, domain: domain, forests: make(map[string]*batch.ForestSpec), renew: true}
+	b := s.build(domain)
+	b.renew = true
 	b.forest(&w)
 	b.want(&w)
 	return b.finish()
@@ -36,13 +36,20 @@ const (
 // is not known to have ended means nothing yet.
 func (s *Scheduler) Running(name string, held bool) Answer {
 	s.mu.Lock()
-	j := s.jobs[name]
-	if j == nil {
+	row, j := s.newestRow(name), s.jobs[name]
+	if row == nil {
 		s.mu.Unlock()
 		return AnswerEnded
 	}
-	deleted, known := j.row.deleted, j.forest != nil && (j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
-	ended := !deleted && j.forest != nil && s.progress(j).State.Ended()
+	if !row.deleted && (j == nil || j.row.uid != row.uid) { // it is to run when this is committed
+		s.mu.Unlock()
+		if held {
+			return AnswerUnknown
+		}
+		return AnswerRunning
+	}
+	deleted, known := row.deleted, j != nil && j.forest != nil && (j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
+	ended := !deleted && j != nil && j.forest != nil && s.progress(j).State.Ended()
 	s.mu.Unlock()
 	switch {
 	case deleted && s.cfg.Registry.Idle(name), ended && known:
@@ -62,11 +69,11 @@ func (s *Scheduler) Running(name string, held bool) Answer {
 func (s *Scheduler) Foreign(name, domain string) (other string, yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := s.jobs[name]
-	if j == nil || j.row.deleted || j.spec == nil || j.spec.Domain == domain {
+	row, _, err := s.changeable(name)
+	if err != nil || row.spec.Domain == domain {
 		return "", false
 	}
-	return j.spec.Domain, true
+	return row.spec.Domain, true
 }
 
 // EncodeWanted returns the bytes of a job for the record of another owner; the same job

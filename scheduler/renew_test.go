@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"cantina/batch"
-	"cantina/store"
 )
 
 func (r *rig) renew(w Wanted) {
@@ -115,37 +114,4 @@ func TestWantedComesBackFromItsBytes(t *testing.T) {
 	if _, err := DecodeWanted([]byte("no")); err == nil {
 		t.Error("nonsense is read")
 	}
-}
-
-// TestARemovalThatCrossesARenewal: both are decided on the same committed row; the later
-// commit counts, and the leader lives.
-func TestARemovalThatCrossesARenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newFakeStore()
-		r := begin(t, st, 1)
-		r.cell("c", 9)
-		w := testJob("j", map[string][]string{"h": {"a"}})
-		r.apply(w)
-		r.wantStarted("j/a")
-		st.setManual(true)
-		renewed, err := r.Renew("dom", w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		removed, err := r.Remove("j")
-		if err != nil {
-			t.Fatal(err)
-		}
-		st.Submit(store.Transition{Ops: renewed.Ops}, renewed.Done)
-		st.Submit(store.Transition{Ops: removed.Ops}, removed.Done)
-		st.setManual(false)
-		r.wantStarted("")
-		r.end("j", "a", 0, "")
-		pass(2 * tidyEvery)
-		r.wantStarted("")
-		if _, err := r.Job("j"); err == nil || len(st.keys(jobPrefix)) != 0 {
-			t.Errorf("%v, rows %v", err, st.keys(jobPrefix))
-		}
-		r.stop()
-	})
 }

@@ -163,6 +163,8 @@ type fakeRegistry struct {
 	counter int64
 	model   map[worker.Work]worker.RunView
 	hold    worker.Hold // while its reason is not HoldNone
+	// heldNodes are held with HoldNode, as in an initial wait.
+	heldNodes []string
 	// cellHold is what StartBatch alone says.
 	cellHold worker.Hold
 	payload  map[worker.Work]batch.Payload
@@ -171,6 +173,7 @@ type fakeRegistry struct {
 	acks     []string
 	double   []worker.Work // started though in the model
 	notIdle  bool
+	late     func() // happens once between the reading of the model and its use
 	// instant, when set, ends each run before Run returns.
 	instant func(worker.Run) *worker.Ended
 }
@@ -180,6 +183,9 @@ func (r *fakeRegistry) MayRun(q worker.Request) (worker.Hold, bool) {
 	defer r.mu.Unlock()
 	if _, ok := r.model[q.Work]; ok {
 		return worker.Hold{Reason: worker.HoldRunning}, false
+	}
+	if slices.ContainsFunc(q.Nodes, func(n string) bool { return slices.Contains(r.heldNodes, n) }) {
+		return worker.Hold{Reason: worker.HoldNode}, false
 	}
 	return r.hold, r.hold.Reason == worker.HoldNone
 }
@@ -239,10 +245,15 @@ func (r *fakeRegistry) Running(w worker.Work) []worker.RunView {
 
 func (r *fakeRegistry) Model() []worker.RunView {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	var out []worker.RunView
 	for _, w := range slices.SortedFunc(maps.Keys(r.model), worker.Work.Compare) {
 		out = append(out, r.model[w])
+	}
+	late := r.late
+	r.late = nil
+	r.mu.Unlock()
+	if late != nil {
+		late()
 	}
 	return out
 }
@@ -353,6 +364,7 @@ func begin(t *testing.T, st *fakeStore, revision int64, model ...worker.RunView)
 	clock := run.Bubble()
 	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
 	for _, v := range model {
+		v.Ending = false // what an earlier leader was told is told again
 		r.reg.model[v.Run.Work] = v
 	}
 	r.auction = auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})
@@ -445,6 +457,17 @@ func (r *rig) end(job, node string, code int, status string) {
 	r.t.Helper()
 	r.Ended(r.ended(job, node, code, status))
 	synctest.Wait()
+}
+
+// Ended tells an end as the registry does: it says of the invocation that it is ending.
+func (r *rig) Ended(e worker.Ended) {
+	r.reg.mu.Lock()
+	if v, ok := r.reg.model[e.Run.Work]; ok && v.Run == e.Run && e.Kind == worker.Real {
+		v.Ending = true
+		r.reg.model[e.Run.Work] = v
+	}
+	r.reg.mu.Unlock()
+	r.Scheduler.Ended(e)
 }
 
 func (r *rig) ended(job, node string, code int, status string) worker.Ended {

@@ -8,7 +8,7 @@
 //	                                      ▼  │
 //	                                     store
 //
-// What is decided from: committed statuses. The end of an invocation is computed
+// What is decided from: the newest rows of jobs and forests, and committed statuses. The end of an invocation is computed
 // (batch.Board.End), stored, and made effective by the callback of its commit; only
 // then the slot is refilled, the cell acknowledged and the event published. Which
 // batch tasks run is not stored: the registry's model of what cells report is the
@@ -146,6 +146,9 @@ type Scheduler struct {
 	mu      sync.Mutex
 	forests map[string]*forest
 	jobs    map[string]*job // by name; tombstones too
+	// rows and specs are on their way into the store: decisions are made on them.
+	rows    flights[jobRow]
+	specs   flights[batch.ForestSpec]
 	uids    map[string]*job // by uid, also of jobs that are being cleaned away
 	ends    map[batch.Key]*end
 	pending []*end
@@ -153,9 +156,10 @@ type Scheduler struct {
 	early   map[fence.Invocation]bool
 	// strangers are batch tasks that run and whose job has no row.
 	strangers map[batch.Key]fence.Invocation
-	last      fence.Invocation // newest handed out or seen
-	changed   bool             // what may start may have changed
-	adopted   time.Duration    // when the model was compared last
+	last      fence.Invocation          // newest handed out or seen
+	changed   bool                      // what may start may have changed
+	adopted   time.Duration             // when the model was compared last
+	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
 	over      error
 
 	merges []*merge // read, to be written when no commit of statuses is under way
@@ -179,6 +183,7 @@ type forest struct {
 	board *batch.Board
 	// planted is set once its nodes were read; error is what the newest reading said.
 	planted bool
+	unread  bool // its row cannot be read: what its limits are is not known
 	gone    bool // its row is deleted, what runs is accounted for
 	problem string
 	reading bool
@@ -285,15 +290,19 @@ func (s *Scheduler) Names() []worker.JobRow {
 // HeldNodes returns what batch tasks of those jobs may draw on, for the initial
 // wait: one name for all nodes of a forest. What still runs may come from an earlier
 // definition, or from a job that was removed: so every forest with resources counts that
-// any of them has, and the forest of every tombstone.
+// any of them has, and the forest of every tombstone. A row that cannot be read does not
+// say what its job drew on: then all nodes of all forests are held.
 func (s *Scheduler) HeldNodes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
 	seen := map[string]bool{"": true}
 	for _, j := range s.sorted() {
+		if j.row.quarantined() {
+			return []string{drawAny}
+		}
 		name := j.row.spec.Forest
-		if seen[name] || j.forest != nil && !hasResources(j.forest.board.Spec()) {
+		if seen[name] || j.forest != nil && !j.forest.unread && !hasResources(j.forest.board.Spec()) {
 			continue
 		}
 		seen[name] = true
@@ -313,6 +322,12 @@ func hasResources(f batch.ForestSpec) bool {
 }
 
 func drawName(forest string) string { return "forest/" + forest }
+
+// drawAny is held by work that may draw on any node; no forest has an empty name.
+const drawAny = "forest/"
+
+// drawNames are the names by which work that draws on nodes of a forest is held.
+func drawNames(forest string) []string { return []string{drawName(forest), drawAny} }
 
 // Stats returns the counters.
 func (s *Scheduler) Stats() Stats {

@@ -84,8 +84,8 @@ func (s *Scheduler) unname(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := s.jobs[name]
-	if s.over != nil || j == nil || !j.row.deleted || j.merging {
-		return
+	if s.over != nil || j == nil || !j.row.deleted || j.merging || len(s.rows[name]) > 0 {
+		return // when the name is being born again, its row is no tombstone any more
 	}
 	ops := []store.Op{{Key: jobPrefix + name}}
 	for node := range j.kills {
@@ -97,7 +97,10 @@ func (s *Scheduler) unname(name string) {
 	if len(j.kills) > 0 {
 		ops = ops[1:] // the rest of the kills first
 	}
-	last := len(j.kills) == 0
+	last, land := len(j.kills) == 0, func() {}
+	if last {
+		land = s.rows.add(name, nil)
+	}
 	j.merging = true
 	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
 		if err != nil {
@@ -106,6 +109,7 @@ func (s *Scheduler) unname(name string) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		land()
 		j.merging = false
 		if last && s.jobs[name] == j {
 			delete(s.jobs, name)

@@ -209,7 +209,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	}
 	r := worker.Request{Work: worker.Work{Job: name, Node: node}, JobUID: j.row.uid}
 	if j.forest.board.Draws(name) {
-		r.Nodes = []string{drawName(j.spec.Forest)}
+		r.Nodes = drawNames(j.spec.Forest)
 	}
 	ended := false
 	if node == "" {

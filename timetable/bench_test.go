@@ -59,8 +59,8 @@ func (*world) Heard(string) bool { return true }
 func (*world) Dead(string) bool { return false }
 
 // Renew is not used.
-func (*world) Renew(string, *schedule.Job) ([]store.Op, func(int64, error), error) {
-	return nil, nil, schedule.ErrInvalid
+func (*world) Renew(timetable.Rows, string, *schedule.Job) error {
+	return schedule.ErrInvalid
 }
 
 // Runs is not used.

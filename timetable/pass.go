@@ -19,6 +19,7 @@ import (
 const (
 	maxOps   = 96
 	maxInAir = 8
+	jobOps   = 2 // a job and its forest
 )
 
 // pass fires all that is due, transaction by transaction.
@@ -97,7 +98,6 @@ type batch struct {
 	others int // rows of others
 	was    []schedule.Row
 	is     []schedule.Row
-	done   []func(revision int64, err error)
 	sends  []func() // signals, after the commit
 }
 
@@ -203,11 +203,8 @@ func (b *batch) start(row *schedule.Row, m schedule.Start) error {
 	case d.Job != nil:
 		j := *d.Job
 		j.Job.Workload.Env = withTime(j.Job.Workload.Env, row, m.Firing)
-		ops, done, err := b.t.cfg.Jobs.Renew(row.Domain, &j)
-		if err != nil {
-			return err
-		}
-		b.ops, b.done = append(b.ops, ops...), append(b.done, done)
+		b.others += jobOps
+		return b.t.cfg.Jobs.Renew(b.rows, row.Domain, &j)
 	case d.Signal != nil:
 		b.sends = append(b.sends, b.t.send(row.Key, row.UID, *d.Signal, m.Firing.At))
 	}
@@ -266,9 +263,6 @@ func (b *batch) landed() {
 // committed shows what is durable, tells it, and then acts.
 func (b *batch) committed(revision int64, err error, ended func()) {
 	t := b.t
-	for _, f := range b.done {
-		f(revision, err)
-	}
 	if err != nil {
 		t.fail(fmt.Errorf("commit: %w", err))
 		return

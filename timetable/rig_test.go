@@ -333,14 +333,15 @@ func (r *rig) Signal(domain string, s schedule.Signal, tell func(schedule.Delive
 func (r *rig) Signalled(string, string) (int, bool) { return 2, true }
 
 // Renew implements timetable.Jobs.
-func (r *rig) Renew(_ string, j *schedule.Job) ([]store.Op, func(int64, error), error) {
+func (r *rig) Renew(rows timetable.Rows, _ string, j *schedule.Job) error {
 	name := j.Job.Name
 	r.jobs[name] = schedule.Running
-	return []store.Op{{Key: "job/" + name, Value: []byte("x")}}, func(int64, error) {
+	rows.Add([]store.Op{{Key: "job/" + name, Value: []byte("x")}}, func(int64, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.renews = append(r.renews, name)
-	}, nil
+	}, nil)
+	return nil
 }
 
 // Runs implements timetable.Jobs.

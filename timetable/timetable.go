@@ -77,8 +77,8 @@ type Board interface {
 
 // Jobs is what the timetable needs of the scheduler. It is called under locks.
 type Jobs interface {
-	// Renew prepares that a job runs from the start.
-	Renew(domain string, j *schedule.Job) (ops []store.Op, done func(revision int64, err error), err error)
+	// Renew adds to a decision that a job runs from the start.
+	Renew(rows Rows, domain string, j *schedule.Job) error
 	// Runs says whether a job may still run.
 	Runs(name string) schedule.Answer
 	// Foreign names the other domain that a job belongs to.

@@ -137,10 +137,14 @@ func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Ap
 		}
 		t, err := v.times.Apply(a.Domain, all.times, a.Prune)
 		if err != nil {
+			c.Undo()
 			return bbs.Extra{}, err
 		}
 		lines, times = c.Lines, t.Lines
-		return bbs.Extra{Ops: append(c.Ops, t.Ops...), Undo: t.Undo, Done: func(revision int64, err error) {
+		return bbs.Extra{Ops: append(c.Ops, t.Ops...), Undo: func() {
+			t.Undo()
+			c.Undo()
+		}, Done: func(revision int64, err error) {
 			c.Done(revision, err)
 			t.Done(revision, err)
 		}}, nil

@@ -74,18 +74,19 @@ func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (a
 // many batch tasks it touches.
 func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
 	answer, _, err := v.board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
-		j, err := v.jobs.Job(f.Job)
+		c, err := prepare(d)
 		if err != nil {
 			return nil, err
 		}
-		c, err := prepare(d)
-		if err != nil {
+		d.Add(bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo})
+		// One whose creation is on its way has no revision yet.
+		j, err := v.jobs.Job(f.Job)
+		if err != nil && !errors.Is(err, batch.ErrUnknownJob) {
 			return nil, err
 		}
 		if err := d.Expect(scheduler.JobRow(f.Job), j.Revision, w.Expect); err != nil {
 			return nil, err
 		}
-		d.Add(bbs.Extra{Ops: c.Ops, Done: c.Done})
 		n := 0
 		for _, l := range c.Lines {
 			n += max(l.Nodes, 0)
@@ -101,13 +102,9 @@ func (v view) change(ctx context.Context, w api.Write, operation string, f api.P
 // define is change for what a domain desires of a job: it moves the domain's revision.
 func (v view) define(ctx context.Context, w api.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
 	_, err := v.change(ctx, w, operation, api.PairFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
-		j, err := v.jobs.Job(name)
-		if err != nil {
-			return nil, err
-		}
 		c, err := prepare()
 		if err == nil && len(c.Ops) > 0 {
-			d.Redefine(j.Domain)
+			d.Redefine(c.Domain)
 		}
 		return c, err
 	})
@@ -148,6 +145,7 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 		return strconv.Atoi(string(answer))
 	}
 	if w.Expect != 0 { // before anything is done
+		nothing := func(*bbs.Decision) (*scheduler.Change, error) { return &scheduler.Change{}, v.jobs.Changeable(f.Job) }
 		if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
 			return 0, err
 		}
@@ -160,8 +158,6 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 		return &scheduler.Change{Lines: []scheduler.Line{{Name: f.Job, Nodes: n}}}, nil
 	})
 }
-
-func nothing(*bbs.Decision) (*scheduler.Change, error) { return &scheduler.Change{}, nil }
 
 // KillPairs implements api.Jobs.
 func (v view) KillPairs(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {

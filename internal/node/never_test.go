@@ -23,8 +23,14 @@ import (
 // begin runs a term on a fresh memory store, inside a bubble. It returns what ends it.
 func begin(t *testing.T) (*term, func()) {
 	t.Helper()
+	return beginOver(t, mem.Config{})
+}
+
+// beginOver begins a term over a store that may hold its answers back.
+func beginOver(t *testing.T, backend mem.Config) (*term, func()) {
+	t.Helper()
 	clock := run.Bubble()
-	s, err := store.New(mem.New(mem.Config{}), store.Config{Clock: clock, NewCluster: true})
+	s, err := store.New(mem.New(backend), store.Config{Clock: clock, NewCluster: true})
 	if err != nil {
 		t.Fatal(err)
 	}

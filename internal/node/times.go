@@ -58,12 +58,13 @@ func (b timeBoard) Write(ctx context.Context, w timetable.Write, operation strin
 type timeJobs struct{ *term }
 
 // Renew implements timetable.Jobs.
-func (j timeJobs) Renew(domain string, w *schedule.Job) ([]store.Op, func(int64, error), error) {
+func (j timeJobs) Renew(rows timetable.Rows, domain string, w *schedule.Job) error {
 	c, err := j.jobs.Renew(domain, scheduler.Wanted{Job: w.Job, Forest: w.Forest})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return c.Ops, c.Done, nil
+	rows.Add(c.Ops, c.Done, c.Undo)
+	return nil
 }
 
 // Runs implements timetable.Jobs.
