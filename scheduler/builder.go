@@ -77,6 +77,10 @@ func (b *builder) want(w *Wanted) {
 		b.fail(name, ErrTaken, "it belongs to domain "+old.spec.Domain)
 		return
 	}
+	if b.s.bad[forestPrefix+spec.Forest] {
+		b.fail(name, ErrQuarantined, "its forest cannot be read")
+		return
+	}
 	forest := b.forestSpec(spec.Forest)
 	if forest == nil {
 		b.fail(name, ErrInvalid, fmt.Sprintf("no forest %q", spec.Forest))
@@ -291,6 +295,8 @@ func (b *builder) unused() []string {
 			used[row.spec.Forest] = true
 		}
 	}
-	maps.DeleteFunc(gone, func(name string, _ bool) bool { return used[name] || b.forests[name] != nil })
+	maps.DeleteFunc(gone, func(name string, _ bool) bool {
+		return used[name] || b.forests[name] != nil || b.s.bad[forestPrefix+name]
+	})
 	return sortedKeys(gone)
 }

@@ -166,7 +166,11 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.Ops = append(c.Ops, store.Op{Key: killKey(j.row.uid, n.Node), Value: value})
+		key := killKey(j.row.uid, n.Node)
+		if s.bad[key] {
+			return nil, fmt.Errorf("job %q, node %q: row %s: %w", name, n.Node, key, ErrQuarantined)
+		}
+		c.Ops = append(c.Ops, store.Op{Key: key, Value: value})
 		runs = append(runs, worker.Run{Work: worker.Work{Job: name, Node: n.Node}, Invocation: n.Invocation})
 	}
 	c.Lines[0].Nodes = len(runs)

@@ -17,7 +17,7 @@ import (
 // existing, starts nothing and loses nothing. It starts nothing.
 func New(cfg Config, rows []store.Row) *Scheduler {
 	s := &Scheduler{
-		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
+		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), bad: make(map[string]bool), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
 		ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool), strangers: make(map[batch.Key]fence.Invocation), wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	s.changed = true
@@ -27,6 +27,7 @@ func New(cfg Config, rows []store.Row) *Scheduler {
 				continue
 			}
 			if err := f(r); err != nil {
+				s.bad[r.Key] = true
 				s.cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: err.Error(), Bytes: r.Value})
 			}
 		}

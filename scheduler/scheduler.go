@@ -149,6 +149,7 @@ type Scheduler struct {
 	// rows and specs are on their way into the store: decisions are made on them.
 	rows    flights[jobRow]
 	specs   flights[batch.ForestSpec]
+	bad     map[string]bool // keys of rows that are quarantined: they cannot be written
 	uids    map[string]*job // by uid, also of jobs that are being cleaned away
 	ends    map[batch.Key]*end
 	pending []*end

@@ -454,6 +454,26 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if _, err := r.Remove("bad"); !errors.Is(err, ErrQuarantined) {
 			t.Error(err)
 		}
+		// Nobody writes a row that is quarantined: such a commit would end the term.
+		if _, err := r.Apply("dom", []Wanted{testJob("odd", nil)}, false); !errors.Is(err, ErrQuarantined) {
+			t.Error(err)
+		}
+		r.stop()
+		st.rows["batch/forest/seg"] = []byte("garbage")
+		good, _ := r.Job("good")
+		st.rows[killKey(good.UID, "a")] = []byte("garbage")
+		r = begin(t, st, 3, r.reg.Model()...)
+		pass(adoptEvery)
+		if _, err := r.Kill("good", batch.NodeFilter{}); !errors.Is(err, ErrQuarantined) {
+			t.Error(err)
+		}
+		if _, err := r.Apply("dom", []Wanted{testJob("seg", nil)}, false); !errors.Is(err, ErrQuarantined) {
+			t.Error(err)
+		}
+		r.do(r.Remove("seg"))
+		if string(st.rows["batch/forest/seg"]) != "garbage" {
+			t.Error("a quarantined row was written")
+		}
 		r.stop()
 	})
 }
