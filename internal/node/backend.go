@@ -186,7 +186,7 @@ func (v view) ListInstances(f api.InstanceFilter, r api.Range) (api.Listed[api.I
 		return api.Listed[api.Instance]{}, err
 	}
 	p, err := v.board.ListInstances(bbs.InstanceFilter(f), fromRange(r))
-	return listed(p, func(i bbs.Instance) api.Instance { return api.Instance(i) }), err
+	return listed(p, v.doubts().instance), err
 }
 
 // ScaleService implements api.Services.
@@ -206,7 +206,7 @@ func (v view) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []i
 	return v.board.RetireInstances(ctx, k, indices, toWrite(w))
 }
 
-func toTask(t bbs.Task) api.Task { return api.Task(t) }
+func toTask(t bbs.Task) api.Task { return api.Task{Task: t.Task, Revision: t.Revision} }
 
 // ListTasks implements api.Tasks.
 func (v view) ListTasks(f api.TaskFilter, r api.Range) (api.Listed[api.Task], error) {
@@ -214,7 +214,7 @@ func (v view) ListTasks(f api.TaskFilter, r api.Range) (api.Listed[api.Task], er
 		return api.Listed[api.Task]{}, err
 	}
 	p, err := v.board.ListTasks(bbs.TaskFilter(f), fromRange(r))
-	return listed(p, toTask), err
+	return listed(p, v.doubts().task), err
 }
 
 // GetTask implements api.Tasks.
@@ -223,7 +223,7 @@ func (v view) GetTask(guid string) (api.Task, error) {
 		return api.Task{}, err
 	}
 	t, err := v.board.GetTask(guid)
-	return toTask(t), err
+	return v.doubts().task(t), err
 }
 
 // DesireTask implements api.Tasks.
@@ -469,7 +469,9 @@ func (v view) Status() (api.Status, error) {
 	}
 	all := v.jobs.Jobs("", "", 0)
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
-	for _, x := range v.reg.Sessions() {
+	sessions := v.reg.Sessions()
+	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
+	for _, x := range sessions {
 		if x.Holder {
 			s.Counts["cells"]++
 			if x.State == worker.Healthy {
@@ -584,14 +586,28 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
 	switch s.Kind {
 	case api.SubjectService:
-		e, err := v.board.ExplainService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
-		return explained(s, e), err
+		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
+		e, err := v.board.ExplainService(k)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsure(&out, k, -1)
+		}
+		return out, err
 	case api.SubjectInstance:
-		e, err := v.board.ExplainInstance(lrp.ServiceKey{Domain: s.Domain, Name: s.Name}, s.Index)
-		return explained(s, e), err
+		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
+		e, err := v.board.ExplainInstance(k, s.Index)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsure(&out, k, s.Index)
+		}
+		return out, err
 	case api.SubjectTask:
 		e, err := v.board.ExplainTask(s.Name)
-		return explained(s, e), err
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsureTask(&out, s.Name)
+		}
+		return out, err
 	case api.SubjectJob, api.SubjectPair:
 		return v.explainJob(s)
 	case api.SubjectCell:
