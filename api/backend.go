@@ -156,6 +156,9 @@ type Instance struct {
 	Orphan      bool // no service owns it
 	Quarantined bool
 	Revision    int64
+	// Doubt is why it may not be so any more: its cell is not HEALTHY, or was not heard
+	// of in this term. Empty = it is as it stands.
+	Doubt string
 }
 
 // InstanceFilter selects instances; empty fields select all.
@@ -182,6 +185,8 @@ type Services interface {
 type Task struct {
 	*task.Task
 	Revision int64
+	// Doubt is as that of an Instance, for one that runs.
+	Doubt string
 }
 
 // NewTask asks for a task.

@@ -24,7 +24,9 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	})
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
-		m.Tasks = append(m.Tasks, taskMessage(l.Items[i].Task, l.Items[i].Revision, false))
+		x := taskMessage(l.Items[i].Task, l.Items[i].Revision, false)
+		x.Doubt = clean(l.Items[i].Doubt)
+		m.Tasks = append(m.Tasks, x)
 	}
 	return answer(m, err)
 }
@@ -56,7 +58,9 @@ func (c *calls) GetTask(_ context.Context, q *connect.Request[pb.GetTaskRequest]
 	if err != nil {
 		return nil, err
 	}
-	return answer(&pb.GetTaskResponse{Task: taskMessage(t.Task, t.Revision, true), Position: at.String()}, nil)
+	x := taskMessage(t.Task, t.Revision, true)
+	x.Doubt = clean(t.Doubt)
+	return answer(&pb.GetTaskResponse{Task: x, Position: at.String()}, nil)
 }
 
 // RunTask submits a task.

@@ -87,6 +87,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 func instances(x *Instance, all bool) []*pb.Instance {
 	shown := instance(&x.Actual)
 	shown.Version, shown.Quarantined, shown.Revision, shown.Orphan = int32(x.Version), x.Quarantined, x.Revision, x.Orphan
+	shown.Doubt = clean(x.Doubt)
 	out := []*pb.Instance{shown}
 	if !all {
 		return out

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,10 @@ func (c *cli) explainVerb() *cobra.Command {
 // explanation prints it as people read it.
 func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	var b strings.Builder
-	if x.Fine {
+	unsure := slices.ContainsFunc(x.Reasons, func(r *pb.Reason) bool { return r.Code == "cell_unsure" })
+	if x.Fine && unsure {
+		fmt.Fprintf(&b, "%s was %s, as wanted, when it was last heard of\n", s, printable(x.State))
+	} else if x.Fine {
 		fmt.Fprintf(&b, "%s is %s, as wanted\n", s, printable(x.State))
 	} else {
 		fmt.Fprintf(&b, "%s is %s and should be %s\n", s, printable(x.State), printable(x.Wanted))

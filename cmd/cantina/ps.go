@@ -50,6 +50,8 @@ func instanceNote(x *pb.Instance) string {
 		return "no service owns it: kept until its domain is fresh"
 	case x.Quarantined:
 		return "its row cannot be read; see cantina store quarantine show"
+	case x.Doubt != "":
+		return x.Doubt
 	case x.PlacementError != "":
 		return x.PlacementError
 	case x.State == "CRASHED" || x.CrashReason != "":

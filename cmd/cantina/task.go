@@ -50,6 +50,8 @@ func taskNote(x *pb.Task) string {
 		return "may still run; " + x.Reason
 	case x.Reason != "":
 		return x.Reason
+	case x.Doubt != "":
+		return x.Doubt
 	}
 	return x.Rejection
 }

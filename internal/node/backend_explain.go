@@ -18,14 +18,28 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 	}
 	switch s.Kind {
 	case api.SubjectService:
-		e, err := v.board.ExplainService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
-		return explained(s, e), err
+		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
+		e, err := v.board.ExplainService(k)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsure(&out, k, -1)
+		}
+		return out, err
 	case api.SubjectInstance:
-		e, err := v.board.ExplainInstance(lrp.ServiceKey{Domain: s.Domain, Name: s.Name}, s.Index)
-		return explained(s, e), err
+		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
+		e, err := v.board.ExplainInstance(k, s.Index)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsure(&out, k, s.Index)
+		}
+		return out, err
 	case api.SubjectTask:
 		e, err := v.board.ExplainTask(s.Name)
-		return explained(s, e), err
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsureTask(&out, s.Name)
+		}
+		return out, err
 	case api.SubjectJob, api.SubjectPair:
 		return v.explainJob(s)
 	case api.SubjectCell:

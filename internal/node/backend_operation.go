@@ -31,7 +31,9 @@ func (v view) Status() (api.Status, error) {
 	}
 	all := v.jobs.Jobs("", "", 0)
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
-	for _, x := range v.reg.Sessions() {
+	sessions := v.reg.Sessions()
+	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
+	for _, x := range sessions {
 		if x.Holder {
 			s.Counts["cells"]++
 			if x.State == worker.Healthy {

@@ -35,7 +35,7 @@ func (v view) ListInstances(f api.InstanceFilter, r api.Range) (api.Listed[api.I
 		return api.Listed[api.Instance]{}, err
 	}
 	p, err := v.board.ListInstances(bbs.InstanceFilter(f), fromRange(r))
-	return listed(p, func(i bbs.Instance) api.Instance { return api.Instance(i) }), err
+	return listed(p, v.doubts().instance), err
 }
 
 // ScaleService implements api.Services.
@@ -55,7 +55,7 @@ func (v view) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []i
 	return v.board.RetireInstances(ctx, k, indices, toWrite(w))
 }
 
-func toTask(t bbs.Task) api.Task { return api.Task(t) }
+func toTask(t bbs.Task) api.Task { return api.Task{Task: t.Task, Revision: t.Revision} }
 
 // ListTasks implements api.Tasks.
 func (v view) ListTasks(f api.TaskFilter, r api.Range) (api.Listed[api.Task], error) {
@@ -63,7 +63,7 @@ func (v view) ListTasks(f api.TaskFilter, r api.Range) (api.Listed[api.Task], er
 		return api.Listed[api.Task]{}, err
 	}
 	p, err := v.board.ListTasks(bbs.TaskFilter(f), fromRange(r))
-	return listed(p, toTask), err
+	return listed(p, v.doubts().task), err
 }
 
 // GetTask implements api.Tasks.
@@ -72,7 +72,7 @@ func (v view) GetTask(guid string) (api.Task, error) {
 		return api.Task{}, err
 	}
 	t, err := v.board.GetTask(guid)
-	return toTask(t), err
+	return v.doubts().task(t), err
 }
 
 // DesireTask implements api.Tasks.

@@ -291,7 +291,7 @@ const maxAudits = 20
 
 // Audit implements registry.Listener.
 func (t *term) Audit(e worker.Audit) {
-	t.log.Warn("audit", "cell", string(e.Cell), "proc", string(e.Proc), "text", e.Text)
+	logAudit(t.log, e)
 	t.hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: e.Text})
 	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
 		return
@@ -302,6 +302,23 @@ func (t *term) Audit(e worker.Audit) {
 	if len(t.audits) > maxAudits {
 		t.audits = slices.Delete(t.audits, 0, 1)
 	}
+}
+
+// logAudit writes what is to be kept, as a warning when something was not as it should
+// be, and without a cell when it is of none.
+func logAudit(log *slog.Logger, e worker.Audit) {
+	level := slog.LevelWarn
+	if e.Kind == worker.AuditWaitEnded {
+		level = slog.LevelInfo
+	}
+	attrs := []slog.Attr{slog.String("text", e.Text)}
+	if e.Cell != "" {
+		attrs = append(attrs, slog.String("cell", string(e.Cell)))
+	}
+	if e.Proc != "" {
+		attrs = append(attrs, slog.String("proc", string(e.Proc)))
+	}
+	log.LogAttrs(context.Background(), level, "audit", attrs...)
 }
 
 // Deposed implements registry.Listener.

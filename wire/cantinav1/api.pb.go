@@ -1361,7 +1361,10 @@ type Instance struct {
 	// Why no cell took it, as a code: no_compatible_cells or insufficient_resources.
 	PlacementCode string `protobuf:"bytes,23,opt,name=placement_code,json=placementCode,proto3" json:"placement_code,omitempty"`
 	// No service owns it; it is kept until its domain is fresh. Not in events.
-	Orphan        bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	Orphan bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	// Why it may not be so any more: its cell is not HEALTHY, or was not heard of in this
+	// term. Not in events.
+	Doubt         string `protobuf:"bytes,25,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1562,6 +1565,13 @@ func (x *Instance) GetOrphan() bool {
 		return x.Orphan
 	}
 	return false
+}
+
+func (x *Instance) GetDoubt() string {
+	if x != nil {
+		return x.Doubt
+	}
+	return ""
 }
 
 type ListInstancesRequest struct {
@@ -2072,6 +2082,8 @@ type Task struct {
 	Definition *TaskDefinition `protobuf:"bytes,24,opt,name=definition,proto3" json:"definition,omitempty"`
 	// The rejection as a code: no_compatible_cells or insufficient_resources.
 	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
+	// As that of an instance, for one that runs. Not in events.
+	Doubt         string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2277,6 +2289,13 @@ func (x *Task) GetDefinition() *TaskDefinition {
 func (x *Task) GetRejectionCode() string {
 	if x != nil {
 		return x.RejectionCode
+	}
+	return ""
+}
+
+func (x *Task) GetDoubt() string {
+	if x != nil {
+		return x.Doubt
 	}
 	return ""
 }
@@ -8904,7 +8923,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"C\n" +
 	"\x12GetServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xc9\x05\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xdf\x05\n" +
 	"\bInstance\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -8931,7 +8950,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06hidden\x18\x15 \x01(\bR\x06hidden\x12\x1a\n" +
 	"\bfinished\x18\x16 \x01(\bR\bfinished\x12%\n" +
 	"\x0eplacement_code\x18\x17 \x01(\tR\rplacementCode\x12\x16\n" +
-	"\x06orphan\x18\x18 \x01(\bR\x06orphan\"\xc4\x01\n" +
+	"\x06orphan\x18\x18 \x01(\bR\x06orphan\x12\x14\n" +
+	"\x05doubt\x18\x19 \x01(\tR\x05doubt\"\xc4\x01\n" +
 	"\x14ListInstancesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x18\n" +
@@ -8962,7 +8982,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x03(\x05R\x05index\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xa3\x06\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xb9\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -8996,7 +9016,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\x18 \x01(\v2\x1a.cantina.v1.TaskDefinitionR\n" +
 	"definition\x12%\n" +
-	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\"\xce\x03\n" +
+	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\x12\x14\n" +
+	"\x05doubt\x18\x1a \x01(\tR\x05doubt\"\xce\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +
