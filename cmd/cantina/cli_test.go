@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
@@ -745,7 +746,11 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		t.Error(got)
 	}
 	s.fails(api.ExitUsage, "a second time", "leader", "end-wait", "--yes")
-	s.ok("leader", "end-wait", "--accept-double-starts", "--yes")
+	for _, want := range []string{"the initial wait has ended", "there is no initial wait"} {
+		if _, errs, code := s.run("leader", "end-wait", "--accept-double-starts", "--yes"); code != 0 || !strings.Contains(errs, want) {
+			t.Errorf("%d %s", code, errs)
+		}
+	}
 	if got := s.ok("store", "quarantine", "show"); !strings.Contains(got, "task/x") {
 		t.Error(got)
 	}
@@ -1066,10 +1071,48 @@ func TestDrainVerbs(t *testing.T) {
 			t.Errorf("%s: %q", flag, got)
 		}
 	}
-	if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, "takes work again") {
-		t.Fatalf("%d %s", code, errs)
+	for _, want := range []string{"takes work again", "cell c1 is not drained"} {
+		if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, want) {
+			t.Fatalf("%d %s", code, errs)
+		}
 	}
+	s.fails(api.ExitNotFound, "cell c9", "undrain", "c9")
 	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
 		t.Fatal(got)
+	}
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Evacuating: true, Since: time.Now()})
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "its drain was taken back, and it has not heard of it yet") {
+		t.Error(got)
+	}
+}
+
+// TestNoNoteIsCut: on a terminal of any width every note is there in full, also when
+// the columns beside it are narrowed; what FREE loses is what matters least.
+func TestNoNoteIsCut(t *testing.T) {
+	s := newShell(t)
+	s.tty = true
+	long := "its heartbeats stopped 12 s ago: the cell, its machine or the network between them does not answer any more"
+	for i, reason := range []string{"", "short", long} {
+		s.SetCell(api.Cell{Name: worker.CellName(fmt.Sprintf("cell-%d", i)), Proc: "p", Session: worker.Unhealthy, Reason: reason, Reported: true, Since: time.Now(),
+			Capacity: resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3},
+			Free:     resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3}})
+	}
+	for _, args := range [][]string{{"cells"}, {"cells", "-o", "wide"}, {"cells", "--columns", "cell,note,proc"}} {
+		got := s.ok(append(args, "--color", "never")...)
+		if !strings.Contains(got, long+"\n") && !strings.Contains(got, long+" ") || !strings.Contains(got, "short") {
+			t.Errorf("%q: a note is cut:\n%s", args, got)
+		}
+		for _, l := range strings.Split(got, "\n") {
+			if n := utf8.RuneCountInString(l); n > 100 && args[len(args)-1] == "cells" && !strings.HasPrefix(l, "  ") {
+				t.Errorf("a row has %d columns:\n%s", n, l)
+			}
+		}
+	}
+	if got := s.ok("cells"); !strings.Contains(got, "memory_mb 24105/24105") {
+		t.Errorf("FREE:\n%s", got)
+	}
+	s.tty = false
+	if got := s.ok("cells"); strings.Count(got, "\n") != 4 || !strings.Contains(got, "disk_mb 97000/97000, slots 3/3, containers 1000/1000  ") {
+		t.Errorf("one row for each, whole, where no terminal is:\n%s", got)
 	}
 }
