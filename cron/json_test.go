@@ -201,3 +201,42 @@ func TestAMonthBeginsAtItsFirstDay(t *testing.T) {
 		t.Errorf("FirstMatch = %v, %v", got, err)
 	}
 }
+
+// TestWordsSpeakOfClockChangesWhereThereAreSome: not in UTC, nor where a zone has given
+// them up.
+func TestWordsSpeakOfClockChangesWhereThereAreSome(t *testing.T) {
+	zones := loader(t)
+	daily, err := cron.ParseJSON([]byte(`{"minute":0,"hour":2` + fixes))
+	must(t, err)
+	every, err := cron.ParseJSON([]byte(`{"epoch":{"period":300}}`))
+	must(t, err)
+	for _, c := range []struct {
+		zone, from string
+		changes    bool
+	}{
+		{"UTC", "2026-01-01T00:00:00Z", false},
+		{"Europe/Berlin", "2026-01-01T00:00:00Z", true},
+		{"America/New_York", "2026-07-01T00:00:00Z", true},
+		{"Asia/Tokyo", "2026-01-01T00:00:00Z", false},
+		{"Asia/Tokyo", "1948-06-01T00:00:00Z", true},
+	} {
+		zone, from := load(t, zones, c.zone), at(t, c.from)
+		want := "at 02:00 every day"
+		if c.changes {
+			want = daily.Words()
+		}
+		if got := daily.WordsIn(zone, from); got != want {
+			t.Errorf("%s from %s: %s", c.zone, c.from, got)
+		}
+		r := cron.Lint("0 2 * * *", cron.LineOptions{Zone: zone, Now: from, Gap: cron.GapSkip, Fold: cron.FoldBoth}, 1)
+		if must(t, r.Err); r.Words != want {
+			t.Errorf("a line in %s from %s: %s", c.zone, c.from, r.Words)
+		}
+		if got := every.WordsIn(zone, from); got != every.Words() {
+			t.Errorf("an epoch item in %s: %s", c.zone, got)
+		}
+	}
+	if got := every.WordsIn(nil, time.Time{}); got != every.Words() {
+		t.Errorf("an epoch item without a zone: %s", got)
+	}
+}

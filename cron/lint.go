@@ -11,7 +11,7 @@ import (
 // Report is what can be said of a crontab line before it is used.
 type Report struct {
 	Item     *Item        // nil when Err is set
-	Words    string       // the item in words
+	Words    string       // the item in words, as of WordsIn
 	Warnings []Warning    // remarks on an accepted line
 	Next     []Occurrence // coming firings, with marks, and what is left out between
 	Err      error        // the refusal, as from ParseLine or Preview
@@ -24,7 +24,7 @@ func Lint(text string, opt LineOptions, n int) Report {
 	if err != nil {
 		return Report{Warnings: warnings, Err: err}
 	}
-	r := Report{Item: it, Words: it.Words(), Warnings: warnings}
+	r := Report{Item: it, Words: it.WordsIn(opt.Zone, opt.Now), Warnings: warnings}
 	r.Next, r.Err = Preview(it, opt.Zone, opt.Now, n)
 	return r
 }

@@ -24,6 +24,23 @@ func (it *Item) Words() string {
 	if it.epoch != nil {
 		return it.epoch.epochWords()
 	}
+	return it.timeWords() + "; " + it.policyWords()
+}
+
+// WordsIn is Words for a zone, from a moment on: where clocks never change any more, as
+// in UTC, the policies mean nothing and are left out.
+func (it *Item) WordsIn(zone *time.Location, from time.Time) string {
+	if it.epoch != nil {
+		return it.epoch.epochWords()
+	}
+	if _, end := from.In(zone).ZoneBounds(); end.IsZero() {
+		return it.timeWords()
+	}
+	return it.Words()
+}
+
+// timeWords says when the item fires, without its policies.
+func (it *Item) timeWords() string {
 	out := it.clock.words()
 	switch d := it.days.(type) {
 	case *gregorian:
@@ -36,7 +53,7 @@ func (it *Item) Words() string {
 	case interface{ Words() string }:
 		out += " " + d.Words()
 	}
-	return out + "; " + it.policyWords()
+	return out
 }
 
 func (it *Item) policyWords() string {

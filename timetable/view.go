@@ -28,7 +28,7 @@ func (t *Timetable) view(s shown) View {
 	if c, err := t.board.Cron(s.row.Key); err != nil {
 		v.Problem = err.Error()
 	} else {
-		v.Words = c.Item.Words()
+		v.Words = c.Item.WordsIn(c.Zone, t.cfg.Clock.Wall())
 	}
 	return v
 }
@@ -199,5 +199,5 @@ func (t *Timetable) Words(k schedule.Key) string {
 	if err != nil {
 		return ""
 	}
-	return c.Item.Words()
+	return c.Item.WordsIn(c.Zone, t.cfg.Clock.Wall())
 }

@@ -22,7 +22,7 @@ func (f *Fake) setSchedule(row schedule.Row) {
 	if c, err := cronOf(&row); err != nil {
 		s.Problem = err.Error()
 	} else if next, err := c.Next(row.State.Cursor); err == nil && !row.State.Paused {
-		s.Next, s.Words = next, c.Item.Words()
+		s.Next, s.Words = next, c.Item.WordsIn(c.Zone, f.now())
 	}
 	f.schedules[row.Key.String()] = s
 	f.publish(event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(), Schedule: &row})
