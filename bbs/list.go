@@ -145,7 +145,7 @@ func (v *view) count(s serviceView) Service {
 	return out
 }
 
-// ListInstances lists indices by service, version and index.
+// ListInstances lists indices by service, index and version.
 func (b *BBS) ListInstances(f InstanceFilter, r Range) (Page[Instance], error) {
 	v := b.view
 	var keys []instanceKey

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -201,4 +202,33 @@ func TestARoutingConsumerNeverLosesAnIndex(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestInstancesOfOneIndexStandTogether: during a rollout the new version's instances are
+// listed beside those that they replace, on every page.
+func TestInstancesOfOneIndexStandTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(3, "1")}, nil)
+		r.serve()
+		r.slow = true
+		r.apply([]lrp.Desired{web(3, "2")}, nil)
+		var got []int
+		versions := map[int]bool{}
+		for page := (Range{Limit: 1}); ; {
+			p, err := r.b.ListInstances(InstanceFilter{Domain: "d", Service: "web"}, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range p.Items {
+				got = append(got, x.Key.Index)
+				versions[x.Version] = true
+			}
+			if page.After = p.Next; p.Next == "" {
+				break
+			}
+		}
+		if len(versions) != 2 || len(got) < 4 || !slices.IsSorted(got) {
+			t.Errorf("indices %v of %d versions", got, len(versions))
+		}
+	})
 }

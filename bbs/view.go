@@ -1,6 +1,7 @@
 package bbs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -227,7 +228,8 @@ func (v *view) taskRevision(guid string) int64 {
 	return v.tasks[guid].revision
 }
 
-// instanceKey orders instances by service, version and index.
+// instanceKey orders instances by service, index and version: during a rollout those of
+// one index stand together.
 type instanceKey struct {
 	service lrp.ServiceKey
 	key     lrp.Key
@@ -239,10 +241,7 @@ func (k instanceKey) String() string {
 }
 
 func (k instanceKey) compare(o instanceKey) int {
-	if c := k.service.Compare(o.service); c != 0 {
-		return c
-	}
-	return k.key.Compare(o.key)
+	return cmp.Or(k.service.Compare(o.service), cmp.Compare(k.key.Index, o.key.Index), cmp.Compare(k.key.Process, o.key.Process))
 }
 
 // parseInstanceKey is the inverse of String; ok is false for anything else.

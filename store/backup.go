@@ -9,6 +9,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"io/fs"
 
 	"google.golang.org/protobuf/encoding/protodelim"
 
@@ -125,6 +126,14 @@ func (s *Store) LoadBackup(ctx context.Context, r io.Reader) (rows int64, err er
 func nextFrame(in *bufio.Reader) (*storepb.Backup, error) {
 	var b storepb.Backup
 	if err := (protodelim.UnmarshalOptions{MaxSize: 64 << 20}).UnmarshalFrom(in, &b); err != nil {
+		var unread *fs.PathError
+		switch {
+		case errors.As(err, &unread):
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			err = errors.New("it ends too early, or is no backup at all")
+		default:
+			err = errors.New("it is damaged, or no backup at all")
+		}
 		return nil, fmt.Errorf("%w: %w", ErrBadBackup, err)
 	}
 	return &b, nil

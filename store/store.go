@@ -51,7 +51,7 @@ var (
 	ErrNotEmpty = errors.New("store is not empty")
 	// ErrNoHead reports a store with rows but without a head: a restore that did
 	// not end. Restoring again repairs it.
-	ErrNoHead = errors.New("rows without a head: unfinished restore")
+	ErrNoHead = errors.New("a restore of this store did not finish: restore the backup again")
 	// ErrCorrupt reports a value that is no intact record.
 	ErrCorrupt = errors.New("corrupt record")
 	// ErrDisplaced reports that another server leads, or may soon.

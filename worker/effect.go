@@ -237,7 +237,7 @@ type HoldReason int
 const (
 	// HoldNone: it may start.
 	HoldNone HoldReason = iota
-	// HoldNoSession: no process holds the cell's name.
+	// HoldNoSession: no process has a session under the cell's name.
 	HoldNoSession
 	// HoldNotHealthy: the cell's session is not HEALTHY.
 	HoldNotHealthy
@@ -265,7 +265,7 @@ func (r HoldReason) String() string {
 	case HoldNone:
 		return "may start"
 	case HoldNoSession:
-		return "no process holds the cell's name"
+		return "no cell of this name reports"
 	case HoldNotHealthy:
 		return "cell is not healthy"
 	case HoldNotReported:

@@ -55,7 +55,7 @@ func (c *cli) cellNote(x *pb.Cell) string {
 	case x.Drain != nil:
 		return c.drainNote(x.Drain)
 	case x.Evacuating:
-		return "being drained"
+		return "its drain was taken back, and it has not heard of it yet"
 	case x.DeadIn != nil && x.Session != worker.Healthy.String():
 		return fmt.Sprintf("%s; if it stays silent, certainly dead in %s", x.Reason, short(x.DeadIn.AsDuration()))
 	case !x.Reported:

@@ -745,7 +745,11 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		t.Error(got)
 	}
 	s.fails(api.ExitUsage, "a second time", "leader", "end-wait", "--yes")
-	s.ok("leader", "end-wait", "--accept-double-starts", "--yes")
+	for _, want := range []string{"the initial wait has ended", "there is no initial wait"} {
+		if _, errs, code := s.run("leader", "end-wait", "--accept-double-starts", "--yes"); code != 0 || !strings.Contains(errs, want) {
+			t.Errorf("%d %s", code, errs)
+		}
+	}
 	if got := s.ok("store", "quarantine", "show"); !strings.Contains(got, "task/x") {
 		t.Error(got)
 	}
@@ -1066,10 +1070,17 @@ func TestDrainVerbs(t *testing.T) {
 			t.Errorf("%s: %q", flag, got)
 		}
 	}
-	if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, "takes work again") {
-		t.Fatalf("%d %s", code, errs)
+	for _, want := range []string{"takes work again", "cell c1 is not drained"} {
+		if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, want) {
+			t.Fatalf("%d %s", code, errs)
+		}
 	}
+	s.fails(api.ExitNotFound, "cell c9", "undrain", "c9")
 	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
 		t.Fatal(got)
+	}
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Evacuating: true, Since: time.Now()})
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "its drain was taken back, and it has not heard of it yet") {
+		t.Error(got)
 	}
 }

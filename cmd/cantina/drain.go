@@ -97,7 +97,12 @@ func (c *cli) undrainVerb() *cobra.Command {
 		Example: "  cantina undrain node7", Args: exactly(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := strings.TrimPrefix(args[0], "cell/")
-			_, err := call(c, calls.UndrainCell, &pb.UndrainCellRequest{Name: name})
+			was, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: name})
+			if err == nil && was.Cell.Drain == nil {
+				c.notef("cell %s is not drained\n", name)
+				return nil
+			}
+			_, err = call(c, calls.UndrainCell, &pb.UndrainCellRequest{Name: name})
 			if err == nil {
 				c.notef("cell %s takes work again\n", name)
 			}

@@ -125,9 +125,17 @@ func (c *cli) leaderVerb() *cobra.Command {
 			if err := c.confirm("end the initial wait; work that still runs on a silent cell may run twice"); err != nil {
 				return err
 			}
-			_, err := call(c, calls.EndWait, &pb.EndWaitRequest{AcceptDoubleStarts: accept})
-			if err == nil {
+			now, err := call(c, calls.GetStatus, &pb.GetStatusRequest{})
+			if err != nil {
+				return err
+			}
+			_, err = call(c, calls.EndWait, &pb.EndWaitRequest{AcceptDoubleStarts: accept})
+			switch {
+			case err != nil:
+			case now.Status.Waiting:
 				c.notef("the initial wait has ended\n")
+			default:
+				c.notef("there is no initial wait\n")
 			}
 			return err
 		},

@@ -45,11 +45,15 @@ func explained(s api.Subject, e bbs.Explanation) api.Explanation {
 }
 
 func (v view) explainJob(s api.Subject) (api.Explanation, error) {
-	why, err := v.jobs.Explain(s.Name, s.Node)
+	j, err := v.jobs.Job(s.Name)
 	if err != nil {
 		return api.Explanation{}, err
 	}
-	j, err := v.jobs.Job(s.Name)
+	if j.Removed {
+		return api.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []api.Reason{{Code: "batch",
+			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}, nil
+	}
+	why, err := v.jobs.Explain(s.Name, s.Node)
 	if err != nil {
 		return api.Explanation{}, err
 	}

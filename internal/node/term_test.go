@@ -275,3 +275,28 @@ func TestReadsProveTheLease(t *testing.T) {
 		}
 	})
 }
+
+// TestWhateverIsListedCanBeExplained: also a job that was removed, as long as it is listed.
+func TestWhateverIsListedCanBeExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v, ctx := view{tm}, t.Context()
+		if _, err := v.Apply(ctx, api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a"), jobOver("k", "a")}}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.RemoveJob(ctx, "j", api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		l, err := v.ListJobs("", api.Range{Limit: 10})
+		if err != nil || len(l.Items) != 2 || !l.Items[0].Removed {
+			t.Fatalf("%+v, %v", l.Items, err)
+		}
+		for _, j := range l.Items {
+			e, err := v.Explain(ctx, api.Subject{Kind: api.SubjectJob, Name: j.Name})
+			if err != nil || e.State == "" || j.Removed != (e.State == "removed") {
+				t.Errorf("%s: %+v, %v", j.Name, e, err)
+			}
+		}
+	})
+}
