@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/resource"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
@@ -34,13 +37,20 @@ func (c *cli) cellTable() table[*pb.Cell] {
 	}
 }
 
-// freeOf prints "name free/capacity" for each resource.
+// freeOf prints "name free/capacity" for each resource, in the order in which they
+// usually run out: what a terminal has no room for is what matters least.
 func freeOf(x *pb.Cell) string {
-	var names []string
-	for n := range x.Capacity {
-		names = append(names, n)
+	order := []string{resource.MemoryMB, resource.CPUMilli, resource.DiskMB}
+	rank := func(n string) int {
+		switch i := slices.Index(order, n); {
+		case i >= 0:
+			return i
+		case n == resource.Containers:
+			return len(order) + 1
+		}
+		return len(order)
 	}
-	slices.Sort(names)
+	names := slices.SortedFunc(maps.Keys(x.Capacity), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	var out []string
 	for _, n := range names {
 		out = append(out, fmt.Sprintf("%s %d/%d", n, x.Free[n], x.Capacity[n]))

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
@@ -1082,5 +1083,36 @@ func TestDrainVerbs(t *testing.T) {
 	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Evacuating: true, Since: time.Now()})
 	if got := s.ok("cells", "c1"); !strings.Contains(got, "its drain was taken back, and it has not heard of it yet") {
 		t.Error(got)
+	}
+}
+
+// TestNoNoteIsCut: on a terminal of any width every note is there in full, also when
+// the columns beside it are narrowed; what FREE loses is what matters least.
+func TestNoNoteIsCut(t *testing.T) {
+	s := newShell(t)
+	s.tty = true
+	long := "its heartbeats stopped 12 s ago: the cell, its machine or the network between them does not answer any more"
+	for i, reason := range []string{"", "short", long} {
+		s.SetCell(api.Cell{Name: worker.CellName(fmt.Sprintf("cell-%d", i)), Proc: "p", Session: worker.Unhealthy, Reason: reason, Reported: true, Since: time.Now(),
+			Capacity: resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3},
+			Free:     resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3}})
+	}
+	for _, args := range [][]string{{"cells"}, {"cells", "-o", "wide"}, {"cells", "--columns", "cell,note,proc"}} {
+		got := s.ok(append(args, "--color", "never")...)
+		if !strings.Contains(got, long+"\n") && !strings.Contains(got, long+" ") || !strings.Contains(got, "short") {
+			t.Errorf("%q: a note is cut:\n%s", args, got)
+		}
+		for _, l := range strings.Split(got, "\n") {
+			if n := utf8.RuneCountInString(l); n > 100 && args[len(args)-1] == "cells" && !strings.HasPrefix(l, "  ") {
+				t.Errorf("a row has %d columns:\n%s", n, l)
+			}
+		}
+	}
+	if got := s.ok("cells"); !strings.Contains(got, "memory_mb 24105/24105") {
+		t.Errorf("FREE:\n%s", got)
+	}
+	s.tty = false
+	if got := s.ok("cells"); strings.Count(got, "\n") != 4 || !strings.Contains(got, "disk_mb 97000/97000, slots 3/3, containers 1000/1000  ") {
+		t.Errorf("one row for each, whole, where no terminal is:\n%s", got)
 	}
 }

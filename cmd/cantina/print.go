@@ -219,35 +219,65 @@ func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) err
 			width[i] = max(width[i], utf8.RuneCountInString(v))
 		}
 	}
+	note := slices.IndexFunc(cols, func(col column[T]) bool { return col.name == noteColumn })
 	if c.OutTTY && !c.noTrunc {
+		if note >= 0 && tableWidth(width) > c.Width() { // long notes make room
+			width[note] = 0
+			for _, row := range grid {
+				if n := utf8.RuneCountInString(row[note]); n <= shortNote {
+					width[note] = max(width[note], n)
+				}
+			}
+			width[note] = max(width[note], len(noteColumn))
+		}
 		fit(cols, width, c.Width())
 	}
 	c.widths = width
 	for n, row := range grid {
-		if err := line(c.Out, c.row(row, width, header && n == 0)); err != nil {
+		below := ""
+		if note >= 0 && utf8.RuneCountInString(row[note]) > width[note] {
+			row[note], below = "…", row[note]
+		}
+		text := c.row(row, width, header && n == 0)
+		if below != "" {
+			text += "\n  " + below
+		}
+		if err := line(c.Out, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// noteColumn says why: it is never cut. One that does not fit stands on a line of its own
+// below its row.
+const noteColumn = "NOTE"
+
 // Columns are cut to no less than these.
 const (
 	leastWidth = 12
 	leastNote  = 8
+	shortNote  = 24 // one that is longer stands below where there is little room
 )
 
-// fit narrows columns until a table has its width: first the widest of those in the
-// middle, then the first, which names the item, last NOTE, which says why.
-func fit[T proto.Message](cols []column[T], width []int, limit int) {
-	over := 2*(len(width)-1) - limit
+// tableWidth is how wide a table is with columns of these widths.
+func tableWidth(width []int) int {
+	sum := 2 * (len(width) - 1)
 	for _, w := range width {
-		over += w
+		sum += w
 	}
-	classes := [3]func(i int) bool{
-		func(i int) bool { return i > 0 && cols[i].name != "NOTE" },
+	return sum
+}
+
+// fit narrows columns until a table has its width: first the widest of those in the
+// middle, then the first, which names the item, last NOTE.
+func fit[T proto.Message](cols []column[T], width []int, limit int) {
+	over := tableWidth(width) - limit
+	isNote := func(i int) bool { return cols[i].name == noteColumn }
+	classes := [...]func(i int) bool{
+		func(i int) bool { return i > 0 && !isNote(i) },
 		func(i int) bool { return i == 0 },
-		func(i int) bool { return cols[i].name == "NOTE" },
+		isNote,
 	}
 	for n, in := range classes {
 		for ; over > 0; over-- {
