@@ -309,6 +309,9 @@ func (b *builder) portsAlone(f *file) {
 	}
 	for i := range f.Services {
 		s := &f.Services[i].value
+		if !b.broken(f.Services[i].at) { // judged as a whole
+			continue
+		}
 		if broken(s.at, "ports") {
 			continue
 		}

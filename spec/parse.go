@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,24 +60,22 @@ func Parse(name, base string, data []byte, times Times) (*File, error) {
 	var f file
 	d.object(nil, root, reflect.ValueOf(&f).Elem())
 	b := &builder{decoder: d, base: base, times: times}
-	if len(d.problems.List) > 0 && !onlyMeaning(d.problems.List) {
-		b.portsAlone(&f)
+	if d.problems.More > 0 { // no room for more, and not all is known
 		return nil, d.problems.orNil()
+	}
+	for _, p := range d.problems.List {
+		if !p.Semantic {
+			b.form = append(b.form, p.Path)
+		}
+	}
+	if len(b.form) > 0 {
+		b.portsAlone(&f)
 	}
 	out := b.file(&f)
 	if err := d.problems.orNil(); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-func onlyMeaning(list []Problem) bool {
-	for _, p := range list {
-		if !p.Semantic {
-			return false
-		}
-	}
-	return true
 }
 
 // Merge joins files of the same domain, as `apply -f FOLDER` reads them; domains
@@ -129,17 +128,29 @@ type builder struct {
 	*decoder
 	base  string
 	times Times
+	form  []string // paths of the mistakes of form
+}
+
+// broken reports whether a thing has a mistake of form: then its fields are not to be
+// trusted, and what they mean is not judged. All other things of the file are, so that
+// one run tells everything.
+func (b *builder) broken(at *path) bool {
+	whole := at.String()
+	return slices.ContainsFunc(b.form, func(p string) bool {
+		rest, within := strings.CutPrefix(p, whole)
+		return within && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
 }
 
 func (b *builder) file(f *file) *File {
 	out := &File{Domain: "default", names: map[string]mark{}, first: mark{b.decoder.file, 1, 1}}
-	if f.Domain != "" {
+	if f.Domain != "" && !b.broken(&path{outer: f.at, name: "domain"}) {
 		out.Domain = f.Domain
 		if !lrp.ValidName(f.Domain) {
 			b.field(&f.place, "domain", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "")
 		}
 	}
-	if f.DomainTTL != nil {
+	if f.DomainTTL != nil && !b.broken(&path{outer: f.at, name: "domain_ttl"}) {
 		out.TTL = time.Duration(*f.DomainTTL)
 		if out.TTL <= 0 {
 			b.field(&f.place, "domain_ttl", "must be longer than 0", "leave it out for ever")
@@ -148,22 +159,35 @@ func (b *builder) file(f *file) *File {
 	for i := range f.Services {
 		e := &f.Services[i]
 		out.names["service "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		if b.broken(e.at) {
+			continue
+		}
 		out.Services = append(out.Services, b.service(out.Domain, e.key, &e.value))
 	}
 	for i := range f.Tasks {
 		e := &f.Tasks[i]
 		out.names["task "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		if b.broken(e.at) {
+			continue
+		}
 		out.Tasks = append(out.Tasks, Task{Name: e.key, Definition: b.task(&e.value)})
 	}
 	all := indexJobs(f.Jobs)
+	unknown := slices.ContainsFunc(f.Jobs, func(e entry[job]) bool { return b.broken(e.at) })
 	for i := range f.Jobs {
 		e := &f.Jobs[i]
 		out.names["job "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		if b.broken(e.at) || unknown && (e.value.NodesOf != "" || len(e.value.DependsOn) > 0) {
+			continue
+		}
 		out.Jobs = append(out.Jobs, b.job(out.Domain, e.key, &e.value, all))
 	}
 	for i := range f.Schedules {
 		e := &f.Schedules[i]
 		out.names["schedule "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
+		if b.broken(e.at) {
+			continue
+		}
 		if _, twice := out.names["job "+e.key]; twice && e.value.Job != nil {
 			b.meaning(e.at, e.node, "its job would have the name of job "+e.key, "choose another name")
 		}

@@ -477,3 +477,64 @@ func TestExamplesAreAccepted(t *testing.T) {
 		t.Errorf("the examples start only %v", starts)
 	}
 }
+
+// TestAMistakeOfFormHidesNoOther: whatever one thing of a file has wrong in its form,
+// what the others mean is judged in the same run; of the thing itself nothing is guessed.
+func TestAMistakeOfFormHidesNoOther(t *testing.T) {
+	const meaning = `
+services:
+  s1: {command: [a], exclusive: true, on_partition: keep}
+tasks:
+  t1: {command: [a], callback: nowhere}
+jobs:
+  j1: {command: [a], levels: [n], nodes: [{manual: [a]}], depends_on: [none]}
+schedules:
+  c1: {cron: "61 * * * *", timezone: UTC, task: {command: [x]}}
+  c2: {cron: "@every 60s"}
+  c3: {cron: "@every 60s", overlap: allow, task: {command: [x]}}
+`
+	sections := []string{"services:\n", "tasks:\n", "jobs:\n", "schedules:\n"}
+	parse := func(text string) []Problem {
+		t.Helper()
+		_, err := Parse("f", "/", []byte(text), Times{Now: time.Unix(0, 0), Zone: func(string) (*time.Location, error) { return time.UTC, nil }})
+		var p *Problems
+		if !errors.As(err, &p) {
+			t.Fatalf("%v in %s", err, text)
+		}
+		return p.List
+	}
+	count := func(list []Problem, section string) (n int) {
+		for _, p := range list {
+			if section == "" || strings.HasPrefix(p.Path, section) {
+				n++
+			}
+		}
+		return n
+	}
+	alone := parse(meaning)
+	if len(alone) != 6 {
+		t.Fatalf("%v", alone)
+	}
+	for _, section := range sections {
+		name := strings.TrimSuffix(section, ":\n")
+		for _, broken := range []string{"  x: {comand: [a]}\n", "  x: {command: [a], env: 7}\n", "  x: 7\n", "  x: {task: {comand: [a]}, cron: 7, overlap: allow}\n"} {
+			got := parse(strings.Replace(meaning, section, section+broken, 1))
+			x := name + ".x"
+			if count(got, x) == 0 {
+				t.Errorf("%s%s: its own mistake is not told: %v", section, broken, got)
+			}
+			for _, p := range got {
+				if strings.HasPrefix(p.Path, x) && p.Semantic {
+					t.Errorf("%s%s: %v is guessed", section, broken, p)
+				}
+			}
+			want := len(alone)
+			if name == "jobs" {
+				want-- // x may be what j1 depends on
+			}
+			if n := count(got, "") - count(got, x); n != want {
+				t.Errorf("%s%s: %d other mistakes, want %d: %v", section, broken, n, want, got)
+			}
+		}
+	}
+}
