@@ -222,7 +222,7 @@ func TestClaimConfirms(t *testing.T) {
 		if !ok || why == nil || since == 0 {
 			t.Fatalf("y waits: %v %v", why, ok)
 		}
-		want(t, "waiting", r.board.waiting, "y: insufficient resources: 1 cell: memory_mb 60 needed, largest free 40")
+		want(t, "waiting", r.board.waiting, "y: insufficient resources: 1 cell: memory 60Mi needed, largest free 40Mi")
 		r.cells.take()
 		r.Release("h-x")
 		synctest.Wait()

@@ -329,7 +329,7 @@ func TestARefusalNamesWhatIsLacking(t *testing.T) {
 		big := sleeper("forever")
 		big.Resources = resource.Amounts{resource.MemoryMB: 1000}
 		refused := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: big}}})
-		if len(refused) != 1 || refused[0].ID != "i1" || refused[0].Reason != "insufficient resources: memory_mb 1000 needed, 100 free" {
+		if len(refused) != 1 || refused[0].ID != "i1" || refused[0].Reason != "insufficient resources: memory 1000Mi needed, 100Mi free" {
 			t.Fatalf("got %+v", refused)
 		}
 	})
@@ -408,7 +408,7 @@ func TestABatchTaskWithoutRoomRunsAgainWithoutPenalty(t *testing.T) {
 		if len(all) != 1 || string(all[0].GetStatus()) != runAgain {
 			t.Fatalf("got %v", all)
 		}
-		if end, _ := wire.ToBatchEnd(all[0]); end.Reason != "insufficient resources: memory_mb 1000 needed, 100 free" {
+		if end, _ := wire.ToBatchEnd(all[0]); end.Reason != "insufficient resources: memory 1000Mi needed, 100Mi free" {
 			t.Fatalf("reason %q", end.Reason)
 		}
 	})

@@ -170,8 +170,8 @@ func (l *Ledger) couldHold(s *shape, c *cell) bool {
 	return true
 }
 
-// String says "insufficient resources: 312 cells: other stack; 40 cells: memory_mb
-// 512 needed, largest free 300".
+// String says "insufficient resources: 312 cells: other stack; 40 cells: memory
+// 512Mi needed, largest free 300Mi".
 func (r *Refusal) String() string {
 	parts := make([]string, 0, len(r.Classes))
 	for i := range r.Classes {
@@ -183,7 +183,7 @@ func (r *Refusal) String() string {
 	return r.Code.String() + ": " + strings.Join(parts, "; ")
 }
 
-// String says "40 cells: memory_mb 512 needed, largest free 300".
+// String says "40 cells: memory 512Mi needed, largest free 300Mi".
 func (c *Class) String() string {
 	return fmt.Sprintf("%d %s: %s", c.Cells, plural(c.Cells, "cell", "cells"), c.why())
 }
@@ -213,9 +213,9 @@ func (c *Class) why() string {
 func shortages(list []Shortage) string {
 	parts := make([]string, len(list))
 	for i, s := range list {
-		parts[i] = fmt.Sprintf("%s %d needed, largest free %d", s.Name, s.Need, s.LargestFree)
+		parts[i] = fmt.Sprintf("%s needed, largest free %s", resource.Words(s.Name, s.Need), resource.Text(s.Name, s.LargestFree))
 		if s.LargestAll < s.Need {
-			parts[i] += fmt.Sprintf(" (largest cell %d)", s.LargestAll)
+			parts[i] += fmt.Sprintf(" (largest cell %s)", resource.Text(s.Name, s.LargestAll))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -384,7 +384,7 @@ func TestMissing(t *testing.T) {
 	}
 	it := lrpItem("x", 0, 50)
 	r := l.Explain(it)
-	if got := fmt.Sprint(r.Missing()); got != "[containers 1 needed, 0 free memory_mb 50 needed, 30 free]" {
+	if got := fmt.Sprint(r.Missing()); got != "[containers 1 needed, 0 free memory 50Mi needed, 30Mi free]" {
 		t.Errorf("%s of %v", got, r)
 	}
 	if r := RefusedByCell("c", ""); r.Cell != "c" || r.String() != "insufficient resources: 1 cell: c refused: no reason given" {

@@ -61,8 +61,10 @@ type Missing struct {
 	Have int
 }
 
-// String says "memory_mb 512 needed, 300 free".
-func (m Missing) String() string { return fmt.Sprintf("%s %d needed, %d free", m.Name, m.Need, m.Have) }
+// String says "memory 512Mi needed, 300Mi free".
+func (m Missing) String() string {
+	return fmt.Sprintf("%s needed, %s free", Words(m.Name, m.Need), Text(m.Name, m.Have))
+}
 
 // Lacking returns what need asks for and a cannot give, in order of name; it is
 // empty when need fits into a.

@@ -35,7 +35,7 @@ func TestAddSubAreInverse(t *testing.T) {
 func TestText(t *testing.T) {
 	have := Amounts{MemoryMB: 300, "gpu": 1}
 	lack := have.Lacking(Amounts{MemoryMB: 512, "gpu": 1, DiskMB: 1})
-	if len(lack) != 2 || lack[0].String() != "disk_mb 1 needed, 0 free" || lack[1].String() != "memory_mb 512 needed, 300 free" {
+	if len(lack) != 2 || lack[0].String() != "disk 1Mi needed, 0 free" || lack[1].String() != "memory 512Mi needed, 300Mi free" {
 		t.Fatalf("got %v", lack)
 	}
 	if got := have.String(); got != "gpu=1 memory_mb=300" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cantina/resource"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -55,7 +56,7 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	for _, r := range x.Reasons {
 		fmt.Fprintf(&b, "  because %s\n", printable(r.Text))
 		if r.Resource != "" && !saysAll(r) {
-			fmt.Fprintf(&b, "    %s: %d needed, %d there%s\n", printable(r.Resource), r.Need, r.Have, at(r))
+			fmt.Fprintf(&b, "    %s needed, %s there%s\n", printable(resource.Words(r.Resource, int(r.Need))), resource.Text(r.Resource, int(r.Have)), at(r))
 		}
 		if r.Longest != nil {
 			fmt.Fprintf(&b, "    for %s at most\n", r.Longest.AsDuration().Round(time.Second))
@@ -89,7 +90,7 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 
 // saysAll reports that the text of a reason has what is short, and who holds it.
 func saysAll(r *pb.Reason) bool {
-	return strings.Contains(r.Text, r.Resource) && strings.Contains(r.Text, r.Holder)
+	return strings.Contains(r.Text, resource.Key(r.Resource)) && strings.Contains(r.Text, r.Holder)
 }
 
 // eventOf is what an event says where nothing beside it says whose it is.

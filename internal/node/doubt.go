@@ -77,6 +77,9 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 	}
 	for _, row := range p.Items {
 		i := d.instance(row)
+		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.PlacementError != "" {
+			v.remedy(x, lrpItem(i.Key))
+		}
 		if i.Doubt != "" && (index < 0 || i.Key.Index == index) {
 			on[i.Cell] = append(on[i.Cell], fmt.Sprintf("%s/%d", k.Name, i.Key.Index))
 			reasons[i.Cell] = i.Doubt
@@ -117,10 +120,26 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	if err != nil {
 		return err
 	}
+	if t.State == task.Pending && t.Rejection != "" {
+		v.remedy(x, taskItem(guid))
+	}
 	if text := v.doubts().task(t).Doubt; text != "" {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: text + "; what was last heard of it is shown"})
 	}
 	return nil
+}
+
+// remedy adds what would help to the reasons for which a waiting item has no place.
+func (v view) remedy(x *api.Explanation, item string) {
+	_, why, waits := v.house.Explain(item)
+	if !waits || why == nil {
+		return
+	}
+	for i := range x.Reasons {
+		if r := &x.Reasons[i]; r.Change == "" && r.Code == why.Code.Name() {
+			r.Change = why.Remedy()
+		}
+	}
 }
 
 // unsureCells warns of cells that have work and are not in order.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"cantina/action"
 	"cantina/api"
@@ -95,4 +96,31 @@ func TestDoubt(t *testing.T) {
 	if got := list([]string{"a", "b", "c", "d", "e", "f", "g"}); got != "a, b, c, d, e and 2 more" {
 		t.Error(got)
 	}
+}
+
+// TestWhatDoesNotFitHasARemedy: explain says what would help, for instances, services and
+// tasks alike.
+func TestWhatDoesNotFitHasARemedy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		tm.join("small", 100)
+		web := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: 1, Workload: large().Workload}
+		if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{web}}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.DesireTask(t.Context(), api.NewTask{GUID: "t", Domain: "d", Definition: large()}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectTask, Name: "t"}} {
+			e, err := v.Explain(t.Context(), s)
+			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
+				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") && strings.Contains(r.Change, "asking for memory 100Mi at most")
+			}) {
+				t.Errorf("%s: %+v, %v", s.Kind, e, err)
+			}
+		}
+	})
 }

@@ -1,0 +1,42 @@
+package placement
+
+import (
+	"strings"
+	"testing"
+
+	"cantina/resource"
+)
+
+// TestEveryRefusalHasARemedy: what would help is told for each cause but those that pass.
+func TestEveryRefusalHasARemedy(t *testing.T) {
+	short := func(s ...Shortage) *Refusal {
+		return &Refusal{Classes: []Class{{Cause: CauseTaint, Cells: 1}, {Cause: CauseResources, Cells: 1, Short: s}}}
+	}
+	memory := Shortage{Name: resource.MemoryMB, Need: 921600, LargestFree: 361, LargestAll: 24105}
+	for name, c := range map[string]struct {
+		r    *Refusal
+		want string
+	}{
+		"no cell":   {&Refusal{}, "start a cell: cantina cell"},
+		"refused":   {RefusedByCell("c", "why"), ""},
+		"too large": {short(memory), "asking for memory 361Mi at most, or a cell with memory 900Gi free"},
+		"full": {short(Shortage{Name: resource.CPUMilli, Need: 500, LargestFree: 250, LargestAll: 2000}),
+			"asking for cpu 250m at most, or ending other work, or a cell with cpu 500m free"},
+		"nothing free": {short(Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "ending other work, or a cell with gpu 1 free"},
+		"unknown":      {short(Shortage{Name: "gpu", Need: 1}), "a cell with gpu 1 free"},
+		"two":          {short(memory, Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "a cell with memory 900Gi, gpu 1 free"},
+	} {
+		if got := c.r.Remedy(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	for cause, part := range map[Cause]string{CauseNotAdmitted: "cantina cells", CauseUnavailable: "cantina cells", CauseEvacuating: "cantina undrain",
+		CauseHost: "a cell that has", CauseStack: "a cell that has", CauseTags: "a cell that has", CauseLabels: "a cell that has", CauseTaint: "a cell that has"} {
+		if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided}, {Cause: cause, Cells: 2}}}).Remedy(); !strings.Contains(got, part) {
+			t.Errorf("cause %d: %q", cause, got)
+		}
+	}
+	if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided}}}).Remedy(); got != "" {
+		t.Errorf("avoided: %q", got)
+	}
+}

@@ -1,0 +1,41 @@
+package resource
+
+import "strconv"
+
+// Words says an amount as a spec file has it: "memory 512Mi", "cpu 500m", "gpu 1".
+func Words(name string, amount int) string { return Key(name) + " " + Text(name, amount) }
+
+// Key is the key of a spec file that asks for the resource: memory, disk and cpu for
+// MemoryMB, DiskMB and CPUMilli, and its name for any other.
+func Key(name string) string {
+	switch name {
+	case MemoryMB:
+		return "memory"
+	case DiskMB:
+		return "disk"
+	case CPUMilli:
+		return "cpu"
+	}
+	return name
+}
+
+// Text is the value of that key.
+func Text(name string, amount int) string {
+	n := strconv.Itoa(amount)
+	switch name {
+	case MemoryMB, DiskMB:
+		switch {
+		case amount == 0:
+			return n
+		case amount%1024 == 0:
+			return strconv.Itoa(amount/1024) + "Gi"
+		}
+		return n + "Mi"
+	case CPUMilli:
+		if amount%1000 == 0 {
+			return strconv.Itoa(amount / 1000)
+		}
+		return n + "m"
+	}
+	return n
+}
