@@ -69,6 +69,12 @@ func each(path string, wanted func(ast.Node) bool) (Result, error) {
 		}
 		return true
 	})
+	switch what, err := judge(path, string(text)); {
+	case err != nil:
+		return Result{}, err
+	case what != survives: // else everything would seem to be noticed
+		return Result{}, fmt.Errorf("%s: the tests fail although nothing is deleted", path)
+	}
 	var out Result
 	for _, n := range nodes {
 		from, to := fset.Position(n.Pos()), fset.Position(n.End())
