@@ -176,6 +176,9 @@ const (
 	RestartKeep                      // it runs on and is adopted by the next cell process
 )
 
+// Survives reports whether what runs outlives its cell's process.
+func (r OnCellRestart) Survives() bool { return r == RestartKeep }
+
 // Workload is what one container runs and how.
 type Workload struct {
 	Setup    *Action // run once before Action

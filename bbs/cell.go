@@ -6,13 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"cantina/action"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/wire"
 )
-
-func survives(r action.OnCellRestart) bool { return r == action.RestartKeep }
 
 // LRPEvents gives each event of a cell's harmoniser to its index and returns one
 // answer for each, after the commit: nil, or the error of lrp.Step. The cell and
@@ -123,17 +120,17 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 
 // CellHealthy tells that the session of a process is HEALTHY (again).
 func (b *BBS) CellHealthy(cell, proc string) {
-	b.mu.Lock()
-	b.services.Heard(proc, b.now())
-	b.tasks.Heard(proc)
-	delete(b.unlisted, proc)
-	b.mu.Unlock()
-	b.session(proc, lrp.CellHealthy{Cell: cell, Proc: proc}, nil)
+	b.told(func(t *tx) {
+		b.services.Heard(proc, t.now)
+		b.tasks.Heard(proc)
+		delete(b.unlisted, proc)
+		t.onProc(proc, lrp.CellHealthy{Cell: cell, Proc: proc})
+	})
 }
 
 // CellUnhealthy tells that a session that was HEALTHY in this term is UNHEALTHY.
 func (b *BBS) CellUnhealthy(cell, proc string) {
-	b.session(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}, nil)
+	b.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
 }
 
 // CellMustDie tells that the leader has given a session up. Succeeded: a later
@@ -141,30 +138,24 @@ func (b *BBS) CellUnhealthy(cell, proc string) {
 // cell then wait for ProcDead, which comes when that process has reported, or
 // when either process is given up for good.
 func (b *BBS) CellMustDie(cell, proc string, succeeded bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isOver() != nil {
-		return
-	}
-	t := b.begin(b.now())
-	t.leave(cell, proc, succeeded)
-	if succeeded {
-		b.waiting[cell] = append(b.waiting[cell], proc)
-	} else {
+	b.told(func(t *tx) {
+		t.leave(cell, proc, succeeded)
+		if succeeded {
+			b.waiting[cell] = append(b.waiting[cell], proc)
+			return
+		}
 		for _, p := range b.waiting[cell] {
 			t.leave(cell, p, false)
 		}
 		delete(b.waiting, cell)
-	}
-	b.submitIfAny(t)
-	b.converge(false)
+	})
 }
 
 // leave takes the rows off a process that is given up; those of work that survives
 // the restart of its cell stay when kept is set.
 func (t *tx) leave(cell, proc string, kept bool) {
 	for _, k := range t.b.services.OnProc(proc) {
-		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && survives(d.Workload.OnCellRestart) {
+		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && d.Workload.OnCellRestart.Survives() {
 			continue
 		}
 		t.try(k, lrp.CellMustDie{Cell: cell, Proc: proc})
@@ -185,7 +176,10 @@ func (b *BBS) ProcDead(cell, proc, successor string) {
 	if successor != "" && successor != proc {
 		t.inherit(cell, proc, successor)
 	}
-	t.onProc(proc, lrp.ProcDead{Proc: proc}, task.ProcDead{Proc: proc})
+	t.onProc(proc, lrp.ProcDead{Proc: proc})
+	for _, g := range t.b.tasks.OnProc(proc) {
+		t.tryTask(g, task.ProcDead{Proc: proc})
+	}
 	if left := slices.DeleteFunc(b.waiting[cell], func(p string) bool { return p == proc }); len(left) > 0 {
 		b.waiting[cell] = left
 	} else {
@@ -201,47 +195,37 @@ func (b *BBS) ProcDead(cell, proc, successor string) {
 func (t *tx) inherit(cell, proc, successor string) {
 	b := t.b
 	for _, k := range b.services.OnProc(proc) {
-		if d := b.services.Env(k, t.now).Desired; d != nil && survives(d.Workload.OnCellRestart) {
+		if d := b.services.Env(k, t.now).Desired; d != nil && d.Workload.OnCellRestart.Survives() {
 			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
 		}
 	}
 	for _, g := range b.tasks.OnProc(proc) {
 		row := b.tasks.Get(g)
-		if survives(row.Definition.Workload.OnCellRestart) {
+		if row.Definition.Workload.OnCellRestart.Survives() {
 			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}
 }
 
-// session gives one event to every row on a process.
-func (b *BBS) session(proc string, e lrp.Event, te task.Event) {
+// told decides what a change of a session means for the rows on it.
+func (b *BBS) told(fn func(t *tx)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isOver() != nil {
 		return
 	}
 	t := b.begin(b.now())
-	t.onProc(proc, e, te)
-	b.submitIfAny(t)
-	b.converge(false)
-}
-
-// submitIfAny submits t unless nothing came of it.
-func (b *BBS) submitIfAny(t *tx) {
+	fn(t)
 	if len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects) > 0 {
 		b.submit(t, nil)
 	}
+	b.converge(false)
 }
 
-func (t *tx) onProc(proc string, e lrp.Event, te task.Event) {
+// onProc gives one event to every row of a service on a process.
+func (t *tx) onProc(proc string, e lrp.Event) {
 	for _, k := range t.b.services.OnProc(proc) {
 		t.try(k, e)
-	}
-	if te == nil {
-		return
-	}
-	for _, g := range t.b.tasks.OnProc(proc) {
-		t.tryTask(g, te)
 	}
 }
 

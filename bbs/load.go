@@ -131,20 +131,9 @@ func (b *BBS) readService(row store.Row) (func(), error) {
 		return nil, err
 	}
 	return func() {
-		b.services.PutService(b.resumed(s))
+		b.services.PutService(s.Resumed(b.now()))
 		b.view.putService(s.Key, s, row.Revision)
 	}, nil
-}
-
-// resumed gives a rollout of an earlier term its time anew: nobody saw its progress
-// while nobody led.
-func (b *BBS) resumed(s *lrp.Service) *lrp.Service {
-	if s.Phase != lrp.RollingOut {
-		return s
-	}
-	c := *s
-	c.Progress = b.now()
-	return &c
 }
 
 func (b *BBS) readIndex(row store.Row) (func(), error) {

@@ -119,7 +119,7 @@ func (c *container) root() string {
 }
 
 // keep reports whether the container outlives its cell.
-func (c *container) keep() bool { return c.spec.Workload.OnCellRestart == action.RestartKeep }
+func (c *container) keep() bool { return c.spec.Workload.OnCellRestart.Survives() }
 
 // request notes what is asked. The executor is locked; what is returned is
 // called without the lock.

@@ -55,6 +55,17 @@ func (s *Service) Roll(in Instances, now time.Time) (*Service, time.Time) {
 	return r.s, r.next
 }
 
+// Resumed returns the service as a new leader takes it over: a rollout of an earlier
+// term has its time anew, for nobody saw its progress while nobody led.
+func (s *Service) Resumed(now time.Time) *Service {
+	if s.Phase != RollingOut {
+		return s
+	}
+	c := *s
+	c.Progress = now
+	return &c
+}
+
 func sameRollout(a, b *Service) bool {
 	same := func(x, y Version) bool {
 		return x.Process == y.Process && x.Low == y.Low && x.High == y.High && x.Good == y.Good

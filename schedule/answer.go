@@ -3,7 +3,6 @@ package schedule
 import (
 	"time"
 
-	"cantina/action"
 	"cantina/task"
 )
 
@@ -43,7 +42,7 @@ func OfTask(t *task.Task, now time.Time, heard, dead bool) Answer {
 		return Running
 	case t.Ending() && !dead:
 		return Running
-	case t.Ending() && (t.Definition.Workload.OnCellRestart == action.RestartKeep || t.Definition.OnLost == task.LostKeep):
+	case t.Ending() && (t.Definition.Workload.OnCellRestart.Survives() || t.Definition.OnLost == task.LostKeep):
 		e := t.Definition.Workload.Termination
 		if now.Before(t.FirstCompleted.Add(or(e.Grace, 10*time.Second) + or(e.LeftoverGrace, time.Second) + killWait)) {
 			return Running

@@ -96,7 +96,7 @@ func (b *board) now() time.Time { return b.began.Add(b.r.s.local() - b.boot) }
 
 func (b *board) load() {
 	for _, row := range rowsOf[serviceRow, *lrp.Service](b.r.s.w.store, func(x, y serviceRow) int { return x.key.Compare(y.key) }) {
-		b.services.PutService(b.resumed(row.val))
+		b.services.PutService(row.val.Resumed(b.now()))
 		b.shown.putService(row.key.key, row.val)
 	}
 	for _, row := range rowsOf[indexRow, lrp.Index](b.r.s.w.store, func(x, y indexRow) int { return x.key.Compare(y.key) }) {
@@ -139,16 +139,6 @@ func (b *board) notFuture(x lrp.Index) lrp.Index {
 		}
 	}
 	return x
-}
-
-// resumed gives a rollout of an earlier term its time anew.
-func (b *board) resumed(s *lrp.Service) *lrp.Service {
-	if s.Phase != lrp.RollingOut {
-		return s
-	}
-	c := *s
-	c.Progress = b.now()
-	return &c
 }
 
 // bury declares dead every process that rows name and the list does not.

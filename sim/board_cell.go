@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"cantina/action"
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/task"
@@ -160,14 +159,12 @@ func (b *board) mustDie(cell, proc string, succeeded bool) {
 
 func (t *tx) leave(cell, proc string, kept bool) {
 	for _, k := range t.b.services.OnProc(proc) {
-		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && survives(d.Workload) {
+		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && d.Workload.OnCellRestart.Survives() {
 			continue
 		}
 		t.try(k, lrp.CellMustDie{Cell: cell, Proc: proc})
 	}
 }
-
-func survives(w action.Workload) bool { return w.OnCellRestart == action.RestartKeep }
 
 // dead tells that a process is certainly dead.
 func (b *board) dead(e worker.Dead) {
@@ -200,12 +197,12 @@ func (b *board) dead(e worker.Dead) {
 func (t *tx) inherit(cell, proc, successor string) {
 	b := t.b
 	for _, k := range b.services.OnProc(proc) {
-		if d := b.services.Env(k, t.now).Desired; d != nil && survives(d.Workload) {
+		if d := b.services.Env(k, t.now).Desired; d != nil && d.Workload.OnCellRestart.Survives() {
 			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
 		}
 	}
 	for _, g := range b.tasks.OnProc(proc) {
-		if row := b.tasks.Get(g); survives(row.Definition.Workload) {
+		if row := b.tasks.Get(g); row.Definition.Workload.OnCellRestart.Survives() {
 			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}

@@ -268,10 +268,10 @@ func (p *rep) reserve(x work) (reason string, full bool) {
 	u := &unit{id: x.hold}
 	if l := x.lrp; l != nil {
 		d := l.desired
-		u.key, u.service, u.exclusive, u.bound, u.keep, u.need = l.key, d.Service, d.Exclusive, d.DeadlineBound(), survives(d.Workload), need(d.Workload.Resources)
+		u.key, u.service, u.exclusive, u.bound, u.keep, u.need = l.key, d.Service, d.Exclusive, d.DeadlineBound(), d.Workload.OnCellRestart.Survives(), need(d.Workload.Resources)
 	} else {
 		d := x.task.definition
-		u.id, u.guid, u.uid, u.bound, u.keep, u.need = "t-"+x.task.uid, x.task.guid, x.task.uid, d.DeadlineBound(), survives(d.Workload), need(d.Workload.Resources)
+		u.id, u.guid, u.uid, u.bound, u.keep, u.need = "t-"+x.task.uid, x.task.guid, x.task.uid, d.DeadlineBound(), d.Workload.OnCellRestart.Survives(), need(d.Workload.Resources)
 	}
 	had := p.m.unit(u.id) != nil
 	if reason, full = p.m.reserveUnit(u); reason != "" || had {

@@ -15,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"cantina/bench/gauge"
+	"cantina/internal/run"
 )
 
 func main() {
@@ -165,19 +168,15 @@ func lost(ctx context.Context, r *rig, n int) error {
 // heartbeats measures what the server uses while cells do nothing but beat.
 func heartbeats(ctx context.Context, r *rig, n int) error {
 	const span = time.Minute
-	before, err := r.server.used()
+	before, err := gauge.SpentBy(r.server.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	timer := time.NewTimer(span)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
+	if err := run.Pause(ctx, span); err != nil {
+		return err
 	}
-	after, err := r.server.used()
+	after, err := gauge.SpentBy(r.server.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}

@@ -270,19 +270,3 @@ func (p *process) kill() error {
 	_ = p.cmd.Wait() // killed: that it failed is no news
 	return nil
 }
-
-// used is the processor time of the process so far.
-func (p *process) used() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", p.cmd.Process.Pid, text)
-	}
-	user, err1 := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * (time.Second / 100), errors.Join(err1, err2)
-}

@@ -3,8 +3,11 @@
 package gauge
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +23,22 @@ func Spent() time.Duration {
 		}
 	}
 	return sum
+}
+
+// SpentBy is the processor time of another process so far.
+func SpentBy(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
+	}
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * (time.Second / 100), errors.Join(err1, err2)
 }
 
 // Median returns the middle of the values, or the mean of the two in the middle.

@@ -15,13 +15,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"cantina/api"
 	"cantina/bench/gauge"
+	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -129,47 +129,23 @@ func (s *server) kill() error {
 
 // idle waits until the server has come to rest, and watches it.
 func (s *server) idle(ctx context.Context, length time.Duration) error {
-	rest := time.NewTimer(15 * time.Second)
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := run.Pause(ctx, 15*time.Second); err != nil {
+		return err
 	}
-	before, err := s.used()
+	before, err := gauge.SpentBy(s.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	end := time.NewTimer(length)
-	defer end.Stop()
-	select {
-	case <-end.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := run.Pause(ctx, length); err != nil {
+		return err
 	}
-	after, err := s.used()
+	after, err := gauge.SpentBy(s.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	memory, err := s.memory()
 	fmt.Printf("idle for %v: %v of processor time, %.2f %% of a core, %s resident, load %s\n", length, after-before, 100*float64(after-before)/float64(length), memory, gauge.Load())
 	return err
-}
-
-// used is the processor time of the server so far.
-func (s *server) used() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", s.cmd.Process.Pid, text)
-	}
-	user, err1 := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * (time.Second / 100), errors.Join(err1, err2)
 }
 
 func (s *server) memory() (string, error) {

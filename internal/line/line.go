@@ -111,9 +111,6 @@ func (l *Line) fail(err error) {
 	}
 }
 
-// Alive reports whether the line has not ended.
-func (l *Line) Alive() bool { return l.ended() == nil }
-
 // End ends the line and does not wait.
 func (l *Line) End() { l.fail(errClose) }
 

@@ -191,13 +191,13 @@ func TestSilence(t *testing.T) {
 	l, _ := c.current()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := post(gone, l, "/hang", ""); !errors.Is(err, context.Canceled) || !l.Alive() {
-		t.Errorf("given up: %v, alive %v", err, l.Alive())
+	if _, _, err := post(gone, l, "/hang", ""); !errors.Is(err, context.Canceled) || l.ended() != nil {
+		t.Errorf("given up: %v, ended %v", err, l.ended())
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, _, err := post(short, l, "/hang", ""); !errors.Is(err, context.DeadlineExceeded) || l.Alive() {
-		t.Errorf("silent: %v, alive %v", err, l.Alive())
+	if _, _, err := post(short, l, "/hang", ""); !errors.Is(err, context.DeadlineExceeded) || l.ended() == nil {
+		t.Errorf("silent: %v, ended %v", err, l.ended())
 	}
 }
 

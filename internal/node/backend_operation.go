@@ -136,6 +136,11 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 	if err := release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
 		return err
 	}
+	return outcome(ctx, done)
+}
+
+// outcome waits for what became of a commit.
+func outcome(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err

@@ -305,12 +305,7 @@ func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
 		}
 		done <- err
 	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return outcome(ctx, done)
 }
 
 // restoreDrain takes a quarantined drain back into service that somebody has mended.
@@ -327,12 +322,7 @@ func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.
 		}
 		done <- err
 	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return outcome(ctx, done)
 }
 
 // explainDrain says in words that a cell is drained, and how far that is.
