@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	"cantina/batch"
 	"cantina/event"
 	"cantina/worker"
@@ -93,10 +95,16 @@ func (s *Scheduler) takeOver(old, j *job) {
 			j.forest.board.Adopt(r.Key, r.Invocation, r.Cell)
 		}
 	}
-	for k, inv := range s.strangers {
+	var nodes []string
+	for k := range s.strangers {
 		if k.Job == j.row.name {
-			j.forest.board.Adopt(k, inv, "")
-			delete(s.strangers, k)
+			nodes = append(nodes, k.Node)
 		}
+	}
+	slices.Sort(nodes) // in the order of names they get their place on the board
+	for _, node := range nodes {
+		k := batch.Key{Job: j.row.name, Node: node}
+		j.forest.board.Adopt(k, s.strangers[k], "")
+		delete(s.strangers, k)
 	}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"cantina/batch"
@@ -21,16 +22,19 @@ const adoptEvery = time.Second
 // Run starts batch tasks until ctx is done or the term is over, and returns when
 // every script has ended. The error is ctx's, or wraps ErrOver.
 func (s *Scheduler) Run(ctx context.Context) error {
-	readers := newReaders(ctx, s)
-	defer readers.wait()
+	var readers sync.WaitGroup
+	defer readers.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		readers.start()
-		if next, ok := s.pass(ctx); ok {
+		next, ok := s.Pass(ctx)
+		if ok {
 			timer.Reset(next)
 		} else {
 			timer.Stop()
+		}
+		for _, read := range s.Reads() {
+			readers.Go(func() { read(ctx) })
 		}
 		select {
 		case <-s.wake:
@@ -53,9 +57,29 @@ func (s *Scheduler) unblock() {
 	s.mu.Unlock()
 }
 
-// pass starts what may start now, and returns after how long something is due
-// anyway.
-func (s *Scheduler) pass(ctx context.Context) (next time.Duration, ok bool) {
+// Woken takes the tokens that say that there may be something to do for Pass; it does not
+// wait.
+func (s *Scheduler) Woken() bool {
+	woken := false
+	select {
+	case <-s.wake:
+		woken = true
+	default:
+	}
+	select {
+	case <-s.cfg.Auctioneer.Room():
+		s.unblock()
+		woken = true
+	default:
+	}
+	return woken
+}
+
+// Pass starts what may start now, and returns after how long something is due anyway; ok
+// is false when nothing is. What is to be read follows (Reads). Run calls it; so does
+// whoever has a loop of its own. It waits for nothing but the store, and for that only
+// when a task wants what it reported last.
+func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 	s.adopt()
 	s.begin()
 	for chunk := firstChunk; ctx.Err() == nil; chunk = min(2*chunk, maxChunk) {
@@ -67,7 +91,7 @@ func (s *Scheduler) pass(ctx context.Context) (next time.Duration, ok bool) {
 			chunk = firstChunk / 2
 		}
 	}
-	s.tidy(ctx)
+	s.tidy()
 	return s.due()
 }
 

@@ -121,6 +121,8 @@ type Config struct {
 	// NodesEvery is how often the sources of nodes are read again; 0 = 5 min.
 	// NodesRetry is the pause after a failure; 0 = 30 s.
 	NodesEvery, NodesRetry time.Duration
+	// MergeAt is how many small rows of a job's statuses are let be; 0 = 64.
+	MergeAt int
 	// Guard is the least pause before a lost batch task runs again; 0: it is only
 	// declared lost when its process is certainly dead.
 	Guard time.Duration
@@ -132,6 +134,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.NodesRetry <= 0 {
 		c.NodesRetry = 30 * time.Second
+	}
+	if c.MergeAt <= 0 {
+		c.MergeAt = 64
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -163,12 +168,12 @@ type Scheduler struct {
 	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
 	over      error
 
-	merges []*merge // read, to be written when no commit of statuses is under way
+	merges []*merge                // read, to be written when no commit of statuses is under way
+	reads  []func(context.Context) // to be called beside the passes
 
-	wake       chan struct{}
-	failed     chan struct{}  // closed when the term is over
-	background sync.WaitGroup // reading segments; Run waits
-	stats      Stats
+	wake   chan struct{}
+	failed chan struct{} // closed when the term is over
+	stats  Stats
 }
 
 // Stats counts since the term began.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"cantina/batch"
@@ -26,7 +27,7 @@ func (s *Scheduler) tombstones() bool {
 
 // tidy cleans away what deleted jobs left: their statuses, and the tombstone once
 // nothing of the name can be running; and it merges small segments.
-func (s *Scheduler) tidy(ctx context.Context) {
+func (s *Scheduler) tidy() {
 	s.mu.Lock()
 	for name, f := range s.forests {
 		if f.gone && f.board.Live() == 0 {
@@ -34,11 +35,12 @@ func (s *Scheduler) tidy(ctx context.Context) {
 		}
 	}
 	var idle []string
-	for uid, j := range s.uids {
+	for _, uid := range sortedKeys(s.uids) {
+		j := s.uids[uid]
 		switch {
 		case !j.row.deleted:
 			s.bury(j)
-			s.wantMerge(ctx, j)
+			s.wantMerge(j)
 		case len(j.segs.of) > 0:
 			s.clean(uid, j)
 		case s.jobs[j.row.name] != j: // its name was born again, or never had a row
@@ -65,6 +67,7 @@ func (s *Scheduler) clean(uid string, j *job) {
 	for n := range j.segs.of {
 		j.segs.dead = append(j.segs.dead, n)
 	}
+	slices.Sort(j.segs.dead)
 	ops := j.segs.bury(uid, cleanOps/2)
 	j.merging = true
 	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
@@ -88,7 +91,7 @@ func (s *Scheduler) unname(name string) {
 		return // when the name is being born again, its row is no tombstone any more
 	}
 	ops := []store.Op{{Key: jobPrefix + name}}
-	for node := range j.kills {
+	for _, node := range sortedKeys(j.kills) {
 		if len(ops) < cleanOps {
 			ops = append(ops, store.Op{Key: killKey(j.row.uid, node)})
 			delete(j.kills, node)
@@ -140,14 +143,14 @@ func (s *Scheduler) bury(j *job) {
 	})
 }
 
-// wantMerge reads small segments of a job when there are too many. The lock is
+// wantMerge has small segments of a job read when there are too many. The lock is
 // held.
-func (s *Scheduler) wantMerge(ctx context.Context, j *job) {
-	if j.merging || s.over != nil || j.written < mergeAt {
+func (s *Scheduler) wantMerge(j *job) {
+	if j.merging || s.over != nil || j.written < s.cfg.MergeAt {
 		return
 	}
 	j.written = 0
-	from := j.segs.small()
+	from := j.segs.small(s.cfg.MergeAt)
 	if len(from) == 0 {
 		return
 	}
@@ -155,7 +158,7 @@ func (s *Scheduler) wantMerge(ctx context.Context, j *job) {
 	for _, n := range from {
 		j.segs.of[n].busy = true
 	}
-	s.background.Go(func() {
+	s.reads = append(s.reads, func(ctx context.Context) {
 		read, err := s.readSegments(ctx, j.row.uid, from)
 		s.mu.Lock()
 		defer s.mu.Unlock()
