@@ -77,7 +77,8 @@ func newBoard(r *reign, members []worker.Member) *board {
 		began: epoch().Add(w.now + w.between(-time.Second, time.Second)), boot: r.s.local(),
 		shown: shown{services: map[lrp.ServiceKey]*lrp.Service{}, versions: map[string]*lrp.Version{}, indices: map[lrp.Key]lrp.Index{},
 			tasks: map[string]*task.Task{}, drains: map[worker.CellName]drain{}}}
-	b.market = newMarket(b)
+	b.market = r.market
+	b.market.b = b
 	b.services.SetDomain(domain, time.Time{})
 	b.load()
 	b.bury(members)

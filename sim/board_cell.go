@@ -128,7 +128,6 @@ func (b *board) sessionChanged(e worker.SessionChanged) {
 	case e.To == worker.MustDie:
 		b.mustDie(name, proc, e.Succeeded)
 	}
-	b.admit(e.Cell)
 }
 
 func (b *board) session(proc string, e lrp.Event) {
@@ -190,7 +189,6 @@ func (b *board) dead(e worker.Dead) {
 		b.tasks.ProcDied(proc)
 		b.heeded(proc, lrp.ProcDead{Proc: proc})
 	}, nil)
-	b.admit(e.Cell)
 }
 
 // inherit moves the rows of work that its cell keeps over a restart.

@@ -133,10 +133,7 @@ func (b *board) beatAnswered(cell worker.CellName, a worker.HeartbeatAnswer) {
 		return
 	}
 	b.states[cell] = s
-	b.market.auction.Push(s.offer)
-	b.admit(cell)
 	b.drainBeat(cell, s)
-	b.market.pump()
 }
 
 // putDrain stores a drain, or ends it (nil).
@@ -156,7 +153,7 @@ func (b *board) putDrain(cell worker.CellName, d *drain) {
 			}
 		}})
 	}, func() {
-		b.admit(cell)
+		b.market.admit(cell)
 		b.tellDrain(cell)
 	})
 }

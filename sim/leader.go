@@ -22,6 +22,7 @@ func (r *reign) effect(e worker.Effect) {
 	switch e := e.(type) {
 	case worker.AnswerBeat:
 		r.toCell(OpBeatAnswer, e.Answer.Proc, worker.BeatAnswered(e))
+		r.market.answered(w.byProc[e.Answer.Proc].name, e.Answer)
 		if r.board != nil {
 			r.board.beatAnswered(w.byProc[e.Answer.Proc].name, e.Answer)
 		}
@@ -39,31 +40,27 @@ func (r *reign) effect(e worker.Effect) {
 	case worker.SendSuicide:
 		r.toCell(OpSuicide, e.Call.Proc, worker.SuicideAsked{Call: e.Call})
 	case worker.Ended:
-		r.sched.ended(e)
+		r.sched.Ended(e)
 	case worker.StartsChanged:
-		r.sched.dirty = true
+		r.sched.StartsChanged()
 	case worker.Dead:
 		w.check.dead(w, r, e)
 		if r.board != nil {
 			r.board.dead(e)
 		}
+		r.market.admit(e.Cell)
 	case worker.EndTerm:
 		r.end("a higher term was heard: " + e.Higher.String())
 	case worker.SessionChanged:
 		if r.board != nil {
 			r.board.sessionChanged(e)
 		}
+		r.market.admit(e.Cell)
 	case worker.Availability:
-		r.admit(e.Cell)
+		r.market.admit(e.Cell)
 	case worker.Eligible:
-		r.admit(e.Cell)
+		r.market.admit(e.Cell)
 	case worker.Audit:
-	}
-}
-
-func (r *reign) admit(cell worker.CellName) {
-	if r.board != nil {
-		r.board.admit(cell)
 	}
 }
 
@@ -126,7 +123,10 @@ func (s *server) fromCell(m *machine, e worker.CellEffect) {
 	}
 	switch e := e.(type) {
 	case saidBeat:
-		r.board.beatHeard(e)
+		r.market.heard(e)
+		if r.board != nil {
+			r.board.beatHeard(e)
+		}
 		r.step(worker.BeatReceived{Beat: e.Beat, LeaseHeld: r.leaseHeld()})
 	case worker.SendBeat:
 		r.step(worker.BeatReceived{Beat: e.Beat, LeaseHeld: r.leaseHeld()})
@@ -145,5 +145,4 @@ func (s *server) fromCell(m *machine, e worker.CellEffect) {
 			r.step(worker.NotifyAnswered(e))
 		}
 	}
-	r.sched.run()
 }

@@ -246,11 +246,7 @@ func (m *machine) exit() {
 func (m *machine) beat(e worker.SendBeat) {
 	m.beatSent(e.Beat)
 	m.redirect()
-	if m.rep == nil {
-		m.toServer(OpBeat, e)
-	} else {
-		m.toServer(OpBeat, saidBeat{e, m.rep.says()})
-	}
+	m.toServer(OpBeat, saidBeat{e, m.says()})
 	n, proc := e.Beat.Beat, e.Beat.Proc
 	s := m.w.servers[m.server]
 	down := !s.alive || s.reign == nil && s.paused <= m.w.now
@@ -323,8 +319,12 @@ func (m *machine) launch(r worker.Run) {
 	if !w.calm && w.chance(300) {
 		d = w.between(5*time.Second, 60*time.Second)
 	}
+	how := "ok"
+	if !w.calm && w.chance(80) {
+		how = "failed"
+	}
 	if c.never = !w.calm && w.chance(30); !c.never {
-		w.after(d, func() { m.ended(c, "ok") })
+		w.after(d, func() { m.ended(c, how) })
 	}
 }
 
@@ -358,7 +358,7 @@ func (m *machine) ended(c *container, status string) {
 	}
 	m.w.trace("%s: container of %v %v ended: %s", m.name, c.run.Work, c.run.Invocation, status)
 	if !c.extra {
-		m.on(func() { m.step(worker.WorkEnded{Run: c.run, Status: status}) })
+		m.on(func() { m.step(worker.WorkEnded{Run: c.run, Status: m.w.ends[status]}) })
 	}
 	m.clearedIf()
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"cantina/fence"
@@ -31,6 +32,7 @@ type reign struct {
 	term      fence.Term
 	leader    *worker.Leader
 	sched     *sched
+	market    *market
 	board     *board // of services and tasks; nil without them
 	times     *times
 	held      time.Duration // lease held until, by own clock
@@ -82,11 +84,20 @@ func (s *server) on(fn func()) {
 		s.inbox = append(s.inbox, func() {
 			if s.alive && s.life == life {
 				fn()
+				s.turn()
 			}
 		})
 		return
 	}
 	fn()
+	s.turn()
+}
+
+// turn has the loops of the leader's shells run that were woken.
+func (s *server) turn() {
+	if s.reign != nil {
+		s.reign.turn()
+	}
 }
 
 func (s *server) later(d time.Duration, fn func()) {
@@ -173,9 +184,10 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, nodes: map[string]bool{},
 		dead: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}}
 	s.setWall()
+	r.market = newMarket(r)
 	r.sched = newSched(r)
 	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
-		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,
+		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched.Scheduler, Mistakes: w.cfg.Mistakes,
 		AllowBump: w.chance(300), TurnoverLimit: 4}
 	w.store.fresh = false
 	r.sched.load(&cfg)
@@ -269,10 +281,8 @@ func (r *reign) tick() {
 		return
 	}
 	r.step(worker.Tick{LeaseHeld: r.leaseHeld()})
-	r.sched.run()
 	if r.board != nil {
 		r.board.pass()
-		r.board.market.pump()
 	}
 	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
@@ -377,7 +387,7 @@ func (r *reign) transact(all []op, done func()) {
 }
 
 func hasJob(all []op) bool {
-	return slices.ContainsFunc(all, func(o op) bool { _, ok := o.key.(jobKey); return ok })
+	return slices.ContainsFunc(all, func(o op) bool { text, ok := o.key.(string); return ok && strings.HasPrefix(text, jobPrefix) })
 }
 
 func (r *reign) done(batch []item) {
@@ -405,7 +415,6 @@ func (r *reign) done(batch []item) {
 			it.after()
 		}
 	}
-	r.sched.run()
 	r.commit()
 }
 

@@ -141,7 +141,7 @@ func (c *checker) ledgerSettled(w *world, b *board) {
 			}
 		}
 	}
-	for _, v := range b.market.auction.Cells() {
+	for _, v := range b.market.house.Cells() {
 		w.trace("ledger %+v", v)
 		if !v.Used.Equal(want[v.Name]) || v.InFlight > 0 {
 			w.fail("I4", "the ledger has %v on %s (%d in flight), the rows %v", v.Used, v.Name, v.InFlight, want[v.Name])

@@ -5,40 +5,19 @@ import (
 	"time"
 
 	"cantina/fence"
+	"cantina/scheduler"
 	"cantina/worker"
 	"cantina/workerset"
 )
 
 // The rows of the simulated store.
 type (
-	jobKey    struct{ name string }
-	statusKey struct{ work worker.Work }
 	memberKey struct{ proc worker.Proc }
 	listKey   struct{}
 )
 
-// draw is on which nodes with a limit the batch tasks of a job draw.
-type draw int
-
-const (
-	shared  draw = iota // those of all jobs
-	private             // its own
-	nothing
-)
-
-type jobRow struct {
-	uid     string
-	deleted bool
-	draws   draw
-	round   int // how often each node is to have run
-}
-
-type statusRow struct {
-	inv   fence.Invocation
-	real  bool
-	round int // done up to this round
-	kill  fence.Invocation
-}
+// jobPrefix begins the keys of jobs.
+const jobPrefix = "job/"
 
 type op struct {
 	key, val any // val nil = delete
@@ -122,6 +101,9 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 		if s.w.mixed() {
 			s.w.check.stored(s.w, o)
 		}
+		if text, ok := o.key.(string); ok {
+			s.w.check.jobStored(s.w, text, o.val)
+		}
 		if o.val == nil {
 			delete(s.rows, o.key)
 		} else {
@@ -135,8 +117,14 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 }
 
 // open reads what a shell has encoded, for the checks.
-func (w *world) open(_ string, value []byte, revision int64) saved {
-	return saved{value: value, revision: revision}
+func (w *world) open(key string, value []byte, revision int64) saved {
+	s := saved{value: value, revision: revision}
+	if r, ok, err := scheduler.ReadRow(key, value); err != nil {
+		w.fail("I8", "%s cannot be read: %v", key, err)
+	} else if ok {
+		s.row = r
+	}
+	return s
 }
 
 type restoredKey struct{}

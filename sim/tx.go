@@ -250,7 +250,6 @@ func (b *board) act(t *tx) {
 			b.callBack(e)
 		}
 	}
-	b.market.pump()
 }
 
 // callBack delivers the end of a task, or fails to.

@@ -156,10 +156,10 @@ type world struct {
 	check    checker
 	res      Result
 	failed   *Violation
-	jobs     int
 	ids      int // of newID
 	drained  int
 	plans    *plans
+	ends     map[string]string // what cells report of ended batch tasks
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
@@ -193,6 +193,7 @@ func newWorld(cfg Config) *world {
 	w.res.Coverage.Mixed = w.mixed()
 	w.plans = &plans{w: w}
 	w.store = newStore(w)
+	w.ends = w.batchEnds()
 	for i := range cfg.Servers {
 		w.servers = append(w.servers, newServer(w, i))
 	}
