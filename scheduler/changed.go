@@ -90,8 +90,11 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 // another forest, or of none that has a row.
 func (s *Scheduler) takeOver(old, j *job) {
 	if old != nil && old.forest != nil && old.forest != j.forest {
+		old.forest.board.Delete(j.row.name)
 		for _, r := range old.forest.board.Runs(j.row.name) {
-			old.forest.board.Forget(r.Key)
+			// It draws on its nodes there until it ends; and what is born again must not
+			// start beside it.
+			s.former[r.Invocation] = append(s.former[r.Invocation], old.forest)
 			j.forest.board.Adopt(r.Key, r.Invocation, r.Cell)
 		}
 	}

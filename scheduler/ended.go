@@ -262,6 +262,14 @@ func (s *Scheduler) finish(x *end) {
 	if s.strangers[x.key] == x.run.Invocation {
 		delete(s.strangers, x.key)
 	}
+	for _, f := range s.former[x.run.Invocation] {
+		f.board.Forget(x.key)
+	}
+	delete(s.former, x.run.Invocation)
+	if _, ok := s.shadows[x.run.Invocation]; ok {
+		delete(s.shadows, x.run.Invocation)
+		s.changed = true
+	}
 	if !x.update.Store {
 		// Gives back what it drew, if it was known.
 		if b := s.boardOf(x.key); b != nil {

@@ -172,6 +172,9 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			s.held(p, hold)
 			continue
 		}
+		if s.shadowed(p) {
+			continue
+		}
 		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
 			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host,
 		}})
@@ -200,6 +203,22 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 		s.cfg.Auctioneer.Decline(declined...)
 	}
 	return all
+}
+
+// shadowed takes a pick back on whose nodes something may draw that is not accounted for.
+func (s *Scheduler) shadowed(p *pick) bool {
+	if len(p.Draws) == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, forest := range s.shadows {
+		if forest == "" || forest == p.spec.Forest {
+			s.unpicked(p, batch.ScopeJob, "what still runs of a job that was removed or made anew may draw on its nodes")
+			return true
+		}
+	}
+	return false
 }
 
 // refuse takes a pick back that found no cell.
@@ -258,7 +277,7 @@ func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 // ask back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
-	if s.overtaken(p) {
+	if s.overtaken(p) || s.outdated(p) {
 		return false
 	}
 	var broken error
@@ -295,6 +314,24 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	return true
 }
 
+// outdated takes a pick back when reports have come since the model was compared: what
+// they tell of may draw on the same nodes.
+func (s *Scheduler) outdated(p *pick) bool {
+	if len(p.Draws) == 0 {
+		return false
+	}
+	adopted := s.cfg.Registry.Adopted()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if adopted == s.adopted {
+		return false
+	}
+	s.unpicked(p, batch.ScopeNode, "reports are being taken")
+	s.changed = true
+	ring(s.wake)
+	return true
+}
+
 // overtaken takes a pick back whose job is being removed or born again.
 func (s *Scheduler) overtaken(p *pick) bool {
 	s.mu.Lock()
@@ -320,22 +357,27 @@ func (s *Scheduler) previousData(ctx context.Context, p *pick) []byte {
 }
 
 // adopt compares the registry's model with the boards: reported work counts as
-// running and draws on its nodes.
+// running and draws on its nodes. It does so whenever reports have brought anything into the
+// model; and from time to time when the two differ in number, whatever the reason.
 func (s *Scheduler) adopt() {
+	adopted := s.cfg.Registry.Adopted()
 	s.mu.Lock()
 	now := s.cfg.Clock.Boot()
 	known := len(s.strangers)
 	for _, f := range s.forests {
 		known += f.board.Live()
 	}
-	skip := !s.changed || s.adopted != 0 && now-s.adopted < adoptEvery
-	if !skip {
-		s.adopted = now
+	for _, also := range s.former {
+		known -= len(also)
 	}
+	news, due := adopted != s.adopted, s.changed && now-s.compared >= adoptEvery
 	s.mu.Unlock()
-	if skip || s.cfg.Registry.Live() == known {
+	if !news && (!due || s.cfg.Registry.Live() == known) {
 		return
 	}
+	s.mu.Lock()
+	s.adopted, s.compared = adopted, now
+	s.mu.Unlock()
 	s.compare(s.cfg.Registry.Model, func() {})
 }
 
@@ -355,7 +397,13 @@ func (s *Scheduler) adoptViews(views []worker.RunView) []placement.Holding {
 				continue
 			}
 			s.strangers[k] = v.Run.Invocation
+			if j := s.jobs[k.Job]; j != nil {
+				s.shadows[v.Run.Invocation] = j.row.spec.Forest
+			}
 		} else {
+			if v.Run.Invocation.Compare(s.jobs[k.Job].row.born) <= 0 && s.former[v.Run.Invocation] == nil {
+				s.shadows[v.Run.Invocation] = ""
+			}
 			if inv, _, ok := b.Running(k); ok && inv == v.Run.Invocation || b.Picked(k) {
 				continue
 			}

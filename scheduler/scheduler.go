@@ -73,6 +73,8 @@ type Registry interface {
 	// Model returns everything that may be running, Live how much that is.
 	Model() []worker.RunView
 	Live() int
+	// Adopted counts what reports have brought into the model in this term.
+	Adopted() int
 	// Idle reports that nothing of a job can be running any more: the initial wait is
 	// over and the model has no invocation of the name.
 	Idle(job string) bool
@@ -162,9 +164,16 @@ type Scheduler struct {
 	early   map[fence.Invocation]bool
 	// strangers are batch tasks that run and whose job has no row.
 	strangers map[batch.Key]fence.Invocation
+	// former are the forests on which what runs draws besides that of its job: its job was
+	// born again over other nodes.
+	former map[fence.Invocation][]*forest
+	// shadows run and are of an earlier life of their job: on which nodes they draw is not
+	// known in this term. They hold a forest (a tombstone's), or all (empty).
+	shadows   map[fence.Invocation]string
 	last      fence.Invocation          // newest handed out or seen
 	changed   bool                      // what may start may have changed
-	adopted   time.Duration             // when the model was compared last
+	adopted   int                       // Registry.Adopted, when the model was compared last
+	compared  time.Duration             // when that was
 	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
 	over      error
 

@@ -14,6 +14,7 @@ type checker struct {
 	live     map[worker.Work]*container
 	byHost   map[string]int
 	hosts    map[fence.Invocation]string // of the living
+	uids     map[fence.Invocation]string // of their jobs
 	invoked  map[fence.Invocation]bool
 	launches map[fence.Invocation]bool
 	all      []*container
@@ -24,7 +25,7 @@ type checker struct {
 }
 
 func newChecker() checker {
-	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{},
+	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{}, uids: map[fence.Invocation]string{},
 		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
 }
 
@@ -115,9 +116,7 @@ func (c *checker) committed(w *world, ops []op) {
 
 // reset follows a restore of the store.
 func (c *checker) reset(s *storage) {
-	forests := c.jobs.forests
-	c.jobs = readJobs(s.w)
-	c.jobs.forests = forests
+	c.wentBack(s.w)
 	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
 	for k := range s.rows {
 		if k, ok := k.(memberKey); ok {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"cantina/batch"
@@ -168,11 +169,11 @@ func (c *checker) handedOut(w *world, q worker.Request, i fence.Invocation) {
 		w.fail("I2", "invocation %v is handed out twice", i)
 	}
 	c.invoked[i] = true
-	c.hosts[i] = c.jobs.host(q.JobUID, q.Work.Node)
+	c.hosts[i], c.uids[i] = c.jobs.host(q.JobUID, q.Work.Node), q.JobUID
 }
 
 // acknowledged: what a cell may forget is durable, unless the job has gone or was born
-// again since it started.
+// again since it started, or a later run of the batch task is on: its end is to come.
 func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
 	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
 		return
@@ -181,10 +182,48 @@ func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
 	if j == nil || j.Deleted || a.Run.Invocation.Compare(j.Born) <= 0 {
 		return
 	}
+	if slices.ContainsFunc(r.leader.Running(a.Run.Work), func(v worker.RunView) bool { return v.Run.Invocation.Compare(a.Run.Invocation) > 0 }) {
+		return
+	}
 	st, _ := c.jobs.of(a.Run.Work)
 	if st.Invocation.Compare(a.Run.Invocation) < 0 || st.Invocation == a.Run.Invocation && !real(st) {
 		w.fail("I5", "end of %v %v is acknowledged and not durable: %+v", a.Run.Work, a.Run.Invocation, st)
 	}
+}
+
+// wentBack follows a restore: what runs of a job that the copy does not know draws on
+// nodes that nobody can know.
+func (c *checker) wentBack(w *world) {
+	forests := c.jobs.forests
+	c.jobs = readJobs(w)
+	for uid, f := range forests {
+		if c.jobs.forests[uid] == "" {
+			c.jobs.forests[uid] = f
+		}
+	}
+	for inv, uid := range c.uids {
+		if h := c.hosts[inv]; h != "" && !c.jobs.has(uid) {
+			if c.counts(inv) {
+				c.byHost[h]--
+			}
+			delete(c.hosts, inv)
+		}
+	}
+}
+
+// counts reports that an invocation is alive and counted.
+func (c *checker) counts(inv fence.Invocation) bool {
+	return slices.ContainsFunc(c.all, func(k *container) bool { return k.run.Invocation == inv })
+}
+
+// has reports whether a job with the uid is there, or a tombstone of it.
+func (c *jobCheck) has(uid string) bool {
+	for _, j := range c.jobs {
+		if j.UID == uid {
+			return true
+		}
+	}
+	return false
 }
 
 // jobsSettled: I14, after the faults every batch task of every job is done.

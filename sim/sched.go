@@ -153,6 +153,9 @@ func (x runs) Model() []worker.RunView { return x.r.leader.Model() }
 // Live returns how many invocations may be running.
 func (x runs) Live() int { return x.r.leader.Live() }
 
+// Adopted counts what reports have brought into the model.
+func (x runs) Adopted() int { return x.r.leader.Adopted() }
+
 // Idle reports that nothing of a job can be running any more.
 func (x runs) Idle(job string) bool { return x.r.leader.Idle(job) }
 
