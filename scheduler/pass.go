@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -212,8 +213,8 @@ func (s *Scheduler) shadowed(p *pick) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, forest := range s.shadows {
-		if forest == "" || forest == p.spec.Forest {
+	for _, forests := range s.shadows {
+		if slices.Contains(forests, p.spec.Forest) {
 			s.unpicked(p, batch.ScopeJob, "what still runs of a job that was removed or made anew may draw on its nodes")
 			return true
 		}
@@ -397,24 +398,31 @@ func (s *Scheduler) adoptViews(views []worker.RunView) []placement.Holding {
 				continue
 			}
 			s.strangers[k] = v.Run.Invocation
-			if j := s.jobs[k.Job]; j != nil {
-				s.shadows[v.Run.Invocation] = j.row.spec.Forest
-			}
 		} else {
-			if v.Run.Invocation.Compare(s.jobs[k.Job].row.born) <= 0 && s.former[v.Run.Invocation] == nil {
-				s.shadows[v.Run.Invocation] = ""
-			}
+
 			if inv, _, ok := b.Running(k); ok && inv == v.Run.Invocation || b.Picked(k) {
 				continue
 			}
 			b.Adopt(k, v.Run.Invocation, string(v.Cell))
 			h.Need = b.CellNeeds(k.Job)
 		}
+		s.shadow(s.jobs[k.Job], v.Run.Invocation)
 		if h.Cell != "" {
 			out = append(out, h)
 		}
 	}
 	return out
+}
+
+// shadow notes what is adopted of an earlier life of its job: what it draws on is not known.
+func (s *Scheduler) shadow(j *job, inv fence.Invocation) {
+	switch {
+	case j == nil: // no row says over which forest it ran
+	case j.row.deleted:
+		s.shadows[inv] = append([]string{j.row.spec.Forest}, j.row.former...)
+	case inv.Compare(j.row.born) <= 0 && len(j.row.former) > 0 && s.former[inv] == nil:
+		s.shadows[inv] = j.row.former
+	}
 }
 
 func (s *Scheduler) holdAll(holds []placement.Holding) {

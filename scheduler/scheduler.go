@@ -168,8 +168,8 @@ type Scheduler struct {
 	// born again over other nodes.
 	former map[fence.Invocation][]*forest
 	// shadows run and are of an earlier life of their job: on which nodes they draw is not
-	// known in this term. They hold a forest (a tombstone's), or all (empty).
-	shadows   map[fence.Invocation]string
+	// known in this term. They hold all forests over which those lives ran.
+	shadows   map[fence.Invocation][]string
 	last      fence.Invocation          // newest handed out or seen
 	changed   bool                      // what may start may have changed
 	adopted   int                       // Registry.Adopted, when the model was compared last
@@ -305,7 +305,7 @@ func (s *Scheduler) Names() []worker.JobRow {
 // HeldNodes returns what batch tasks of those jobs may draw on, for the initial
 // wait: one name for all nodes of a forest. What still runs may come from an earlier
 // definition, or from a job that was removed: so every forest with resources counts that
-// any of them has, and the forest of every tombstone. A row that cannot be read does not
+// any of them has, the forest of every tombstone, and those of earlier lives. A row that cannot be read does not
 // say what its job drew on: then all nodes of all forests are held.
 func (s *Scheduler) HeldNodes() []string {
 	s.mu.Lock()
@@ -316,12 +316,14 @@ func (s *Scheduler) HeldNodes() []string {
 		if j.row.quarantined() {
 			return []string{drawAny}
 		}
-		name := j.row.spec.Forest
-		if seen[name] || j.forest != nil && !j.forest.unread && !hasResources(j.forest.board.Spec()) {
-			continue
+		for _, name := range append([]string{j.row.spec.Forest}, j.row.former...) {
+			f := s.forests[name]
+			if seen[name] || !j.row.deleted && f != nil && !f.unread && !hasResources(f.board.Spec()) {
+				continue
+			}
+			seen[name] = true
+			out = append(out, drawName(name))
 		}
-		seen[name] = true
-		out = append(out, drawName(name))
 	}
 	return out
 }

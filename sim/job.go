@@ -104,7 +104,7 @@ func (s *sched) use(name string) {
 		s.change(s.Remove(name))
 	case w.chance(80):
 		s.kill(worker.Work{Job: name, Node: node(w.rng.IntN(w.cfg.Nodes))})
-	case w.chance(60):
+	case v.Paused && w.chance(500), w.chance(40):
 		w.trace("client: pause %s: %v", name, !v.Paused)
 		s.change(s.Pause(name, !v.Paused))
 	case err == nil && !v.Removed && w.chance(60):
