@@ -106,7 +106,7 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Blind())
 	}
 	before := b.services.Index(k)
-	after, effects, err := lrp.Step(before, e, env)
+	after, effects, err := b.cfg.Mistakes.Step(before, e, env)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Blind()
 	}
 	before := b.tasks.Get(guid)
-	after, effects, err := task.Step(before, e, env)
+	after, effects, err := b.cfg.Mistakes.StepTask(before, e, env)
 	if err != nil {
 		return err
 	}

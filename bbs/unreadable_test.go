@@ -52,7 +52,7 @@ func (r *rig) serveLRPs() {
 // overwrite puts value in place of a row, as a new leader will find it.
 func (r *rig) overwrite(key string, value []byte) {
 	r.t.Helper()
-	ticket := newTicket()
+	ticket := r.b.newTicket()
 	r.reign.Submit(store.Transition{Ops: []store.Op{{Key: key, Value: value}}}, ticket.done)
 	if _, err := ticket.wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
@@ -131,7 +131,7 @@ func TestEveryUnreadableRowIsSetAside(t *testing.T) {
 // overwriteQuarantined repairs a row through the store.
 func (r *rig) overwriteQuarantined(key string, value []byte) {
 	r.t.Helper()
-	ticket := newTicket()
+	ticket := r.b.newTicket()
 	r.reign.Restore(key, value, ticket.done)
 	if _, err := ticket.wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
@@ -437,7 +437,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 func (r *rig) smash(keys ...string) {
 	r.t.Helper()
 	for _, k := range keys {
-		ticket := newTicket()
+		ticket := r.b.newTicket()
 		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("garbage")}}}, ticket.done)
 		if _, err := ticket.wait(r.t.Context()); err != nil {
 			r.t.Fatal(err)
