@@ -78,7 +78,7 @@ func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows 
 		}
 	}
 	for g := range guids {
-		if v.badRows[taskRow(g)] {
+		if v.badRows[TaskRow(g)] {
 			out.QuarantinedTasks = append(out.QuarantinedTasks, g)
 		} else if t, ok := v.tasks[g]; ok {
 			out.Tasks = append(out.Tasks, t.row)
@@ -103,7 +103,7 @@ func (b *BBS) OnCell(cell string) (lrps, tasks int) {
 		}
 	}
 	for g := range v.taskCells[cell] {
-		if t, ok := v.tasks[g]; ok && !v.badRows[taskRow(g)] && t.row.State == task.Running {
+		if t, ok := v.tasks[g]; ok && !v.badRows[TaskRow(g)] && t.row.State == task.Running {
 			tasks++
 		}
 	}
@@ -116,7 +116,7 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 		return false
 	}
 	x, known := v.indices[k]
-	return v.badRows[indexRow(k)] || known && v.badRows[serviceRow(serviceOf(x.row))]
+	return v.badRows[IndexRow(k)] || known && v.badRows[serviceRow(serviceOf(x.row))]
 }
 
 // SessionChanged tells what became of the session of a cell process.

@@ -165,7 +165,7 @@ func decodeIndex(row store.Row) (lrp.Index, error) {
 		return lrp.Index{}, err
 	}
 	x, err := indexOf(&m)
-	if err == nil && (indexRow(x.Key) != row.Key || x.Empty()) {
+	if err == nil && (IndexRow(x.Key) != row.Key || x.Empty()) {
 		err = errRecord
 	}
 	return x, err
@@ -205,7 +205,7 @@ func decodeTask(row store.Row) (*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if taskRow(t.GUID) != row.Key {
+	if TaskRow(t.GUID) != row.Key {
 		return nil, errRecord
 	}
 	return t, task.Check(t)

@@ -237,7 +237,7 @@ func (t *tx) serviceUnit(c serviceChange) unit {
 }
 
 func taskUnit(c taskChange) unit {
-	u := unit{op: store.Op{Key: taskRow(c.guid)}}
+	u := unit{op: store.Op{Key: TaskRow(c.guid)}}
 	e := event.Event{Kind: event.Task, Subject: c.guid, Task: c.after}
 	if c.after == nil {
 		e.Gone, e.Task = true, c.before
@@ -254,7 +254,7 @@ func taskUnit(c taskChange) unit {
 
 func indexUnit(c indexChange, notes []event.Event) unit {
 	key := c.after.Key
-	u := unit{op: store.Op{Key: indexRow(key)}, events: notes}
+	u := unit{op: store.Op{Key: IndexRow(key)}, events: notes}
 	if !c.after.Empty() {
 		u.op.Value = encode(kindIndex, indexRecord(c.after))
 	}

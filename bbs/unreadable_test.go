@@ -88,7 +88,7 @@ func damages(t *testing.T, value []byte) map[string][]byte {
 func (r *rig) rowsOfEveryKind() map[string]string {
 	page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
 	return map[string]string{
-		kindService: serviceRow(webKey), kindIndex: indexRow(page.Items[0].Key), kindTask: taskRow("t"), kindDomain: domainRow("d"),
+		kindService: serviceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"), kindDomain: domainRow("d"),
 		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"),
 	}
 }
@@ -159,7 +159,7 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 		alter(x)
 		return encode(kindTask, taskRecord(x))
 	}
-	svc, idx, tsk := serviceRow(webKey), indexRow(lrp.Key{Process: "p", Index: 1}), taskRow("t")
+	svc, idx, tsk := serviceRow(webKey), IndexRow(lrp.Key{Process: "p", Index: 1}), TaskRow("t")
 	for name, c := range map[string]struct {
 		key   string
 		value []byte
@@ -377,7 +377,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		r.serve()
 		page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
 		k0, k1 := page.Items[0].Key, page.Items[1].Key
-		r.smash(indexRow(k0), serviceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
+		r.smash(IndexRow(k0), serviceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
 		r.reelect()
 		if n := r.b.Count().Quarantined; n != 3 {
 			t.Fatalf("%d quarantined", n)
@@ -404,7 +404,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		}
 		// Dropped: the index is made anew.
 		done := make(chan error, 1)
-		if err := r.b.Release(indexRow(k0), false, nil, func(_ int64, err error) { done <- err }); err != nil {
+		if err := r.b.Release(IndexRow(k0), false, nil, func(_ int64, err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {

@@ -159,6 +159,9 @@ type world struct {
 	jobs     int
 	ids      int // of newID
 	drained  int
+	spoilt   int // rows that were made unreadable
+	running  *routine
+	parked   []*routine // that wait
 	plans    *plans
 }
 
@@ -180,6 +183,7 @@ func Run(cfg Config) (Result, error) {
 		w.check.full(w)
 		w.check.liveness(w)
 	}
+	w.release(nil)
 	w.res.Fired = w.plans.fired
 	if w.failed != nil {
 		return w.res, w.failed

@@ -15,6 +15,7 @@ import (
 	"cantina/cell"
 	"cantina/event"
 	"cantina/fence"
+	"cantina/internal/booking"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/lrp"
@@ -71,7 +72,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 		settled: t.settled, early: map[string]bool{}}
 	t.house = auctioneer.New(auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}, Clock: cfg.Clock, Log: cfg.Log}, t.market, t.market)
 	t.market.house = t.house
-	h := &holdings{hub: t.hub, ledger: t.house, booked: map[string]string{}, rows: map[string]int{}, desired: t.desired}
+	h := &ledgerHub{t.hub, booking.New(t.house, t.desired)}
 	lazy := &lateRegistry{}
 	t.jobs = scheduler.New(scheduler.Config{Term: reign.Term(), Store: reign, Registry: lazy, Auctioneer: t.house, Hub: t.hub,
 		Scripts: scheduler.Programs{Env: cfg.ScriptEnv}, Clock: cfg.Clock, Log: cfg.Log, NewID: newID}, rows)
@@ -91,7 +92,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID, Tasks: cfg.Tasks}, rows, reign.Revision(), reg.Members())
 	t.market.board = t.board
 	t.times = t.newTimes(rows)
-	h.load(t.board)
+	h.book.Load(t.board)
 	t.market.Request(t.board.Pending())
 	return t, nil
 }
