@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,8 +60,6 @@ func (l ledger) Release(holds ...string) { l.Auction.Release(holds...) }
 
 func lrpItem(k lrp.Key) string    { return "lrp/" + k.String() }
 func taskItem(guid string) string { return "task/" + guid }
-
-func compareText(x, y string) int { return cmp.Compare(x, y) }
 
 func (m *market) now() time.Duration { return m.b.r.s.local() }
 
