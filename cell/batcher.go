@@ -20,7 +20,7 @@ var errUnsent = errors.New("not sent")
 type batcher[E any] struct {
 	call  func(context.Context, []E) ([]error, error)
 	limit int
-	gate  func() run.Gate
+	park  run.Park
 
 	mu      sync.Mutex
 	waiting []*batched[E]
@@ -29,29 +29,32 @@ type batcher[E any] struct {
 
 type batched[E any] struct {
 	event E
-	turn  run.Gate // opened when there is an answer, or when this one is to make the next call
+	wake  func() // called when there is an answer, or when this one is to make the next call
 	lead  bool
 	err   error
 }
 
-func newBatcher[E any](limit int, gate func() run.Gate, call func(context.Context, []E) ([]error, error)) *batcher[E] {
-	return &batcher[E]{call: call, limit: limit, gate: gate}
+func newBatcher[E any](limit int, park run.Park, call func(context.Context, []E) ([]error, error)) *batcher[E] {
+	return &batcher[E]{call: call, limit: limit, park: park}
 }
 
 // do sends event and returns its answer. It waits for the answer also when ctx
 // ends meanwhile: the call itself ends with ctx.
 func (b *batcher[E]) do(ctx context.Context, event E) error {
 	mine := &batched[E]{event: event, err: errUnsent}
+	var wait func(context.Context) error
 	b.mu.Lock()
 	b.waiting = append(b.waiting, mine)
 	if b.flying {
-		mine.turn = b.gate()
+		mine.wake, wait = b.park()
 	} else {
 		b.flying, mine.lead = true, true
 	}
 	b.mu.Unlock()
-	if mine.turn != nil {
-		mine.turn.Wait()
+	if wait != nil {
+		if err := wait(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
 	}
 	if mine.lead {
 		b.fly(ctx)
@@ -75,7 +78,7 @@ func (b *batcher[E]) fly(ctx context.Context) {
 	b.mu.Lock()
 	if len(b.waiting) > 0 {
 		b.waiting[0].lead = true
-		b.waiting[0].turn.Open()
+		b.waiting[0].wake()
 	} else {
 		b.flying = false
 	}
@@ -90,7 +93,7 @@ func (b *batcher[E]) fly(ctx context.Context) {
 			w.err = errShortAnswer
 		}
 		if i > 0 {
-			w.turn.Open()
+			w.wake()
 		}
 	}
 }

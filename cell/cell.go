@@ -125,8 +125,8 @@ type Config struct {
 type Ground struct {
 	// Go has f run beside everything else.
 	Go func(f func())
-	// Gate makes a gate for what runs there.
-	Gate func() run.Gate
+	// Park is how what runs there waits.
+	Park run.Park
 	// Within bounds how long a call of the leader may last.
 	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 	Folder Folder
@@ -138,8 +138,8 @@ func (g Ground) withDefaults(dir string) Ground {
 	if g.Go == nil {
 		g.Go = func(f func()) { go f() }
 	}
-	if g.Gate == nil {
-		g.Gate = run.NewGate
+	if g.Park == nil {
+		g.Park = run.OnChannel
 	}
 	if g.Folder == nil {
 		g.Folder = diskFolder(dir)
@@ -232,10 +232,10 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 		ends: &mailbox[worker.WorkEnded]{}, exit: newOnceError()}
 	c.ending = run.NewLoop("ends", c.nextEnds)
 	c.polls.loop = run.NewLoop("poll", c.nextPoll)
-	c.lrpCalls = newBatcher(500, ground.Gate, func(ctx context.Context, es []LRPEvent) ([]error, error) {
+	c.lrpCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []LRPEvent) ([]error, error) {
 		return leader.LRPEvents(ctx, c.session.caller(), es)
 	})
-	c.taskCalls = newBatcher(500, ground.Gate, func(ctx context.Context, es []TaskEvent) ([]error, error) {
+	c.taskCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
 		return leader.TaskEvents(ctx, c.session.caller(), es)
 	})
 	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name,

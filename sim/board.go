@@ -118,7 +118,7 @@ type keyed[K, V any] struct {
 }
 
 // rowsOf returns the rows of one kind in order.
-func rowsOf[K comparable, V any](s *store, order func(x, y K) int) []keyed[K, V] {
+func rowsOf[K comparable, V any](s *storage, order func(x, y K) int) []keyed[K, V] {
 	var out []keyed[K, V]
 	for k, v := range s.rows {
 		if k, ok := k.(K); ok {

@@ -1,14 +1,18 @@
 package sim
 
-import "iter"
+import (
+	"context"
+	"errors"
+	"iter"
+)
 
 // threads are the coroutines of one process of the world: code of the shells that
 // waits for answers, run as it is. They take turns with the events of the world, so
-// that one seed is one run. When the process ends, what waits is let go: gates let
-// everybody through, and the calls of the process fail from then on.
+// that one seed is one run. When the process ends, what waits is let go with an error,
+// and nothing waits any more.
 type threads struct {
 	w       *world
-	soon    func(fn func()) // runs fn in the process at once, or when it goes on
+	soon    func(fn func()) // runs fn in the process, as an event of its own
 	waiting []*thread
 	dead    bool
 }
@@ -84,39 +88,38 @@ func (p *threads) release() {
 	}
 }
 
-// gate is a run.Gate for coroutines: what is waited for comes from an event of the
-// world or from another coroutine.
-type gate struct {
-	p       *threads
-	opened  bool
-	waiting []*thread
+// errEnded tells a coroutine that its process has ended.
+var errEnded = errors.New("the process has ended")
+
+// park is a run.Park for coroutines. The contexts of the shells are not looked at: what
+// limits a wait in the world wakes it.
+func (p *threads) park() (wake func(), wait func(context.Context) error) {
+	awake := false
+	var t *thread
+	wake = func() {
+		if awake {
+			return
+		}
+		awake = true
+		if t != nil {
+			p.soon(func() { p.goOn(t) })
+		}
+	}
+	return wake, func(context.Context) error {
+		if !awake && !p.dead {
+			t = p.w.current
+			p.waiting = append(p.waiting, t)
+			t.yield(struct{}{})
+			t = nil
+		}
+		if p.dead {
+			return errEnded
+		}
+		return nil
+	}
 }
 
-func (p *threads) gate() *gate { return &gate{p: p} }
-
-// Open lets everybody through who waits, and who comes later.
-func (g *gate) Open() {
-	if g.opened {
-		return
-	}
-	g.opened = true
-	for _, t := range g.waiting {
-		g.p.soon(func() { g.p.goOn(t) })
-	}
-	g.waiting = nil
-}
-
-// Wait suspends the coroutine that runs until the gate is open or the process has ended.
-func (g *gate) Wait() {
-	if g.opened || g.p.dead {
-		return
-	}
-	t := g.p.w.current
-	g.waiting = append(g.waiting, t)
-	g.p.waiting = append(g.p.waiting, t)
-	t.yield(struct{}{})
-}
-
+// goOn resumes a coroutine that was woken, unless it goes on already.
 func (p *threads) goOn(t *thread) {
 	for i, o := range p.waiting {
 		if o == t {

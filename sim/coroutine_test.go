@@ -16,25 +16,29 @@ func TestCoroutinesTakeTurns(t *testing.T) {
 	p := newThreads(w, func(fn func()) { w.after(0, fn) })
 	var got []string
 	say := func(text string) { got = append(got, fmt.Sprintf("%v %s", w.now, text)) }
-	first, second, never := p.gate(), p.gate(), p.gate()
+	first, waitFirst := p.park()
+	second, waitSecond := p.park()
+	_, waitForEver := p.park()
+	ctx := t.Context()
 	p.run(func() {
-		first.Wait()
-		say("a")
-		second.Open()
+		say(fmt.Sprint("a ", waitFirst(ctx)))
+		second()
 		say("a again")
-		first.Wait()
-		say("a ends")
 	})
-	p.run(func() { second.Wait(); say("b") })
-	p.run(func() { never.Wait(); say("let go"); never.Wait(); say("and again") })
-	w.after(time.Second, first.Open)
+	p.run(func() { say(fmt.Sprint("b ", waitSecond(ctx))) })
+	p.run(func() {
+		say(fmt.Sprint("c ", waitForEver(ctx)))
+		_, more := p.park()
+		say(fmt.Sprint("c again ", more(ctx)))
+	})
+	w.after(time.Second, first)
 	for len(w.q) > 0 {
 		w.step()
 	}
 	w.after(0, p.end)
 	w.step()
 	p.run(func() { say("after the end") })
-	want := []string{"1s a", "1s a again", "1s a ends", "1s b", "1s let go", "1s and again"}
+	want := []string{"1s a <nil>", "1s a again", "1s b <nil>", "1s c the process has ended", "1s c again the process has ended"}
 	if !slices.Equal(got, want) || slices.Contains(w.threads, p) {
 		t.Errorf("%q", got)
 	}

@@ -114,24 +114,24 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --load %v --seed %d%s --trace", v.Invariant, v.Step, v.At, v.Text, v.Load, v.Seed, more)
 }
 
-type event struct {
+type planned struct {
 	at  time.Duration
 	seq int
 	fn  func()
 }
 
-type queue []event
+type queue []planned
 
 func (q queue) Len() int { return len(q) }
 func (q queue) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
 }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
+func (q *queue) Push(x any)   { *q = append(*q, x.(planned)) }
 func (q *queue) Pop() any {
 	old := *q
 	x := old[len(old)-1]
-	old[len(old)-1] = event{}
+	old[len(old)-1] = planned{}
 	*q = old[:len(old)-1]
 	return x
 }
@@ -142,7 +142,7 @@ type world struct {
 	now      time.Duration
 	q        queue
 	seq      int
-	store    *store
+	store    *storage
 	servers  []*server
 	machines []*machine
 	byProc   map[worker.Proc]*machine
@@ -189,7 +189,7 @@ func Run(cfg Config) (Result, error) {
 
 // step runs the next event.
 func (w *world) step() {
-	e := heap.Pop(&w.q).(event)
+	e := heap.Pop(&w.q).(planned)
 	w.now = e.at
 	w.res.Steps++
 	e.fn()
@@ -232,7 +232,7 @@ func newWorld(cfg Config) *world {
 
 func (w *world) after(d time.Duration, fn func()) {
 	w.seq++
-	heap.Push(&w.q, event{w.now + max(d, 0), w.seq, fn})
+	heap.Push(&w.q, planned{w.now + max(d, 0), w.seq, fn})
 }
 
 // mixed reports whether services and tasks are among the work.

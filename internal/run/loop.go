@@ -63,19 +63,3 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
-
-// Gate lets through who waits once it is open, and whoever comes later.
-type Gate interface {
-	Open()
-	// Wait returns when the gate is open. That of a simulator also returns when the
-	// process that waits has ended.
-	Wait()
-}
-
-// NewGate returns a gate for goroutines. It is opened once.
-func NewGate() Gate { return make(gate) }
-
-type gate chan struct{}
-
-func (g gate) Open() { close(g) }
-func (g gate) Wait() { <-g }
