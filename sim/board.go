@@ -60,7 +60,7 @@ func newBoard(r *reign, members []worker.Member) *board {
 	b.market = newMarket(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
-		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: w.park, Mistakes: b.rules(),
+		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
 		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, procs)
 	b.market.book.Load(b.BBS)
 	b.market.Request(b.Pending())

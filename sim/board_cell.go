@@ -72,7 +72,7 @@ func (b *board) take(q *request) {
 	case q.query != nil:
 		b.answer(q, b.rows(string(q.from.cell), q.query))
 	default:
-		b.r.call(func() { b.event(q) })
+		b.r.threads.run(func() { b.event(q) })
 	}
 }
 

@@ -62,7 +62,7 @@ func (w *world) customer() {
 // ask makes one call of a customer, which may wait. Nothing is refused but what came too
 // late, or what the leader could not finish.
 func (b *board) ask(what string, fn func(ctx context.Context) error) {
-	b.r.call(func() {
+	b.r.threads.run(func() {
 		err := fn(context.Background())
 		if b.r.dead || err == nil {
 			return

@@ -41,6 +41,7 @@ type reign struct {
 	revision  int64                // of the last commit
 	bad       map[string][]byte    // quarantined rows
 	newest    map[string]any       // decoded rows, as submitted
+	threads   *threads             // calls that wait
 	dead      bool                 // its process has died
 	tight     bool                 // what is submitted now has to fit into one row
 	jobs      map[string]bool      // names that are held during the wait
@@ -119,7 +120,7 @@ func (s *server) crash() {
 	s.reign, s.inbox = nil, nil
 	if r != nil {
 		r.over, r.dead = true, true
-		s.w.release(r)
+		r.threads.end()
 	}
 }
 
@@ -177,6 +178,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, nodes: map[string]bool{},
 		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}, newest: map[string]any{}}
 	s.setWall()
+	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {
 		if row := w.store.rows[key].(*saved).row; row != nil {
 			r.newest[key] = row

@@ -160,8 +160,6 @@ type world struct {
 	ids      int // of newID
 	drained  int
 	spoilt   int // rows that were made unreadable
-	running  *routine
-	parked   []*routine // that wait
 	plans    *plans
 	threads  []*threads // of the processes that live
 	current  *thread    // the coroutine that runs; nil = an event of the world
@@ -183,7 +181,6 @@ func Run(cfg Config) (Result, error) {
 		w.check.full(w)
 		w.check.liveness(w)
 	}
-	w.release(nil)
 	w.res.Fired = w.plans.fired
 	if w.failed != nil {
 		return w.res, w.failed
