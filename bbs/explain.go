@@ -60,8 +60,8 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanatio
 	if version.Wants(index) {
 		e.Wanted = lrp.Running.String()
 	}
-	if v.badRows[indexRow(key)] {
-		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine restore "+indexRow(key)+", or drop", 0)
+	if v.badRows[IndexRow(key)] {
+		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {

@@ -14,7 +14,7 @@ func (w *world) until(limit time.Duration, ok func() bool) bool {
 		if ok() {
 			return true
 		}
-		e := heap.Pop(&w.q).(event)
+		e := heap.Pop(&w.q).(planned)
 		w.now = e.at
 		w.res.Steps++
 		e.fn()

@@ -132,7 +132,7 @@ func (c *checker) committed(w *world, ops []op) {
 }
 
 // reset follows a restore of the store.
-func (c *checker) reset(s *store) {
+func (c *checker) reset(s *storage) {
 	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
 	for k := range s.rows {
 		if k, ok := k.(memberKey); ok {

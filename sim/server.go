@@ -20,6 +20,7 @@ type server struct {
 	inbox  []func()
 	reign  *reign
 	old    fence.Term // its last term, for the mistake of campaigning on the same lease
+	wall   time.Time  // what its wall clock shows when its own clock is 0
 }
 
 // reign is one term won by a server.
@@ -34,11 +35,18 @@ type reign struct {
 	times     *times
 	held      time.Duration // lease held until, by own clock
 	pending   []item
+	flight    []item // on its way to the store
 	flying    bool
 	over      bool
-	jobs      map[string]bool // names that are held during the wait
-	nodes     map[string]bool // nodes
-	dead      map[worker.Proc]bool
+	revision  int64                // of the last commit
+	bad       map[string][]byte    // quarantined rows
+	newest    map[string]any       // decoded rows, as submitted
+	threads   *threads             // calls that wait
+	dead      bool                 // its process has died
+	tight     bool                 // what is submitted now has to fit into one row
+	jobs      map[string]bool      // names that are held during the wait
+	nodes     map[string]bool      // nodes
+	perished  map[worker.Proc]bool // declared dead
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
 	calls     map[callKey]bool    // RunTasks and Notifies without an answer
@@ -57,6 +65,9 @@ type item struct {
 	effects []worker.Effect
 	seq     int64
 	after   func()
+	// landed is told the outcome, as by store.Reign; refused: nothing of it is sent.
+	landed  func(revision int64, err error)
+	refused error
 }
 
 func newServer(w *world, id int) *server { return &server{w: w, id: id, clock: w.newClock()} }
@@ -105,10 +116,12 @@ func (s *server) crash() {
 		}
 	}
 	s.alive = false
-	if s.reign != nil {
-		s.reign.over = true
-	}
+	r := s.reign
 	s.reign, s.inbox = nil, nil
+	if r != nil {
+		r.over, r.dead = true, true
+		r.threads.end()
+	}
 }
 
 func (s *server) pause(d time.Duration) {
@@ -163,7 +176,14 @@ func (s *server) campaign() {
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
 	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, nodes: map[string]bool{},
-		dead: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts()}
+		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}, newest: map[string]any{}}
+	s.setWall()
+	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
+	for _, key := range w.store.texts() {
+		if row := w.store.rows[key].(*saved).row; row != nil {
+			r.newest[key] = row
+		}
+	}
 	r.sched = newSched(r)
 	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
 		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,
@@ -241,6 +261,18 @@ func (r *reign) end(why string) {
 		r.s.reign = nil
 		r.s.later(r.s.w.between(50*time.Millisecond, 500*time.Millisecond), r.s.campaign)
 	}
+	waiting := append(r.flight, r.pending...)
+	r.flight, r.pending = nil, nil
+	for _, it := range waiting {
+		it.tell(0, errTermOver)
+	}
+}
+
+// tell hands the outcome to whoever waits for it.
+func (it *item) tell(revision int64, err error) {
+	if it.landed != nil {
+		it.landed(revision, err)
+	}
 }
 
 func (r *reign) tick() {
@@ -285,7 +317,12 @@ func (r *reign) submit(out worker.Output) {
 	r.put(item{ops: ops(out.Rows), effects: out.Effects, seq: out.Seq})
 }
 
+// put queues a transition. When the term is over nothing becomes of it.
 func (r *reign) put(it item) {
+	if r.over {
+		r.s.later(0, func() { it.tell(0, errTermOver) })
+		return
+	}
 	if r.s.w.cfg.Mistakes.EffectBeforeCommit {
 		r.perform(it.effects)
 		it.effects = nil
@@ -305,7 +342,7 @@ func (r *reign) commit() {
 	for _, it := range batch {
 		all = append(all, it.ops...)
 	}
-	r.flying = true
+	r.flying, r.flight = true, batch
 	if len(all) == 0 {
 		r.s.later(0, func() { r.done(batch) })
 		return
@@ -327,6 +364,7 @@ func (r *reign) transact(all []op, done func()) {
 			w.loseJob, unknown, lost = false, true, true
 		}
 		ok := !lost && w.store.commit(s.id, r.id, r.term, all[:half])
+		revision := w.store.revision
 		if ok && half < len(all) {
 			r.transact(all[half:], done)
 			return
@@ -343,6 +381,7 @@ func (r *reign) transact(all []op, done func()) {
 				r.end("commit refused")
 				return
 			}
+			r.revision = revision
 			done()
 		})
 	})
@@ -356,10 +395,18 @@ func (r *reign) done(batch []item) {
 	if r.over {
 		return
 	}
-	r.flying = false
-	for _, it := range batch {
-		r.perform(it.effects)
+	r.flying, r.flight = false, nil
+	for i, it := range batch {
+		if it.refused == nil {
+			it.tell(r.revision, nil)
+		} else {
+			it.tell(0, it.refused)
+		}
+		if !r.over {
+			r.perform(it.effects)
+		}
 		if r.over {
+			r.abandon(batch[i+1:])
 			return
 		}
 		if it.seq > 0 {
@@ -371,6 +418,15 @@ func (r *reign) done(batch []item) {
 	}
 	r.sched.run()
 	r.commit()
+}
+
+// abandon tells those whose commit nobody will follow up, unless the process is dead.
+func (r *reign) abandon(batch []item) {
+	for _, it := range batch {
+		if r.s.alive {
+			it.tell(0, errTermOver)
+		}
+	}
 }
 
 // dies: the process may end between any two effects of a commit.

@@ -50,9 +50,9 @@ type snapshot struct {
 	epoch    int64
 }
 
-// store is a fenced store with an election: the rules of docs/design/store.md in
+// storage is a fenced store with an election: the rules of docs/design/store.md in
 // their smallest form.
-type store struct {
+type storage struct {
 	w        *world
 	snapshot // rows, head.restored, head.epoch
 	term     fence.Term
@@ -65,18 +65,18 @@ type store struct {
 	older    []snapshot
 }
 
-func newStore(w *world) *store {
-	return &store{w: w, snapshot: snapshot{rows: map[any]any{}, epoch: 1}, lease: -1, fresh: true}
+func newStore(w *world) *storage {
+	return &storage{w: w, snapshot: snapshot{rows: map[any]any{}, epoch: 1}, lease: -1, fresh: true}
 }
 
 // leaseTTL is the time to live of the election lease.
 const leaseTTL = 2 * time.Second
 
-func (s *store) free() bool { return s.lease < 0 || s.expires <= s.w.now }
+func (s *storage) free() bool { return s.lease < 0 || s.expires <= s.w.now }
 
 // campaign gives a free lease to a server: a fresh create revision, unless the
 // server keeps its old lease by mistake.
-func (s *store) campaign(server, id int, old fence.Term) (fence.Term, bool) {
+func (s *storage) campaign(server, id int, old fence.Term) (fence.Term, bool) {
 	same := s.w.cfg.Mistakes.SameLease && !old.IsZero() && s.term == old && old.Epoch == s.epoch && s.lease == server
 	if !same && !s.free() {
 		return fence.Term{}, false
@@ -94,7 +94,7 @@ func (s *store) campaign(server, id int, old fence.Term) (fence.Term, bool) {
 	return t, true
 }
 
-func (s *store) keepAlive(server, id int) bool {
+func (s *storage) keepAlive(server, id int) bool {
 	if s.lease != server || s.leaseID != id || s.free() {
 		return false
 	}
@@ -103,15 +103,21 @@ func (s *store) keepAlive(server, id int) bool {
 }
 
 // commit applies a transition when head and election key are the sender's.
-func (s *store) commit(server, id int, term fence.Term, ops []op) bool {
+func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 	if s.term != term || s.lease != server || s.leaseID != id || s.free() {
 		return false
 	}
+	if len(ops) > 0 {
+		s.revision++
+	}
 	for _, o := range ops {
 		s.w.plans.committing(o)
-		if o == (op{restoredKey{}, nil}) {
+		if o.key == (restoredKey{}) {
 			s.restored = false
 			continue
+		}
+		if x, ok := o.val.(*saved); ok {
+			x.revision = s.revision
 		}
 		if s.w.mixed() {
 			s.w.check.stored(s.w, o)
@@ -123,7 +129,6 @@ func (s *store) commit(server, id int, term fence.Term, ops []op) bool {
 		}
 	}
 	if len(ops) > 0 {
-		s.revision++
 		s.w.check.committed(s.w, ops)
 	}
 	return true
@@ -131,13 +136,13 @@ func (s *store) commit(server, id int, term fence.Term, ops []op) bool {
 
 type restoredKey struct{}
 
-func (s *store) copy() snapshot {
+func (s *storage) copy() snapshot {
 	return snapshot{rows: maps.Clone(s.rows), restored: s.restored, epoch: s.epoch}
 }
 
 // back restores an older copy, or moves the store as it is: the epoch grows, and
 // nobody holds a lease.
-func (s *store) back(c snapshot, restored bool) {
+func (s *storage) back(c snapshot, restored bool) {
 	epoch := s.epoch
 	s.snapshot = snapshot{rows: maps.Clone(c.rows), restored: restored || c.restored, epoch: epoch + 1}
 	s.term = fence.Term{Epoch: s.epoch}
@@ -148,7 +153,7 @@ func (s *store) back(c snapshot, restored bool) {
 	}
 }
 
-func (s *store) list() workerset.ID {
+func (s *storage) list() workerset.ID {
 	id, _ := s.rows[listKey{}].(workerset.ID)
 	return id
 }

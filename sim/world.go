@@ -114,24 +114,24 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --load %v --seed %d%s --trace", v.Invariant, v.Step, v.At, v.Text, v.Load, v.Seed, more)
 }
 
-type event struct {
+type planned struct {
 	at  time.Duration
 	seq int
 	fn  func()
 }
 
-type queue []event
+type queue []planned
 
 func (q queue) Len() int { return len(q) }
 func (q queue) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
 }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
+func (q *queue) Push(x any)   { *q = append(*q, x.(planned)) }
 func (q *queue) Pop() any {
 	old := *q
 	x := old[len(old)-1]
-	old[len(old)-1] = event{}
+	old[len(old)-1] = planned{}
 	*q = old[:len(old)-1]
 	return x
 }
@@ -142,7 +142,7 @@ type world struct {
 	now      time.Duration
 	q        queue
 	seq      int
-	store    *store
+	store    *storage
 	servers  []*server
 	machines []*machine
 	byProc   map[worker.Proc]*machine
@@ -159,18 +159,19 @@ type world struct {
 	jobs     int
 	ids      int // of newID
 	drained  int
+	spoilt   int // rows that were made unreadable
 	plans    *plans
+	threads  []*threads // of the processes that live
+	current  *thread    // the coroutine that runs; nil = an event of the world
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
 func Run(cfg Config) (Result, error) {
 	w := newWorld(cfg.withDefaults())
+	defer w.close()
 	end := w.cfg.Faulty + w.cfg.Calm
 	for w.failed == nil && len(w.q) > 0 && w.q[0].at <= end {
-		e := heap.Pop(&w.q).(event)
-		w.now = e.at
-		w.res.Steps++
-		e.fn()
+		w.step()
 		if w.res.Steps%1000 == 0 {
 			w.check.full(w)
 		}
@@ -185,6 +186,21 @@ func Run(cfg Config) (Result, error) {
 		return w.res, w.failed
 	}
 	return w.res, nil
+}
+
+// step runs the next event.
+func (w *world) step() {
+	e := heap.Pop(&w.q).(planned)
+	w.now = e.at
+	w.res.Steps++
+	e.fn()
+}
+
+// close lets go of everything that waits.
+func (w *world) close() {
+	for len(w.threads) > 0 {
+		w.threads[0].end()
+	}
 }
 
 func newWorld(cfg Config) *world {
@@ -217,7 +233,7 @@ func newWorld(cfg Config) *world {
 
 func (w *world) after(d time.Duration, fn func()) {
 	w.seq++
-	heap.Push(&w.q, event{w.now + max(d, 0), w.seq, fn})
+	heap.Push(&w.q, planned{w.now + max(d, 0), w.seq, fn})
 }
 
 // mixed reports whether services and tasks are among the work.

@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/bbs"
+	"cantina/internal/run"
+	disk "cantina/store"
+)
+
+// saved is a row that a shell has encoded. Its key in the storage is the text that the
+// shell gave it. It is never changed after its commit.
+type saved struct {
+	value    []byte
+	revision int64 // of its commit
+	row      any   // what the value says, for the checks; nil when nobody asks
+}
+
+// open reads what a shell has encoded.
+func (w *world) open(key string, value []byte) *saved {
+	row, err := bbs.Decode(disk.Row{Key: key, Value: value})
+	if err != nil {
+		w.fail("I8", "a row is written that nobody can read: %v", err)
+	}
+	return &saved{value: value, row: row}
+}
+
+// errTermOver is what whoever waits for a commit is told when the term ends first.
+var errTermOver = errors.New("the term is over")
+
+// termStore is the store of one term, as store.Reign is to the shells: what they submit
+// becomes durable in order, together with what the members' list submits.
+type termStore struct{ r *reign }
+
+// Submit queues a transition; done is told its revision after the commit and before the
+// effects that follow it, or an error when the term ends before; nothing when the process
+// dies.
+func (t termStore) Submit(x disk.Transition, done func(revision int64, err error)) {
+	for _, o := range x.Ops {
+		if t.r.bad[o.Key] != nil {
+			t.r.put(item{refused: fmt.Errorf("write %s: %w", o.Key, disk.ErrQuarantined), landed: done})
+			return
+		}
+	}
+	t.write(x, done)
+}
+
+func (t termStore) write(x disk.Transition, done func(revision int64, err error)) {
+	r := t.r
+	if r.s.w.cfg.rules.early && done != nil {
+		landed := done
+		done = nil
+		r.s.later(0, func() { landed(r.revision, nil) })
+	}
+	all := make([]op, len(x.Ops))
+	for i, o := range x.Ops {
+		all[i].key = o.Key
+		delete(r.newest, o.Key)
+		if o.Value != nil {
+			row := r.s.w.open(o.Key, o.Value)
+			all[i].val = row
+			if row.row != nil {
+				r.newest[o.Key] = row.row
+			}
+		}
+	}
+	r.put(item{ops: all, landed: done})
+}
+
+// Fits refuses what has more than one row while the caller wants it so: then a manifest
+// is written.
+func (t termStore) Fits(x disk.Transition) error {
+	if t.r.tight && len(x.Ops) > 1 {
+		return disk.ErrTooLarge
+	}
+	return nil
+}
+
+// Wait applies no back pressure.
+func (t termStore) Wait(context.Context) error { return nil }
+
+// WriteManifest writes the steps of a manifest one by one, its marker last.
+func (t termStore) WriteManifest(m disk.Manifest, done func(revision int64, err error)) {
+	all := m.Transitions()
+	for _, x := range all[:len(all)-1] {
+		t.Submit(x, nil)
+	}
+	t.Submit(all[len(all)-1], done)
+}
+
+// Quarantine sets a row aside: nothing writes it until it is dropped or restored.
+func (t termStore) Quarantine(q disk.Quarantine) {
+	t.r.s.w.trace("  store: %s is quarantined: %s", q.Key, q.Reason)
+	t.r.bad[q.Key] = q.Bytes
+}
+
+// Drop deletes a quarantined row.
+func (t termStore) Drop(key string, done func(revision int64, err error)) {
+	t.resolve(disk.Op{Key: key}, done)
+}
+
+// Restore puts value in its place; nil: the row as it was.
+func (t termStore) Restore(key string, value []byte, done func(revision int64, err error)) {
+	if value == nil {
+		value = slices.Clone(t.r.bad[key])
+	}
+	t.resolve(disk.Op{Key: key, Value: value}, done)
+}
+
+func (t termStore) resolve(o disk.Op, done func(revision int64, err error)) {
+	if t.r.bad[o.Key] == nil {
+		t.r.put(item{refused: disk.ErrNotQuarantined, landed: done})
+		return
+	}
+	t.write(disk.Transition{Ops: []disk.Op{o}}, func(revision int64, err error) {
+		if err == nil {
+			delete(t.r.bad, o.Key)
+		}
+		if done != nil {
+			done(revision, err)
+		}
+	})
+}
+
+// Get reads one committed row.
+func (t termStore) Get(_ context.Context, key string) (disk.Row, bool, error) {
+	if t.r.s.storeCut() || !t.r.leaseHeld() {
+		return disk.Row{}, false, disk.ErrLeaseNotProven
+	}
+	row, ok := t.r.s.w.store.get(key)
+	return row, ok, nil
+}
+
+// get returns a row that a shell has written.
+func (s *storage) get(key string) (disk.Row, bool) {
+	if x, ok := s.rows[key].(*saved); ok {
+		return disk.Row{Key: key, Value: x.value, Revision: x.revision}, true
+	}
+	return disk.Row{}, false
+}
+
+// rowsOf returns the rows that shells have written under a prefix, in order: what the
+// load of a term begins with.
+func (s *storage) rowsOf(prefix string) []disk.Row {
+	var out []disk.Row
+	for _, key := range s.texts() {
+		if strings.HasPrefix(key, prefix) && !strings.HasPrefix(key, disk.DataPrefix) {
+			row, _ := s.get(key)
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// texts lists the keys of the rows that shells have written.
+func (s *storage) texts() []string {
+	var out []string
+	for k := range s.rows {
+		if text, ok := k.(string); ok {
+			out = append(out, text)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// setWall sets the wall clock of a server that begins a term: it is wrong by less than a second.
+// From then on it runs as the machine's own clock does.
+func (s *server) setWall() {
+	s.wall = epoch().Add(s.w.now + s.w.between(-time.Second, time.Second) - s.local())
+}
+
+// kernel is the clocks of a server as its shells read them.
+func (s *server) kernel() run.Clock {
+	return run.Clock{Wall: func() time.Time { return s.wall.Add(s.local()) }, Boot: s.local}
+}
