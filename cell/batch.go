@@ -76,7 +76,7 @@ func (c *Cell) endWithout(r worker.Run, end batch.Ended, status string) {
 	if err != nil {
 		c.log.Error("status cannot be encoded", "run", r.Work.String(), "error", err)
 	}
-	c.ends.put(worker.WorkEnded{Run: r, Status: text})
+	c.workEnded(worker.WorkEnded{Run: r, Status: text})
 }
 
 // stopRun ends the container of an invocation.
@@ -107,7 +107,7 @@ func (c *Cell) batchEnded(ct executor.Container) {
 	if !ct.Kept {
 		c.delete(ct.ID)
 	}
-	c.ends.put(worker.WorkEnded{Run: r, Status: status})
+	c.workEnded(worker.WorkEnded{Run: r, Status: status})
 }
 
 // statusOf is what the scheduler is told of an ended batch container.

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"cantina/internal/run"
 )
 
 // errShortAnswer reports an answer that leaves out some of what was asked.
 var errShortAnswer = errors.New("the leader's answer is too short")
+
+// errUnsent reports an event that nobody has sent.
+var errUnsent = errors.New("not sent")
 
 // batcher turns calls of many goroutines into few calls of the leader: while one
 // is on its way, what comes in waits and goes together in the next. One of those
@@ -15,6 +20,7 @@ var errShortAnswer = errors.New("the leader's answer is too short")
 type batcher[E any] struct {
 	call  func(context.Context, []E) ([]error, error)
 	limit int
+	park  run.Park
 
 	mu      sync.Mutex
 	waiting []*batched[E]
@@ -23,35 +29,41 @@ type batcher[E any] struct {
 
 type batched[E any] struct {
 	event E
-	done  chan error    // buffered: one answer
-	lead  chan struct{} // closed when this one is to make the next call
+	wake  func() // called when there is an answer, or when this one is to make the next call
+	lead  bool
+	err   error
 }
 
-func newBatcher[E any](limit int, call func(context.Context, []E) ([]error, error)) *batcher[E] {
-	return &batcher[E]{call: call, limit: limit}
+func newBatcher[E any](limit int, park run.Park, call func(context.Context, []E) ([]error, error)) *batcher[E] {
+	return &batcher[E]{call: call, limit: limit, park: park}
 }
 
 // do sends event and returns its answer. It waits for the answer also when ctx
 // ends meanwhile: the call itself ends with ctx.
 func (b *batcher[E]) do(ctx context.Context, event E) error {
-	mine := &batched[E]{event: event, done: make(chan error, 1), lead: make(chan struct{})}
+	mine := &batched[E]{event: event, err: errUnsent}
+	var wait func(context.Context) error
 	b.mu.Lock()
 	b.waiting = append(b.waiting, mine)
-	if !b.flying {
-		b.flying = true
-		close(mine.lead)
+	if b.flying {
+		mine.wake, wait = b.park()
+	} else {
+		b.flying, mine.lead = true, true
 	}
 	b.mu.Unlock()
-	select {
-	case err := <-mine.done:
-		return err
-	case <-mine.lead:
-		b.fly(ctx)
-		return <-mine.done
+	if wait != nil {
+		if err := wait(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
 	}
+	if mine.lead {
+		b.fly(ctx)
+	}
+	return mine.err
 }
 
-// fly makes one call for all that wait, in order, and hands the lead on.
+// fly makes one call for all that wait, in order, and hands the lead on. The first of
+// them is who makes it.
 func (b *batcher[E]) fly(ctx context.Context) {
 	b.mu.Lock()
 	n := min(len(b.waiting), b.limit)
@@ -65,7 +77,8 @@ func (b *batcher[E]) fly(ctx context.Context) {
 	answers, err := b.call(ctx, events)
 	b.mu.Lock()
 	if len(b.waiting) > 0 {
-		close(b.waiting[0].lead)
+		b.waiting[0].lead = true
+		b.waiting[0].wake()
 	} else {
 		b.flying = false
 	}
@@ -73,11 +86,14 @@ func (b *batcher[E]) fly(ctx context.Context) {
 	for i, w := range batch {
 		switch {
 		case err != nil:
-			w.done <- err
+			w.err = err
 		case i < len(answers):
-			w.done <- answers[i]
+			w.err = answers[i]
 		default:
-			w.done <- errShortAnswer
+			w.err = errShortAnswer
+		}
+		if i > 0 {
+			w.wake()
 		}
 	}
 }

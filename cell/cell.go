@@ -116,6 +116,38 @@ type Config struct {
 	Leave time.Duration
 	// OnSession, when set, is told each new state of the session; it must not wait.
 	OnSession func(worker.State)
+	// Ground is what the cell stands on; a simulator has its own.
+	Ground Ground
+}
+
+// Ground is how the work of a cell runs side by side, waits, and is kept. What is not
+// set is that of a real machine: goroutines, timers, and the disk.
+type Ground struct {
+	// Go has f run beside everything else.
+	Go func(f func())
+	// Park is how what runs there waits.
+	Park run.Park
+	// Within bounds how long a call of the leader may last.
+	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	Folder Folder
+	// Machine makes the cell's end of the session.
+	Machine func(worker.CellConfig) Machine
+}
+
+func (g Ground) withDefaults(dir string) Ground {
+	if g.Go == nil {
+		g.Go = func(f func()) { go f() }
+	}
+	if g.Park == nil {
+		g.Park = run.OnChannel
+	}
+	if g.Folder == nil {
+		g.Folder = diskFolder(dir)
+	}
+	if g.Machine == nil {
+		g.Machine = func(c worker.CellConfig) Machine { return worker.NewCell(c) }
+	}
+	return g
 }
 
 func (c Config) withDefaults() Config {
@@ -138,6 +170,7 @@ func (c Config) withDefaults() Config {
 	if c.Host == "" {
 		c.Host = "127.0.0.1"
 	}
+	c.Ground = c.Ground.withDefaults(c.Dir)
 	return c
 }
 
@@ -159,9 +192,9 @@ type Cell struct {
 	plans      *table[plan]
 	endReasons *table[string]
 	ends       *mailbox[worker.WorkEnded]
+	ending     *run.Loop // of ends
 	exit       onceError
-	polls      chan struct{} // one waits: a poll is wanted now
-	retries    chan struct{} // one waits: a poll is wanted soon
+	polls      polls
 
 	leaving atomic.Bool
 
@@ -181,36 +214,40 @@ type plan struct {
 // executor has adopted. The executor must be open, and its lock held.
 func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	cfg = cfg.withDefaults()
-	boot, err := bootID()
+	ground := cfg.Ground
+	boot, err := ground.Folder.Boot()
 	if err != nil {
 		return nil, err
 	}
-	before, err := readIdentity(cfg.Dir)
+	before, err := ground.Folder.Read()
 	if err != nil {
 		return nil, err
 	}
-	id := before.next(boot)
-	if err := id.save(cfg.Dir, true); err != nil {
+	id := before.next(boot, ground.Folder.NewProc())
+	if err := ground.Folder.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64), known: newKnown(),
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, ground.Go), known: newKnown(),
 		runs: runs{work: map[worker.Run]*BatchWork{}}, plans: newTable[plan](), endReasons: newTable[string](),
-		ends: newMailbox[worker.WorkEnded](), polls: make(chan struct{}, 1), retries: make(chan struct{}, 1), exit: newOnceError()}
-	c.lrpCalls = newBatcher(500, func(ctx context.Context, es []LRPEvent) ([]error, error) {
+		ends: &mailbox[worker.WorkEnded]{}, exit: newOnceError()}
+	c.ending = run.NewLoop("ends", c.nextEnds)
+	c.polls.loop = run.NewLoop("poll", c.nextPoll)
+	c.lrpCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []LRPEvent) ([]error, error) {
 		return leader.LRPEvents(ctx, c.session.caller(), es)
 	})
-	c.taskCalls = newBatcher(500, func(ctx context.Context, es []TaskEvent) ([]error, error) {
+	c.taskCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
 		return leader.TaskEvents(ctx, c.session.caller(), es)
 	})
-	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, dir: cfg.Dir, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name,
-		beats: make(chan worker.Heartbeat, 1), statuses: newMailbox[worker.UpdateStatus](), begins: make(chan struct{}, 1), ended: make(chan struct{})}
-	c.session.machine = worker.NewCell(c.machineConfig(before, id))
+	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name,
+		within: ground.Within, ended: make(chan struct{})}
+	c.session.makeLoops()
+	c.session.machine = ground.Machine(c.machineConfig(before, id))
 	return c, nil
 }
 
 // machineConfig is what the machine knows when it starts. The deadline of an
 // earlier process counts only under the same boot of the machine.
-func (c *Cell) machineConfig(before, id identity) worker.CellConfig {
+func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot,
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
 		Predecessor: before.Proc, Gone: true, Statuses: map[worker.Run]string{}}
@@ -242,16 +279,35 @@ func (c *Cell) Run(ctx context.Context) error {
 	defer events.Close()
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	c.countBound()
 	var g run.Group
-	g.Add("session", c.session.run)
-	g.Add("ends", c.runEnds)
+	for _, l := range c.Begin() {
+		g.Add(l.Name, l.Run)
+	}
 	g.Add("events", func(ctx context.Context) error { return c.runEvents(ctx, events) })
-	g.Add("poll", c.runPolls)
 	g.Add("lifetime", func(inner context.Context) error { return c.lifetime(ctx, inner) })
 	err = g.Run(inner)
 	c.queue.Close()
 	return err
+}
+
+// Begin tells the session what there is and returns what has to be driven while the
+// cell lives. Run does that; who calls Begin hands over events, and calls Leave and
+// looks at Over, by itself.
+func (c *Cell) Begin() []*run.Loop {
+	c.countBound()
+	return append(c.session.loops(), c.ending, c.polls.loop)
+}
+
+// Over reports that the cell has to end, and why: a *Told, or nil after its farewell.
+func (c *Cell) Over() (bool, error) {
+	select {
+	case <-c.exit.done:
+		return true, c.exit.err
+	case <-c.session.ended:
+		return true, nil
+	default:
+		return false, nil
+	}
 }
 
 // lifetime returns when the cell has to end: in good order, or because the leader said so.
@@ -267,10 +323,9 @@ func (c *Cell) lifetime(outer, inner context.Context) error {
 	return context.Canceled
 }
 
-// leave ends all work that does not outlive the cell and says farewell.
-func (c *Cell) leave(ctx context.Context) {
-	limit, cancel := context.WithTimeout(ctx, c.cfg.Leave)
-	defer cancel()
+// Leave takes no new work, tells all that does not outlive the cell to end, and has the
+// session say farewell when nothing is left. It does not wait for any of that.
+func (c *Cell) Leave() {
 	c.leaving.Store(true)
 	c.countBound()
 	c.session.step(worker.FarewellAsked{})
@@ -281,6 +336,13 @@ func (c *Cell) leave(ctx context.Context) {
 		c.endReasons.put(ct.ID, reasonLeaving)
 		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
 	}
+}
+
+// leave does so and waits, bounded.
+func (c *Cell) leave(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, c.cfg.Leave)
+	defer cancel()
+	c.Leave()
 	select {
 	case <-c.session.ended:
 		return
@@ -298,14 +360,14 @@ func (c *Cell) leave(ctx context.Context) {
 // outlives reports whether a container is kept at a restart of the cell.
 func (c *Cell) outlives(ct executor.Container) bool { return ct.Kept }
 
-// runEnds hands ends of batch tasks to the session, many at a time, and deletes
+// nextEnds hands ends of batch tasks to the session, many at a time, and deletes
 // their containers.
-func (c *Cell) runEnds(ctx context.Context) error {
-	for {
-		all, ok := c.ends.take(ctx)
-		if !ok {
-			return ctx.Err()
-		}
+func (c *Cell) nextEnds() (func(context.Context), time.Duration) {
+	all := c.ends.take()
+	if len(all) == 0 {
+		return nil, run.Never
+	}
+	return func(context.Context) {
 		events := make([]worker.CellEvent, len(all))
 		for i, e := range all {
 			events[i] = e
@@ -314,7 +376,13 @@ func (c *Cell) runEnds(ctx context.Context) error {
 		for _, e := range all {
 			c.delete(batchContainer(e.Run.Invocation))
 		}
-	}
+	}, 0
+}
+
+// workEnded has the session hear of an end.
+func (c *Cell) workEnded(e worker.WorkEnded) {
+	c.ends.put(e)
+	c.ending.Wake()
 }
 
 // runEvents hurries what a poll would find.
@@ -330,12 +398,13 @@ func (c *Cell) runEvents(ctx context.Context, s Events) error {
 			if s.Lost() > 0 {
 				c.pollNow()
 			}
-			c.event(e)
+			c.Happened(e)
 		}
 	}
 }
 
-func (c *Cell) event(e executor.Event) {
+// Happened takes an event of the executor. It does not wait.
+func (c *Cell) Happened(e executor.Event) {
 	switch e.Kind {
 	case executor.EventRunning, executor.EventRoutable:
 		c.look(e.Container)
@@ -385,87 +454,6 @@ func (c *Cell) push(id string) {
 			c.harmoniseTask(ctx, id)
 		}
 	})
-}
-
-// runPolls compares everything on a timer, when asked to, and soon after a call failed.
-func (c *Cell) runPolls(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.retries:
-			timer.Reset(time.Second)
-			continue
-		case <-timer.C:
-		case <-c.polls:
-		}
-		c.poll(ctx)
-		timer.Reset(c.pollWait())
-	}
-}
-
-func (c *Cell) pollNow()   { replace(c.polls, struct{}{}) }
-func (c *Cell) retrySoon() { replace(c.retries, struct{}{}) }
-
-// poll reads the rows first and the containers second, and looks at each of both.
-// While the session is NEW the leader has not said what it knows: nothing is touched.
-// The deadline of an evacuation does not wait for that.
-func (c *Cell) poll(ctx context.Context) {
-	c.endEvacuation(ctx)
-	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
-		c.retrySoon()
-		return
-	}
-	q := c.ask()
-	since := c.known.now()
-	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
-	if err != nil {
-		c.log.Debug("rows", "error", err)
-		c.retrySoon()
-		return
-	}
-	c.known.read(since, q, rows)
-	for _, ct := range c.exec.List() {
-		c.look(ct)
-	}
-	for _, x := range rows.LRPs {
-		c.queue.Push("row "+x.Key.String(), func(ctx context.Context) { c.residualLRP(ctx, x) })
-	}
-	for _, t := range rows.Tasks {
-		c.queue.Push("row "+t.GUID, func(ctx context.Context) { c.residualTask(ctx, t) })
-	}
-	c.countBound()
-}
-
-// ask is the query for all rows of this cell and of its containers.
-func (c *Cell) ask() RowsQuery {
-	var q RowsQuery
-	for _, ct := range c.exec.List() {
-		switch ct.Labels[labelKind] {
-		case kindLRP:
-			if key, _, ok := keyOf(ct.Labels); ok {
-				q.LRPs = append(q.LRPs, key)
-			}
-		case kindTask:
-			q.Tasks = append(q.Tasks, ct.Labels[labelTask])
-		}
-	}
-	return q
-}
-
-// refresh reads rows afresh and reports whether that worked.
-func (c *Cell) refresh(ctx context.Context, q RowsQuery) bool {
-	since := c.known.now()
-	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
-	if err != nil {
-		c.log.Debug("rows", "error", err)
-		c.retrySoon()
-		return false
-	}
-	c.known.read(since, q, rows)
-	return true
 }
 
 // start runs a reserved container by its plan.

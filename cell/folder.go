@@ -15,10 +15,23 @@ import (
 	"cantina/workerset"
 )
 
-// identity is what a cell's folder knows about the sessions begun on it. Proc,
+// Folder keeps what a cell has to know of the processes before it. Dir has one on
+// the disk; a simulator has another.
+type Folder interface {
+	// Read returns what was saved last; a new folder has an identity with a name.
+	Read() (Identity, error)
+	// Save replaces it. With durable set it outlives the machine when Save returns.
+	Save(id Identity, durable bool) error
+	// Boot names this boot of the machine.
+	Boot() (string, error)
+	// NewProc returns an id that no other process of any cell has.
+	NewProc() worker.Proc
+}
+
+// Identity is what a cell's folder knows about the sessions begun on it. Proc,
 // Started, the worker set and the epoch are durable before they are used; the
 // deadline only has to outlive the process, not the machine.
-type identity struct {
+type Identity struct {
 	// Folder names the folder for ever.
 	Folder string `json:"folder"`
 	// Started counts the sessions begun on the folder.
@@ -43,46 +56,52 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// readIdentity reads the folder's identity; a new folder gets one. A file that
+// diskFolder is a folder of the machine.
+type diskFolder string
+
+// Read reads the folder's identity; a new folder gets one. A file that
 // cannot be read as one is set aside, never an obstacle: the folder then counts
 // as new, and nothing of the old one can be claimed by it.
-func readIdentity(dir string) (identity, error) {
-	path := filepath.Join(dir, identityFile)
+func (d diskFolder) Read() (Identity, error) {
+	path := filepath.Join(string(d), identityFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return identity{Folder: newID()}, nil
+		return Identity{Folder: newID()}, nil
 	}
 	if err != nil {
-		return identity{}, fmt.Errorf("cell identity: %w", err)
+		return Identity{}, fmt.Errorf("cell identity: %w", err)
 	}
-	var id identity
+	var id Identity
 	if json.Unmarshal(text, &id) != nil || id.Folder == "" {
 		if err := os.Rename(path, path+".corrupt"); err != nil {
-			return identity{}, fmt.Errorf("cell identity: %w", err)
+			return Identity{}, fmt.Errorf("cell identity: %w", err)
 		}
-		return identity{Folder: newID()}, nil
+		return Identity{Folder: newID()}, nil
 	}
 	return id, nil
 }
 
+// NewProc returns a random id.
+func (diskFolder) NewProc() worker.Proc { return worker.Proc(newID()) }
+
 // next is the identity of the next session of the folder.
-func (id identity) next(boot string) identity {
+func (id Identity) next(boot string, proc worker.Proc) Identity {
 	id.Started++
-	id.Proc, id.Boot = worker.Proc(newID()), boot
+	id.Proc, id.Boot = proc, boot
 	return id
 }
 
 // keep takes over what the session knows.
-func (id identity) keep(k worker.Kept) identity {
+func (id Identity) keep(k worker.Kept) Identity {
 	id.SetID, id.Epoch, id.Deadline, id.Promise = k.SetID, k.Epoch, k.Deadline, k.Promise
 	return id
 }
 
-// save replaces the folder's file. With durable set it is on the disk when save returns.
-func (id identity) save(dir string, durable bool) error {
+// Save replaces the folder's file. With durable set it is on the disk when Save returns.
+func (d diskFolder) Save(id Identity, durable bool) error {
 	text, err := json.Marshal(id)
 	if err == nil {
-		err = replaceFile(filepath.Join(dir, identityFile), text, durable)
+		err = replaceFile(filepath.Join(string(d), identityFile), text, durable)
 	}
 	if err != nil {
 		return fmt.Errorf("cell identity: %w", err)
@@ -114,8 +133,8 @@ func replaceFile(path string, text []byte, durable bool) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// bootID returns the kernel's id of this boot of the machine.
-func bootID() (string, error) {
+// Boot returns the kernel's id of this boot of the machine.
+func (diskFolder) Boot() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("boot id: %w", err)

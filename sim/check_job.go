@@ -27,7 +27,7 @@ func readJobs(w *world) jobCheck {
 	rows := w.store.rowsOf("")
 	for _, statuses := range []bool{false, true} {
 		for _, row := range rows {
-			if r, ok := w.store.rows[row.Key].(saved).row.(scheduler.Row); ok && (r.Statuses != nil) == statuses {
+			if r, ok := w.store.rows[row.Key].(*saved).row.(scheduler.Row); ok && (r.Statuses != nil) == statuses {
 				c.take(w, &r, nil)
 			}
 		}
@@ -90,7 +90,7 @@ func (c *jobCheck) host(uid, node string) string {
 // jobStored: I5 on each row of jobs that becomes durable. A real end is counted once, a
 // status never goes back to an earlier invocation; a job is born again when it may be.
 func (c *checker) jobStored(w *world, key string, val any) {
-	row, ok := val.(saved)
+	row, ok := val.(*saved)
 	if !ok {
 		if name, ok := strings.CutPrefix(key, jobPrefix); ok {
 			if j := c.jobs.jobs[name]; j != nil {

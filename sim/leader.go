@@ -46,7 +46,7 @@ func (r *reign) effect(e worker.Effect) {
 	case worker.Dead:
 		w.check.dead(w, r, e)
 		if r.board != nil {
-			r.board.dead(e)
+			r.board.died(e)
 		}
 		r.market.admit(e.Cell)
 	case worker.EndTerm:

@@ -115,7 +115,7 @@ func (x runs) MayRun(q worker.Request) (worker.Hold, bool) {
 }
 
 // StartBatch starts a batch task on a cell, if it may.
-func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
+func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
 	r := x.r
 	if r.over {
 		return fence.Invocation{}, worker.Hold{Reason: worker.HoldDeposed}, false
@@ -125,13 +125,15 @@ func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) batch.
 	if h, ok := r.leader.MayStart(now, q); !ok {
 		return fence.Invocation{}, h, false
 	}
+	if _, ok := payload(r.leader.NextInvocation()); !ok {
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
+	}
 	inv, out, err := r.leader.RunBatch(now, q)
 	if err != nil {
 		r.s.w.fail("I10", "%v", err)
 		return fence.Invocation{}, worker.Hold{}, false
 	}
 	r.s.w.check.handedOut(r.s.w, q, inv)
-	payload(inv)
 	r.submit(out)
 	return inv, worker.Hold{}, true
 }
@@ -179,12 +181,17 @@ func (h *jobHub) Publish(revision int64, events ...event.Event) {
 }
 
 // opsOf are a shell's rows as this store takes them.
-func opsOf(rows []disk.Op) []op {
+func (r *reign) opsOf(rows []disk.Op) []op {
 	all := make([]op, len(rows))
 	for i, o := range rows {
 		all[i].key = o.Key
+		delete(r.newest, o.Key)
 		if o.Value != nil {
-			all[i].val = o.Value
+			row := r.s.w.open(o.Key, o.Value)
+			all[i].val = row
+			if row.row != nil {
+				r.newest[o.Key] = row.row
+			}
 		}
 	}
 	return all

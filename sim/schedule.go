@@ -292,7 +292,7 @@ func (d *decision) move(m schedule.Move) {
 				return
 			}
 			d.births = append(d.births, c)
-			d.starts = append(d.starts, opsOf(c.Ops)...)
+			d.starts = append(d.starts, d.t.r.opsOf(c.Ops)...)
 		case d.row.Definition.Signal != nil:
 			d.sends = append(d.sends, f)
 		default:

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cantina/fence"
-	"cantina/scheduler"
 	"cantina/worker"
 	"cantina/workerset"
 )
@@ -95,8 +94,8 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 			s.restored = false
 			continue
 		}
-		if text, ok := o.key.(string); ok && o.val != nil {
-			o.val = s.w.open(text, o.val.([]byte), s.revision)
+		if x, ok := o.val.(*saved); ok {
+			x.revision = s.revision
 		}
 		if s.w.mixed() {
 			s.w.check.stored(s.w, o)
@@ -114,17 +113,6 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 		s.w.check.committed(s.w, ops)
 	}
 	return true
-}
-
-// open reads what a shell has encoded, for the checks.
-func (w *world) open(key string, value []byte, revision int64) saved {
-	s := saved{value: value, revision: revision}
-	if r, ok, err := scheduler.ReadRow(key, value); err != nil {
-		w.fail("I8", "%s cannot be read: %v", key, err)
-	} else if ok {
-		s.row = r
-	}
-	return s
 }
 
 type restoredKey struct{}

@@ -158,19 +158,20 @@ type world struct {
 	failed   *Violation
 	ids      int // of newID
 	drained  int
+	spoilt   int // rows that were made unreadable
 	plans    *plans
 	ends     map[string]string // what cells report of ended batch tasks
+	threads  []*threads        // of the processes that live
+	current  *thread           // the coroutine that runs; nil = an event of the world
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
 func Run(cfg Config) (Result, error) {
 	w := newWorld(cfg.withDefaults())
+	defer w.close()
 	end := w.cfg.Faulty + w.cfg.Calm
 	for w.failed == nil && len(w.q) > 0 && w.q[0].at <= end {
-		e := heap.Pop(&w.q).(planned)
-		w.now = e.at
-		w.res.Steps++
-		e.fn()
+		w.step()
 		if w.res.Steps%1000 == 0 {
 			w.check.full(w)
 		}
@@ -185,6 +186,21 @@ func Run(cfg Config) (Result, error) {
 		return w.res, w.failed
 	}
 	return w.res, nil
+}
+
+// step runs the next event.
+func (w *world) step() {
+	e := heap.Pop(&w.q).(planned)
+	w.now = e.at
+	w.res.Steps++
+	e.fn()
+}
+
+// close lets go of everything that waits.
+func (w *world) close() {
+	for len(w.threads) > 0 {
+		w.threads[0].end()
+	}
 }
 
 func newWorld(cfg Config) *world {

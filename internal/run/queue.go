@@ -10,9 +10,12 @@ import (
 // wins, the older one is dropped: it would have looked at older facts). Different
 // keys run side by side, up to the width.
 type Keyed struct {
-	width chan struct{}
+	width int
+	spawn func(func())
 
 	mu      sync.Mutex
+	running int
+	ready   []operation                      // busy keys that wait for others to end, in order
 	waiting map[string]func(context.Context) // next operation of a busy key
 	busy    map[string]bool
 	closed  bool
@@ -21,53 +24,85 @@ type Keyed struct {
 	cancel  context.CancelFunc
 }
 
+type operation struct {
+	key string
+	run func(context.Context)
+}
+
 // NewKeyed returns a queue that runs at most width operations at once.
-func NewKeyed(width int) *Keyed {
+func NewKeyed(width int) *Keyed { return NewKeyedOn(width, func(f func()) { go f() }) }
+
+// NewKeyedOn is NewKeyed for operations that do not run in goroutines: spawn has
+// what it is given run beside everything else.
+func NewKeyedOn(width int, spawn func(func())) *Keyed {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Keyed{
-		width:   make(chan struct{}, width),
-		waiting: map[string]func(context.Context){},
-		busy:    map[string]bool{},
-		ctx:     ctx,
-		cancel:  cancel,
-	}
+	return &Keyed{width: width, spawn: spawn, waiting: map[string]func(context.Context){}, busy: map[string]bool{}, ctx: ctx, cancel: cancel}
 }
 
 // Push queues op for key. After Close it does nothing.
 func (q *Keyed) Push(key string, op func(context.Context)) {
+	if q.add(operation{key, op}) {
+		q.spawn(q.work)
+	}
+}
+
+// add queues an operation and reports whether somebody is to be found who works.
+func (q *Keyed) add(op operation) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return
+	switch {
+	case q.closed:
+		return false
+	case q.busy[op.key]:
+		q.waiting[op.key] = op.run
+		return false
 	}
-	if q.busy[key] {
-		q.waiting[key] = op
-		return
-	}
-	q.busy[key] = true
+	q.busy[op.key] = true
 	q.active.Add(1)
-	go q.work(key, op)
+	q.ready = append(q.ready, op)
+	if q.running == q.width {
+		return false
+	}
+	q.running++
+	return true
 }
 
-func (q *Keyed) work(key string, op func(context.Context)) {
-	defer q.active.Done()
-	for op != nil {
-		q.width <- struct{}{}
-		op(q.ctx)
-		<-q.width
-		q.mu.Lock()
-		op = q.waiting[key]
-		delete(q.waiting, key)
-		if op == nil || q.closed {
-			op = nil
-			delete(q.busy, key)
-		}
-		q.mu.Unlock()
+// work runs operations until none is ready.
+func (q *Keyed) work() {
+	for op, ok := q.next(); ok; op, ok = q.next() {
+		op.run(q.ctx)
+		q.ended(op.key)
 	}
 }
 
-// Close cancels the context of running operations, drops what waits and returns
-// when nothing runs any more.
+func (q *Keyed) next() (operation, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.ready) == 0 {
+		q.running--
+		return operation{}, false
+	}
+	op := q.ready[0]
+	q.ready = q.ready[1:]
+	return op, true
+}
+
+// ended has the next operation of a key be ready, if one waits.
+func (q *Keyed) ended(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if next := q.waiting[key]; next != nil && !q.closed {
+		delete(q.waiting, key)
+		q.ready = append(q.ready, operation{key, next})
+		return
+	}
+	delete(q.waiting, key)
+	delete(q.busy, key)
+	q.active.Done()
+}
+
+// Close cancels the context of running operations, drops what waits for one of its
+// key and returns when nothing runs any more.
 func (q *Keyed) Close() {
 	q.mu.Lock()
 	q.closed = true

@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,4 +124,39 @@ func TestKernelClocks(t *testing.T) {
 	if c.Wall().Location().String() != "UTC" {
 		t.Fatal("wall time is not UTC")
 	}
+}
+
+// TestALoopAsksAgainWhenWokenOrDue: what is there is done at once, piece after piece;
+// then it waits for its time or for a wake-up, whatever is first.
+func TestALoopAsksAgainWhenWokenOrDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var work atomic.Int64
+		work.Store(2)
+		var did []time.Duration
+		l := NewLoop("test", func() (func(context.Context), time.Duration) {
+			if work.Load() == 0 {
+				return nil, time.Hour
+			}
+			work.Add(-1)
+			return func(context.Context) { did = append(did, time.Since(begin)) }, 0
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		time.Sleep(time.Minute)
+		work.Add(1)
+		l.Wake()
+		l.Wake()
+		synctest.Wait()
+		work.Add(1)
+		time.Sleep(time.Hour)
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if want := []time.Duration{0, 0, time.Minute, time.Minute + time.Hour}; !slices.Equal(did, want) {
+			t.Errorf("%v, want %v", did, want)
+		}
+	})
 }

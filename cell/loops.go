@@ -1,0 +1,178 @@
+package cell
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cantina/internal/run"
+	"cantina/worker"
+)
+
+// The session's loops. None of them has a goroutine of its own: run.Loop.Run drives
+// them, or a simulator.
+
+// tickEvery is how often every deadline is looked at.
+const tickEvery = 100 * time.Millisecond
+
+// statusCalls is how many UpdateStatus are under way at most. Each lasts as long as
+// a commit: what ends meanwhile is to be in the next commit, not in the one after.
+const statusCalls = 4
+
+// makeLoops makes them; they run when somebody drives them.
+func (s *session) makeLoops() {
+	s.beats, s.statuses = &mailbox[worker.Heartbeat]{}, &mailbox[worker.UpdateStatus]{}
+	s.ticking = run.NewLoop("tick", s.nextTick)
+	s.beating = run.NewLoop("beat", s.nextBeat)
+	for i := range s.telling {
+		s.telling[i] = run.NewLoop("status", s.nextStatuses)
+	}
+}
+
+func (s *session) loops() []*run.Loop {
+	return append(s.telling[:len(s.telling):len(s.telling)], s.beating, s.ticking)
+}
+
+// nextTick re-reads every deadline at least each second, and begins sessions.
+func (s *session) nextTick() (func(context.Context), time.Duration) {
+	s.schedule.Lock()
+	defer s.schedule.Unlock()
+	now := s.clock.Boot()
+	if s.beginning && now >= s.beginAt {
+		s.beginning = false
+		return s.begin, 0
+	}
+	if now >= s.tickAt {
+		s.tickAt = now + tickEvery
+		return func(context.Context) { s.step(worker.CellTick{}) }, 0
+	}
+	return nil, s.tickAt - now // a session that is to begin waits a little longer at most
+}
+
+// beginIn has a new session begin after d.
+func (s *session) beginIn(d time.Duration) {
+	s.schedule.Lock()
+	s.beginning, s.beginAt = true, s.clock.Boot()+d
+	s.schedule.Unlock()
+	s.ticking.Wake()
+}
+
+// begin makes the identity of the next session durable and starts it. Without a
+// writable folder no session begins: the cell stays without work and tries again.
+func (s *session) begin(context.Context) {
+	s.mu.Lock()
+	next := s.identity.next(s.boot, s.folder.NewProc())
+	err := s.folder.Save(next, true)
+	if err == nil {
+		s.identity = next
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Error("no new session: the cell's folder cannot be written", "error", err)
+		s.beginIn(time.Second)
+		return
+	}
+	s.step(worker.SessionBegun{Proc: next.Proc, Started: next.Started})
+}
+
+// nextBeat sends heartbeats, one at a time, the newest first.
+func (s *session) nextBeat() (func(context.Context), time.Duration) {
+	all := s.beats.take()
+	if len(all) == 0 {
+		return nil, run.Never
+	}
+	return func(ctx context.Context) { s.sendBeat(ctx, all[0]) }, 0
+}
+
+func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
+	a, err := s.hear(ctx, b)
+	if err != nil {
+		s.step(worker.BeatFailed{Beat: b.Beat})
+		return
+	}
+	s.step(worker.BeatAnswered{Answer: a})
+}
+
+// hear sends a heartbeat, and tells when leaders fall silent and when one answers.
+func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.HeartbeatAnswer, error) {
+	limit, cancel := s.limit(ctx, max(b.Period, time.Second))
+	defer cancel()
+	a, err := s.leader.Heartbeat(limit, b, s.state())
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && s.answered.first(false):
+		s.log.Warn("no leader answers; the cell goes on trying", "error", err)
+	case err != nil:
+		s.log.Debug("heartbeat", "error", err)
+	case s.answered.first(true):
+		s.log.Info("a leader answers")
+	}
+	return a, err
+}
+
+// limit bounds how long a call may last.
+func (s *session) limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if s.within != nil {
+		return s.within(ctx, d)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// nextStatuses sends statuses: all that wait go in one call.
+func (s *session) nextStatuses() (func(context.Context), time.Duration) {
+	all := s.statuses.take()
+	if len(all) == 0 {
+		return nil, run.Never
+	}
+	return func(ctx context.Context) { s.sendStatus(ctx, all) }, 0
+}
+
+func (s *session) sendStatus(ctx context.Context, all []worker.UpdateStatus) {
+	u := all[len(all)-1]
+	for _, earlier := range all[:len(all)-1] {
+		if earlier.Term == u.Term && earlier.Proc == u.Proc {
+			u.Items = append(earlier.Items, u.Items...)
+		}
+	}
+	limit, cancel := s.limit(ctx, 10*time.Second)
+	defer cancel()
+	got, err := s.leader.UpdateStatus(limit, u)
+	if err != nil {
+		s.log.Debug("status", "error", err)
+		s.step(worker.StatusFailed{})
+		return
+	}
+	events := make([]worker.CellEvent, len(got))
+	for i, a := range got {
+		events[i] = worker.StatusAnswered{Answer: a}
+	}
+	s.step(events...)
+}
+
+// mailbox collects values until somebody takes them all.
+type mailbox[T any] struct {
+	mu  sync.Mutex
+	all []T
+}
+
+func (m *mailbox[T]) put(v T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, v)
+}
+
+// replace puts v in the place of what waits.
+func (m *mailbox[T]) replace(v T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all[:0:0], v)
+}
+
+// take returns all that waits.
+func (m *mailbox[T]) take() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.all
+	m.all = nil
+	return all
+}

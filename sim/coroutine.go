@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// threads are the coroutines of one process of the world: code of the shells that
+// waits for answers, run as it is. They take turns with the events of the world, so
+// that one seed is one run. When the process ends, what waits is let go with an error,
+// and nothing waits any more.
+type threads struct {
+	w       *world
+	soon    func(fn func()) // runs fn in the process, as an event of its own
+	waiting []*thread
+	dead    bool
+}
+
+// thread is one coroutine.
+type thread struct {
+	of     *threads
+	resume func() (struct{}, bool)
+	stop   func()
+	yield  func(struct{}) bool
+}
+
+func newThreads(w *world, soon func(fn func())) *threads {
+	p := &threads{w: w, soon: soon}
+	w.threads = append(w.threads, p)
+	return p
+}
+
+// run runs fn beside everything else, at once until it waits.
+func (p *threads) run(fn func()) {
+	if p.dead {
+		return
+	}
+	t := &thread{of: p}
+	t.resume, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		t.yield = yield
+		fn()
+	})
+	t.step()
+}
+
+// step goes on with a coroutine until it waits or has ended.
+func (t *thread) step() {
+	w := t.of.w
+	before := w.current
+	w.current = t
+	_, more := t.resume()
+	w.current = before
+	if !more {
+		t.stop()
+	}
+}
+
+// end lets go of everything that waits: the process has ended. It is called from an
+// event of the world, or from one of the coroutines, which then runs to its end
+// without ever waiting again.
+func (p *threads) end() {
+	if p.dead {
+		return
+	}
+	p.dead = true
+	if p.w.current != nil && p.w.current.of == p {
+		p.w.after(0, p.release)
+		return
+	}
+	p.release()
+}
+
+func (p *threads) release() {
+	all := p.waiting
+	p.waiting = nil
+	for _, t := range all {
+		before := p.w.current
+		p.w.current = t
+		t.stop()
+		p.w.current = before
+	}
+	for i, o := range p.w.threads {
+		if o == p {
+			p.w.threads = append(p.w.threads[:i], p.w.threads[i+1:]...)
+			return
+		}
+	}
+}
+
+// errEnded tells a coroutine that its process has ended.
+var errEnded = errors.New("the process has ended")
+
+// park is a run.Park for coroutines. The contexts of the shells are not looked at: what
+// limits a wait in the world wakes it.
+func (p *threads) park() (wake func(), wait func(context.Context) error) {
+	awake := false
+	var t *thread
+	wake = func() {
+		if awake {
+			return
+		}
+		awake = true
+		if t != nil {
+			p.soon(func() { p.goOn(t) })
+		}
+	}
+	return wake, func(context.Context) error {
+		if !awake && !p.dead {
+			t = p.w.current
+			p.waiting = append(p.waiting, t)
+			t.yield(struct{}{})
+			t = nil
+		}
+		if p.dead {
+			return errEnded
+		}
+		return nil
+	}
+}
+
+// goOn resumes a coroutine that was woken, unless it goes on already.
+func (p *threads) goOn(t *thread) {
+	for i, o := range p.waiting {
+		if o == t {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			t.step()
+			return
+		}
+	}
+}
