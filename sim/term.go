@@ -62,7 +62,7 @@ func (t termStore) Submit(x disk.Transition, done func(revision int64, err error
 
 func (t termStore) write(x disk.Transition, done func(revision int64, err error)) {
 	r := t.r
-	if r.s.w.cfg.rules.early && done != nil {
+	if (r.s.w.cfg.rules.early || r.s.w.cfg.Mistakes.EffectBeforeCommit) && done != nil {
 		landed := done
 		done = nil
 		r.s.later(0, func() { landed(r.revision, nil) })
