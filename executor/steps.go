@@ -250,6 +250,20 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 	return p, nil
 }
 
+// Local has a process of the container copy a file of the machine, so that it hangs alone
+// where nothing answers.
+func (h *stepHost) Local(ctx context.Context, name string) (string, func() error, error) {
+	c := h.c
+	c.mu.Lock()
+	c.copies++
+	to := c.below(fmt.Sprintf(".source-%d", c.copies))
+	c.mu.Unlock()
+	if err := h.carry(ctx, "take", place.File{At: place.Place{Root: "/", Path: name}, Path: to, Into: name}); err != nil {
+		return "", nil, err
+	}
+	return to, func() error { return os.Remove(to) }, nil
+}
+
 // stepProcess is one program of the tree.
 type stepProcess struct {
 	h     *stepHost
