@@ -33,6 +33,11 @@ func (c *container) run() (RunResult, bool) {
 	defer c.letGo()
 	if err := c.prepare(); err != nil {
 		r := RunResult{Failed: true, Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		c.e.mu.Lock()
+		if c.ask != askNothing { // its end was asked for, and came before its beginning
+			r = c.neverRan()
+		}
+		c.e.mu.Unlock()
 		return r, c.finish(0)
 	}
 	if !c.advance(Created) {
