@@ -80,8 +80,8 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 // tidy takes back every drain, and cancels what runs for ever.
 func (w *world) tidy(b *board) {
 	for i := range w.cfg.Cells {
-		if name := w.machines[i].name; b.drains[name] != (drain{}) {
-			b.putDrain(name, nil)
+		if name := w.machines[i].name; b.desk.Submitted(name) != nil {
+			b.drain(name, false)
 		}
 	}
 	for _, t := range w.store.work().tasks {
@@ -295,14 +295,5 @@ func (w *world) drainOne(name worker.CellName) {
 	if r == nil || r.board == nil {
 		return
 	}
-	b := r.board
-	if b.drains[name] != (drain{}) {
-		w.trace("customer: undrain %s", name)
-		b.putDrain(name, nil)
-		return
-	}
-	w.drained++
-	d := drain{id: w.drained, until: b.now().Add(w.between(3*time.Second, 40*time.Second))}
-	w.trace("customer: drain %s as %d", name, d.id)
-	b.putDrain(name, &d)
+	r.board.drain(name, r.board.desk.Submitted(name) == nil)
 }

@@ -100,6 +100,15 @@ func (t termStore) Quarantine(q disk.Quarantine) {
 	t.r.bad[q.Key] = q.Bytes
 }
 
+// Quarantined lists what was set aside.
+func (t termStore) Quarantined() []disk.Quarantine {
+	var out []disk.Quarantine
+	for _, key := range sortedKeys(t.r.bad) {
+		out = append(out, disk.Quarantine{Key: key, Bytes: t.r.bad[key]})
+	}
+	return out
+}
+
 // Drop deletes a quarantined row.
 func (t termStore) Drop(key string, done func(revision int64, err error)) {
 	t.resolve(disk.Op{Key: key}, done)

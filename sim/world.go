@@ -158,7 +158,6 @@ type world struct {
 	failed   *Violation
 	jobs     int
 	ids      int // of newID
-	drained  int
 	spoilt   int // rows that were made unreadable
 	plans    *plans
 	threads  []*threads // of the processes that live
