@@ -84,9 +84,7 @@ func (b *board) rules() bbs.Mistakes {
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describe(x), describe(after))
 			}
 			if err == nil {
-				if err := lrp.Check(after); err != nil {
-					w.fail("I3", "%T%v: %v", e, e, err)
-				}
+				w.check.decided(w, x, e, env, after)
 			}
 			return after, effects, err
 		},

@@ -46,6 +46,9 @@ func (w *world) customer() {
 		w.tidy(b)
 		return
 	}
+	if ds := b.ListDomains(); len(ds) > 0 && !ds[0].Fresh {
+		w.res.Stale++
+	}
 	switch {
 	case w.allowed(Drain) && w.chance(50):
 		w.active[Drain] = w.now + 10*time.Second
@@ -77,8 +80,15 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 	})
 }
 
-// tidy takes back every drain, and cancels what runs for ever.
+// tidy takes back every drain, makes the domain fresh for ever, and cancels what runs for
+// ever.
 func (w *world) tidy(b *board) {
+	if ds := b.ListDomains(); len(ds) == 0 || !ds[0].Expires.IsZero() {
+		b.ask("domain", func(ctx context.Context) error {
+			_, err := b.SetDomain(ctx, domain, 0, bbs.Write{})
+			return err
+		})
+	}
 	for i := range w.cfg.Cells {
 		if name := w.machines[i].name; b.desk.Submitted(name) != nil {
 			b.drain(name, false)
@@ -165,6 +175,9 @@ func (w *world) applyAll(b *board) {
 // whoever leads, and has the same answer.
 func (w *world) applies(b *board, a bbs.Application, large bool) {
 	key := bbs.Write{}
+	if w.chance(300) {
+		a.TTL = w.between(3*time.Second, 30*time.Second)
+	}
 	if w.chance(250) {
 		key.Key = w.newID("k")
 	}
