@@ -254,6 +254,14 @@ func (t *term) Availability(e worker.Availability) {
 		t.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
 	t.admit(e.Cell)
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}, "takes new work again"
+	if e.Unavailable {
+		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
+	}
+	if s, ok := t.reg.Session(e.Cell); ok && s.Proc == e.Proc {
+		state.Session, state.Reason = s.State, s.Reason
+	}
+	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: text, Cell: &state})
 }
 
 // Eligible implements registry.Listener.
