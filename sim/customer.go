@@ -192,6 +192,9 @@ func (w *world) applies(b *board, a bbs.Application, large bool) {
 		return nil
 	})
 	b.r.tight = false
+	if large {
+		b.r.s.later(w.between(0, 80*time.Millisecond), func() { b.r.diesBy(300) }) // in the middle
+	}
 }
 
 func (w *world) again(made int, a bbs.Application, key bbs.Write, first bbs.Applied) {

@@ -70,7 +70,7 @@ func (t termStore) write(x disk.Transition, done func(revision int64, err error)
 			}
 		}
 	}
-	r.put(item{ops: all, landed: done})
+	r.put(item{ops: all, landed: done, alone: r.tight})
 }
 
 // Fits refuses what has more than one row while the caller wants it so: then a manifest

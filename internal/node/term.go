@@ -254,7 +254,7 @@ func (t *term) Availability(e worker.Availability) {
 		t.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
 	t.admit(e.Cell)
-	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}, "takes new work again"
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: t.Term(), Evacuating: t.drains.Of(e.Cell) != nil}, "takes new work again"
 	if e.Unavailable {
 		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
 	}
