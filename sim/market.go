@@ -246,7 +246,7 @@ func (b *board) admit(name worker.CellName) {
 	reason := ""
 	if !ok {
 		reason = h.Reason.String()
-	} else if _, on := b.empty[name]; on {
+	} else if b.desk.Of(name) != nil {
 		reason = "being drained"
 	}
 	b.market.auction.Admit(string(name), string(h.Proc), reason)
