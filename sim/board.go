@@ -6,6 +6,7 @@ import (
 
 	"cantina/bbs"
 	hub "cantina/event"
+	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -24,13 +25,11 @@ func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
 type board struct {
 	*bbs.BBS
 	r      *reign
-	drains map[worker.CellName]drain // newest
-	empty  map[worker.CellName]drain // committed
+	desk   *draining.Desk
 	market *market
 	said   map[saying]cellState // with heartbeats that are not answered yet
-	states map[worker.CellName]cellState
-	full   time.Duration // of the last pass over everything
-	next   time.Duration // of a pass that is planned; 0 = none
+	full   time.Duration        // of the last pass over everything
+	next   time.Duration        // of a pass that is planned; 0 = none
 }
 
 // The settings of the boards: short, so that much happens.
@@ -51,8 +50,7 @@ func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 // newBoard loads the rows as they stand when a term begins.
 func newBoard(r *reign, members []worker.Member) *board {
 	w := r.s.w
-	b := &board{r: r, drains: map[worker.CellName]drain{}, empty: map[worker.CellName]drain{}, said: map[saying]cellState{}, states: map[worker.CellName]cellState{}}
-	b.loadDrains()
+	b := &board{r: r, said: map[saying]cellState{}}
 	procs := make([]string, len(members))
 	for i, m := range members {
 		procs[i] = string(m.Proc)
@@ -60,9 +58,11 @@ func newBoard(r *reign, members []worker.Member) *board {
 	b.market = r.market
 	b.market.serve(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
+	b.desk = b.newDesk(rows)
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
 		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, procs)
+	b.desk.Attach(b.BBS)
 	b.market.book.Load(b.BBS)
 	b.market.Request(b.Pending())
 	b.full = r.s.local()
@@ -85,9 +85,7 @@ func (b *board) rules() bbs.Mistakes {
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describe(x), describe(after))
 			}
 			if err == nil {
-				if err := lrp.Check(after); err != nil {
-					w.fail("I3", "%T%v: %v", e, e, err)
-				}
+				w.check.decided(w, x, e, env, after)
 			}
 			return after, effects, err
 		},

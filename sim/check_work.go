@@ -90,6 +90,21 @@ func (c *workCheck) wentBack() {
 	}
 }
 
+// decided: I3 on what is decided of an index; I11, nothing is stopped in a domain that is not
+// fresh of which nobody knows whether it is wanted.
+func (c *checker) decided(w *world, before lrp.Index, e lrp.Event, env lrp.Env, after lrp.Index) {
+	if err := lrp.Check(after); err != nil {
+		w.fail("I3", "%T%v: %v", e, e, err)
+	}
+	if _, ok := e.(lrp.Undesire); !ok || env.Desired != nil {
+		return
+	}
+	w.res.Orphans++
+	if !env.Fresh && after != before {
+		w.fail("I11", "%s is stopped in a domain that is not fresh: %s", describe(before), describe(after))
+	}
+}
+
 // stored: the rows of one commit, each against what stood there: I3 on the unit of
 // an index, an end of a task is durable and stays, lost is only what is dead.
 func (c *checker) stored(w *world, o op) {

@@ -10,19 +10,10 @@ import (
 	"cantina/worker"
 )
 
-type drainRow struct{ cell worker.CellName }
-
-// drain is the stored intent to empty a cell.
-type drain struct {
-	id    int
-	until time.Time
-	ended bool
-}
-
 // evacuation is what a cell was told.
 type evacuation struct {
 	on    bool
-	id    int
+	id    string
 	until time.Time // by the cell's wall clock
 	over  bool
 	since time.Duration // true time
@@ -31,7 +22,7 @@ type evacuation struct {
 // cellState is what a cell says of itself with a heartbeat.
 type cellState struct {
 	offer      placement.State
-	evac       int // the drain that it follows; 0 = none
+	evac       string // the drain that it follows; empty = none
 	over       bool
 	waits      int // containers that are left
 	evacuating bool
@@ -76,10 +67,10 @@ func (p *rep) says() cellState {
 	return s
 }
 
-// evacuate begins to empty the cell, or takes that back (id 0).
-func (p *rep) evacuate(id int, left time.Duration) {
+// evacuate begins to empty the cell, or takes that back (no id).
+func (p *rep) evacuate(id string, left time.Duration) {
 	switch {
-	case id == 0:
+	case id == "":
 		p.evac = evacuation{}
 	case !p.evac.on || p.evac.id != id:
 		p.evac = evacuation{on: true, id: id, until: p.m.wall().Add(left), since: p.m.w.now}
@@ -120,84 +111,4 @@ func (p *rep) endEvacuation() {
 			})
 		})
 	}
-}
-
-// beatHeard remembers what came with a heartbeat until it is answered.
-func (b *board) beatHeard(e saidBeat) { b.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says }
-
-// beatAnswered takes the state of a cell that was welcomed.
-func (b *board) beatAnswered(cell worker.CellName, a worker.HeartbeatAnswer) {
-	key := saying{a.Proc, a.Beat}
-	s, ok := b.said[key]
-	delete(b.said, key)
-	if !ok || a.Verdict != worker.Welcome {
-		return
-	}
-	b.states[cell] = s
-	b.drainBeat(cell, s)
-}
-
-// loadDrains reads the drains of the load.
-func (b *board) loadDrains() {
-	for k, v := range b.r.s.w.store.rows {
-		if k, ok := k.(drainRow); ok {
-			b.drains[k.cell], b.empty[k.cell] = v.(drain), v.(drain)
-		}
-	}
-}
-
-// putDrain stores a drain, or ends it (nil).
-func (b *board) putDrain(cell worker.CellName, d *drain) {
-	o := op{key: drainRow{cell}}
-	if d == nil {
-		delete(b.drains, cell)
-	} else {
-		b.drains[cell], o.val = *d, *d
-	}
-	b.r.put(item{ops: []op{o}, after: func() {
-		if d == nil {
-			delete(b.empty, cell)
-		} else {
-			b.empty[cell] = *d
-		}
-		b.admit(cell)
-		b.tellDrain(cell)
-	}})
-}
-
-// tellDrain tells the cell what holds, when what it said last is something else.
-func (b *board) tellDrain(cell worker.CellName) {
-	v, ok := b.r.leader.Session(b.r.s.local(), cell)
-	if !ok {
-		return
-	}
-	st := b.states[cell]
-	d, on := b.empty[cell]
-	switch {
-	case !on && st.evacuating:
-		b.toCell(OpDrain, v.Proc, func(p *rep) { p.evacuate(0, 0) })
-	case on && (!st.evacuating || st.evac != d.id):
-		left := max(d.until.Sub(b.now()), time.Millisecond)
-		b.toCell(OpDrain, v.Proc, func(p *rep) { p.evacuate(d.id, left) })
-	}
-}
-
-// drainBeat takes what a cell says of its drain: whether it has ended.
-func (b *board) drainBeat(cell worker.CellName, s cellState) {
-	b.tellDrain(cell)
-	d, on := b.empty[cell]
-	if !on || d.ended || !s.evacuating || s.evac != d.id || b.drains[cell] != d {
-		return
-	}
-	if !s.over && s.waits+b.onCell(cell) > 0 {
-		return
-	}
-	d.ended = true
-	b.putDrain(cell, &d)
-}
-
-// onCell counts the rows that say that something runs, or is being started, on a cell.
-func (b *board) onCell(cell worker.CellName) int {
-	lrps, tasks := b.OnCell(string(cell))
-	return lrps + tasks
 }
