@@ -85,6 +85,13 @@ func (r *Registry) Adopted() int {
 	return r.leader.Adopted()
 }
 
+// OnCell counts the batch tasks that may be running on a cell, those on their way to it too.
+func (r *Registry) OnCell(cell worker.CellName) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.OnCell(cell)
+}
+
 // Idle reports that nothing of a job can be running any more.
 func (r *Registry) Idle(job string) bool {
 	r.mu.Lock()

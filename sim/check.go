@@ -47,6 +47,7 @@ func (c *checker) launched(w *world, k *container) {
 			w.fail("I4", "%d batch tasks on %s", c.byHost[h], h)
 		}
 	}
+	c.drained(w, k)
 	proc := k.procs[0]
 	if _, ok := w.store.rows[memberKey{proc}]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
 		w.fail("I2", "process %s takes work and is not on the list", proc)

@@ -59,6 +59,11 @@ func (p *rep) says() cellState {
 			s.waits++
 		}
 	}
+	for _, c := range p.m.live() {
+		if !c.extra {
+			s.waits++
+		}
+	}
 	if p.version == 0 || p.sent.evacuating != s.evacuating || p.sent.offer.Process != s.offer.Process {
 		p.version++
 		p.sent = s
@@ -96,6 +101,11 @@ func (p *rep) endEvacuation() {
 		return
 	}
 	p.evac.over = true
+	for _, c := range p.m.live() {
+		if !c.extra {
+			p.m.end(c, p.m.grace())
+		}
+	}
 	for _, u := range slices.Clone(p.m.units) {
 		if u.orphan || u.uid != "" || u.state == completed {
 			continue

@@ -127,6 +127,17 @@ func (l *Leader) runView(e *entry) RunView {
 // Live returns how many invocations may be running.
 func (l *Leader) Live() int { return len(l.model.byRun) }
 
+// OnCell counts the invocations that may be running on a cell, those on their way to it too.
+func (l *Leader) OnCell(cell CellName) int {
+	n := 0
+	for _, e := range l.model.byRun {
+		if p := l.procs[e.proc]; p != nil && p.row.Cell == cell {
+			n++
+		}
+	}
+	return n
+}
+
 // Adopted counts the invocations that reports have brought into the model so far: who
 // decides by the whole of the model looks at it again when this has changed.
 func (l *Leader) Adopted() int { return l.adopted }

@@ -62,6 +62,8 @@ type Config struct {
 	Log   *slog.Logger
 	// Session tells who holds a cell's name.
 	Session func(name worker.CellName) (worker.SessionView, bool)
+	// Batch counts the batch tasks that may be running on a cell, those on their way to it too.
+	Batch func(name worker.CellName) int
 	// Tell calls a cell. It must not block; a lost call is made again after the next heartbeat.
 	Tell func(name worker.CellName, proc worker.Proc, o Order)
 	// Go runs what waits for a commit.
@@ -240,7 +242,7 @@ func (k *Desk) Heard(name worker.CellName, said Said) {
 		return
 	}
 	lrps, tasks := k.board.OnCell(string(name))
-	if !said.Over && len(said.Waits)+lrps+tasks > 0 {
+	if !said.Over && len(said.Waits)+lrps+tasks+k.cfg.Batch(name) > 0 {
 		return
 	}
 	k.cfg.Go(func(ctx context.Context) {

@@ -18,7 +18,7 @@ import (
 
 // newDrains reads the drains of the load.
 func (t *term) newDrains(rows []store.Row) *draining.Desk {
-	return draining.New(draining.Config{Store: t.reign, Clock: t.cfg.Clock, Log: t.log, Tell: t.tellDrain, Go: t.call, Changed: t.drainChanged,
+	return draining.New(draining.Config{Store: t.reign, Clock: t.cfg.Clock, Log: t.log, Batch: func(name worker.CellName) int { return t.reg.OnCell(name) }, Tell: t.tellDrain, Go: t.call, Changed: t.drainChanged,
 		Session: func(name worker.CellName) (worker.SessionView, bool) { return t.reg.Session(name) }}, rows)
 }
 
