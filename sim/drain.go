@@ -2,10 +2,8 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"cantina/lrp"
 	"cantina/placement"
 	"cantina/task"
 	"cantina/worker"
@@ -20,10 +18,7 @@ type drain struct {
 
 // evacuation is what a cell was told.
 type evacuation struct {
-	on    bool
-	id    int
-	until time.Time // by the cell's wall clock
-	over  bool
+	id    int           // the drain; 0 = none
 	since time.Duration // true time
 }
 
@@ -53,73 +48,7 @@ func (m *machine) wall() time.Time {
 	return epoch().Add(m.w.now + time.Duration(m.id)*100*time.Millisecond)
 }
 
-func (p *rep) zone() string { return fmt.Sprint("zone-", p.m.id%2) }
-
-// says is what the cell tells the leader of itself; the version grows with every change.
-func (p *rep) says() cellState {
-	s := cellState{offer: placement.State{Cell: string(p.m.name), Process: string(p.m.proc()), Zone: p.zone(), Host: p.m.folder,
-		Capacity: p.m.w.capacity(), Evacuating: p.evac.on}, over: p.evac.over, evacuating: p.evac.on}
-	if p.evac.on {
-		s.evac = p.evac.id
-	}
-	for _, u := range p.m.units {
-		if !u.orphan {
-			s.waits++
-		}
-	}
-	if p.version == 0 || p.sent.evacuating != s.evacuating || p.sent.offer.Process != s.offer.Process {
-		p.version++
-		p.sent = s
-	}
-	s.offer.Version = int64(p.version)
-	return s
-}
-
-// evacuate begins to empty the cell, or takes that back (id 0).
-func (p *rep) evacuate(id int, left time.Duration) {
-	switch {
-	case id == 0:
-		p.evac = evacuation{}
-	case !p.evac.on || p.evac.id != id:
-		p.evac = evacuation{on: true, id: id, until: p.m.wall().Add(left), since: p.m.w.now}
-	}
-	p.m.w.trace("%s: evacuation %+v", p.m.name, p.evac)
-	p.pollNow()
-}
-
-func (p *rep) pollWait() time.Duration {
-	switch {
-	case !p.evac.on:
-		return pollEvery
-	case p.evac.over:
-		return evacEvery
-	}
-	return max(time.Millisecond, min(evacEvery, p.evac.until.Sub(p.m.wall())))
-}
-
-// endEvacuation ends the instances that are left when the time of an evacuation is
-// over. Tasks fail by their own table.
-func (p *rep) endEvacuation() {
-	if !p.evac.on || p.evac.over || p.m.wall().Before(p.evac.until) {
-		return
-	}
-	p.evac.over = true
-	for _, u := range slices.Clone(p.m.units) {
-		if u.orphan || u.uid != "" || u.state == completed {
-			continue
-		}
-		p.push("drop "+u.id, func(done func()) {
-			e := lrp.RemoveEvacuating{By: p.self(u)}
-			p.call(&request{op: OpEvacuate, key: u.key, event: e}, func(answer) {
-				p.forget(u.key)
-				if p.m.unit(u.id) == u {
-					p.m.stopUnit(u, p.m.grace())
-				}
-				done()
-			})
-		})
-	}
-}
+func (m *machine) zone() string { return fmt.Sprint("zone-", m.id%2) }
 
 // beatHeard remembers what came with a heartbeat until it is answered.
 func (b *board) beatHeard(e saidBeat) { b.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says }

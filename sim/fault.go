@@ -232,7 +232,9 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 			w.after(short, m.startAgent)
 		}
 	case PauseAgent:
-		if m.alive {
+		if m.alive && w.chance(300) {
+			m.pausing = long
+		} else if m.alive {
 			m.pauseAgent(long)
 		}
 		return long
@@ -388,7 +390,7 @@ func (w *world) calmDown() {
 	}
 	t.losePower() // somebody switches it off
 	for _, m := range w.machines[:w.cfg.Cells] {
-		m.broken, m.deaf, m.lag = 0, 0, 0
+		m.broken, m.deaf, m.lag, m.pausing = 0, 0, 0, 0
 		m.off = false
 	}
 }

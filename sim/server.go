@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"cantina/cell"
 	"cantina/fence"
 	"cantina/worker"
 )
@@ -47,6 +49,8 @@ type reign struct {
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
 	calls     map[callKey]bool    // RunTasks and Notifies without an answer
+	beats     map[saying]func(worker.HeartbeatAnswer)
+	updates   []*statusCall
 	t         worker.Timeouts
 }
 
@@ -109,7 +113,7 @@ func (s *server) crash() {
 	s.w.trace("server %d crashes", s.id)
 	for _, m := range s.w.machines {
 		if m.server == s.id && s.reign != nil {
-			m.later(time.Millisecond, func() { m.step(worker.LinkBroken{}) })
+			m.later(time.Millisecond, func() { m.cell.LinkBroken() })
 		}
 	}
 	s.alive = false
@@ -170,7 +174,7 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, nodes: map[string]bool{},
+	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, beats: map[saying]func(worker.HeartbeatAnswer){}, jobs: map[string]bool{}, nodes: map[string]bool{},
 		dead: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}}
 	s.setWall()
 	r.sched = newSched(r)
@@ -276,7 +280,8 @@ func (r *reign) tick() {
 	}
 	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
-		r.toCell(OpCall, m.proc(), worker.CallHeard{Term: r.term}) // Perform, StopInstance, …
+		call := cell.Work{Term: r.term, Proc: m.proc()}
+		r.toProc(OpCall, m.proc(), func(c *cell.Cell, _ func(Op, func())) { _, _ = c.Perform(context.Background(), call) })
 	}
 	r.s.later(r.t.Check, r.tick)
 }
