@@ -126,7 +126,7 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 	case e.Schedule != nil:
 		m.Schedule = scheduleMessage(&Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
-		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating}
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating, Unavailable: clean(e.Cell.Unavailable)}
 	}
 	return m
 }

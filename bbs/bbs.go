@@ -74,32 +74,32 @@ func (b *BBS) isOver() error {
 	}
 }
 
-// Run passes convergence when something falls due, and over everything from time
+// Run calls Pass: it passes convergence when something falls due, and over everything from time
 // to time, until ctx is done or the term is over.
 func (b *BBS) Run(ctx context.Context) error {
 	full := time.NewTicker(b.cfg.fullPass())
 	defer full.Stop()
 	timer := time.NewTimer(b.cfg.fullPass())
 	defer timer.Stop()
-	b.pass(false)
+	b.Pass(false)
 	for {
-		timer.Reset(b.untilDue())
+		timer.Reset(b.UntilDue())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-b.over:
 			return b.isOver()
 		case <-full.C:
-			b.pass(true)
+			b.Pass(true)
 		case <-timer.C:
-			b.pass(false)
+			b.Pass(false)
 		case <-b.kick:
 		}
 	}
 }
 
-// pass converges once more; full looks at everything.
-func (b *BBS) pass(full bool) {
+// Pass converges once more; full looks at everything. It waits for nothing.
+func (b *BBS) Pass(full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isOver() != nil {
@@ -112,8 +112,9 @@ func (b *BBS) pass(full bool) {
 	b.converge(full)
 }
 
-// untilDue is how long nothing falls due.
-func (b *BBS) untilDue() time.Duration {
+// UntilDue is how long nothing falls due: then Pass is to be called, and after
+// Config.FullPass at the latest.
+func (b *BBS) UntilDue() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wait := b.cfg.fullPass()
@@ -189,14 +190,14 @@ func (b *BBS) change(ctx context.Context, fn func(t *tx) error) (int64, error) {
 	if err := b.cfg.Store.Wait(ctx); err != nil {
 		return 0, err
 	}
-	ticket := newTicket()
-	if err := b.changeLocked(fn, ticket); err != nil {
+	ticket := b.newTicket()
+	if err := b.changeLocked(fn, ticket.done); err != nil {
 		return 0, err
 	}
 	return ticket.wait(ctx)
 }
 
-func (b *BBS) changeLocked(fn func(t *tx) error, k *ticket) error {
+func (b *BBS) changeLocked(fn func(t *tx) error, done func(revision int64, err error)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.isOver(); err != nil {
@@ -207,33 +208,45 @@ func (b *BBS) changeLocked(fn func(t *tx) error, k *ticket) error {
 		t.rollback()
 		return err
 	}
-	b.submit(t, k.done)
+	b.submit(t, done)
 	b.converge(false)
 	return nil
 }
 
+// Unsettled is what convergence would do now, were it to look at everything: nothing, when
+// all is as it is wanted.
+func (b *BBS) Unsettled() (lrp.Outcome, []task.Move) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	return b.services.ConvergeAll(now), b.tasks.ConvergeAll(now)
+}
+
 // ticket waits for one commit.
 type ticket struct {
-	ch       chan struct{}
+	wake     func()
+	await    func(context.Context) error
 	revision int64
 	err      error
 }
 
-func newTicket() *ticket { return &ticket{ch: make(chan struct{})} }
+func (b *BBS) newTicket() *ticket {
+	k := &ticket{}
+	k.wake, k.await = b.cfg.Park()
+	return k
+}
 
 func (k *ticket) done(revision int64, err error) {
 	k.revision, k.err = revision, err
-	close(k.ch)
+	k.wake()
 }
 
 // wait returns the outcome; when ctx ends first, the outcome is unknown.
 func (k *ticket) wait(ctx context.Context) (int64, error) {
-	select {
-	case <-k.ch:
-		return k.revision, k.err
-	case <-ctx.Done():
-		return 0, fmt.Errorf("outcome unknown: %w", ctx.Err())
+	if err := k.await(ctx); err != nil {
+		return 0, fmt.Errorf("outcome unknown: %w", err)
 	}
+	return k.revision, k.err
 }
 
 // barrier returns once everything submitted before it is durable.

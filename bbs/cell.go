@@ -9,6 +9,7 @@ import (
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/wire"
+	"cantina/worker"
 )
 
 // LRPEvents gives each event of a cell's harmoniser to its index and returns one
@@ -77,7 +78,7 @@ func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows 
 		}
 	}
 	for g := range guids {
-		if v.badRows[taskRow(g)] {
+		if v.badRows[TaskRow(g)] {
 			out.QuarantinedTasks = append(out.QuarantinedTasks, g)
 		} else if t, ok := v.tasks[g]; ok {
 			out.Tasks = append(out.Tasks, t.row)
@@ -102,7 +103,7 @@ func (b *BBS) OnCell(cell string) (lrps, tasks int) {
 		}
 	}
 	for g := range v.taskCells[cell] {
-		if t, ok := v.tasks[g]; ok && !v.badRows[taskRow(g)] && t.row.State == task.Running {
+		if t, ok := v.tasks[g]; ok && !v.badRows[TaskRow(g)] && t.row.State == task.Running {
 			tasks++
 		}
 	}
@@ -115,7 +116,30 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 		return false
 	}
 	x, known := v.indices[k]
-	return v.badRows[indexRow(k)] || known && v.badRows[serviceRow(serviceOf(x.row))]
+	return v.badRows[IndexRow(k)] || known && v.badRows[serviceRow(serviceOf(x.row))]
+}
+
+// SessionChanged tells what became of the session of a cell process.
+func (b *BBS) SessionChanged(e worker.SessionChanged) {
+	cell, proc := string(e.Cell), string(e.Proc)
+	switch {
+	case e.To == worker.Healthy:
+		b.CellHealthy(cell, proc)
+	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
+		b.CellUnhealthy(cell, proc)
+	case e.To == worker.MustDie:
+		b.CellMustDie(cell, proc, e.Succeeded)
+	}
+}
+
+// Dead tells that a process is certainly dead; holder is the process that has its cell's
+// name now, if any. One that has taken over the folder of the dead one inherits its work
+// that survives a restart.
+func (b *BBS) Dead(e worker.Dead, holder worker.Proc) {
+	if e.Proof != worker.ProofSuccessor && e.Proof != worker.ProofBoot || holder == e.Proc {
+		holder = ""
+	}
+	b.ProcDead(string(e.Cell), string(e.Proc), string(holder))
 }
 
 // CellHealthy tells that the session of a process is HEALTHY (again).
@@ -269,7 +293,7 @@ func (b *BBS) CallbackDone(guid, uid string, delivered bool, problem string) {
 
 // quiet runs a change that nobody waits for; a refusal means that it came too late.
 func (b *BBS) quiet(fn func(t *tx) error) {
-	if err := b.changeLocked(fn, newTicket()); err != nil {
+	if err := b.changeLocked(fn, nil); err != nil {
 		b.cfg.Log.Debug("came too late", "error", err)
 	}
 }

@@ -192,7 +192,7 @@ func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte
 		case row == nil:
 			return reply{}, b.gone(guid)
 		}
-		if err := b.expect(taskRow(guid), b.view.taskRevision(guid), w.Expect); err != nil {
+		if err := b.expect(TaskRow(guid), b.view.taskRevision(guid), w.Expect); err != nil {
 			return reply{}, err
 		}
 		return reply{subject: guid}, fn(t, row)

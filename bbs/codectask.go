@@ -79,9 +79,11 @@ const (
 
 func serviceRow(k lrp.ServiceKey) string { return prefixService + k.Domain + "/" + k.Name }
 
-func indexRow(k lrp.Key) string { return prefixIndex + k.Process + "/" + strconv.Itoa(k.Index) }
+// IndexRow is the key of the row of an index.
+func IndexRow(k lrp.Key) string { return prefixIndex + k.Process + "/" + strconv.Itoa(k.Index) }
 
-func taskRow(guid string) string { return prefixTask + guid }
+// TaskRow is the key of the row of a task.
+func TaskRow(guid string) string { return prefixTask + guid }
 
 func domainRow(name string) string { return prefixDomain + name }
 

@@ -107,6 +107,11 @@ type Config struct {
 	Log        *slog.Logger
 	// NewID returns 16 random bytes in hexadecimal.
 	NewID func() string
+	// Park is how a call waits for its commit; nil = run.OnChannel.
+	Park run.Park
+	// Mistakes are wrong decisions; a test of the architecture allows them in the simulator
+	// and in tests only.
+	Mistakes Mistakes
 
 	Converge lrp.ConvergePolicy
 	Tasks    task.Policy
@@ -114,6 +119,29 @@ type Config struct {
 	FullPass time.Duration
 	// KeyLife is how long an idempotency key is remembered; 0 = 24 h.
 	KeyLife time.Duration
+}
+
+// Mistakes stand in the place of lrp.Step and task.Step. Nil = the right one.
+type Mistakes struct {
+	Step     func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error)
+	StepTask func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error)
+}
+
+// withDefaults fills in what a board cannot be without.
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Park == nil {
+		c.Park = run.OnChannel
+	}
+	if c.Mistakes.Step == nil {
+		c.Mistakes.Step = lrp.Step
+	}
+	if c.Mistakes.StepTask == nil {
+		c.Mistakes.StepTask = task.Step
+	}
+	return c
 }
 
 func (c Config) fullPass() time.Duration {

@@ -56,12 +56,12 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanatio
 	}
 	key := lrp.Key{Process: version.Process, Index: index}
 	x, exists := v.indices[key]
-	e := Explanation{State: "no row", Wanted: "not wanted"}
+	e := Explanation{State: "no row", Wanted: "gone"}
 	if version.Wants(index) {
-		e.Wanted = "RUNNING"
+		e.Wanted = lrp.Running.String()
 	}
-	if v.badRows[indexRow(key)] {
-		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine restore "+indexRow(key)+", or drop", 0)
+	if v.badRows[IndexRow(key)] {
+		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {
@@ -79,10 +79,18 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 		return
 	}
 	e.State = a.State.String()
-	if a.Presence != lrp.Ordinary {
+	switch {
+	case a.Presence != lrp.Ordinary:
 		e.State += " (" + a.Presence.String() + ")"
+	case a.State == lrp.Running && !a.Net.Routable:
+		e.State += ", not ready"
+	case a.Retiring:
+		e.State += ", being stopped"
+	case a.Finished && version.Wants(a.Key.Index):
+		e.State, e.Wanted, e.Fine = "finished", "finished", true
+	default:
+		e.Fine = e.State == e.Wanted
 	}
-	e.Fine = a.State == lrp.Running && a.Net.Routable && a.Presence == lrp.Ordinary && e.Wanted == "RUNNING"
 	if s := x.Suspect; s != nil {
 		e.add("suspect", fmt.Sprintf("cell %s has fallen silent; it stays in use until a replacement runs, the cell is back, or it is given up", s.Cell), "", 0)
 	}
@@ -135,12 +143,15 @@ func explainCrash(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.
 const namedInstances = 5
 
 // explainInstances adds the reasons of the instances that are not as wanted, of the
-// first few by name; the view's lock is held.
-func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) {
+// first few by name, and returns how many have finished; the view's lock is held.
+func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) (finished int) {
 	bad := 0
 	for i := range s.Instances {
 		x, err := b.explainIndex(s, i, now)
 		if err != nil || x.Fine {
+			if x.Fine && x.State != lrp.Running.String() {
+				finished++
+			}
 			continue
 		}
 		if bad++; bad > namedInstances {
@@ -158,6 +169,7 @@ func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) {
 	if more := bad - namedInstances; more > 0 {
 		e.add("instances", fmt.Sprintf("%d more instances are not as wanted", more), "", 0)
 	}
+	return finished
 }
 
 // ExplainService explains a service as a whole, and its first instances that are not
@@ -168,10 +180,9 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	e := Explanation{
-		State:  fmt.Sprintf("%d of %d running, %s", s.Running, s.Instances, s.Phase),
-		Wanted: fmt.Sprintf("%d running", s.Instances),
-		Fine:   s.Running == s.Instances && s.Routable == s.Instances && s.Phase == lrp.Steady && !s.Removed,
+	e := Explanation{State: fmt.Sprintf("%d of %d running", s.Running, s.Instances), Wanted: fmt.Sprintf("%d running, %s", s.Instances, lrp.Steady)}
+	if s.Routable != s.Running {
+		e.State += fmt.Sprintf(", %d ready", s.Routable)
 	}
 	if s.Removed {
 		e.Wanted = "gone"
@@ -183,10 +194,19 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	if t := s.Target(); s.Phase == lrp.RollingOut && t != nil {
 		e.add("rolling_out", fmt.Sprintf("version %d: %d of %d healthy", t.Number, s.Healthy, s.Instances), "", 0)
 	}
+	finished := 0
 	b.view.mu.RLock()
 	defer b.view.mu.RUnlock()
 	if row := b.view.services[k].row; row != nil && row.Target() != nil && !row.Removed {
-		b.explainInstances(&e, row, now)
+		if n := b.explainInstances(&e, row, now); n > 0 {
+			e.State += fmt.Sprintf(", %d finished", n)
+			finished = n
+		}
+	}
+	e.State += ", " + s.Phase.String()
+	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Phase == lrp.Steady && !s.Removed
+	if !e.Fine && len(e.Reasons) == 0 {
+		e.add("phase", "it is "+s.Phase.String(), "", 0)
 	}
 	if d, known := b.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
 		e.add("stale_domain", "domain "+k.Domain+" is not fresh: convergence stops nothing in it", "apply it again", 0)
@@ -200,13 +220,24 @@ func (b *BBS) ExplainTask(guid string) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	now := b.now()
-	e := Explanation{State: row.State.String(), Wanted: "ended", Fine: row.Ended() && !row.Unresolved()}
-	if row.Outcome == task.Failed {
-		e.Wanted, e.Fine = task.Succeeded.String(), false
-	}
+	return explainTask(row, b.now()), nil
+}
+
+func explainTask(row Task, now time.Time) Explanation {
+	e := Explanation{State: row.State.String()}
 	if row.Outcome != task.Open {
 		e.State += ", " + row.Outcome.String()
+	}
+	switch {
+	case !row.Ended():
+		e.Wanted, e.Fine = task.Running.String(), row.State == task.Running
+	case row.Outcome == task.Failed, row.Unresolved():
+		e.Wanted = task.Succeeded.String()
+	case row.Ending():
+		e.Wanted, e.State = e.State, e.State+", being ended"
+		e.add("ending", "cell "+row.Holder.Cell+" has not said yet that its container is gone", "", 0)
+	default:
+		e.Wanted, e.Fine = "ended", true
 	}
 	switch {
 	case row.State == task.Pending:
@@ -218,16 +249,19 @@ func (b *BBS) ExplainTask(guid string) (Explanation, error) {
 		if row.MayStillRun {
 			text += "; it may still run there"
 		}
-		e.add("lost", text, "cantina task resolve "+guid+" --as done|failed|rerun", 0)
+		e.add("lost", text, "cantina task resolve "+row.GUID+" --as done|failed|rerun", 0)
 	case row.Result.Reason != "":
 		e.add("ended", row.Result.Reason, "", 0)
 	}
 	if c := row.Callback; c.Dead {
+		if e.Fine {
+			e.Wanted, e.State, e.Fine = e.State, e.State+", not delivered", false
+		}
 		e.add("dead_letter", "its end could not be delivered: "+c.Error, "", 0)
 	} else if c.Runs > 0 && !c.Delivered {
 		e.add("callback", fmt.Sprintf("its end could not be delivered yet (%d runs): %s", c.Runs, c.Error), "", c.Next.Sub(now))
 	}
-	return e, nil
+	return e
 }
 
 func explainPending(e *Explanation, t *task.Task, now time.Time) {

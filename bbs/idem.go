@@ -50,7 +50,7 @@ func (b *BBS) write(ctx context.Context, w Write, operation string, request []by
 		return reply{}, 0, err
 	}
 	sum := sha256.Sum256(request)
-	ticket := newTicket()
+	ticket := b.newTicket()
 	out, entry, err := b.writeLocked(w, operation, string(sum[:]), fn, ticket)
 	if err != nil {
 		return reply{}, 0, err
@@ -69,7 +69,7 @@ func (b *BBS) write(ctx context.Context, w Write, operation string, request []by
 // was another one.
 func (b *BBS) Answered(ctx context.Context, w Write, operation string, request []byte) (answer []byte, ok bool, err error) {
 	sum := sha256.Sum256(request)
-	ticket := newTicket()
+	ticket := b.newTicket()
 	b.mu.Lock()
 	_, e, err := b.used(w, operation, string(sum[:]))
 	if e != nil {

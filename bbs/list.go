@@ -217,7 +217,7 @@ func (b *BBS) ListTasks(f TaskFilter, r Range) (Page[Task], error) {
 func (b *BBS) GetTask(guid string) (Task, error) {
 	b.view.mu.RLock()
 	t, ok := b.view.tasks[guid]
-	bad := b.view.badRows[taskRow(guid)]
+	bad := b.view.badRows[TaskRow(guid)]
 	b.view.mu.RUnlock()
 	switch {
 	case bad:

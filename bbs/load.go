@@ -3,7 +3,7 @@ package bbs
 import (
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +30,7 @@ func Owns(key string) bool {
 // processes that may be alive: rows on any other are taken off it. New starts
 // nothing and does nothing outward but submit; Run begins to converge.
 func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg = cfg.withDefaults()
 	b := &BBS{
 		cfg: cfg, view: newView(revision), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
 		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, idem: map[string]*idemEntry{}, inFlight: map[string]int{}, bad: map[string]bool{},
@@ -82,7 +80,7 @@ func (b *BBS) buryUnlisted() {
 	if len(b.unlisted) == 0 || b.cfg.Sessions.Blind() {
 		return
 	}
-	for p := range b.unlisted {
+	for _, p := range slices.Sorted(maps.Keys(b.unlisted)) {
 		b.services.ProcDied(p)
 		b.tasks.ProcDied(p)
 	}
@@ -115,7 +113,27 @@ func (b *BBS) read(row store.Row) (put func(), err error) {
 	return b.readIdem(row)
 }
 
-func (b *BBS) readService(row store.Row) (func(), error) {
+// Decode returns what a row of a service, an instance or a task says: *lrp.Service, lrp.Index
+// or *task.Task; nil for any other row of the board. The error says why a row cannot be
+// read: New would quarantine it.
+func Decode(row store.Row) (any, error) {
+	var out any
+	var err error
+	switch {
+	case strings.HasPrefix(row.Key, prefixService):
+		out, err = decodeService(row)
+	case strings.HasPrefix(row.Key, prefixIndex):
+		out, err = decodeIndex(row)
+	case strings.HasPrefix(row.Key, prefixTask):
+		out, err = decodeTask(row)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("row %s: %w", row.Key, err)
+	}
+	return out, nil
+}
+
+func decodeService(row store.Row) (*lrp.Service, error) {
 	var m bbspb.Service
 	if err := decodeRecord(row.Value, kindService, &m); err != nil {
 		return nil, err
@@ -127,7 +145,12 @@ func (b *BBS) readService(row store.Row) (func(), error) {
 	if serviceRow(s.Key) != row.Key {
 		return nil, errRecord
 	}
-	if err := lrp.CheckService(s); err != nil {
+	return s, lrp.CheckService(s)
+}
+
+func (b *BBS) readService(row store.Row) (func(), error) {
+	s, err := decodeService(row)
+	if err != nil {
 		return nil, err
 	}
 	return func() {
@@ -136,17 +159,22 @@ func (b *BBS) readService(row store.Row) (func(), error) {
 	}, nil
 }
 
-func (b *BBS) readIndex(row store.Row) (func(), error) {
+func decodeIndex(row store.Row) (lrp.Index, error) {
 	var m bbspb.Index
 	if err := decodeRecord(row.Value, kindIndex, &m); err != nil {
-		return nil, err
+		return lrp.Index{}, err
 	}
 	x, err := indexOf(&m)
+	if err == nil && (IndexRow(x.Key) != row.Key || x.Empty()) {
+		err = errRecord
+	}
+	return x, err
+}
+
+func (b *BBS) readIndex(row store.Row) (func(), error) {
+	x, err := decodeIndex(row)
 	if err != nil {
 		return nil, err
-	}
-	if indexRow(x.Key) != row.Key || x.Empty() {
-		return nil, errRecord
 	}
 	return func() {
 		b.services.LoadIndex(b.notFuture(x))
@@ -168,7 +196,7 @@ func (b *BBS) notFuture(x lrp.Index) lrp.Index {
 	return x
 }
 
-func (b *BBS) readTask(row store.Row) (func(), error) {
+func decodeTask(row store.Row) (*task.Task, error) {
 	var m bbspb.Task
 	if err := decodeRecord(row.Value, kindTask, &m); err != nil {
 		return nil, err
@@ -177,10 +205,15 @@ func (b *BBS) readTask(row store.Row) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if taskRow(t.GUID) != row.Key {
+	if TaskRow(t.GUID) != row.Key {
 		return nil, errRecord
 	}
-	if err := task.Check(t); err != nil {
+	return t, task.Check(t)
+}
+
+func (b *BBS) readTask(row store.Row) (func(), error) {
+	t, err := decodeTask(row)
+	if err != nil {
 		return nil, err
 	}
 	return func() {

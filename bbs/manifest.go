@@ -30,7 +30,7 @@ type manifests struct{ highest int64 }
 // promise, step by step and marker last, then the steps, each in one transaction
 // with its deletion. It returns after the last one.
 func (b *BBS) applyLarge(ctx context.Context, a Application, w Write, request []byte) (Applied, error) {
-	ticket := newTicket()
+	ticket := b.newTicket()
 	sum := sha256.Sum256(request)
 	answer, err := b.applyLargeLocked(a, w, string(sum[:]), ticket)
 	if err != nil {

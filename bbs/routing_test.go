@@ -212,6 +212,7 @@ func TestInstancesOfOneIndexStandTogether(t *testing.T) {
 		r.serve()
 		r.slow = true
 		r.apply([]lrp.Desired{web(3, "2")}, nil)
+		synctest.Wait()
 		var got []int
 		versions := map[int]bool{}
 		for page := (Range{Limit: 1}); ; {

@@ -106,7 +106,7 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Blind())
 	}
 	before := b.services.Index(k)
-	after, effects, err := lrp.Step(before, e, env)
+	after, effects, err := b.cfg.Mistakes.Step(before, e, env)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Blind()
 	}
 	before := b.tasks.Get(guid)
-	after, effects, err := task.Step(before, e, env)
+	after, effects, err := b.cfg.Mistakes.StepTask(before, e, env)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (t *tx) serviceUnit(c serviceChange) unit {
 }
 
 func taskUnit(c taskChange) unit {
-	u := unit{op: store.Op{Key: taskRow(c.guid)}}
+	u := unit{op: store.Op{Key: TaskRow(c.guid)}}
 	e := event.Event{Kind: event.Task, Subject: c.guid, Task: c.after}
 	if c.after == nil {
 		e.Gone, e.Task = true, c.before
@@ -254,7 +254,7 @@ func taskUnit(c taskChange) unit {
 
 func indexUnit(c indexChange, notes []event.Event) unit {
 	key := c.after.Key
-	u := unit{op: store.Op{Key: indexRow(key)}, events: notes}
+	u := unit{op: store.Op{Key: IndexRow(key)}, events: notes}
 	if !c.after.Empty() {
 		u.op.Value = encode(kindIndex, indexRecord(c.after))
 	}

@@ -52,7 +52,7 @@ func (r *rig) serveLRPs() {
 // overwrite puts value in place of a row, as a new leader will find it.
 func (r *rig) overwrite(key string, value []byte) {
 	r.t.Helper()
-	ticket := newTicket()
+	ticket := r.b.newTicket()
 	r.reign.Submit(store.Transition{Ops: []store.Op{{Key: key, Value: value}}}, ticket.done)
 	if _, err := ticket.wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
@@ -88,7 +88,7 @@ func damages(t *testing.T, value []byte) map[string][]byte {
 func (r *rig) rowsOfEveryKind() map[string]string {
 	page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
 	return map[string]string{
-		kindService: serviceRow(webKey), kindIndex: indexRow(page.Items[0].Key), kindTask: taskRow("t"), kindDomain: domainRow("d"),
+		kindService: serviceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"), kindDomain: domainRow("d"),
 		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"),
 	}
 }
@@ -131,7 +131,7 @@ func TestEveryUnreadableRowIsSetAside(t *testing.T) {
 // overwriteQuarantined repairs a row through the store.
 func (r *rig) overwriteQuarantined(key string, value []byte) {
 	r.t.Helper()
-	ticket := newTicket()
+	ticket := r.b.newTicket()
 	r.reign.Restore(key, value, ticket.done)
 	if _, err := ticket.wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
@@ -159,7 +159,7 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 		alter(x)
 		return encode(kindTask, taskRecord(x))
 	}
-	svc, idx, tsk := serviceRow(webKey), indexRow(lrp.Key{Process: "p", Index: 1}), taskRow("t")
+	svc, idx, tsk := serviceRow(webKey), IndexRow(lrp.Key{Process: "p", Index: 1}), TaskRow("t")
 	for name, c := range map[string]struct {
 		key   string
 		value []byte
@@ -377,7 +377,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		r.serve()
 		page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
 		k0, k1 := page.Items[0].Key, page.Items[1].Key
-		r.smash(indexRow(k0), serviceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
+		r.smash(IndexRow(k0), serviceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
 		r.reelect()
 		if n := r.b.Count().Quarantined; n != 3 {
 			t.Fatalf("%d quarantined", n)
@@ -404,7 +404,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		}
 		// Dropped: the index is made anew.
 		done := make(chan error, 1)
-		if err := r.b.Release(indexRow(k0), false, nil, func(_ int64, err error) { done <- err }); err != nil {
+		if err := r.b.Release(IndexRow(k0), false, nil, func(_ int64, err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
@@ -437,7 +437,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 func (r *rig) smash(keys ...string) {
 	r.t.Helper()
 	for _, k := range keys {
-		ticket := newTicket()
+		ticket := r.b.newTicket()
 		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("garbage")}}}, ticket.done)
 		if _, err := ticket.wait(r.t.Context()); err != nil {
 			r.t.Fatal(err)

@@ -153,4 +153,6 @@ type CellState struct {
 	Term    fence.Term
 	// Evacuating: it is being emptied, or is kept empty.
 	Evacuating bool
+	// Unavailable is why it is given no new work although it beats; empty = it is.
+	Unavailable string
 }

@@ -21,19 +21,29 @@ func (r *Registry) MayRun(q worker.Request) (worker.Hold, bool) {
 }
 
 // StartBatch starts a batch task on q.Cell if it may: the invocation enters the model,
-// and after everything before it is durable the cell is sent what payload returns.
-func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
+// and after everything before it is durable the cell is sent what payload returns. payload
+// gets the invocation before it is handed out, and may say no: then nothing has started,
+// HoldVetoed is answered, and the next start gets this invocation. No start comes between
+// the two.
+func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (p batch.Payload, ok bool)) (fence.Invocation, worker.Hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over != nil {
 		return fence.Invocation{}, worker.Hold{Reason: worker.HoldDeposed}, false
 	}
-	inv, out, err := r.leader.RunBatch(r.now(), q)
-	if err != nil {
-		h, _ := r.leader.MayStart(r.now(), q)
+	now := r.now()
+	if h, ok := r.leader.MayStart(now, q); !ok {
 		return fence.Invocation{}, h, false
 	}
-	p := payload(inv)
+	p, ok := payload(r.leader.NextInvocation())
+	if !ok {
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
+	}
+	inv, out, err := r.leader.RunBatch(now, q)
+	if err != nil { // it may start, by what was asked under the same lock
+		r.log.Error("a start is refused that was allowed", "job", q.Work.Job, "node", q.Work.Node, "error", err)
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
+	}
 	r.payloads[inv] = &p
 	r.submit(out)
 	return inv, worker.Hold{}, true

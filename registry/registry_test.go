@@ -333,7 +333,7 @@ func (f *fixture) healthy(name worker.CellName, proc worker.Proc) *end {
 func (f *fixture) run(cell worker.CellName, job string) worker.Run {
 	f.t.Helper()
 	w := worker.Work{Job: job, Node: "n"}
-	inv, hold, ok := f.r.StartBatch(worker.Request{Work: w, Cell: cell}, func(fence.Invocation) batch.Payload { return batch.Payload{Domain: "d-" + job} })
+	inv, hold, ok := f.r.StartBatch(worker.Request{Work: w, Cell: cell}, func(fence.Invocation) (batch.Payload, bool) { return batch.Payload{Domain: "d-" + job}, true })
 	if !ok {
 		f.t.Fatalf("%s is held: %v", job, hold.Reason)
 	}
@@ -368,6 +368,28 @@ func TestWholeLifeOfABatchTask(t *testing.T) {
 		}
 		if p, why := f.r.Receives("c1"); p != "p1" || why != "" || !f.r.MayStart("c1", "p1") || f.r.MayStart("c1", "p2") {
 			t.Fatal(why)
+		}
+	})
+}
+
+// TestAVetoedStartLeavesNothing: neither in the model nor at the cell, and the next start has
+// its invocation.
+func TestAVetoedStartLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		c := f.healthy("c1", "p1")
+		var asked fence.Invocation
+		_, hold, ok := f.r.StartBatch(worker.Request{Work: worker.Work{Job: "job", Node: "n"}, Cell: "c1"}, func(inv fence.Invocation) (batch.Payload, bool) {
+			asked = inv
+			return batch.Payload{}, false
+		})
+		synctest.Wait()
+		if ok || hold.Reason != worker.HoldVetoed || len(c.launched) != 0 || f.r.Live() != 0 {
+			t.Errorf("%v, %t: launched %v, live %d", hold.Reason, ok, c.launched, f.r.Live())
+		}
+		if x := f.run("c1", "job"); x.Invocation != asked || len(c.launched) != 1 {
+			t.Errorf("%v after a veto of %v", x.Invocation, asked)
 		}
 	})
 }

@@ -274,7 +274,8 @@ func (b *builder) encode() error {
 	return nil
 }
 
-// unused returns the forests that no job needs any more after the change.
+// unused returns the forests that no job needs any more after the change: none while the
+// row of a job cannot be read, for it may need any.
 func (b *builder) unused() []string {
 	used := make(map[string]bool)
 	gone := make(map[string]bool)
@@ -287,7 +288,7 @@ func (b *builder) unused() []string {
 			used[row.spec.Forest] = true
 		}
 	}
-	if len(gone) == 0 {
+	if len(gone) == 0 || b.s.unread() {
 		return nil
 	}
 	for _, name := range b.s.newestNames() {

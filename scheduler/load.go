@@ -36,10 +36,15 @@ func New(cfg Config, rows []store.Row) *Scheduler {
 	of(jobPrefix, s.loadJob)
 	of(statusPrefix, s.loadSegment)
 	of(killPrefix, s.loadKill)
+	needed := map[string]bool{}
 	for _, j := range s.jobs {
 		if j.forest != nil {
 			j.state = s.progress(j).State
+			needed[j.row.spec.Forest] = true
 		}
+	}
+	for name, f := range s.forests {
+		f.loose = !needed[name]
 	}
 	return s
 }
@@ -114,8 +119,7 @@ func (s *Scheduler) loadSegment(r store.Row) error {
 	j := s.uids[uid]
 	if j == nil || j.forest == nil { // of a job that is gone: cleaned away later
 		if j == nil {
-			j = &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
-			s.uids[uid] = j
+			j = s.gone(uid)
 		}
 		j.segs.written(uint32(n), 0, len(r.Value), true)
 		j.segs.dead = append(j.segs.dead, uint32(n))
@@ -172,10 +176,19 @@ func (s *Scheduler) loadKill(r store.Row) error {
 		return err
 	}
 	uid, _, _ := strings.Cut(strings.TrimPrefix(r.Key, killPrefix), "/")
-	if j := s.uids[uid]; j != nil {
-		j.wantKill(string(m.Node), toInvocation(m.Invocation))
+	j := s.uids[uid]
+	if j == nil {
+		j = s.gone(uid)
 	}
+	j.wantKill(string(m.Node), toInvocation(m.Invocation))
 	return nil
+}
+
+// gone stands for a job that has no row any more but left others.
+func (s *Scheduler) gone(uid string) *job {
+	j := &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
+	s.uids[uid] = j
+	return j
 }
 
 func (j *job) wantKill(node string, inv fence.Invocation) {

@@ -234,18 +234,18 @@ func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 // ask back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
-	if s.overtaken(p) {
-		return false
-	}
 	var broken error
-	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) batch.Payload {
+	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) (batch.Payload, bool) {
+		if s.overtaken(p, inv) {
+			return batch.Payload{}, false
+		}
 		e, err := batch.Expand(p.spec, &p.Start, inv, batch.Where{Cell: p.grant.Cell, Host: p.grant.Host}, p.prev, data)
 		broken = err
-		s.mu.Lock()
-		s.seen(inv) // whatever is born from now on is younger
-		s.mu.Unlock()
-		return e.Payload(p.spec, p.Key, inv)
+		return e.Payload(p.spec, p.Key, inv), true
 	})
+	if hold.Reason == worker.HoldVetoed {
+		return false
+	}
 	if !ok {
 		s.held(p, hold)
 		return false
@@ -271,11 +271,13 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	return true
 }
 
-// overtaken takes a pick back whose job is being removed or born again.
-func (s *Scheduler) overtaken(p *pick) bool {
+// overtaken takes a pick back whose job is being removed or born again. Else the
+// invocation that it is about to get is known from now on: whatever is born is younger.
+func (s *Scheduler) overtaken(p *pick, inv fence.Invocation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ending(p.Key.Job, p.spec.UID) {
+	if j := s.jobs[p.Key.Job]; j != nil && !j.row.deleted && j.row.uid == p.spec.UID && !s.ending(p.Key.Job, p.spec.UID) {
+		s.seen(inv)
 		return false
 	}
 	s.unpicked(p, batch.ScopeJob, "its job is being removed or renewed")

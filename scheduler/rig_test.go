@@ -174,6 +174,7 @@ type fakeRegistry struct {
 	double   []worker.Work // started though in the model
 	notIdle  bool
 	late     func() // happens once between the reading of the model and its use
+	crossing func() // happens once between the asking for a start and the start
 	// instant, when set, ends each run before Run returns.
 	instant func(worker.Run) *worker.Ended
 }
@@ -190,22 +191,33 @@ func (r *fakeRegistry) MayRun(q worker.Request) (worker.Hold, bool) {
 	return r.hold, r.hold.Reason == worker.HoldNone
 }
 
-func (r *fakeRegistry) StartBatch(q worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
+func (r *fakeRegistry) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
 	if h, ok := r.MayRun(q); !ok {
 		return fence.Invocation{}, h, false
 	}
 	r.mu.Lock()
+	if cross := r.crossing; cross != nil {
+		r.crossing = nil
+		r.mu.Unlock()
+		cross()
+		r.mu.Lock()
+	}
 	if r.cellHold.Reason != worker.HoldNone {
 		defer r.mu.Unlock()
 		return fence.Invocation{}, r.cellHold, false
 	}
+	run := worker.Run{Work: q.Work, Invocation: fence.Invocation{Term: r.term, Counter: r.counter + 1}}
+	p, ok := payload(run.Invocation)
+	if !ok {
+		defer r.mu.Unlock()
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
+	}
 	r.counter++
-	run := worker.Run{Work: q.Work, Invocation: fence.Invocation{Term: r.term, Counter: r.counter}}
 	if _, ok := r.model[q.Work]; ok {
 		r.double = append(r.double, q.Work)
 	}
 	r.model[q.Work] = worker.RunView{Run: run, Cell: q.Cell, Proc: "p-" + worker.Proc(q.Cell), Sure: true}
-	r.payload[q.Work] = payload(run.Invocation)
+	r.payload[q.Work] = p
 	r.started = append(r.started, q.Work)
 	instant := r.instant
 	r.mu.Unlock()

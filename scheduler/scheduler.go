@@ -63,7 +63,7 @@ type Registry interface {
 	MayRun(r worker.Request) (worker.Hold, bool)
 	// StartBatch starts the work on r.Cell if it may: the invocation enters the model,
 	// and the cell is sent what payload returns for it.
-	StartBatch(r worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool)
+	StartBatch(r worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool)
 	// Kill ends an invocation; repeated until it ended, by the stored intent.
 	Kill(r worker.Run)
 	// StatusCommitted acknowledges an end that Scheduler.Ended was told of.
@@ -190,6 +190,7 @@ type forest struct {
 	reading bool
 	readAt  time.Duration // when to read next
 	version int           // of its spec: a reading of an older one is dropped
+	loose   bool          // no job of the load needs it, but one that cannot be read may
 }
 
 // job is one name.

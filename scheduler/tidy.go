@@ -28,9 +28,13 @@ func (s *Scheduler) tombstones() bool {
 // nothing of the name can be running; and it merges small segments.
 func (s *Scheduler) tidy(ctx context.Context) {
 	s.mu.Lock()
+	unread := s.unread()
 	for name, f := range s.forests {
-		if f.gone && f.board.Live() == 0 {
+		switch {
+		case f.gone && f.board.Live() == 0:
 			delete(s.forests, name)
+		case f.loose && !unread:
+			s.fell(name, f)
 		}
 	}
 	var idle []string
@@ -39,7 +43,8 @@ func (s *Scheduler) tidy(ctx context.Context) {
 		case !j.row.deleted:
 			s.bury(j)
 			s.wantMerge(ctx, j)
-		case len(j.segs.of) > 0:
+		case j.row.name == "" && unread: // it may be of the job whose row cannot be read
+		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
 			s.clean(uid, j)
 		case s.jobs[j.row.name] != j: // its name was born again, or never had a row
 			delete(s.uids, uid)
@@ -55,8 +60,45 @@ func (s *Scheduler) tidy(ctx context.Context) {
 	}
 }
 
-// clean deletes some of the segments of a deleted job; the rest follows. The lock
-// is held.
+// fell deletes the row of a forest that no job needs: the one that may have needed it
+// could not be read, and was dropped. The lock is held.
+func (s *Scheduler) fell(name string, f *forest) {
+	if s.over != nil || len(s.specs[name]) > 0 {
+		return
+	}
+	f.loose = false
+	for _, of := range s.newestNames() {
+		if row := s.newestRow(of); row != nil && !row.deleted && row.spec.Forest == name {
+			return
+		}
+	}
+	land := s.specs.add(name, nil)
+	s.cfg.Store.Submit(store.Transition{Ops: []store.Op{{Key: forestPrefix + name}}}, func(_ int64, err error) {
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		land()
+		f.gone = true
+	})
+}
+
+// unread reports that the row of a job cannot be read: nobody knows which forest and which
+// statuses are its. The lock is held.
+func (s *Scheduler) unread() bool {
+	for _, j := range s.jobs {
+		if j.row.quarantined() {
+			return true
+		}
+	}
+	return false
+}
+
+// clean deletes some of the segments of a deleted job, and of the kill rows of one
+// whose name was born again: what it left running is ended without them. The rest
+// follows. The lock is held.
 func (s *Scheduler) clean(uid string, j *job) {
 	if s.over != nil || j.merging {
 		return
@@ -66,6 +108,14 @@ func (s *Scheduler) clean(uid string, j *job) {
 		j.segs.dead = append(j.segs.dead, n)
 	}
 	ops := j.segs.bury(uid, cleanOps/2)
+	if s.jobs[j.row.name] != j {
+		for node := range j.kills {
+			if len(ops) < cleanOps {
+				ops = append(ops, store.Op{Key: killKey(uid, node)})
+				delete(j.kills, node)
+			}
+		}
+	}
 	j.merging = true
 	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
 		if err != nil {

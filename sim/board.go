@@ -1,21 +1,14 @@
 package sim
 
 import (
-	"cmp"
-	"slices"
+	"log/slog"
 	"time"
 
+	"cantina/bbs"
+	hub "cantina/event"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
-)
-
-// The rows of services and tasks in the simulated store.
-type (
-	serviceRow struct{ key lrp.ServiceKey }
-	indexRow   struct{ key lrp.Key }
-	taskRow    struct{ guid string }
-	drainRow   struct{ cell worker.CellName }
 )
 
 // rules are the decisions of the core. Tests put wrong ones in their place.
@@ -27,31 +20,17 @@ type rules struct {
 
 func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
 
-// board is the bulletin board of one term: it decides on the newest rows, commits,
-// shows what is committed, and acts. It is the shell around lrp.Board and task.Board.
+// board is the bulletin board of one term, the shell itself, with what it is connected to.
 type board struct {
-	r        *reign
-	services *lrp.Board
-	tasks    *task.Board
-	drains   map[worker.CellName]drain
-	shown    shown
-	began    time.Time     // the wall clock when the term began
-	boot     time.Duration // the server's clock at that moment
-	market   *market
-	// waiting has the given-up processes whose kept work waits for a successor's report.
-	waiting map[string][]string
-	said    map[saying]cellState // with heartbeats that are not answered yet
-	states  map[worker.CellName]cellState
-	full    time.Time // of the last pass over everything
-}
-
-// shown is what readers see: committed rows.
-type shown struct {
-	services map[lrp.ServiceKey]*lrp.Service
-	versions map[string]*lrp.Version // by process guid
-	indices  map[lrp.Key]lrp.Index
-	tasks    map[string]*task.Task
-	drains   map[worker.CellName]drain
+	*bbs.BBS
+	r      *reign
+	drains map[worker.CellName]drain // newest
+	empty  map[worker.CellName]drain // committed
+	market *market
+	said   map[saying]cellState // with heartbeats that are not answered yet
+	states map[worker.CellName]cellState
+	full   time.Duration // of the last pass over everything
+	next   time.Duration // of a pass that is planned; 0 = none
 }
 
 // The settings of the boards: short, so that much happens.
@@ -72,195 +51,200 @@ func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 // newBoard loads the rows as they stand when a term begins.
 func newBoard(r *reign, members []worker.Member) *board {
 	w := r.s.w
-	b := &board{r: r, services: lrp.NewBoard(lrp.ConvergePolicy{Resend: resend}), tasks: task.NewBoard(taskPolicy()),
-		drains: map[worker.CellName]drain{}, waiting: map[string][]string{}, said: map[saying]cellState{}, states: map[worker.CellName]cellState{},
-		began: epoch().Add(w.now + w.between(-time.Second, time.Second)), boot: r.s.local(),
-		shown: shown{services: map[lrp.ServiceKey]*lrp.Service{}, versions: map[string]*lrp.Version{}, indices: map[lrp.Key]lrp.Index{},
-			tasks: map[string]*task.Task{}, drains: map[worker.CellName]drain{}}}
-	b.market = newMarket(b)
-	b.services.SetDomain(domain, time.Time{})
-	b.load()
-	b.bury(members)
-	t := b.begin()
-	for _, k := range b.services.Services() {
-		t.surplus(k)
+	b := &board{r: r, drains: map[worker.CellName]drain{}, empty: map[worker.CellName]drain{}, said: map[saying]cellState{}, states: map[worker.CellName]cellState{}}
+	b.loadDrains()
+	procs := make([]string, len(members))
+	for i, m := range members {
+		procs[i] = string(m.Proc)
 	}
-	b.submit(t, nil)
-	b.market.book()
-	b.market.request(b.pending())
+	b.market = newMarket(b)
+	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
+	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
+		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
+		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, procs)
+	b.market.book.Load(b.BBS)
+	b.market.Request(b.Pending())
+	b.full = r.s.local()
+	b.pass()
 	return b
 }
 
-// now is the leader's wall clock, which does not step within a term.
-func (b *board) now() time.Time { return b.began.Add(b.r.s.local() - b.boot) }
-
-func (b *board) load() {
-	for _, row := range rowsOf[serviceRow, *lrp.Service](b.r.s.w.store, func(x, y serviceRow) int { return x.key.Compare(y.key) }) {
-		b.services.PutService(row.val.Resumed(b.now()))
-		b.shown.putService(row.key.key, row.val)
-	}
-	for _, row := range rowsOf[indexRow, lrp.Index](b.r.s.w.store, func(x, y indexRow) int { return x.key.Compare(y.key) }) {
-		b.services.LoadIndex(b.notFuture(row.val))
-		b.shown.indices[row.key.key] = row.val
-	}
-	for _, row := range rowsOf[taskRow, *task.Task](b.r.s.w.store, func(x, y taskRow) int { return cmp.Compare(x.guid, y.guid) }) {
-		b.tasks.Load(row.val)
-		b.shown.tasks[row.key.guid] = row.val
-	}
-	for _, row := range rowsOf[drainRow, drain](b.r.s.w.store, func(x, y drainRow) int { return cmp.Compare(x.cell, y.cell) }) {
-		b.drains[row.key.cell], b.shown.drains[row.key.cell] = row.val, row.val
-	}
-}
-
-type keyed[K, V any] struct {
-	key K
-	val V
-}
-
-// rowsOf returns the rows of one kind in order.
-func rowsOf[K comparable, V any](s *storage, order func(x, y K) int) []keyed[K, V] {
-	var out []keyed[K, V]
-	for k, v := range s.rows {
-		if k, ok := k.(K); ok {
-			out = append(out, keyed[K, V]{k, v.(V)})
-		}
-	}
-	slices.SortFunc(out, func(x, y keyed[K, V]) int { return order(x.key, y.key) })
-	return out
-}
-
-// notFuture brings moments of a leader with a faster clock back to now.
-func (b *board) notFuture(x lrp.Index) lrp.Index {
-	for _, p := range []**lrp.Actual{&x.Ordinary, &x.Evacuating, &x.Suspect} {
-		if a := *p; a != nil && a.Since.After(b.now()) {
-			c := *a
-			c.Since = b.now()
-			*p = &c
-		}
-	}
-	return x
-}
-
-// bury declares dead every process that rows name and the list does not.
-func (b *board) bury(members []worker.Member) {
-	listed := func(p string) bool {
-		return slices.ContainsFunc(members, func(m worker.Member) bool { return string(m.Proc) == p })
-	}
-	for _, p := range b.services.Procs() {
-		if !listed(p) {
-			b.services.ProcDied(p)
-		}
-	}
-	for _, p := range b.tasks.Procs() {
-		if !listed(p) {
-			b.tasks.ProcDied(p)
-		}
+// rules are those that the run has, watched: each decision is traced, and keeps the
+// invariants of an index.
+func (b *board) rules() bbs.Mistakes {
+	w := b.r.s.w
+	return bbs.Mistakes{
+		Step: func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
+			after, effects, err := w.cfg.rules.step(x, e, env)
+			switch {
+			case w.cfg.Trace == nil:
+			case err != nil:
+				w.trace("  board %v: %T%v: %v", b.r.term, e, e, err)
+			case after != x:
+				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describe(x), describe(after))
+			}
+			if err == nil {
+				if err := lrp.Check(after); err != nil {
+					w.fail("I3", "%T%v: %v", e, e, err)
+				}
+			}
+			return after, effects, err
+		},
+		StepTask: func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error) {
+			after, effects, err := w.cfg.rules.stepTask(t, e, env)
+			switch {
+			case w.cfg.Trace == nil:
+			case err != nil:
+				w.trace("  board %v: %T%v: %v", b.r.term, e, e, err)
+			case after != t:
+				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describeTask(t), describeTask(after))
+			}
+			return after, effects, err
+		},
 	}
 }
 
-// pass converges; from time to time over everything.
+// pass has the board look at what is due, from time to time at everything, and plans the
+// next look when it comes before the next tick.
 func (b *board) pass() {
 	if b.r.over {
 		return
 	}
-	all := b.now().Sub(b.full) >= fullPass
+	now := b.r.s.local()
+	all := now-b.full >= fullPass
 	if all {
-		b.full = b.now()
+		b.full = now
 	}
-	b.converge(all)
+	b.Pass(all)
+	if wait := b.UntilDue(); !b.r.over && wait < b.r.t.Check && now+wait != b.next {
+		b.next = now + wait
+		b.r.s.later(max(wait, time.Millisecond), b.pass)
+	}
 }
 
-// maxRounds bounds the passes that one change may need.
-const maxRounds = 100
+// Publish implements bbs.Hub: the ledger hears of what is committed.
+func (b *board) Publish(_ int64, events ...hub.Event) {
+	b.market.book.Take(events...)
+}
 
-func (b *board) converge(all bool) {
-	for range maxRounds {
+// stops reports whether an effect is not made any more: the term is over, or the process
+// dies right before it.
+func (b *board) stops() bool { return b.r.over || b.r.dies() }
+
+// StopInstance implements bbs.Cells; a lost call is found by the cell's poll.
+func (b *board) StopInstance(key lrp.Key, who lrp.Identity) {
+	if !b.stops() {
+		b.toCell(OpStop, worker.Proc(who.Proc), func(p *rep) { p.stopInstance(key, who.Instance) })
+	}
+}
+
+// CancelTask implements bbs.Cells.
+func (b *board) CancelTask(holder task.Holder, _, uid string) {
+	if !b.stops() {
+		b.toCell(OpCancel, worker.Proc(holder.Proc), func(p *rep) { p.cancelTask(uid) })
+	}
+}
+
+// Send implements bbs.Callbacks: it delivers the end of a task, or fails to.
+func (b *board) Send(t *task.Task) {
+	if b.stops() {
+		return
+	}
+	w := b.r.s.w
+	b.r.s.later(w.between(time.Millisecond, 6*time.Second), func() {
 		if b.r.over {
 			return
 		}
-		now := b.now()
-		var out lrp.Outcome
-		var moves []task.Move
-		if all {
-			out, moves = b.services.ConvergeAll(now), b.tasks.ConvergeAll(now)
+		if w.calm || w.chance(700) {
+			b.CallbackDone(t.GUID, t.UID, true, "")
 		} else {
-			out, moves = b.services.Converge(now), b.tasks.Converge(now)
+			b.CallbackDone(t.GUID, t.UID, false, "nobody listens")
 		}
-		all = false
-		if out.Empty() && len(moves) == 0 {
-			return
-		}
-		t := b.begin()
-		for _, s := range out.Services {
-			t.putService(s.Key, s)
-		}
-		for _, k := range out.Gone {
-			t.putService(k, nil)
-		}
-		for _, m := range out.Moves {
-			t.try(m.Key, m.Event)
-		}
-		for _, m := range moves {
-			t.tryTask(m.GUID, m.Event)
-		}
-		b.submit(t, nil)
-	}
-	b.r.s.w.fail("I14", "convergence does not come to rest in %d rounds", maxRounds)
+	})
 }
 
-// change runs fn on the newest rows, commits what it changed, and converges. done is called
-// after the commit.
-func (b *board) change(fn func(t *tx), done func()) {
-	t := b.begin()
-	fn(t)
-	b.submit(t, done)
-	b.converge(false)
+// MayStart implements bbs.Sessions.
+func (b *board) MayStart(cell, proc string) bool {
+	h, ok := b.r.leader.MayReceive(worker.CellName(cell))
+	return ok && h.Proc == worker.Proc(proc)
 }
 
-// pending is everything that waits for a place.
-func (b *board) pending() (keys []lrp.Key, guids []string) {
-	for k := range b.shown.indices {
-		if _, ok := b.shown.want(k); ok {
-			keys = append(keys, k)
-		}
-	}
-	for g, t := range b.shown.tasks {
-		if t.State == task.Pending {
-			guids = append(guids, g)
-		}
-	}
-	slices.SortFunc(keys, lrp.Key.Compare)
-	slices.Sort(guids)
-	return keys, guids
+// Blind implements bbs.Sessions.
+func (b *board) Blind() bool {
+	active, blind := b.r.leader.Waits()
+	return active && blind
 }
 
-func (s *shown) putService(k lrp.ServiceKey, next *lrp.Service) {
-	if old := s.services[k]; old != nil {
-		for i := range old.Versions {
-			delete(s.versions, old.Versions[i].Process)
+// now is the leader's wall clock.
+func (b *board) now() time.Time { return b.r.s.kernel().Wall() }
+
+// rows are the decoded rows of a board: as they are committed, or as the leader has
+// submitted them.
+type rows struct {
+	services []*lrp.Service
+	versions map[string]*lrp.Version // by process guid
+	indices  []lrp.Index
+	tasks    []*task.Task
+}
+
+// wants reports whether a service wants an index.
+func (r *rows) wants(k lrp.Key) bool {
+	v := r.versions[k.Process]
+	return v != nil && v.Wants(k.Index)
+}
+
+func (r *rows) add(row any) {
+	switch x := row.(type) {
+	case *lrp.Service:
+		r.services = append(r.services, x)
+		for i := range x.Versions {
+			r.versions[x.Versions[i].Process] = &x.Versions[i]
 		}
-	}
-	if next == nil {
-		delete(s.services, k)
-		return
-	}
-	s.services[k] = next
-	for i := range next.Versions {
-		s.versions[next.Versions[i].Process] = &next.Versions[i]
+	case lrp.Index:
+		r.indices = append(r.indices, x)
+	case *task.Task:
+		r.tasks = append(r.tasks, x)
 	}
 }
 
-// want is what the auction is told of an index that waits for a place.
-func (s *shown) want(k lrp.Key) (lrpWant, bool) {
-	v, x := s.versions[k.Process], s.indices[k]
-	if v == nil || x.Ordinary == nil || x.Ordinary.State != lrp.Unclaimed {
-		return lrpWant{}, false
+// work returns all committed rows of services and tasks, in order of their keys.
+func (s *storage) work() *rows {
+	out := &rows{versions: map[string]*lrp.Version{}}
+	for _, key := range s.texts() {
+		out.add(s.rows[key].(*saved).row)
 	}
-	want := lrpWant{key: k, desired: &v.Desired}
-	for _, a := range []*lrp.Actual{x.Suspect, x.Evacuating} {
-		if a != nil {
-			want.avoid = append(want.avoid, a.Cell)
+	return out
+}
+
+// work returns all rows of services and tasks as they are submitted.
+func (r *reign) work() *rows {
+	out := &rows{versions: map[string]*lrp.Version{}}
+	for _, key := range sortedKeys(r.newest) {
+		out.add(r.newest[key])
+	}
+	return out
+}
+
+// index and task return committed rows.
+func (s *storage) index(k lrp.Key) lrp.Index {
+	if x, ok := s.rows[bbs.IndexRow(k)].(*saved); ok {
+		if x, ok := x.row.(lrp.Index); ok {
+			return x
 		}
 	}
-	return want, true
+	return lrp.Index{Key: k}
+}
+
+func (s *storage) task(guid string) *task.Task {
+	if x, ok := s.rows[bbs.TaskRow(guid)].(*saved); ok {
+		t, _ := x.row.(*task.Task)
+		return t
+	}
+	return nil
+}
+
+// task returns the newest row.
+func (r *reign) task(guid string) *task.Task {
+	t, _ := r.newest[bbs.TaskRow(guid)].(*task.Task)
+	return t
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"slices"
 
 	"cantina/cell"
@@ -70,147 +71,79 @@ func (b *board) take(q *request) {
 	case q.query != nil:
 		q.reply(b.rows(string(q.from.cell), q.query))
 	default:
-		var a answer
-		b.change(func(t *tx) {
-			for _, e := range q.events {
-				a.errs = append(a.errs, t.step(e.Key, e.Event))
-			}
-			for _, e := range q.changes {
-				a.errs = append(a.errs, t.stepTask(e.GUID, e.Event))
-			}
-		}, func() {
-			for i, e := range q.changes {
-				b.r.s.w.check.answered(b.r, e.GUID, e.Event, a.errs[i])
-			}
-			q.reply(a)
-		})
+		b.r.threads.run(func() { b.events(q) })
+	}
+}
+
+// events gives events to the board, and waits for what it says.
+func (b *board) events(q *request) {
+	var a answer
+	var err error
+	if len(q.changes) > 0 {
+		a.errs, err = b.TaskEvents(context.Background(), q.changes)
+	} else {
+		a.errs, err = b.LRPEvents(context.Background(), q.events)
+	}
+	switch {
+	case b.r.dead:
+	case err != nil:
+		q.reply(answer{unknown: true})
+	default:
+		for i, e := range q.changes {
+			b.r.s.w.check.answered(b.r, e.GUID, e.Event, a.errs[i])
+		}
+		q.reply(a)
 	}
 }
 
 // rows reads committed rows.
 func (b *board) rows(cell string, q *query) answer {
-	var a answer
-	for k, x := range b.shown.indices {
-		here := slices.ContainsFunc(x.Rows(), func(r *lrp.Actual) bool { return r.Cell == cell })
-		if here && !q.only || slices.Contains(q.lrps, k) {
-			a.lrps = append(a.lrps, x)
-		}
-	}
-	for g, t := range b.shown.tasks {
-		if t.Holder.Cell == cell && !q.only || slices.Contains(q.tasks, g) {
-			a.tasks = append(a.tasks, t)
-		}
-	}
-	slices.SortFunc(a.lrps, func(x, y lrp.Index) int { return x.Key.Compare(y.Key) })
-	slices.SortFunc(a.tasks, func(x, y *task.Task) int { return compareText(x.GUID, y.GUID) })
-	return a
+	r := b.Rows(cell, q.lrps, q.tasks, q.only)
+	return answer{lrps: r.LRPs, tasks: r.Tasks}
 }
 
-// sessionChanged maps what became of a session to events of the rows on it.
+// sessionChanged tells the board what became of a session.
 func (b *board) sessionChanged(e worker.SessionChanged) {
+	b.SessionChanged(e)
 	name, proc := string(e.Cell), string(e.Proc)
 	switch {
 	case e.To == worker.Healthy:
-		b.services.Heard(proc, b.now())
-		b.tasks.Heard(proc)
-		b.session(proc, lrp.CellHealthy{Cell: name, Proc: proc})
+		b.heeded(proc, lrp.CellHealthy{Cell: name, Proc: proc})
 	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
-		b.session(proc, lrp.CellUnhealthy{Cell: name, Proc: proc})
-	case e.To == worker.MustDie:
-		b.mustDie(name, proc, e.Succeeded)
+		b.heeded(proc, lrp.CellUnhealthy{Cell: name, Proc: proc})
+	case e.To == worker.MustDie && !e.Succeeded:
+		b.heeded(proc, lrp.CellMustDie{Cell: name, Proc: proc})
 	}
 	b.admit(e.Cell)
 }
 
-func (b *board) session(proc string, e lrp.Event) {
-	b.change(func(t *tx) {
-		for _, k := range b.services.OnProc(proc) {
-			t.try(k, e)
-		}
-		b.heeded(proc, e)
-	}, nil)
-}
-
-// mustDie takes the rows off a process that is given up; those of kept work wait
-// for the report of one that has succeeded it.
-func (b *board) mustDie(cell, proc string, succeeded bool) {
-	b.change(func(t *tx) {
-		t.leave(cell, proc, succeeded)
-		if succeeded {
-			b.waiting[cell] = append(b.waiting[cell], proc)
-			return
-		}
-		for _, p := range b.waiting[cell] {
-			t.leave(cell, p, false)
-		}
-		delete(b.waiting, cell)
-		b.heeded(proc, lrp.CellMustDie{Cell: cell, Proc: proc})
-	}, nil)
-}
-
-func (t *tx) leave(cell, proc string, kept bool) {
-	for _, k := range t.b.services.OnProc(proc) {
-		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && d.Workload.OnCellRestart.Survives() {
-			continue
-		}
-		t.try(k, lrp.CellMustDie{Cell: cell, Proc: proc})
-	}
-}
-
-// dead tells that a process is certainly dead.
-func (b *board) dead(e worker.Dead) {
-	successor := ""
-	if e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot {
-		if h, _ := b.r.leader.MayReceive(e.Cell); h.Proc != e.Proc {
-			successor = string(h.Proc)
-		}
-	}
-	cell, proc := string(e.Cell), string(e.Proc)
-	b.change(func(t *tx) {
-		if successor != "" {
-			t.inherit(cell, proc, successor)
-		}
-		for _, k := range b.services.OnProc(proc) {
-			t.try(k, lrp.ProcDead{Proc: proc})
-		}
-		for _, g := range b.tasks.OnProc(proc) {
-			t.tryTask(g, task.ProcDead{Proc: proc})
-		}
-		b.waiting[cell] = slices.DeleteFunc(b.waiting[cell], func(p string) bool { return p == proc })
-		b.services.ProcDied(proc)
-		b.tasks.ProcDied(proc)
-		b.heeded(proc, lrp.ProcDead{Proc: proc})
-	}, nil)
+// died tells the board that a process is certainly dead.
+func (b *board) died(e worker.Dead) {
+	h, _ := b.r.leader.MayReceive(e.Cell)
+	b.Dead(e, h.Proc)
+	b.heeded(string(e.Proc), lrp.ProcDead{Proc: string(e.Proc)})
 	b.admit(e.Cell)
-}
-
-// inherit moves the rows of work that its cell keeps over a restart.
-func (t *tx) inherit(cell, proc, successor string) {
-	b := t.b
-	for _, k := range b.services.OnProc(proc) {
-		if d := b.services.Env(k, t.now).Desired; d != nil && d.Workload.OnCellRestart.Survives() {
-			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
-		}
-	}
-	for _, g := range b.tasks.OnProc(proc) {
-		if row := b.tasks.Get(g); row.Definition.Workload.OnCellRestart.Survives() {
-			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
-		}
-	}
 }
 
 // heeded: what an event of a session promises holds right after it.
 func (b *board) heeded(proc string, e lrp.Event) {
 	w := b.r.s.w
-	for _, k := range b.services.OnProc(proc) {
-		x := b.services.Index(k)
+	if b.r.over {
+		return
+	}
+	all := b.r.work()
+	for _, x := range all.indices {
+		k := x.Key
+		if !slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) {
+			continue
+		}
 		switch e.(type) {
 		case lrp.CellHealthy:
 			if x.Suspect.OnProc(proc) {
 				w.fail("contract", "%s is HEALTHY and %v is suspect on it", proc, k)
 			}
 		case lrp.CellUnhealthy:
-			if o := x.Ordinary; o.OnProc(proc) && !o.Exclusive && !o.Retiring && b.services.Env(k, b.now()).Wanted {
+			if o := x.Ordinary; o.OnProc(proc) && !o.Exclusive && !o.Retiring && all.wants(k) {
 				w.fail("contract", "%s is UNHEALTHY and %v is still on it: %s", proc, k, describe(x))
 			}
 		case lrp.CellMustDie:
@@ -221,15 +154,6 @@ func (b *board) heeded(proc string, e lrp.Event) {
 			w.fail("contract", "%s is dead and %v is still on it: %s", proc, k, describe(x))
 		}
 	}
-}
-
-// stopInstance and cancelTask call the cell; a lost call is found by its poll.
-func (b *board) stopInstance(e lrp.StopInstance) {
-	b.toCell(OpStop, worker.Proc(e.Who.Proc), func(p *rep) { p.stopInstance(e.Key, e.Who.Instance) })
-}
-
-func (b *board) cancelTask(e task.CancelContainer) {
-	b.toCell(OpCancel, worker.Proc(e.Holder.Proc), func(p *rep) { p.cancelTask(e.UID) })
 }
 
 // toCell calls one process.

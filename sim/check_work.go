@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
+	"cantina/bbs"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -41,7 +44,7 @@ func (c *checker) began(w *world, u *unit) {
 	if o := c.work.running[u.uid]; o != nil && (o.bound || !c.work.excused[u.uid]) {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
 	}
-	row, _ := w.store.rows[taskRow{u.guid}].(*task.Task)
+	row := w.store.task(u.guid)
 	if e := u.m.evac; e.id != 0 && row != nil && row.UID == u.uid && row.Updated.Sub(epoch()) > e.since+5*time.Second {
 		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
@@ -91,18 +94,25 @@ func (c *workCheck) wentBack() {
 // stored: the rows of one commit, each against what stood there: I3 on the unit of
 // an index, an end of a task is durable and stays, lost is only what is dead.
 func (c *checker) stored(w *world, o op) {
-	switch k := o.key.(type) {
-	case indexRow:
-		if x, ok := o.val.(lrp.Index); ok {
-			if err := lrp.Check(x); err != nil {
-				w.fail("I3", "%v", err)
-			}
-		}
-	case taskRow:
-		before, _ := w.store.rows[k].(*task.Task)
-		after, _ := o.val.(*task.Task)
-		c.taskStored(w, before, after)
+	key, ok := o.key.(string)
+	if !ok {
+		return
 	}
+	var was, is any
+	if x, ok := w.store.rows[key].(*saved); ok {
+		was = x.row
+	}
+	if x, ok := o.val.(*saved); ok {
+		is = x.row
+	}
+	if x, ok := is.(lrp.Index); ok {
+		if err := lrp.Check(x); err != nil {
+			w.fail("I3", "%v", err)
+		}
+	}
+	before, _ := was.(*task.Task)
+	after, _ := is.(*task.Task)
+	c.taskStored(w, before, after)
 }
 
 func (c *checker) taskStored(w *world, before, after *task.Task) {
@@ -138,14 +148,14 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 func (c *checker) answered(r *reign, guid string, asked task.Event, err error) {
 	w := r.s.w
 	if e, ok := asked.(task.Start); ok && err != nil {
-		if t := r.board.tasks.Get(guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By && t.Reservation == e.Reservation {
+		if t := r.task(guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By && t.Reservation == e.Reservation {
 			w.fail("contract", "the reservation that has leave to run asks again and is refused: %v", err)
 		}
 	}
 	if err != nil || r.made != w.store.made {
 		return
 	}
-	row, _ := w.store.rows[taskRow{guid}].(*task.Task)
+	row := w.store.task(guid)
 	switch e := asked.(type) {
 	case task.Start:
 		if row != nil && row.UID == e.UID && row.State == task.Pending && row.Rejections == 0 {
@@ -161,7 +171,7 @@ func (c *checker) answered(r *reign, guid string, asked task.Event, err error) {
 // dropped: the end of a task that was given up as lost is told before its container
 // goes, and one that was to run on is left alone. (A store that went back knows another row.)
 func (c *checker) dropped(w *world, u *unit) {
-	row, _ := w.store.rows[taskRow{u.guid}].(*task.Task)
+	row := w.store.task(u.guid)
 	if row == nil || row.UID != u.uid || row.Holder.Cell != string(u.m.name) || !row.Unresolved() || u.made != w.store.made {
 		return
 	}
@@ -215,11 +225,13 @@ func (c *checker) fullWork(w *world) {
 	if n != len(c.work.units) || len(only) != len(c.work.only) || len(running) != len(c.work.running) {
 		w.fail("checker", "%d containers alive (%d exclusive, %d tasks), %d known", n, len(only), len(running), len(c.work.units))
 	}
-	for k, v := range w.store.rows {
-		if _, ok := k.(indexRow); ok {
-			if err := lrp.Check(v.(lrp.Index)); err != nil {
-				w.fail("I3", "%v", err)
-			}
+	for _, row := range w.store.rowsOf("") {
+		x, err := bbs.Decode(row)
+		if err == nil && !reflect.DeepEqual(x, w.store.rows[row.Key].(*saved).row) {
+			err = fmt.Errorf("row %s says %+v, and was taken for %+v", row.Key, x, w.store.rows[row.Key].(*saved).row)
+		}
+		if err != nil && w.spoilt == 0 {
+			w.fail("checker", "%v", err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 	}
 	for _, f := range out.Effects {
 		if d, ok := f.(worker.Dead); ok {
-			r.dead[d.Proc] = true
+			r.perished[d.Proc] = true
 		}
 		if c, ok := f.(worker.SessionChanged); ok && c.Displaced {
 			r.displaced[c.Proc] = true
@@ -111,7 +111,7 @@ func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string
 	listed := s.known && s.sender.Member || len(s.earlier) > 0
 	adopts := blind || w.cfg.Witness == worker.WitnessConsensus && s.wait.Active
 	switch {
-	case r.dead[h.Proc] && !s.known:
+	case r.perished[h.Proc] && !s.known:
 		return worker.Die, "declared dead", !s.sender.Displaced && !r.displaced[h.Proc]
 	case s.known && s.sender.Displaced:
 		return worker.DieAll, "displaced", true

@@ -1,10 +1,14 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cantina/action"
+	"cantina/bbs"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -20,6 +24,9 @@ const (
 	tasks     = 5
 	instances = 3
 )
+
+// keyLife is how long an idempotency key is remembered: some are forgotten within a run.
+const keyLife = 40 * time.Second
 
 // newID returns a name that is never used again.
 func (w *world) newID(prefix string) string {
@@ -43,11 +50,31 @@ func (w *world) customer() {
 	case w.allowed(Drain) && w.chance(50):
 		w.active[Drain] = w.now + 10*time.Second
 		w.drainOne(w.machines[w.rng.IntN(w.cfg.Cells)].name)
+	case w.allowed(ChangeService) && w.allowed(ChangeTask) && w.chance(70):
+		w.applyAll(b)
 	case w.chance(550):
 		w.useTask(b)
 	default:
 		w.useService(b)
 	}
+}
+
+// ask makes one call of a customer, which may wait. Nothing is refused but what came too
+// late, or what the leader could not finish.
+func (b *board) ask(what string, fn func(ctx context.Context) error) {
+	b.r.threads.run(func() {
+		err := fn(context.Background())
+		if b.r.dead || err == nil {
+			return
+		}
+		b.r.s.w.trace("customer: %s: %v", what, err)
+		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition} {
+			if errors.Is(err, late) {
+				return
+			}
+		}
+		b.r.s.w.fail("contract", "%s is refused: %v", what, err)
+	})
 }
 
 // tidy takes back every drain, and cancels what runs for ever.
@@ -57,35 +84,50 @@ func (w *world) tidy(b *board) {
 			b.putDrain(name, nil)
 		}
 	}
-	for _, guid := range b.tasks.GUIDs() {
-		if t := b.tasks.Get(guid); t != nil && !t.Ended() && b.now().Sub(t.Updated) > 45*time.Second {
-			w.trace("customer: cancel %s, which runs for ever", guid)
-			b.change(func(x *tx) { _ = x.stepTask(guid, task.Cancel{}) }, nil)
+	for _, t := range w.store.work().tasks {
+		if !t.Ended() && b.now().Sub(t.Updated) > 45*time.Second {
+			w.trace("customer: cancel %s, which runs for ever", t.GUID)
+			w.cancel(b, t.GUID)
 		}
 	}
 }
 
+func (w *world) cancel(b *board, guid string) {
+	b.ask("cancel", func(ctx context.Context) error {
+		_, err := b.BBS.CancelTask(ctx, guid, bbs.Write{})
+		return err
+	})
+}
+
 func (w *world) useService(b *board) {
 	k := lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", w.rng.IntN(services))}
-	old := b.services.Service(k)
+	old, err := b.GetService(k)
 	wild := w.allowed(ChangeService)
 	switch {
-	case old == nil || old.Removed:
-		w.apply(b, k, old, w.definition(k))
+	case err != nil || old.Removed:
+		w.apply(b, w.definition(k))
 	case !wild:
 	case w.chance(120):
 		w.noted(ChangeService, "remove %v", k)
-		b.change(func(t *tx) { t.putService(k, old.Remove()) }, nil)
+		b.ask("remove", func(ctx context.Context) error {
+			_, err := b.RemoveService(ctx, k, bbs.Write{})
+			return err
+		})
 	case w.chance(350):
 		n := w.rng.IntN(instances + 1)
 		w.noted(ChangeService, "scale %v to %d", k, n)
-		if next := old.Scale(n); next != old {
-			b.change(func(t *tx) { t.putService(k, next) }, nil)
-		}
+		b.ask("scale", func(ctx context.Context) error {
+			_, err := b.ScaleService(ctx, k, n, bbs.Write{})
+			return err
+		})
 	case w.chance(300):
-		w.restart(b, old)
+		w.noted(ChangeService, "restart %v", k)
+		b.ask("restart", func(ctx context.Context) error {
+			_, err := b.RetireInstances(ctx, k, nil, bbs.Write{})
+			return err
+		})
 	default:
-		w.apply(b, k, old, w.definition(k))
+		w.apply(b, w.definition(k))
 	}
 }
 
@@ -94,29 +136,64 @@ func (w *world) noted(f Fault, format string, args ...any) {
 	w.trace("customer: "+format, args...)
 }
 
-func (w *world) apply(b *board, k lrp.ServiceKey, old *lrp.Service, d lrp.Desired) {
-	next, err := lrp.Apply(old, d, w.newID("g"), b.now())
-	if err != nil {
-		w.fail("setup", "%v", err)
-		return
-	}
-	w.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", k, d.Exclusive, d.Strategy, d.Workload.OnCellRestart, d.Instances)
-	if next != old {
-		b.change(func(t *tx) { t.putService(k, next) }, nil)
-	}
+func (w *world) apply(b *board, d lrp.Desired) {
+	w.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", d.Service, d.Exclusive, d.Strategy, d.Workload.OnCellRestart, d.Instances)
+	w.applies(b, bbs.Application{Domain: domain, Services: []lrp.Desired{d}}, false)
 }
 
-// restart has every instance stopped and started afresh.
-func (w *world) restart(b *board, s *lrp.Service) {
-	w.noted(ChangeService, "restart %v", s.Key)
-	b.change(func(t *tx) {
-		for i := range s.Versions {
-			v := &s.Versions[i]
-			for n := v.Low; n < v.High; n++ {
-				_ = t.step(lrp.Key{Process: v.Process, Index: n}, lrp.Retire{}) // there may be no row
-			}
+// applyAll has the whole domain as a new file wants it: some services are made or changed,
+// the others go, and tasks run again when their definition changes. At times it is too large
+// for one transaction.
+func (w *world) applyAll(b *board) {
+	a := bbs.Application{Domain: domain, Prune: true}
+	for i := range services {
+		if k := (lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", i)}); w.chance(800) {
+			a.Services = append(a.Services, w.definition(k))
 		}
-	}, nil)
+	}
+	for i := range 2 {
+		if w.chance(500) {
+			a.Tasks = append(a.Tasks, bbs.NamedTask{Name: fmt.Sprint("once-", i), Definition: *w.taskDefinition()})
+		}
+	}
+	large := w.chance(400)
+	w.noted(ChangeService, "apply %d services and %d tasks, large %v", len(a.Services), len(a.Tasks), large)
+	w.applies(b, a, large)
+}
+
+// applies applies, at times with a key: then the same call comes once more after a while, to
+// whoever leads, and has the same answer.
+func (w *world) applies(b *board, a bbs.Application, large bool) {
+	key := bbs.Write{}
+	if w.chance(250) {
+		key.Key = w.newID("k")
+	}
+	b.r.tight = large
+	b.ask("apply", func(ctx context.Context) error {
+		first, err := b.Apply(ctx, a, key)
+		if err != nil || b.r.dead || key.Key == "" {
+			return err
+		}
+		made := b.r.made
+		w.after(w.between(0, keyLife/2), func() { w.again(made, a, key, first) })
+		return nil
+	})
+	b.r.tight = false
+}
+
+func (w *world) again(made int, a bbs.Application, key bbs.Write, first bbs.Applied) {
+	r := w.leading()
+	if r == nil || r.made != made {
+		return // a store that went back has forgotten the key
+	}
+	r.board.ask("repeated apply", func(ctx context.Context) error {
+		second, err := r.board.Apply(ctx, a, key)
+		same := second.Revision == first.Revision && slices.EqualFunc(second.Changes, first.Changes, func(x, y bbs.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
+		if err == nil && !r.dead && r.made == w.store.made && !same {
+			w.fail("contract", "apply with key %s is answered %+v, and was answered %+v", key.Key, second, first)
+		}
+		return err
+	})
 }
 
 // restartPolicy waits so shortly that every wait ends within a run.
@@ -151,23 +228,7 @@ func (w *world) workload(memory int) action.Workload {
 	return l
 }
 
-func (w *world) useTask(b *board) {
-	guid := fmt.Sprint("task-", w.rng.IntN(tasks))
-	t := b.tasks.Get(guid)
-	switch {
-	case t == nil:
-		w.desire(b, guid)
-	case !w.allowed(ChangeTask):
-		w.recreate(b, t)
-	case !t.Ended() && w.chance(150):
-		w.noted(ChangeTask, "cancel %s", guid)
-		b.change(func(x *tx) { _ = x.stepTask(guid, task.Cancel{}) }, nil)
-	case t.Ended():
-		w.recreate(b, t)
-	}
-}
-
-func (w *world) desire(b *board, guid string) {
+func (w *world) taskDefinition() *task.Definition {
 	d := &task.Definition{Workload: w.workload(50), PendingTimeout: pendingBound}
 	if w.chance(400) {
 		d.OnLost = task.LostKeep
@@ -175,9 +236,35 @@ func (w *world) desire(b *board, guid string) {
 	if w.chance(200) {
 		d.CallbackURL = "http://127.0.0.1/done"
 	}
-	n := task.Task{GUID: guid, UID: w.newID("u"), Domain: domain, Definition: d}
-	w.noted(ChangeTask, "desire %s as %s: %v, keep %v", guid, n.UID, d.OnLost, d.Workload.OnCellRestart)
-	b.change(func(x *tx) { _ = x.desire(n) }, nil)
+	return d
+}
+
+func (w *world) useTask(b *board) {
+	guid := fmt.Sprint("task-", w.rng.IntN(tasks))
+	t := b.r.task(guid)
+	switch {
+	case t == nil:
+		w.desire(b, guid)
+	case !w.allowed(ChangeTask):
+		w.recreate(b, t)
+	case !t.Ended() && w.chance(150):
+		w.noted(ChangeTask, "cancel %s", guid)
+		w.cancel(b, guid)
+	case t.Ended():
+		w.recreate(b, t)
+	}
+}
+
+func (w *world) desire(b *board, guid string) {
+	d := w.taskDefinition()
+	w.noted(ChangeTask, "desire %s: %v, keep %v", guid, d.OnLost, d.Workload.OnCellRestart)
+	b.ask("desire", func(ctx context.Context) error {
+		t, err := b.DesireTask(ctx, bbs.NewTask{GUID: guid, Domain: domain, Definition: *d}, bbs.Write{})
+		if err == nil && !b.r.dead && b.r.made == w.store.made && w.store.task(guid) == nil && t.State != task.Completed {
+			w.fail("I5", "%s is acknowledged and not durable", guid)
+		}
+		return err
+	})
 }
 
 // recreate deletes an ended task, and makes another under its guid in the same breath.
@@ -187,13 +274,17 @@ func (w *world) recreate(b *board, t *task.Task) {
 	}
 	w.noted(ChangeTask, "delete %s", t.GUID)
 	if t.Unresolved() {
-		b.change(func(x *tx) { _ = x.stepTask(t.GUID, task.Settle{As: task.ResolvedDone}) }, nil)
+		as := task.ResolvedDone
+		if w.chance(200) {
+			as = task.ResolvedRerun
+		}
+		b.ask("settle", func(ctx context.Context) error {
+			_, err := b.SettleTask(ctx, t.GUID, as, bbs.Write{})
+			return err
+		})
 	}
-	b.change(func(x *tx) {
-		_ = x.stepTask(t.GUID, task.Resolve{}) // either may be too early
-		_ = x.stepTask(t.GUID, task.Delete{})
-	}, nil)
-	if b.tasks.Get(t.GUID) == nil && w.chance(600) {
+	b.ask("delete", func(ctx context.Context) error { return b.DeleteTask(ctx, t.GUID, bbs.Write{}) })
+	if b.r.task(t.GUID) == nil && w.chance(600) {
 		w.desire(b, t.GUID)
 	}
 }

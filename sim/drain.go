@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"cantina/placement"
-	"cantina/task"
 	"cantina/worker"
 )
+
+type drainRow struct{ cell worker.CellName }
 
 // drain is the stored intent to empty a cell.
 type drain struct {
@@ -68,6 +69,15 @@ func (b *board) beatAnswered(cell worker.CellName, a worker.HeartbeatAnswer) {
 	b.market.pump()
 }
 
+// loadDrains reads the drains of the load.
+func (b *board) loadDrains() {
+	for k, v := range b.r.s.w.store.rows {
+		if k, ok := k.(drainRow); ok {
+			b.drains[k.cell], b.empty[k.cell] = v.(drain), v.(drain)
+		}
+	}
+}
+
 // putDrain stores a drain, or ends it (nil).
 func (b *board) putDrain(cell worker.CellName, d *drain) {
 	o := op{key: drainRow{cell}}
@@ -76,18 +86,15 @@ func (b *board) putDrain(cell worker.CellName, d *drain) {
 	} else {
 		b.drains[cell], o.val = *d, *d
 	}
-	b.change(func(t *tx) {
-		t.others = append(t.others, otherChange{o, func() {
-			if d == nil {
-				delete(b.shown.drains, cell)
-			} else {
-				b.shown.drains[cell] = *d
-			}
-		}})
-	}, func() {
+	b.r.put(item{ops: []op{o}, after: func() {
+		if d == nil {
+			delete(b.empty, cell)
+		} else {
+			b.empty[cell] = *d
+		}
 		b.admit(cell)
 		b.tellDrain(cell)
-	})
+	}})
 }
 
 // tellDrain tells the cell what holds, when what it said last is something else.
@@ -97,7 +104,7 @@ func (b *board) tellDrain(cell worker.CellName) {
 		return
 	}
 	st := b.states[cell]
-	d, on := b.shown.drains[cell]
+	d, on := b.empty[cell]
 	switch {
 	case !on && st.evacuating:
 		b.toCell(OpDrain, v.Proc, func(p *rep) { p.evacuate(0, 0) })
@@ -110,7 +117,7 @@ func (b *board) tellDrain(cell worker.CellName) {
 // drainBeat takes what a cell says of its drain: whether it has ended.
 func (b *board) drainBeat(cell worker.CellName, s cellState) {
 	b.tellDrain(cell)
-	d, on := b.shown.drains[cell]
+	d, on := b.empty[cell]
 	if !on || d.ended || !s.evacuating || s.evac != d.id || b.drains[cell] != d {
 		return
 	}
@@ -123,18 +130,6 @@ func (b *board) drainBeat(cell worker.CellName, s cellState) {
 
 // onCell counts the rows that say that something runs, or is being started, on a cell.
 func (b *board) onCell(cell worker.CellName) int {
-	n := 0
-	for _, x := range b.shown.indices {
-		for _, a := range x.Rows() {
-			if a.Cell == string(cell) {
-				n++
-			}
-		}
-	}
-	for _, t := range b.shown.tasks {
-		if t.State == task.Running && t.Holder.Cell == string(cell) {
-			n++
-		}
-	}
-	return n
+	lrps, tasks := b.OnCell(string(cell))
+	return lrps + tasks
 }

@@ -53,7 +53,7 @@ func (r *reign) effect(e worker.Effect) {
 	case worker.Dead:
 		w.check.dead(w, r, e)
 		if r.board != nil {
-			r.board.dead(e)
+			r.board.died(e)
 		}
 	case worker.EndTerm:
 		r.end("a higher term was heard: " + e.Higher.String())

@@ -1,12 +1,13 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"cantina/bbs"
+	"cantina/internal/booking"
 	"cantina/lrp"
 	"cantina/placement"
 	"cantina/resource"
@@ -22,6 +23,7 @@ type market struct {
 	lrps    map[string]lrpWant // by item id
 	tasks   map[string]taskWant
 	lines   map[string]*line // by cell
+	book    *booking.Book
 	pumping bool
 }
 
@@ -45,13 +47,19 @@ type line struct {
 
 func newMarket(b *board) *market {
 	cfg := placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}
-	return &market{b: b, auction: placement.NewAuction(cfg), lrps: map[string]lrpWant{}, tasks: map[string]taskWant{}, lines: map[string]*line{}}
+	m := &market{b: b, auction: placement.NewAuction(cfg), lrps: map[string]lrpWant{}, tasks: map[string]taskWant{}, lines: map[string]*line{}}
+	m.book = booking.New(ledger{m.auction}, func(process string) *lrp.Desired { return b.Definition(process) })
+	return m
 }
+
+// ledger is the room that the auction knows, as the book of the rows needs it.
+type ledger struct{ *placement.Auction }
+
+// Release implements booking.Ledger.
+func (l ledger) Release(holds ...string) { l.Auction.Release(holds...) }
 
 func lrpItem(k lrp.Key) string    { return "lrp/" + k.String() }
 func taskItem(guid string) string { return "task/" + guid }
-
-func compareText(x, y string) int { return cmp.Compare(x, y) }
 
 func (m *market) now() time.Duration { return m.b.r.s.local() }
 
@@ -60,40 +68,44 @@ func need(r resource.Amounts) resource.Amounts {
 	return r.Add(resource.Amounts{resource.Containers: 1})
 }
 
-// request asks for places of what waits for one.
-func (m *market) request(keys []lrp.Key, guids []string) {
+// Request implements bbs.Auctioneer.
+func (m *market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
+	if m.b.stops() {
+		return
+	}
 	w := m.b.r.s.w
 	var items []placement.Item
-	for _, k := range keys {
-		want, ok := m.b.shown.want(k)
-		if !ok {
-			continue
-		}
-		m.lrps[lrpItem(k)] = want
-		items = append(items, placement.Item{ID: lrpItem(k), Hold: w.newID("i"), Kind: placement.KindLRP, Group: k.Process, Index: k.Index,
-			Need: want.desired.Workload.Resources, Avoid: want.avoid})
+	for _, x := range lrps {
+		m.lrps[lrpItem(x.Key)] = lrpWant{x.Key, x.Desired, x.Avoid}
+		items = append(items, placement.Item{ID: lrpItem(x.Key), Hold: w.newID("i"), Kind: placement.KindLRP, Group: x.Key.Process, Index: x.Key.Index,
+			Need: x.Desired.Workload.Resources, Avoid: x.Avoid})
 	}
-	for _, g := range guids {
-		if t := m.b.shown.tasks[g]; t != nil && t.State == task.Pending {
-			m.tasks[taskItem(g)] = taskWant{g, t.UID, t.Definition}
-			items = append(items, placement.Item{ID: taskItem(g), Hold: t.UID, Kind: placement.KindTask, Need: t.Definition.Workload.Resources})
-		}
+	for _, x := range tasks {
+		m.tasks[taskItem(x.GUID)] = taskWant{x.GUID, x.UID, x.Definition}
+		items = append(items, placement.Item{ID: taskItem(x.GUID), Hold: x.UID, Kind: placement.KindTask, Need: x.Definition.Workload.Resources})
 	}
 	if err := m.auction.Submit(m.now(), items...); err != nil {
 		w.fail("contract", "%v", err)
 	}
+	m.pump()
 }
 
-func (m *market) withdraw(id string) {
-	delete(m.lrps, id)
-	m.auction.Withdraw(id)
-}
-
-func (m *market) withdrawTask(guid, uid string) {
-	if t, ok := m.tasks[taskItem(guid)]; ok && t.uid == uid {
-		delete(m.tasks, taskItem(guid))
-		m.auction.Withdraw(taskItem(guid))
+// Withdraw implements bbs.Auctioneer.
+func (m *market) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
+	if m.b.stops() {
+		return
 	}
+	for _, k := range lrps {
+		delete(m.lrps, lrpItem(k))
+		m.auction.Withdraw(lrpItem(k))
+	}
+	for _, x := range tasks {
+		if t, ok := m.tasks[taskItem(x.GUID)]; ok && t.uid == x.UID {
+			delete(m.tasks, taskItem(x.GUID))
+			m.auction.Withdraw(taskItem(x.GUID))
+		}
+	}
+	m.pump()
 }
 
 // pump runs rounds until nothing is left to place.
@@ -136,10 +148,15 @@ func (m *market) roomFor(placed []placement.Placement) {
 // refused tells the board why items found no place.
 func (m *market) refused(rs []placement.Refused) {
 	for _, r := range rs {
+		if m.b.r.over {
+			return
+		}
 		if l, ok := m.lrps[r.Item.ID]; ok {
-			m.b.change(func(t *tx) { _ = t.step(l.key, lrp.PlacementFailed{Reason: r.Refusal.String()}) }, nil) // may come too late
-		} else if t, ok := m.tasks[r.Item.ID]; ok {
-			m.b.change(func(x *tx) { _ = x.stepTask(t.guid, task.Reject{UID: t.uid, Reason: r.Refusal.String()}) }, nil)
+			m.b.PlacementFailed(l.key, r.Refusal.String())
+		} else if t, ok := m.tasks[r.Item.ID]; ok && r.Refusal.Cell != "" {
+			m.b.TaskRefused(t.guid, t.uid, r.Refusal.String())
+		} else if ok {
+			m.b.TaskRejected(t.guid, t.uid, r.Refusal.String(), false)
 		}
 	}
 }
@@ -232,59 +249,10 @@ func (b *board) admit(name worker.CellName) {
 	reason := ""
 	if !ok {
 		reason = h.Reason.String()
-	} else if _, on := b.shown.drains[name]; on {
+	} else if _, on := b.empty[name]; on {
 		reason = "being drained"
 	}
 	b.market.auction.Admit(string(name), string(h.Proc), reason)
-}
-
-// book books what the rows of the load hold.
-func (m *market) book() {
-	for _, x := range m.b.shown.inOrder() {
-		m.index(lrp.Index{Key: x.Key}, x)
-	}
-	for _, g := range m.b.tasks.GUIDs() {
-		if t := m.b.shown.tasks[g]; t != nil {
-			m.task(nil, t)
-		}
-	}
-}
-
-func (s *shown) inOrder() []lrp.Index {
-	out := make([]lrp.Index, 0, len(s.indices))
-	for _, x := range s.indices {
-		out = append(out, x)
-	}
-	slices.SortFunc(out, func(x, y lrp.Index) int { return x.Key.Compare(y.Key) })
-	return out
-}
-
-// index keeps the ledger in step with the committed rows of an index.
-func (m *market) index(before, after lrp.Index) {
-	holds := func(x lrp.Index, hold string) bool {
-		return slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Instance == hold })
-	}
-	for _, a := range before.Rows() {
-		if a.Instance != "" && !holds(after, a.Instance) {
-			m.auction.Release(a.Instance)
-		}
-	}
-	v := m.b.shown.versions[after.Key.Process]
-	for _, a := range after.Rows() {
-		if a.Instance != "" && v != nil {
-			// One that the ledger has elsewhere stays there: a harmoniser ends one of the two.
-			_ = m.auction.Hold(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process, Need: v.Desired.Workload.Resources})
-		}
-	}
-}
-
-func (m *market) task(before, after *task.Task) {
-	if before != nil && (after == nil || after.State != task.Running || after.UID != before.UID) {
-		m.auction.Release(before.UID)
-	}
-	if after != nil && after.State == task.Running {
-		_ = m.auction.Hold(placement.Holding{Hold: after.UID, Cell: after.Holder.Cell, Kind: placement.KindTask, Need: after.Definition.Workload.Resources})
-	}
 }
 
 // describe prints the rows of an index on one line.

@@ -40,12 +40,15 @@ type reign struct {
 	flight    []item // on its way to the store
 	flying    bool
 	over      bool
-	revision  int64             // of the last commit
-	bad       map[string][]byte // quarantined rows
-	tight     bool              // what is submitted now has to fit into one row
-	jobs      map[string]bool   // names that are held during the wait
-	nodes     map[string]bool   // nodes
-	dead      map[worker.Proc]bool
+	revision  int64                // of the last commit
+	bad       map[string][]byte    // quarantined rows
+	newest    map[string]any       // decoded rows, as submitted
+	threads   *threads             // calls that wait
+	dead      bool                 // its process has died
+	tight     bool                 // what is submitted now has to fit into one row
+	jobs      map[string]bool      // names that are held during the wait
+	nodes     map[string]bool      // nodes
+	perished  map[worker.Proc]bool // declared dead
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
 	calls     map[callKey]bool    // RunTasks and Notifies without an answer
@@ -117,10 +120,12 @@ func (s *server) crash() {
 		}
 	}
 	s.alive = false
-	if s.reign != nil {
-		s.reign.over = true
-	}
+	r := s.reign
 	s.reign, s.inbox = nil, nil
+	if r != nil {
+		r.over, r.dead = true, true
+		r.threads.end()
+	}
 }
 
 func (s *server) pause(d time.Duration) {
@@ -175,8 +180,14 @@ func (s *server) campaign() {
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
 	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, beats: map[saying]func(worker.HeartbeatAnswer){}, jobs: map[string]bool{}, nodes: map[string]bool{},
-		dead: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}}
+		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}, newest: map[string]any{}}
 	s.setWall()
+	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
+	for _, key := range w.store.texts() {
+		if row := w.store.rows[key].(*saved).row; row != nil {
+			r.newest[key] = row
+		}
+	}
 	r.sched = newSched(r)
 	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
 		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,

@@ -21,27 +21,27 @@ func (w *world) longest() time.Duration {
 // settled: I14 of services and tasks. After the faults every wanted index is RUNNING exactly
 // once, nothing else is alive, no task waits, and convergence finds nothing to do.
 func (c *checker) settled(w *world, b *board) {
-	for _, k := range b.services.Services() {
-		c.serviceSettled(w, b, k)
+	all, now := w.store.work(), b.now()
+	for _, x := range all.services {
+		c.serviceSettled(w, x)
 	}
-	for k, x := range b.shown.indices {
-		env := b.services.Env(k, b.now())
-		if !env.Wanted {
+	for _, x := range all.indices {
+		if !all.wants(x.Key) {
 			w.fail("I14", "%s is not wanted", describe(x))
 		}
 	}
 	kept := 0
-	for _, t := range b.shown.tasks {
+	for _, t := range all.tasks {
 		if t.State == task.Completed && !t.Unresolved() {
 			kept++
 		}
-		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed && !told && b.now().Sub(t.Callback.Next) > fullPass {
+		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed && !told && now.Sub(t.Callback.Next) > fullPass {
 			w.fail("I14", "nobody was told of the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
 		}
 		if t.State == task.Pending || t.State == task.Running {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
 		}
-		if t.State == task.Resolving && b.now().Sub(t.Updated) > 2*taskPolicy().StuckResolving {
+		if t.State == task.Resolving && now.Sub(t.Updated) > 2*taskPolicy().StuckResolving {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
 		}
 	}
@@ -50,13 +50,13 @@ func (c *checker) settled(w *world, b *board) {
 	}
 	for _, m := range w.machines {
 		for _, u := range m.units {
-			if !named(b, u) {
+			if !named(w, u) {
 				w.fail("I14", "no row names %v on %s (state %d, orphan %v)", u, m.folder, u.state, u.orphan)
 			}
 		}
 	}
-	c.ledgerSettled(w, b)
-	if out, moves := b.services.ConvergeAll(b.now()), b.tasks.ConvergeAll(b.now()); !out.Empty() || due(moves) {
+	c.ledgerSettled(w, b, all)
+	if out, moves := b.Unsettled(); !out.Empty() || due(moves) {
 		w.fail("I14", "convergence still wants %+v and %+v", out, moves)
 	}
 }
@@ -88,8 +88,8 @@ func due(moves []task.Move) bool {
 	})
 }
 
-func (c *checker) serviceSettled(w *world, b *board, k lrp.ServiceKey) {
-	s := b.services.Service(k)
+func (c *checker) serviceSettled(w *world, s *lrp.Service) {
+	k := s.Key
 	if s.Removed {
 		w.fail("I14", "%v is removed and still there", k)
 		return
@@ -98,7 +98,7 @@ func (c *checker) serviceSettled(w *world, b *board, k lrp.ServiceKey) {
 	for i := range s.Versions {
 		v := &s.Versions[i]
 		for n := v.Low; n < v.High; n++ {
-			x := b.shown.indices[lrp.Key{Process: v.Process, Index: n}]
+			x := w.store.index(lrp.Key{Process: v.Process, Index: n})
 			o := x.Ordinary
 			if o != nil && o.State == lrp.Crashed && o.Finished {
 				resting = true // it has done what it was to do
@@ -119,21 +119,20 @@ func (c *checker) serviceSettled(w *world, b *board, k lrp.ServiceKey) {
 }
 
 // named reports whether a row says that the container is to be there.
-func named(b *board, u *unit) bool {
+func named(w *world, u *unit) bool {
 	if u.uid == "" {
 		who := lrp.Identity{Instance: u.id, Cell: string(u.m.name)}
-		x := b.shown.indices[u.key]
-		return x.Ordinary.Is(who) && u.alive
+		return w.store.index(u.key).Ordinary.Is(who) && u.alive
 	}
-	t := b.shown.tasks[u.guid]
+	t := w.store.task(u.guid)
 	return t != nil && t.UID == u.uid && t.Unresolved() && t.MayStillRun && u.alive
 }
 
 // ledgerSettled: the ledger has booked what the rows say, and nothing else.
-func (c *checker) ledgerSettled(w *world, b *board) {
+func (c *checker) ledgerSettled(w *world, b *board, all *rows) {
 	want := map[string]resource.Amounts{}
-	for k, x := range b.shown.indices {
-		if v := b.shown.versions[k.Process]; v != nil {
+	for _, x := range all.indices {
+		if v := all.versions[x.Key.Process]; v != nil {
 			for _, a := range x.Rows() {
 				if a.Instance != "" {
 					want[a.Cell] = want[a.Cell].Add(need(v.Desired.Workload.Resources))

@@ -116,8 +116,8 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 			s.restored = false
 			continue
 		}
-		if text, ok := o.key.(string); ok && o.val != nil {
-			o.val = s.w.open(text, o.val.([]byte), s.revision)
+		if x, ok := o.val.(*saved); ok {
+			x.revision = s.revision
 		}
 		if s.w.mixed() {
 			s.w.check.stored(s.w, o)
@@ -132,11 +132,6 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 		s.w.check.committed(s.w, ops)
 	}
 	return true
-}
-
-// open reads what a shell has encoded, for the checks.
-func (w *world) open(_ string, value []byte, revision int64) saved {
-	return saved{value: value, revision: revision}
 }
 
 type restoredKey struct{}

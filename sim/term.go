@@ -9,16 +9,26 @@ import (
 	"strings"
 	"time"
 
+	"cantina/bbs"
 	"cantina/internal/run"
 	disk "cantina/store"
 )
 
 // saved is a row that a shell has encoded. Its key in the storage is the text that the
-// shell gave it. It is never changed.
+// shell gave it. It is never changed after its commit.
 type saved struct {
 	value    []byte
-	revision int64
-	row      any // what the value says, for the checks; nil when nobody asks
+	revision int64 // of its commit
+	row      any   // what the value says, for the checks; nil when nobody asks
+}
+
+// open reads what a shell has encoded.
+func (w *world) open(key string, value []byte) *saved {
+	row, err := bbs.Decode(disk.Row{Key: key, Value: value})
+	if err != nil {
+		w.fail("I8", "a row is written that nobody can read: %v", err)
+	}
+	return &saved{value: value, row: row}
 }
 
 // errTermOver is what whoever waits for a commit is told when the term ends first.
@@ -51,8 +61,13 @@ func (t termStore) write(x disk.Transition, done func(revision int64, err error)
 	all := make([]op, len(x.Ops))
 	for i, o := range x.Ops {
 		all[i].key = o.Key
+		delete(r.newest, o.Key)
 		if o.Value != nil {
-			all[i].val = o.Value
+			row := r.s.w.open(o.Key, o.Value)
+			all[i].val = row
+			if row.row != nil {
+				r.newest[o.Key] = row.row
+			}
 		}
 	}
 	r.put(item{ops: all, landed: done})
@@ -124,15 +139,17 @@ func (t termStore) Get(_ context.Context, key string) (disk.Row, bool, error) {
 
 // get returns a row that a shell has written.
 func (s *storage) get(key string) (disk.Row, bool) {
-	x, ok := s.rows[key].(saved)
-	return disk.Row{Key: key, Value: x.value, Revision: x.revision}, ok
+	if x, ok := s.rows[key].(*saved); ok {
+		return disk.Row{Key: key, Value: x.value, Revision: x.revision}, true
+	}
+	return disk.Row{}, false
 }
 
 // rowsOf returns the rows that shells have written under a prefix, in order: what the
 // load of a term begins with.
 func (s *storage) rowsOf(prefix string) []disk.Row {
 	var out []disk.Row
-	for _, key := range slices.Sorted(s.texts()) {
+	for _, key := range s.texts() {
 		if strings.HasPrefix(key, prefix) && !strings.HasPrefix(key, disk.DataPrefix) {
 			row, _ := s.get(key)
 			out = append(out, row)
@@ -141,16 +158,19 @@ func (s *storage) rowsOf(prefix string) []disk.Row {
 	return out
 }
 
-// texts yields the keys of the rows that shells have written, in no order.
-func (s *storage) texts() func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range maps.Keys(s.rows) {
-			if text, ok := k.(string); ok && !yield(text) {
-				return
-			}
+// texts lists the keys of the rows that shells have written.
+func (s *storage) texts() []string {
+	var out []string
+	for k := range s.rows {
+		if text, ok := k.(string); ok {
+			out = append(out, text)
 		}
 	}
+	slices.Sort(out)
+	return out
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // setWall sets the wall clock of a server that begins a term: it is wrong by less than a second.
 // From then on it runs as the machine's own clock does.

@@ -159,6 +159,7 @@ type world struct {
 	jobs     int
 	ids      int // of newID
 	drained  int
+	spoilt   int // rows that were made unreadable
 	plans    *plans
 	threads  []*threads // of the processes that live
 	current  *thread    // the coroutine that runs; nil = an event of the world

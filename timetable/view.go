@@ -170,6 +170,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		case len(s.Live) > 0 && s.Live[0].Ending:
 			text += "it replaces " + s.Live[0].ID + ", which is being ended"
 		default:
+			fine = false
 			text += "nobody knows yet whether an earlier run still runs"
 		}
 		reasons = append(reasons, Reason{"undecided", text, ""})

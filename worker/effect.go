@@ -257,6 +257,8 @@ const (
 	HoldConsensus
 	// HoldDeposed: the term is over.
 	HoldDeposed
+	// HoldVetoed: who asked for the start took it back.
+	HoldVetoed
 )
 
 // String returns the words for the status page.
@@ -282,6 +284,8 @@ func (r HoldReason) String() string {
 		return "initial wait: draws on a node that held work may use"
 	case HoldConsensus:
 		return "worker set not agreed yet"
+	case HoldVetoed:
+		return "taken back"
 	case HoldDeposed:
 		return "no longer the leader"
 	}

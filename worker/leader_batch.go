@@ -105,6 +105,11 @@ func (l *Leader) RunBatch(now time.Duration, r Request) (fence.Invocation, Outpu
 	return run.Invocation, l.flush(), nil
 }
 
+// NextInvocation is what RunBatch hands out next.
+func (l *Leader) NextInvocation() fence.Invocation {
+	return fence.Invocation{Term: l.cfg.Term, Counter: l.counter + 1}
+}
+
 // settled is the highest counter such that no RunTask to p with it or a lower
 // one can still be wanted.
 func (l *Leader) settled(p *process) int64 {

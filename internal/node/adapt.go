@@ -240,6 +240,6 @@ func (p protocol) NeverSent(err error) bool {
 type sessions struct{ *registry.Registry }
 
 // Run implements scheduler.Registry.
-func (s sessions) Run(r worker.Request, payload func(fence.Invocation) batch.Payload) (fence.Invocation, worker.Hold, bool) {
+func (s sessions) Run(r worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
 	return s.StartBatch(r, payload)
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"cantina/api"
 	"cantina/batch"
@@ -71,17 +72,30 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 	if err != nil {
 		return api.Explanation{}, err
 	}
-	out := api.Explanation{Subject: s, State: j.Progress.State.String(), Wanted: batch.JobDone.String(), Fine: j.Progress.State == batch.JobDone}
+	class := batch.ClassAbsent
 	if s.Node != "" {
 		p, err := v.jobs.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
 		if err != nil {
 			return api.Explanation{}, err
 		}
-		out.State, out.Fine = batch.ClassAbsent.String(), false
 		for _, x := range p {
-			out.State, out.Fine = x.Class.String(), x.Class == batch.ClassDone || x.Class == batch.ClassRunning
+			class = x.Class
 		}
 	}
+	return explainedJob(s, &j.Progress, class, why), nil
+}
+
+// explainedJob explains a job by its progress, or one of its batch tasks by its class.
+func explainedJob(s api.Subject, p *batch.Progress, class batch.Class, why []batch.Why) api.Explanation {
+	out := api.Explanation{Subject: s, State: p.State.String(), Wanted: batch.JobDone.String()}
+	runs := p.State == batch.JobRunning && len(why) == 0 && p.Failed == 0
+	if s.Node != "" {
+		out.State, runs = class.String(), class == batch.ClassRunning
+	}
+	if runs {
+		out.Wanted = out.State
+	}
+	out.Fine = out.State == out.Wanted
 	for _, w := range why {
 		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
 		for i, h := range w.Holders {
@@ -92,7 +106,21 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 		}
 		out.Reasons = append(out.Reasons, r)
 	}
-	return out, nil
+	if !out.Fine && len(out.Reasons) == 0 {
+		out.Reasons = []api.Reason{{Code: "batch", Text: unexplained(p.State)}}
+	}
+	return out
+}
+
+// unexplained says why a job is not done of which its board knows no reason.
+func unexplained(s batch.State) string {
+	switch s {
+	case batch.JobEmpty:
+		return "no node of its level passes its filters"
+	case batch.JobRunning:
+		return "it runs"
+	}
+	return "it is about to be started"
 }
 
 func (v view) explainCell(s api.Subject) (api.Explanation, error) {
@@ -100,6 +128,10 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	if err != nil {
 		return api.Explanation{}, err
 	}
+	return explainCell(s, &c, v.cfg.Clock.Wall()), nil
+}
+
+func explainCell(s api.Subject, c *api.Cell, now time.Time) api.Explanation {
 	out := api.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
 	add := func(code, text string) {
 		out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: text, Longest: c.DeadIn})
@@ -108,6 +140,7 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 		add("session", c.Reason)
 	}
 	if c.Unavailable != "" {
+		out.State += ", unavailable"
 		add("unavailable", c.Unavailable)
 	}
 	switch {
@@ -115,11 +148,12 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 		out.State += drainState(c.Drain)
 		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
 			Change: "cantina undrain " + s.Name + " lets it take work again"})
-		if left := c.Drain.Until.Sub(v.cfg.Clock.Wall()); left > 0 && c.Drain.Ended.IsZero() {
+		if left := c.Drain.Until.Sub(now); left > 0 && c.Drain.Ended.IsZero() {
 			out.Reasons[len(out.Reasons)-1].Longest = left
 		}
 	case c.Evacuating:
+		out.State += ", evacuating"
 		add("evacuating", "its drain was taken back, and it has not heard of it yet")
 	}
-	return out, nil
+	return out
 }

@@ -39,6 +39,9 @@ func (v view) Status() (api.Status, error) {
 			if x.State == worker.Healthy {
 				s.Counts["cells_healthy"]++
 			}
+			if x.Unavailable {
+				s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is given no new work: %s", x.Cell, x.Reason))
+			}
 		}
 	}
 	for _, d := range v.drains.all() {

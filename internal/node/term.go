@@ -15,6 +15,7 @@ import (
 	"cantina/cell"
 	"cantina/event"
 	"cantina/fence"
+	"cantina/internal/booking"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/lrp"
@@ -71,7 +72,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 		settled: t.settled, early: map[string]bool{}}
 	t.house = auctioneer.New(auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}, Clock: cfg.Clock, Log: cfg.Log}, t.market, t.market)
 	t.market.house = t.house
-	h := &holdings{hub: t.hub, ledger: t.house, booked: map[string]string{}, rows: map[string]int{}, desired: t.desired}
+	h := &ledgerHub{t.hub, booking.New(t.house, t.desired)}
 	lazy := &lateRegistry{}
 	t.jobs = scheduler.New(scheduler.Config{Term: reign.Term(), Store: reign, Registry: lazy, Auctioneer: t.house, Hub: t.hub,
 		Scripts: scheduler.Programs{Env: cfg.ScriptEnv}, Clock: cfg.Clock, Log: cfg.Log, NewID: newID}, rows)
@@ -91,7 +92,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID, Tasks: cfg.Tasks}, rows, reign.Revision(), reg.Members())
 	t.market.board = t.board
 	t.times = t.newTimes(rows)
-	h.load(t.board)
+	h.book.Load(t.board)
 	t.market.Request(t.board.Pending())
 	return t, nil
 }
@@ -234,22 +235,14 @@ func (t *term) TaskEvents(ctx context.Context, from cell.Caller, events []cell.T
 // SessionChanged implements registry.Listener.
 func (t *term) SessionChanged(e worker.SessionChanged) {
 	t.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
-	name, proc := string(e.Cell), string(e.Proc)
-	switch {
-	case e.To == worker.Healthy:
-		t.board.CellHealthy(name, proc)
-	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
-		t.board.CellUnhealthy(name, proc)
-	case e.To == worker.MustDie:
-		t.board.CellMustDie(name, proc, e.Succeeded)
-	}
+	t.board.SessionChanged(e)
 	t.admit(e.Cell)
 	t.mu.Lock()
 	if s, ok := t.reg.Session(e.Cell); ok && s.Proc == e.Proc {
 		t.changed[e.Cell] = t.cfg.Clock.Wall()
 	}
 	t.mu.Unlock()
-	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: name, Text: e.To.String() + ": " + e.Reason,
+	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
 		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}})
 }
 
@@ -259,6 +252,14 @@ func (t *term) Availability(e worker.Availability) {
 		t.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
 	t.admit(e.Cell)
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}, "takes new work again"
+	if e.Unavailable {
+		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
+	}
+	if s, ok := t.reg.Session(e.Cell); ok && s.Proc == e.Proc {
+		state.Session, state.Reason = s.State, s.Reason
+	}
+	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: text, Cell: &state})
 }
 
 // Eligible implements registry.Listener.
@@ -267,13 +268,8 @@ func (t *term) Eligible(e worker.Eligible) { t.admit(e.Cell) }
 // Dead implements registry.Listener.
 func (t *term) Dead(e worker.Dead) {
 	t.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
-	successor := ""
-	if e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot {
-		if proc, _ := t.reg.Receives(e.Cell); proc != e.Proc {
-			successor = string(proc)
-		}
-	}
-	t.board.ProcDead(string(e.Cell), string(e.Proc), successor)
+	holder, _ := t.reg.Receives(e.Cell)
+	t.board.Dead(e, holder)
 	t.admit(e.Cell)
 }
 

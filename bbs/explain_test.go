@@ -1,0 +1,96 @@
+package bbs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// coherent demands of an explanation that what is as wanted says nothing else, and that
+// what is not is in another state than it should be, for a reason.
+func coherent(t *testing.T, what string, e Explanation) {
+	t.Helper()
+	switch {
+	case e.State == "" || e.Wanted == "":
+		t.Errorf("%s: nothing is said: %+v", what, e)
+	case !e.Fine && e.State == e.Wanted:
+		t.Errorf("%s: is not fine and as it should be: %+v", what, e)
+	case !e.Fine && len(e.Reasons) == 0:
+		t.Errorf("%s: no reason: %+v", what, e)
+	}
+}
+
+// TestEveryInstanceIsExplained: all states, with all marks that rows of an index carry.
+func TestEveryInstanceIsExplained(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	b := &BBS{view: newView(0)}
+	version := &lrp.Version{Desired: lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}}, Low: 0, High: 1}
+	for state := lrp.Unclaimed; state <= lrp.Crashed; state++ {
+		for marks := range 1 << 5 {
+			on := func(bit int) bool { return marks&(1<<bit) != 0 }
+			a := &lrp.Actual{Key: lrp.Key{Process: "p"}, Service: version.Service, State: state, Since: now, Retiring: on(0), Net: lrp.Net{Routable: on(1)}}
+			if state == lrp.Crashed {
+				a.CrashCount, a.Finished = 3, on(2)
+			}
+			x := lrp.Index{Key: a.Key, Ordinary: a}
+			if on(3) {
+				x.Suspect = &lrp.Actual{Key: a.Key, State: lrp.Running, Presence: lrp.Suspect}
+			}
+			if on(4) {
+				x.Evacuating = &lrp.Actual{Key: a.Key, State: lrp.Running, Presence: lrp.Evacuating, Expires: now}
+			}
+			for _, wanted := range []string{lrp.Running.String(), "gone"} {
+				v := *version
+				if wanted == "gone" {
+					v.High = 0
+				}
+				what := fmt.Sprintf("%v, marks %05b, wanted %s", state, marks, wanted)
+				e := Explanation{State: "no row", Wanted: wanted}
+				b.explainRows(&e, x, &v, now)
+				if wanted == "gone" && len(e.Reasons) == 0 { // ExplainInstance says it
+					e.add("unwanted", "", "", 0)
+				}
+				coherent(t, what, e)
+				fine := wanted != "gone" && (state == lrp.Running && a.Net.Routable && !a.Retiring || a.Finished && !a.Retiring && !on(3))
+				if e.Fine != fine {
+					t.Errorf("%s: fine is %t: %+v", what, e.Fine, e)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryTaskIsExplained: all states and outcomes, with all that may be known of them.
+func TestEveryTaskIsExplained(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, x := range []struct {
+		row           task.Task
+		state, wanted string
+		fine          bool
+	}{
+		{task.Task{State: task.Pending}, "PENDING", "RUNNING", false},
+		{task.Task{State: task.Pending, Rejection: "insufficient resources: 1 cell: memory"}, "PENDING", "RUNNING", false},
+		{task.Task{State: task.Running, Holder: task.Holder{Cell: "c"}}, "RUNNING", "RUNNING", true},
+		{task.Task{State: task.Completed, Outcome: task.Succeeded}, "COMPLETED, succeeded", "ended", true},
+		{task.Task{State: task.Resolving, Outcome: task.Succeeded}, "RESOLVING, succeeded", "ended", true},
+		{task.Task{State: task.Completed, Outcome: task.Failed, Result: task.Result{Reason: "exit 3"}}, "COMPLETED, failed", "succeeded", false},
+		{task.Task{State: task.Resolving, Outcome: task.Failed, Result: task.Result{Reason: "exit 3"}}, "RESOLVING, failed", "succeeded", false},
+		{task.Task{State: task.Completed, Outcome: task.Cancelled, Result: task.Result{Reason: task.ReasonCancelled, Ended: now}}, "COMPLETED, cancelled", "ended", true},
+		{task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: task.Holder{Cell: "c"}, Result: task.Result{Reason: task.ReasonCancelled}}, "COMPLETED, cancelled, being ended", "COMPLETED, cancelled", false},
+		{task.Task{State: task.Completed, Outcome: task.Lost, Holder: task.Holder{Cell: "c"}, Result: task.Result{Reason: task.ReasonLost}}, "COMPLETED, lost", "succeeded", false},
+		{task.Task{State: task.Completed, Outcome: task.Lost, Resolution: task.ResolvedDone, Result: task.Result{Reason: task.ReasonLost}}, "COMPLETED, lost", "ended", true},
+		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Dead: true, Error: "status 503"}}, "COMPLETED, succeeded, not delivered", "COMPLETED, succeeded", false},
+		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Runs: 1, Error: "status 503"}}, "COMPLETED, succeeded", "ended", true},
+	} {
+		x.row.Definition, x.row.Created = &task.Definition{}, now
+		e := explainTask(Task{Task: &x.row}, now)
+		what := fmt.Sprintf("%v %v", x.row.State, x.row.Outcome)
+		coherent(t, what, e)
+		if e.State != x.state || e.Wanted != x.wanted || e.Fine != x.fine {
+			t.Errorf("%s: %+v, want %s, %s, %t", what, e, x.state, x.wanted, x.fine)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"cantina/task"
+)
+
+// complaints is the log of a leader's shells: what they warn of never happens, but for what
+// the world has done to them.
+type complaints struct{ r *reign }
+
+// Enabled implements slog.Handler.
+func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (c complaints) Handle(_ context.Context, rec slog.Record) error {
+	text, allowed := rec.Message, rec.Message == "row quarantined" && c.r.s.w.spoilt > 0
+	rec.Attrs(func(a slog.Attr) bool {
+		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		if err, ok := a.Value.Any().(error); ok && errors.Is(err, task.ErrRunningOnDifferentCell) {
+			allowed = true // its row has moved on
+		}
+		return true
+	})
+	if !allowed {
+		c.r.s.w.fail("contract", "leader %v: %s", c.r.term, text)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (c complaints) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+// WithGroup implements slog.Handler.
+func (c complaints) WithGroup(string) slog.Handler { return c }
