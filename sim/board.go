@@ -27,7 +27,6 @@ type board struct {
 	drains map[worker.CellName]drain // newest
 	empty  map[worker.CellName]drain // committed
 	market *market
-	said   map[saying]cellState // with heartbeats that are not answered yet
 	states map[worker.CellName]cellState
 	full   time.Duration // of the last pass over everything
 	next   time.Duration // of a pass that is planned; 0 = none
@@ -49,19 +48,15 @@ func taskPolicy() task.Policy {
 func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 
 // newBoard loads the rows as they stand when a term begins.
-func newBoard(r *reign, members []worker.Member) *board {
+func newBoard(r *reign) *board {
 	w := r.s.w
-	b := &board{r: r, drains: map[worker.CellName]drain{}, empty: map[worker.CellName]drain{}, said: map[saying]cellState{}, states: map[worker.CellName]cellState{}}
+	b := &board{r: r, drains: map[worker.CellName]drain{}, empty: map[worker.CellName]drain{}, states: map[worker.CellName]cellState{}}
 	b.loadDrains()
-	procs := make([]string, len(members))
-	for i, m := range members {
-		procs[i] = string(m.Proc)
-	}
 	b.market = newMarket(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
-		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, procs)
+		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, r.reg.Members())
 	b.market.book.Load(b.BBS)
 	b.market.Request(b.Pending())
 	b.full = r.s.local()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
 )
@@ -46,7 +47,7 @@ func (c *checker) launched(w *world, k *container) {
 		}
 	}
 	proc := k.procs[0]
-	if _, ok := w.store.rows[memberKey{proc}]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
+	if _, ok := w.store.rows[registry.MemberRow(proc)]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
 		w.fail("I2", "process %s takes work and is not on the list", proc)
 	}
 }
@@ -110,19 +111,17 @@ func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
 func (c *checker) committed(w *world, ops []op) {
 	touched := false
 	for _, o := range ops {
-		switch k := o.key.(type) {
-		case memberKey:
-			was := c.members[k.proc]
-			if o.val != nil && !was {
-				c.members[k.proc] = true
-				c.sum, touched = c.sum.Add(string(k.proc)), true
-			}
-			if o.val == nil && was {
-				delete(c.members, k.proc)
-				c.sum, _ = c.sum.Remove(string(k.proc))
-				touched = true
-			}
-		case listKey:
+		proc, ok := memberOf(o.key)
+		was := c.members[proc]
+		switch {
+		case o.key == registry.ListRow:
+			touched = true
+		case ok && o.val != nil && !was:
+			c.members[proc] = true
+			c.sum, touched = c.sum.Add(string(proc)), true
+		case ok && o.val == nil && was:
+			delete(c.members, proc)
+			c.sum, _ = c.sum.Remove(string(proc))
 			touched = true
 		}
 	}
@@ -135,9 +134,9 @@ func (c *checker) committed(w *world, ops []op) {
 func (c *checker) reset(s *storage) {
 	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
 	for k := range s.rows {
-		if k, ok := k.(memberKey); ok {
-			c.members[k.proc] = true
-			c.sum = c.sum.Add(string(k.proc))
+		if proc, ok := memberOf(k); ok {
+			c.members[proc] = true
+			c.sum = c.sum.Add(string(proc))
 		}
 	}
 }
@@ -163,8 +162,8 @@ func (c *checker) full(w *world) {
 	}
 	sum := workerset.Hash{}
 	for k := range w.store.rows {
-		if k, ok := k.(memberKey); ok {
-			sum = sum.Add(string(k.proc))
+		if proc, ok := memberOf(k); ok {
+			sum = sum.Add(string(proc))
 		}
 	}
 	if sum != c.sum {

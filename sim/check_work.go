@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"cantina/bbs"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -226,7 +225,7 @@ func (c *checker) fullWork(w *world) {
 		w.fail("checker", "%d containers alive (%d exclusive, %d tasks), %d known", n, len(only), len(running), len(c.work.units))
 	}
 	for _, row := range w.store.rowsOf("") {
-		x, err := bbs.Decode(row)
+		x, err := decode(row)
 		if err == nil && !reflect.DeepEqual(x, w.store.rows[row.Key].(*saved).row) {
 			err = fmt.Errorf("row %s says %+v, and was taken for %+v", row.Key, x, w.store.rows[row.Key].(*saved).row)
 		}

@@ -32,18 +32,6 @@ type cellState struct {
 	evacuating bool
 }
 
-// saying names the heartbeat that a state came with.
-type saying struct {
-	proc worker.Proc
-	beat int64
-}
-
-// saidBeat is a heartbeat with what the cell says of itself.
-type saidBeat struct {
-	worker.SendBeat
-	says cellState
-}
-
 // wall is the machine's wall clock; it differs from others by up to 300 ms.
 func (m *machine) wall() time.Time {
 	return epoch().Add(m.w.now + time.Duration(m.id)*100*time.Millisecond)
@@ -51,17 +39,8 @@ func (m *machine) wall() time.Time {
 
 func (m *machine) zone() string { return fmt.Sprint("zone-", m.id%2) }
 
-// beatHeard remembers what came with a heartbeat until it is answered.
-func (b *board) beatHeard(e saidBeat) { b.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says }
-
-// beatAnswered takes the state of a cell that was welcomed.
-func (b *board) beatAnswered(cell worker.CellName, a worker.HeartbeatAnswer) {
-	key := saying{a.Proc, a.Beat}
-	s, ok := b.said[key]
-	delete(b.said, key)
-	if !ok || a.Verdict != worker.Welcome {
-		return
-	}
+// beatAnswered takes the state of a cell that has its name and was welcomed.
+func (b *board) beatAnswered(cell worker.CellName, s cellState) {
 	b.states[cell] = s
 	b.market.auction.Push(s.offer)
 	b.admit(cell)

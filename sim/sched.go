@@ -1,13 +1,14 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"cantina/action"
+	"cantina/batch"
 	"cantina/fence"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -36,8 +37,6 @@ func (s *sched) load(cfg *worker.Config) {
 			s.jobs[k.name] = v.(jobRow)
 		case statusKey:
 			s.status[k.work] = v.(statusRow)
-		case memberKey:
-			cfg.Members = append(cfg.Members, v.(worker.Member))
 		}
 	}
 	for _, name := range s.names() {
@@ -50,7 +49,6 @@ func (s *sched) load(cfg *worker.Config) {
 	for _, n := range cfg.HeldNodes {
 		s.r.nodes[n] = true
 	}
-	slices.SortFunc(cfg.Members, func(a, b worker.Member) int { return cmp.Compare(a.Proc, b.Proc) })
 	s.dirty = true
 }
 
@@ -130,15 +128,25 @@ func (s *sched) start(work worker.Work, j jobRow, host string) {
 		if _, ok := l.MayStart(s.r.s.local(), q); !ok {
 			continue
 		}
-		inv, out, err := l.RunBatch(s.r.s.local(), q)
-		if err != nil {
-			w.fail("I10", "%v", err)
+		inv, hold, ok := s.r.reg.StartBatch(q, s.payload(j))
+		if !ok {
+			w.fail("I10", "%v", hold)
 			return
 		}
 		w.check.invokedOnce(w, inv)
 		w.check.hosts[inv] = host
-		s.r.submit(out)
 		return
+	}
+}
+
+// payload is what a batch task runs.
+func (s *sched) payload(j jobRow) func(fence.Invocation) (batch.Payload, bool) {
+	load := &action.Workload{}
+	if s.r.s.w.chance(500) {
+		load.OnCellRestart = action.RestartKeep
+	}
+	return func(fence.Invocation) (batch.Payload, bool) {
+		return batch.Payload{Domain: domain, Workload: load, Labels: map[string]string{"job_uid": j.uid, "attempt": "1"}}, true
 	}
 }
 
@@ -165,7 +173,7 @@ func (s *sched) ended(e worker.Ended) {
 	row := s.status[e.Run.Work]
 	newer := e.Run.Invocation.Compare(row.inv)
 	committed := item{after: func() {
-		s.r.step(worker.StatusCommitted{Run: e.Run, Kind: e.Kind})
+		s.r.reg.StatusCommitted(e.Run, e.Kind)
 		s.dirty = true
 	}}
 	switch {
@@ -288,7 +296,7 @@ func (s *sched) operator() {
 		}
 	}
 	if l.Wait(now).Active && len(w.check.all)+len(w.check.work.units) == 0 && !w.anyAccepts() {
-		s.r.step(worker.EndWait{By: "operator"})
+		_ = s.r.reg.EndWait("operator")
 		if l.Wait(now).Active {
 			w.fail("contract", "the wait was ended by an operator and goes on")
 		}
@@ -303,7 +311,7 @@ func (s *sched) operator() {
 			slices.ContainsFunc(w.check.work.units, func(u *unit) bool { return slices.Contains(u.procs, v.Proc) }) {
 			continue
 		}
-		s.r.step(worker.Forget{Proc: v.Proc, By: "operator"})
+		_ = s.r.reg.Forget(v.Proc, "operator")
 		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Blind {
 			w.fail("contract", "%s was forgotten and is not dead", v.Proc)
 		}
@@ -323,7 +331,7 @@ func (s *sched) kill(work worker.Work) {
 		row.kill = v.Run.Invocation
 		s.status[work] = row
 		run := v.Run
-		s.r.put(item{ops: []op{{statusKey{work}, row}}, after: func() { s.r.step(worker.KillWanted{Run: run}) }})
+		s.r.put(item{ops: []op{{statusKey{work}, row}}, after: func() { s.r.reg.Kill(run) }})
 		return
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/run"
+	"cantina/registry"
 	disk "cantina/store"
 )
 
@@ -22,9 +23,18 @@ type saved struct {
 	row      any   // what the value says, for the checks; nil when nobody asks
 }
 
+// decode reads a row of a shell.
+func decode(row disk.Row) (any, error) {
+	out, err := bbs.Decode(row)
+	if out == nil && err == nil {
+		return registry.Decode(row)
+	}
+	return out, err
+}
+
 // open reads what a shell has encoded.
 func (w *world) open(key string, value []byte) *saved {
-	row, err := bbs.Decode(disk.Row{Key: key, Value: value})
+	row, err := decode(disk.Row{Key: key, Value: value})
 	if err != nil {
 		w.fail("I8", "a row is written that nobody can read: %v", err)
 	}
@@ -53,7 +63,7 @@ func (t termStore) Submit(x disk.Transition, done func(revision int64, err error
 
 func (t termStore) write(x disk.Transition, done func(revision int64, err error)) {
 	r := t.r
-	if r.s.w.cfg.rules.early && done != nil {
+	if (r.s.w.cfg.rules.early || r.s.w.cfg.Mistakes.EffectBeforeCommit) && done != nil {
 		landed := done
 		done = nil
 		r.s.later(0, func() { landed(r.revision, nil) })
@@ -81,6 +91,14 @@ func (t termStore) Fits(x disk.Transition) error {
 	}
 	return nil
 }
+
+// ClearRestored takes the mark of a restored store away.
+func (t termStore) ClearRestored(done func(revision int64, err error)) {
+	t.r.put(item{ops: []op{{restoredKey{}, nil}}, landed: done})
+}
+
+// LeaseHeld reports that no other server can lead.
+func (t termStore) LeaseHeld() bool { return t.r.leaseHeld() }
 
 // Wait applies no back pressure.
 func (t termStore) Wait(context.Context) error { return nil }

@@ -339,7 +339,7 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 
 // driven lists what the simulator drives or speaks with beside the core: the shells
 // themselves, and the values that they exchange.
-var driven = []string{"bbs", "cell", "event", "executor", "internal/booking", "internal/run", "store", "wire", "wire/cantinav1"}
+var driven = []string{"bbs", "cell", "event", "executor", "internal/booking", "internal/run", "registry", "store", "wire", "wire/cantinav1"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
 // shells take a context and a log, and a batch task ends with a message.
