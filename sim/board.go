@@ -52,7 +52,8 @@ func newBoard(r *reign) *board {
 	w := r.s.w
 	b := &board{r: r, drains: map[worker.CellName]drain{}, empty: map[worker.CellName]drain{}, states: map[worker.CellName]cellState{}}
 	b.loadDrains()
-	b.market = newMarket(b)
+	b.market = r.market
+	b.market.serve(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),

@@ -15,17 +15,19 @@ type checker struct {
 	live     map[worker.Work]*container
 	byHost   map[string]int
 	hosts    map[fence.Invocation]string // of the living
+	uids     map[fence.Invocation]string // of their jobs
 	invoked  map[fence.Invocation]bool
 	launches map[fence.Invocation]bool
 	all      []*container
 	sum      workerset.Hash // of the member rows
 	members  map[worker.Proc]bool
+	jobs     jobCheck
 	work     workCheck
 }
 
 func newChecker() checker {
-	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{},
-		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, work: newWorkCheck()}
+	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{}, uids: map[fence.Invocation]string{},
+		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
 }
 
 // launched: I2, an invocation starts once, one of a work at a time; I4 on the
@@ -63,14 +65,6 @@ func (c *checker) ended(k *container) {
 	c.all = slices.DeleteFunc(c.all, func(o *container) bool { return o == k })
 }
 
-// invokedOnce: an invocation is handed out once, for ever.
-func (c *checker) invokedOnce(w *world, i fence.Invocation) {
-	if c.invoked[i] {
-		w.fail("I2", "invocation %v is handed out twice", i)
-	}
-	c.invoked[i] = true
-}
-
 // dead: I6, nothing of a process declared dead is alive, but what a later process
 // of its folder adopted and the leader holds as that one's. What a deposed leader
 // believes does not matter: it can commit nothing, and the cells refuse its calls.
@@ -93,17 +87,6 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 	m := w.byProc[d.Proc]
 	if d.Proof == worker.ProofExpiry && m.alive && m.paused <= w.now && m.agent.Proc() == d.Proc && m.agent.Accepts(m.local()) == nil {
 		w.fail("I6", "process %s is declared dead and accepts work", d.Proc)
-	}
-}
-
-// acknowledged: what a cell may forget is durable.
-func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
-	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
-		return
-	}
-	row, _ := w.store.rows[statusKey{a.Run.Work}].(statusRow)
-	if row.inv.Compare(a.Run.Invocation) < 0 || row.inv == a.Run.Invocation && !row.real {
-		w.fail("I5", "end of %v %v is acknowledged and not durable", a.Run.Work, a.Run.Invocation)
 	}
 }
 
@@ -132,6 +115,7 @@ func (c *checker) committed(w *world, ops []op) {
 
 // reset follows a restore of the store.
 func (c *checker) reset(s *storage) {
+	c.wentBack(s.w)
 	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
 	for k := range s.rows {
 		if proc, ok := memberOf(k); ok {
@@ -169,6 +153,7 @@ func (c *checker) full(w *world) {
 	if sum != c.sum {
 		w.fail("checker", "member rows and their running hash differ")
 	}
+	c.jobs.recount(w)
 	if w.mixed() {
 		c.fullWork(w)
 	}
@@ -195,16 +180,7 @@ func (c *checker) liveness(w *world) {
 	if v := r.leader.Wait(now); v.Active {
 		w.fail("I14", "still waiting for %v", v.For)
 	}
-	for _, name := range r.sched.names() {
-		j := r.sched.jobs[name]
-		for n := range w.cfg.Nodes {
-			work := worker.Work{Job: name, Node: node(n)}
-			if row := r.sched.status[work]; !j.deleted && row.round < j.round {
-				h, _ := r.leader.MayRun(now, worker.Request{Work: work, JobUID: j.uid})
-				w.fail("I14", "%v has not run (%v, running %v)", work, h, r.leader.Running(work))
-			}
-		}
-	}
+	c.jobsSettled(w, r)
 	for i := range w.cfg.Cells {
 		if v, ok := r.leader.Session(now, w.machines[i].name); !ok || v.State != worker.Healthy || !v.Eligible {
 			w.fail("I14", "%s is %+v", w.machines[i].name, v)

@@ -41,6 +41,7 @@ func (w *world) customer() {
 	if r == nil || r.board == nil {
 		return
 	}
+	defer r.turn()
 	b := r.board
 	if w.calm {
 		w.tidy(b)

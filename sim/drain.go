@@ -42,10 +42,7 @@ func (m *machine) zone() string { return fmt.Sprint("zone-", m.id%2) }
 // beatAnswered takes the state of a cell that has its name and was welcomed.
 func (b *board) beatAnswered(cell worker.CellName, s cellState) {
 	b.states[cell] = s
-	b.market.auction.Push(s.offer)
-	b.admit(cell)
 	b.drainBeat(cell, s)
-	b.market.pump()
 }
 
 // loadDrains reads the drains of the load.

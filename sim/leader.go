@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"cantina/action"
 	"cantina/batch"
 	"cantina/cell"
 	"cantina/fence"
@@ -18,7 +19,7 @@ import (
 func (r *reign) newRegistry(cfg worker.Config) error {
 	s := r.s
 	var err error
-	r.reg, err = registry.New(registry.Config{Worker: cfg, Store: termStore{r}, Cells: calls{r}, Listener: listener{r}, Statuses: r.sched,
+	r.reg, err = registry.New(registry.Config{Worker: cfg, Store: termStore{r}, Cells: calls{r}, Listener: listener{r}, Statuses: r.sched.Scheduler,
 		Clock: s.kernel(), Log: slog.New(complaints{r}), Ground: registry.Ground{Park: r.threads.park, Within: within, Watch: r.watch,
 			Go: func(f func()) { s.later(0, func() { r.threads.run(f) }) },
 			Machine: func(c worker.Config) (*worker.Leader, error) {
@@ -56,9 +57,14 @@ type listener struct{ r *reign }
 
 // SessionChanged tells the board.
 func (l listener) SessionChanged(e worker.SessionChanged) {
-	if r := l.r; !r.stops() && r.board != nil {
+	r := l.r
+	if r.stops() {
+		return
+	}
+	if r.board != nil {
 		r.board.sessionChanged(e)
 	}
+	r.market.admit(e.Cell)
 }
 
 // Availability and Eligible tell the auctioneer.
@@ -77,17 +83,18 @@ func (l listener) Dead(e worker.Dead) {
 	if r.board != nil {
 		r.board.died(e)
 	}
+	r.market.admit(e.Cell)
 }
 
 // Ended tells the scheduler.
 func (l listener) Ended(e worker.Ended) {
 	if !l.r.stops() {
-		l.r.sched.ended(e)
+		l.r.sched.Ended(e)
 	}
 }
 
 // StartsChanged tells the scheduler.
-func (l listener) StartsChanged() { l.r.sched.dirty = true }
+func (l listener) StartsChanged() { l.r.sched.StartsChanged() }
 
 // Audit is for people.
 func (listener) Audit(worker.Audit) {}
@@ -96,8 +103,8 @@ func (listener) Audit(worker.Audit) {}
 func (l listener) Deposed(higher fence.Term) { l.r.end("a higher term was heard: " + higher.String()) }
 
 func (r *reign) admit(cell worker.CellName) {
-	if !r.stops() && r.board != nil {
-		r.board.admit(cell)
+	if !r.stops() {
+		r.market.admit(cell)
 	}
 }
 
@@ -118,7 +125,6 @@ func (r *reign) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op
 			r.s.on(func() {
 				if !r.over {
 					take()
-					r.sched.run()
 				}
 			})
 		})
@@ -189,7 +195,11 @@ func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.R
 		items[i].Call = t
 		if x := payloads[i]; x != nil {
 			op = OpRun
-			items[i].Work = &cell.BatchWork{Domain: x.Domain, Workload: x.Workload, JobUID: x.Labels["job_uid"], Attempt: x.Labels["attempt"]}
+			load := *x.Workload
+			if w.chance(500) {
+				load.OnCellRestart = action.RestartKeep
+			}
+			items[i].Work = &cell.BatchWork{Domain: x.Domain, Workload: &load, Program: x.Program, Env: x.Env, Resources: x.Resources, JobUID: x.Labels["job_uid"], Attempt: x.Labels["attempt"]}
 		}
 	}
 	m := w.byProc[proc]
@@ -259,11 +269,15 @@ func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(work
 			return
 		}
 		reply(a)
-		if !r.over && a.Verdict == worker.Welcome && holds && r.board != nil {
-			r.board.beatAnswered(b.Cell, says(b, state))
+		if r.over || a.Verdict != worker.Welcome || !holds {
+			return
+		}
+		c := says(b, state)
+		r.market.offered(b.Cell, c)
+		if r.board != nil {
+			r.board.beatAnswered(b.Cell, c)
 		}
 	})
-	r.sched.run()
 }
 
 // status takes ends and answers to probes; one answer for each, not OK when it is not
@@ -283,5 +297,4 @@ func (s *server) status(u worker.UpdateStatus, reply func([]worker.StatusAnswer)
 		}
 		reply(all)
 	})
-	r.sched.run()
 }

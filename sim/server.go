@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"cantina/cell"
@@ -35,6 +36,7 @@ type reign struct {
 	reg       *registry.Registry
 	leader    *worker.Leader // its machine, for the checks
 	sched     *sched
+	market    *market
 	board     *board // of services and tasks; nil without them
 	times     *times
 	held      time.Duration // lease held until, by own clock
@@ -80,11 +82,20 @@ func (s *server) on(fn func()) {
 		s.inbox = append(s.inbox, func() {
 			if s.alive && s.life == life {
 				fn()
+				s.turn()
 			}
 		})
 		return
 	}
 	fn()
+	s.turn()
+}
+
+// turn has the loops of the leader's shells run that were woken.
+func (s *server) turn() {
+	if s.reign != nil {
+		s.reign.turn()
+	}
 }
 
 func (s *server) later(d time.Duration, fn func()) {
@@ -179,6 +190,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 			r.newest[key] = row
 		}
 	}
+	r.market = newMarket(r)
 	r.sched = newSched(r)
 	cfg := worker.Config{Term: term, Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
 		AllowBump: w.chance(300), TurnoverLimit: 4}
@@ -273,10 +285,8 @@ func (r *reign) tick() {
 		return
 	}
 	r.reg.Tick()
-	r.sched.run()
 	if r.board != nil {
 		r.board.pass()
-		r.board.market.pump()
 	}
 	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
@@ -353,7 +363,7 @@ func (r *reign) transact(all []op, done func()) {
 }
 
 func hasJob(all []op) bool {
-	return slices.ContainsFunc(all, func(o op) bool { _, ok := o.key.(jobKey); return ok })
+	return slices.ContainsFunc(all, func(o op) bool { text, ok := o.key.(string); return ok && strings.HasPrefix(text, jobPrefix) })
 }
 
 func (r *reign) done(batch []item) {
@@ -375,7 +385,6 @@ func (r *reign) done(batch []item) {
 			it.after()
 		}
 	}
-	r.sched.run()
 	r.commit()
 }
 

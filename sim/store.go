@@ -11,34 +11,8 @@ import (
 	"cantina/workerset"
 )
 
-// The rows of the simulated store.
-type (
-	jobKey    struct{ name string }
-	statusKey struct{ work worker.Work }
-)
-
-// draw is on which nodes with a limit the batch tasks of a job draw.
-type draw int
-
-const (
-	shared  draw = iota // those of all jobs
-	private             // its own
-	nothing
-)
-
-type jobRow struct {
-	uid     string
-	deleted bool
-	draws   draw
-	round   int // how often each node is to have run
-}
-
-type statusRow struct {
-	inv   fence.Invocation
-	real  bool
-	round int // done up to this round
-	kill  fence.Invocation
-}
+// jobPrefix begins the keys of jobs.
+const jobPrefix = "job/"
 
 type op struct {
 	key, val any // val nil = delete
@@ -121,6 +95,9 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 		}
 		if s.w.mixed() {
 			s.w.check.stored(s.w, o)
+		}
+		if text, ok := o.key.(string); ok {
+			s.w.check.jobStored(s.w, text, o.val)
 		}
 		if o.val == nil {
 			delete(s.rows, o.key)

@@ -12,6 +12,7 @@ import (
 	"cantina/bbs"
 	"cantina/internal/run"
 	"cantina/registry"
+	"cantina/scheduler"
 	disk "cantina/store"
 )
 
@@ -23,13 +24,15 @@ type saved struct {
 	row      any   // what the value says, for the checks; nil when nobody asks
 }
 
-// decode reads a row of a shell.
-func decode(row disk.Row) (any, error) {
-	out, err := bbs.Decode(row)
-	if out == nil && err == nil {
-		return registry.Decode(row)
+// decode reads a row of any shell.
+func decode(x disk.Row) (any, error) {
+	if r, ok, err := scheduler.ReadRow(x.Key, x.Value); ok {
+		return r, err
 	}
-	return out, err
+	if r, err := registry.Decode(x); r != nil || err != nil {
+		return r, err
+	}
+	return bbs.Decode(x)
 }
 
 // open reads what a shell has encoded.
@@ -68,19 +71,7 @@ func (t termStore) write(x disk.Transition, done func(revision int64, err error)
 		done = nil
 		r.s.later(0, func() { landed(r.revision, nil) })
 	}
-	all := make([]op, len(x.Ops))
-	for i, o := range x.Ops {
-		all[i].key = o.Key
-		delete(r.newest, o.Key)
-		if o.Value != nil {
-			row := r.s.w.open(o.Key, o.Value)
-			all[i].val = row
-			if row.row != nil {
-				r.newest[o.Key] = row.row
-			}
-		}
-	}
-	r.put(item{ops: all, landed: done})
+	r.put(item{ops: r.opsOf(x.Ops), landed: done})
 }
 
 // Fits refuses what has more than one row while the caller wants it so: then a manifest

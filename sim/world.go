@@ -156,7 +156,6 @@ type world struct {
 	check    checker
 	res      Result
 	failed   *Violation
-	jobs     int
 	ids      int // of newID
 	drained  int
 	spoilt   int // rows that were made unreadable

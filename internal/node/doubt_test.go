@@ -50,6 +50,12 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		if x = list(); x.State != lrp.Running || !strings.Contains(x.Doubt, "cell c is NEW: ") {
 			t.Errorf("%v, doubt %q", x.State, x.Doubt)
 		}
+		if i := v.InstanceOf(&x.Actual, x.Revision); i.Doubt != x.Doubt || i.Version != x.Version || i.Revision != x.Revision {
+			t.Errorf("its event says %+v", i)
+		}
+		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.Doubt != "" || i.Version != x.Version {
+			t.Errorf("an earlier event says %+v", i)
+		}
 		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}} {
 			e, err := v.Explain(t.Context(), s)
 			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {

@@ -1360,10 +1360,10 @@ type Instance struct {
 	Finished bool `protobuf:"varint,22,opt,name=finished,proto3" json:"finished,omitempty"`
 	// Why no cell took it, as a code: no_compatible_cells or insufficient_resources.
 	PlacementCode string `protobuf:"bytes,23,opt,name=placement_code,json=placementCode,proto3" json:"placement_code,omitempty"`
-	// No service owns it; it is kept until its domain is fresh. Not in events.
+	// No service owns it; it is kept until its domain is fresh.
 	Orphan bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	// Why it may not be so any more: its cell is not HEALTHY, or was not heard of in this
-	// term. Not in events.
+	// term. In an event as it is when that is sent, of the newest row.
 	Doubt         string `protobuf:"bytes,25,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2082,7 +2082,7 @@ type Task struct {
 	Definition *TaskDefinition `protobuf:"bytes,24,opt,name=definition,proto3" json:"definition,omitempty"`
 	// The rejection as a code: no_compatible_cells or insufficient_resources.
 	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
-	// As that of an instance, for one that runs. Not in events.
+	// As that of an instance, for one that runs.
 	Doubt         string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
