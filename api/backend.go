@@ -159,6 +159,8 @@ type Instance struct {
 	// Doubt is why it may not be so any more: its cell is not HEALTHY, or was not heard
 	// of in this term. Empty = it is as it stands.
 	Doubt string
+	// Condition is where its start hangs, or what of it does not die; empty = nothing.
+	Condition string
 }
 
 // InstanceFilter selects instances; empty fields select all.
@@ -189,8 +191,8 @@ type Services interface {
 type Task struct {
 	*task.Task
 	Revision int64
-	// Doubt is as that of an Instance, for one that runs.
-	Doubt string
+	// Doubt and Condition are as those of an Instance, for one that runs.
+	Doubt, Condition string
 }
 
 // NewTask asks for a task.

@@ -6,6 +6,7 @@ import (
 
 	"cantina/bbs"
 	hub "cantina/event"
+	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -24,10 +25,8 @@ func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
 type board struct {
 	*bbs.BBS
 	r      *reign
-	drains map[worker.CellName]drain // newest
-	empty  map[worker.CellName]drain // committed
+	desk   *draining.Desk
 	market *market
-	states map[worker.CellName]cellState
 	full   time.Duration // of the last pass over everything
 	next   time.Duration // of a pass that is planned; 0 = none
 }
@@ -50,14 +49,14 @@ func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 // newBoard loads the rows as they stand when a term begins.
 func newBoard(r *reign) *board {
 	w := r.s.w
-	b := &board{r: r, drains: map[worker.CellName]drain{}, empty: map[worker.CellName]drain{}, states: map[worker.CellName]cellState{}}
-	b.loadDrains()
-	b.market = r.market
+	b := &board{r: r, market: r.market}
 	b.market.serve(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
+	b.desk = b.newDesk(rows)
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
 		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, r.reg.Members())
+	b.desk.Attach(b.BBS)
 	b.market.book.Load(b.BBS)
 	b.market.Request(b.Pending())
 	b.full = r.s.local()
@@ -80,9 +79,7 @@ func (b *board) rules() bbs.Mistakes {
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describe(x), describe(after))
 			}
 			if err == nil {
-				if err := lrp.Check(after); err != nil {
-					w.fail("I3", "%T%v: %v", e, e, err)
-				}
+				w.check.decided(w, x, e, env, after)
 			}
 			return after, effects, err
 		},

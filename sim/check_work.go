@@ -44,7 +44,7 @@ func (c *checker) began(w *world, u *unit) {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
 	}
 	row := w.store.task(u.guid)
-	if e := u.m.evac; e.id != 0 && row != nil && row.UID == u.uid && row.Updated.Sub(epoch()) > e.since+5*time.Second {
+	if e := u.m.evac; e.id != "" && row != nil && row.UID == u.uid && row.Updated.Sub(epoch()) > e.since+5*time.Second {
 		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
 	if c.work.begun[u.uid] && !c.work.excused[u.uid] {
@@ -87,6 +87,21 @@ func (c *checker) ceased(u *unit) {
 func (c *workCheck) wentBack() {
 	for uid := range c.begun {
 		c.excused[uid] = true
+	}
+}
+
+// decided: I3 on what is decided of an index; I11, nothing is stopped in a domain that is not
+// fresh of which nobody knows whether it is wanted.
+func (c *checker) decided(w *world, before lrp.Index, e lrp.Event, env lrp.Env, after lrp.Index) {
+	if err := lrp.Check(after); err != nil {
+		w.fail("I3", "%T%v: %v", e, e, err)
+	}
+	if _, ok := e.(lrp.Undesire); !ok || env.Desired != nil {
+		return
+	}
+	w.res.Orphans++
+	if !env.Fresh && after != before {
+		w.fail("I11", "%s is stopped in a domain that is not fresh: %s", describe(before), describe(after))
 	}
 }
 

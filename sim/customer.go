@@ -47,6 +47,9 @@ func (w *world) customer() {
 		w.tidy(b)
 		return
 	}
+	if ds := b.ListDomains(); len(ds) > 0 && !ds[0].Fresh {
+		w.res.Stale++
+	}
 	switch {
 	case w.allowed(Drain) && w.chance(50):
 		w.active[Drain] = w.now + 10*time.Second
@@ -78,11 +81,18 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 	})
 }
 
-// tidy takes back every drain, and cancels what runs for ever.
+// tidy takes back every drain, makes the domain fresh for ever, and cancels what runs for
+// ever.
 func (w *world) tidy(b *board) {
+	if ds := b.ListDomains(); len(ds) == 0 || !ds[0].Expires.IsZero() {
+		b.ask("domain", func(ctx context.Context) error {
+			_, err := b.SetDomain(ctx, domain, 0, bbs.Write{})
+			return err
+		})
+	}
 	for i := range w.cfg.Cells {
-		if name := w.machines[i].name; b.drains[name] != (drain{}) {
-			b.putDrain(name, nil)
+		if name := w.machines[i].name; b.desk.Submitted(name) != nil {
+			b.drain(name, false)
 		}
 	}
 	for _, t := range w.store.work().tasks {
@@ -166,6 +176,9 @@ func (w *world) applyAll(b *board) {
 // whoever leads, and has the same answer.
 func (w *world) applies(b *board, a bbs.Application, large bool) {
 	key := bbs.Write{}
+	if w.chance(300) {
+		a.TTL = w.between(3*time.Second, 30*time.Second)
+	}
 	if w.chance(250) {
 		key.Key = w.newID("k")
 	}
@@ -180,6 +193,9 @@ func (w *world) applies(b *board, a bbs.Application, large bool) {
 		return nil
 	})
 	b.r.tight = false
+	if large {
+		b.r.s.later(w.between(0, 80*time.Millisecond), func() { b.r.diesBy(300) }) // in the middle
+	}
 }
 
 func (w *world) again(made int, a bbs.Application, key bbs.Write, first bbs.Applied) {
@@ -296,14 +312,5 @@ func (w *world) drainOne(name worker.CellName) {
 	if r == nil || r.board == nil {
 		return
 	}
-	b := r.board
-	if b.drains[name] != (drain{}) {
-		w.trace("customer: undrain %s", name)
-		b.putDrain(name, nil)
-		return
-	}
-	w.drained++
-	d := drain{id: w.drained, until: b.now().Add(w.between(3*time.Second, 40*time.Second))}
-	w.trace("customer: drain %s as %d", name, d.id)
-	b.putDrain(name, &d)
+	r.board.drain(name, r.board.desk.Submitted(name) == nil)
 }

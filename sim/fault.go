@@ -195,6 +195,9 @@ func (w *world) fault() {
 	}
 	w.after(w.between(time.Second, 10*time.Second), w.fault)
 	f := Fault(w.rng.IntN(int(w.faults())))
+	if only := w.cfg.Only; len(only) > 0 {
+		f = only[w.rng.IntN(len(only))]
+	}
 	if !w.allowed(f) {
 		return
 	}

@@ -43,6 +43,8 @@ func RunMany(m Many) (Sum, error) {
 		s.Begun += r.Begun
 		s.TasksLost += r.TasksLost
 		s.Fired += r.Fired
+		s.Orphans += r.Orphans
+		s.Stale += r.Stale
 		s.Coverage.Merge(r.Coverage)
 		if err != nil {
 			return s, err

@@ -266,10 +266,8 @@ func (m *market) admit(name worker.CellName) {
 	reason := ""
 	if !ok {
 		reason = h.Reason.String()
-	} else if m.b != nil {
-		if _, on := m.b.empty[name]; on {
-			reason = "being drained"
-		}
+	} else if m.b != nil && m.b.desk.Of(name) != nil {
+		reason = "being drained"
 	}
 	m.house.Admit(string(name), string(h.Proc), reason)
 }

@@ -33,7 +33,7 @@ func planted() []mistake {
 		all = append(all, mistake{name, Config{Mistakes: m, Only: hints[name]}})
 	}
 	for _, r := range wrongRules() {
-		all = append(all, mistake{r.name, Config{Load: Mixed, rules: r.rules}})
+		all = append(all, mistake{r.name, Config{Load: Mixed, rules: r.rules, Only: hints[r.name]}})
 	}
 	return all
 }
@@ -54,6 +54,7 @@ var hints = map[string][]Fault{
 	"NewByUID":            {DeleteJob, KillServer, CutLink},
 	"EffectBeforeCommit":  {UnknownCommit, CutLink},
 	"CreditBeforeRecord":  {CutCalls, KillAgent, PauseAgent},
+	"StartWhileBlind":     {RestoreStore, CutLink, PauseAgent, ChangeTask},
 }
 
 // patience is how many seeds after the stored one are tried, since any change of

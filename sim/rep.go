@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"cantina/cell"
@@ -49,14 +48,14 @@ func (p *rep) cancelTask(uid string) {
 	_ = p.m.cell.CancelTask(context.Background(), p.term, p.proc, uid) // a lost call is found by the cell's poll
 }
 
-// evacuate begins to empty the cell, or takes that back (id 0).
-func (p *rep) evacuate(id int, left time.Duration) {
+// evacuate begins to empty the cell, or takes that back (no id).
+func (p *rep) evacuate(id string, left time.Duration) {
 	m := p.m
-	if m.cell.Evacuate(context.Background(), p.term, p.proc, cell.Evacuation{ID: strconv.Itoa(id), Deadline: left, Undo: id == 0}) != nil {
+	if m.cell.Evacuate(context.Background(), p.term, p.proc, cell.Evacuation{ID: id, Deadline: left, Undo: id == ""}) != nil {
 		return
 	}
 	switch {
-	case id == 0:
+	case id == "":
 		m.evac = evacuation{}
 	case m.evac.id != id:
 		m.evac = evacuation{id: id, since: m.w.now}
@@ -66,9 +65,8 @@ func (p *rep) evacuate(id int, left time.Duration) {
 
 // says is what a cell tells the leader of itself.
 func says(b worker.Heartbeat, s cell.State) cellState {
-	c := cellState{offer: s.State, over: s.Evacuation.Over, evacuating: s.Evacuating, waits: len(s.Evacuation.Waits)}
+	c := cellState{offer: s.State, over: s.Evacuation.Over, evacuating: s.Evacuating, waits: s.Evacuation.Waits, evac: s.Evacuation.ID}
 	c.offer.Process = string(b.Proc)
-	c.evac, _ = strconv.Atoi(s.Evacuation.ID) // empty when it is not being emptied
 	return c
 }
 

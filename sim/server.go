@@ -65,6 +65,7 @@ type item struct {
 	// landed is told the outcome, as by store.Reign; refused: nothing of it is sent.
 	landed  func(revision int64, err error)
 	refused error
+	alone   bool // a transaction of its own
 }
 
 func newServer(w *world, id int) *server { return &server{w: w, id: id, clock: w.newClock()} }
@@ -306,17 +307,23 @@ func (r *reign) put(it item) {
 	r.commit()
 }
 
-// commit sends what is pending as one transaction, one at a time.
+// transactionOps is how many rows share a transaction, unless one item alone has more: few,
+// so that a process may die between what was decided together.
+const transactionOps = 10
+
+// commit sends what is pending in transactions, one at a time.
 func (r *reign) commit() {
 	if r.flying || r.over || len(r.pending) == 0 {
 		return
 	}
-	batch := r.pending
-	r.pending = nil
 	var all []op
-	for _, it := range batch {
-		all = append(all, it.ops...)
+	n := 0
+	for n < len(r.pending) && (n == 0 || len(all)+len(r.pending[n].ops) <= transactionOps && !r.pending[n].alone) {
+		all = append(all, r.pending[n].ops...)
+		n++
 	}
+	batch := r.pending[:n:n]
+	r.pending = r.pending[n:]
 	r.flying, r.flight = true, batch
 	if len(all) == 0 {
 		r.s.later(0, func() { r.done(batch) })
@@ -398,9 +405,12 @@ func (r *reign) abandon(batch []item) {
 }
 
 // dies: the process may end between any two effects of a commit.
-func (r *reign) dies() bool {
+func (r *reign) dies() bool { return r.diesBy(1) }
+
+// diesBy ends the process with a chance, and starts it again after a while.
+func (r *reign) diesBy(perMille int) bool {
 	s := r.s
-	if s.w.calm || !s.w.chance(1) || !s.w.allowed(KillServer) {
+	if r.over || s.w.calm || !s.w.chance(perMille) || !s.w.allowed(KillServer) {
 		return false
 	}
 	s.crash()

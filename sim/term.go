@@ -71,7 +71,7 @@ func (t termStore) write(x disk.Transition, done func(revision int64, err error)
 		done = nil
 		r.s.later(0, func() { landed(r.revision, nil) })
 	}
-	r.put(item{ops: r.opsOf(x.Ops), landed: done})
+	r.put(item{ops: r.opsOf(x.Ops), landed: done, alone: r.tight})
 }
 
 // Fits refuses what has more than one row while the caller wants it so: then a manifest
@@ -107,6 +107,15 @@ func (t termStore) WriteManifest(m disk.Manifest, done func(revision int64, err 
 func (t termStore) Quarantine(q disk.Quarantine) {
 	t.r.s.w.trace("  store: %s is quarantined: %s", q.Key, q.Reason)
 	t.r.bad[q.Key] = q.Bytes
+}
+
+// Quarantined lists what was set aside.
+func (t termStore) Quarantined() []disk.Quarantine {
+	var out []disk.Quarantine
+	for _, key := range sortedKeys(t.r.bad) {
+		out = append(out, disk.Quarantine{Key: key, Bytes: t.r.bad[key]})
+	}
+	return out
 }
 
 // Drop deletes a quarantined row.

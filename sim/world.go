@@ -91,6 +91,8 @@ type Result struct {
 	// Begun counts the containers of services and tasks that were started, TasksLost the tasks that were lost.
 	Begun, TasksLost int
 	Fired            int // logical times of schedules
+	Orphans          int // instances without a definition that were stopped, or were to be
+	Stale            int // how often a user found that a domain was not fresh
 	Coverage         Coverage
 }
 
@@ -157,7 +159,6 @@ type world struct {
 	res      Result
 	failed   *Violation
 	ids      int // of newID
-	drained  int
 	spoilt   int // rows that were made unreadable
 	plans    *plans
 	threads  []*threads // of the processes that live

@@ -7,6 +7,7 @@ import (
 
 	"cantina/api"
 	"cantina/bbs"
+	"cantina/internal/draining"
 	"cantina/scheduler"
 	"cantina/store"
 	"cantina/timetable"
@@ -33,6 +34,7 @@ func (v view) Status() (api.Status, error) {
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
 	sessions := v.reg.Sessions()
 	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
+	s.Warnings = append(s.Warnings, v.heldUpCells(sessions)...)
 	for _, x := range sessions {
 		if x.Holder {
 			s.Counts["cells"]++
@@ -44,7 +46,7 @@ func (v view) Status() (api.Status, error) {
 			}
 		}
 	}
-	for _, d := range v.drains.all() {
+	for _, d := range v.drains.All() {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
 	v.held(&s, all)
@@ -107,13 +109,13 @@ func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 
 // ReleaseQuarantined implements api.Operation.
 func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
-	drained := cellOfDrain(key)
+	drained := draining.CellOf(key)
 	release := v.board.Release
 	switch {
 	case timetable.Owns(key):
 		release = v.times.Release
 	case drained != "":
-		if d := v.drains.of(drained); d == nil || !d.Quarantined {
+		if d := v.drains.Of(drained); d == nil || !d.Quarantined {
 			return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
 		}
 		if !restore {

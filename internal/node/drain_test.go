@@ -10,6 +10,7 @@ import (
 
 	"cantina/api"
 	"cantina/event"
+	"cantina/internal/draining"
 	"cantina/registry"
 	"cantina/store"
 )
@@ -22,6 +23,13 @@ func (t *term) put(tb testing.TB, key string, value []byte) {
 	if err := <-done; err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// desk reads the drains of a load, as a new leader does.
+func (t *term) desk(rows []store.Row) *draining.Desk {
+	d := t.newDrains(rows)
+	d.Attach(t.board)
+	return d
 }
 
 // TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack: it is counted, nothing else is
@@ -41,9 +49,9 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			tm, end := begin(t)
 			defer end()
 			tm.put(t, key, []byte("garbage"))
-			tm.drains = newDrains(tm.reign, []store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
+			tm.drains = tm.desk([]store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
 			v := view{tm}
-			d := tm.drains.of("c")
+			d := tm.drains.Of("c")
 			if d == nil || !d.Quarantined || !d.Until.IsZero() || !strings.Contains(d.Reason, "undrain takes it back") {
 				t.Fatalf("%+v", d)
 			}
@@ -51,8 +59,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			if err != nil || s.Quarantined != 1 || !strings.Contains(strings.Join(s.Warnings, "; "), "cell c is drained: its drain cannot be read") {
 				t.Errorf("status: %d quarantined, %v, %v", s.Quarantined, s.Warnings, err)
 			}
-			tm.tellDrain("c") // there is nothing that a cell could be told
-			err = v.changeDrain(t.Context(), toWrite(api.Write{}), "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
+			tm.drains.Heard("c", draining.Said{}) // there is nothing that a cell could be told
+			err = v.drains.Change(t.Context(), toWrite(api.Write{}), "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
 				return nil, "", nil
 			})
 			if !errors.Is(err, store.ErrQuarantined) {
@@ -66,13 +74,13 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			tm, end := begin(t)
 			defer end()
 			tm.put(t, key, []byte("garbage"))
-			tm.drains = newDrains(tm.reign, []store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
+			tm.drains = tm.desk([]store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
 			v, sub := view{tm}, tm.hub.Tail()
 			if err := word(t.Context(), v); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			synctest.Wait()
-			if tm.drains.of("c") != nil || tm.drains.submitted("c") != nil || tm.reign.IsQuarantined(key) {
+			if tm.drains.Of("c") != nil || tm.drains.Submitted("c") != nil || tm.reign.IsQuarantined(key) {
 				t.Errorf("%s: it is still drained", name)
 			}
 			if _, ok, err := tm.reign.Get(t.Context(), key); ok || err != nil {
@@ -97,12 +105,12 @@ func TestADrainIsRestored(t *testing.T) {
 		now := tm.cfg.Clock.Wall().Round(0)
 		op := registry.DrainOp(&registry.Drain{Cell: "c", Reason: "new disk", By: "ann", Since: now, Until: now.Add(time.Hour)})
 		tm.put(t, key, op.Value) // mended meanwhile
-		tm.drains = newDrains(tm.reign, []store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
+		tm.drains = tm.desk([]store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
 		if err := (view{tm}).ReleaseQuarantined(t.Context(), key, true, api.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if d := tm.drains.of("c"); d == nil || d.Quarantined || d.Reason != "new disk" || !d.Until.Equal(now.Add(time.Hour)) || d.Revision == 0 {
+		if d := tm.drains.Of("c"); d == nil || d.Quarantined || d.Reason != "new disk" || !d.Until.Equal(now.Add(time.Hour)) || d.Revision == 0 {
 			t.Errorf("%+v", d)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"cantina/event"
 	"cantina/fence"
 	"cantina/internal/booking"
+	"cantina/internal/draining"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/lrp"
@@ -43,7 +44,7 @@ type term struct {
 	sender *callback.Sender
 	cells  *link.Directory
 	market *market
-	drains *drains
+	drains *draining.Desk
 
 	// admitting makes what is told to the auctioneer the newest of what is known.
 	admitting sync.Mutex
@@ -66,7 +67,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), began: cfg.Clock.Boot(), cells: cells, states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	rows := bbs.RollForwardOthers(reign, reign.Rows())
-	t.drains = newDrains(reign, rows)
+	t.drains = t.newDrains(rows)
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
 	t.market = &market{term: reign.Term(), cells: cells, newID: newID, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{},
 		settled: t.settled, early: map[string]bool{}}
@@ -91,6 +92,7 @@ func newTerm(cfg ServerConfig, reign *store.Reign, cells *link.Directory) (*term
 	t.board = bbs.New(bbs.Config{Store: reign, Auctioneer: t.market, Cells: &calls{term: reign.Term(), cells: cells, run: t.call},
 		Sessions: sessions{reg}, Hub: h, Callbacks: t.sender, Clock: cfg.Clock, Log: cfg.Log, NewID: newID, Tasks: cfg.Tasks}, rows, reign.Revision(), reg.Members())
 	t.market.board = t.board
+	t.drains.Attach(t.board)
 	t.times = t.newTimes(rows)
 	h.book.Load(t.board)
 	t.market.Request(t.board.Pending())
@@ -166,7 +168,7 @@ func (t *term) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) 
 		s.Process = string(b.Proc)
 		t.house.Push(s.State)
 		t.admit(b.Cell)
-		t.drainBeat(b.Cell, s)
+		t.drains.Heard(b.Cell, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
 	}
 	return a, nil
 }
@@ -175,7 +177,7 @@ func (t *term) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) 
 func (t *term) admit(name worker.CellName) {
 	t.admitting.Lock()
 	proc, reason := t.reg.Receives(name)
-	if d := t.drains.of(name); d != nil && reason == "" {
+	if d := t.drains.Of(name); d != nil && reason == "" {
 		reason = "being drained: " + d.Reason
 	}
 	t.house.Admit(string(name), string(proc), reason)
@@ -243,7 +245,7 @@ func (t *term) SessionChanged(e worker.SessionChanged) {
 	}
 	t.mu.Unlock()
 	t.hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
-		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}})
+		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: t.Term(), Evacuating: t.drains.Of(e.Cell) != nil}})
 }
 
 // Availability implements registry.Listener.
@@ -252,7 +254,7 @@ func (t *term) Availability(e worker.Availability) {
 		t.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
 	t.admit(e.Cell)
-	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: t.Term(), Evacuating: t.drains.of(e.Cell) != nil}, "takes new work again"
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: t.Term(), Evacuating: t.drains.Of(e.Cell) != nil}, "takes new work again"
 	if e.Unavailable {
 		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
 	}

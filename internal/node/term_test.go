@@ -163,11 +163,11 @@ func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		err := tm.changeDrain(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
+		err := tm.drains.Change(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
 			return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
 		})
-		if err == nil || tm.drains.submitted("c") != nil {
-			t.Errorf("%v, %v", err, tm.drains.submitted("c") != nil)
+		if err == nil || tm.drains.Submitted("c") != nil {
+			t.Errorf("%v, %v", err, tm.drains.Submitted("c") != nil)
 		}
 	})
 }

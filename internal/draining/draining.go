@@ -1,0 +1,325 @@
+// Package draining keeps the drains of a leader's term: an operator's stored intent to empty
+// a cell, what the cell is told of it, and when it has ended. The server's wiring and the
+// simulator use it alike. (Diego dev notes, Evacuation.)
+//
+//	Drain, Undrain ──► committed with the board's rows ──► placement, the cell is told
+//	heartbeat ──► told again what it does not know ──► ended when nothing is left
+//
+// Its methods may be called at the same time.
+package draining
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cantina/bbs"
+	"cantina/internal/run"
+	"cantina/registry"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// ErrUnreadable: the row of the cell's drain cannot be read; undrain takes it back.
+var ErrUnreadable = errors.New("its drain cannot be read")
+
+// Store is what a desk needs of the term that was won: store.Reign.
+type Store interface {
+	Quarantine(q store.Quarantine)
+	Quarantined() []store.Quarantine
+	Drop(key string, done func(revision int64, err error))
+	Restore(key string, value []byte, done func(revision int64, err error))
+}
+
+// Order is what a cell is told: to empty itself, or (Undo) that it need not.
+type Order struct {
+	ID, Reason string
+	Deadline   time.Duration
+	StopBatch  bool
+	Undo       bool
+}
+
+// Said is what a cell says of its drain with a heartbeat: which one it follows, whether its
+// deadline has ended what was left, and what it waits for, in words.
+type Said struct {
+	Evacuating bool
+	ID         string
+	Over       bool
+	Waits      []string
+}
+
+// Config is what a desk is made of. All is needed.
+type Config struct {
+	Store Store
+	Clock run.Clock
+	Log   *slog.Logger
+	// Session tells who holds a cell's name.
+	Session func(name worker.CellName) (worker.SessionView, bool)
+	// Tell calls a cell. It must not block; a lost call is made again after the next heartbeat.
+	Tell func(name worker.CellName, proc worker.Proc, o Order)
+	// Go runs what waits for a commit.
+	Go func(f func(ctx context.Context))
+	// Changed is told of each change after its commit and before the cell is; next nil = none.
+	Changed func(name worker.CellName, next *registry.Drain, revision int64, text string)
+}
+
+// Desk has the drains of one term: as submitted, for the next decision, and as committed,
+// for everything else. What the maps hold is never changed.
+type Desk struct {
+	cfg   Config
+	board *bbs.BBS
+
+	mu                sync.Mutex
+	newest, committed map[worker.CellName]*registry.Drain
+	said              map[worker.CellName]Said
+}
+
+// New reads the drains of a load. One that cannot be read is quarantined. Before Attach it
+// only answers.
+func New(cfg Config, rows []store.Row) *Desk {
+	all := registry.Drains(rows, cfg.Store.Quarantined())
+	for _, r := range rows {
+		if d := all[CellOf(r.Key)]; d != nil && d.Until.IsZero() && !d.Quarantined {
+			cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: d.Reason, Bytes: r.Value})
+			d.Quarantined = true
+		}
+	}
+	return &Desk{cfg: cfg, newest: all, committed: maps.Clone(all), said: map[worker.CellName]Said{}}
+}
+
+// Attach gives the desk the board that commits its changes.
+func (k *Desk) Attach(b *bbs.BBS) { k.board = b }
+
+// CellOf is the cell whose drain a row is; empty for any other row.
+func CellOf(key string) worker.CellName {
+	name, ok := strings.CutPrefix(key, registry.DrainRow(""))
+	if !ok {
+		return ""
+	}
+	return worker.CellName(name)
+}
+
+// Of returns the committed drain of a cell, or nil.
+func (k *Desk) Of(name worker.CellName) *registry.Drain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.committed[name]
+}
+
+// Submitted returns the newest drain of a cell, which may be on its way to the store.
+func (k *Desk) Submitted(name worker.CellName) *registry.Drain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.newest[name]
+}
+
+// All lists the committed drains by the name of their cell.
+func (k *Desk) All() []*registry.Drain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := slices.Collect(maps.Values(k.committed))
+	slices.SortFunc(out, func(a, b *registry.Drain) int { return strings.Compare(string(a.Cell), string(b.Cell)) })
+	return out
+}
+
+func (k *Desk) submit(name worker.CellName, next *registry.Drain) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	set(k.newest, name, next)
+}
+
+// withdraw takes back a drain that was submitted and not committed.
+func (k *Desk) withdraw(name worker.CellName, next, was *registry.Drain) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.newest[name] == next {
+		set(k.newest, name, was)
+	}
+}
+
+// show shows next to readers, with its revision.
+func (k *Desk) show(name worker.CellName, next *registry.Drain, revision int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	shown := next
+	if next != nil {
+		c := *next
+		c.Revision = revision
+		shown = &c
+	}
+	set(k.committed, name, shown)
+	if k.newest[name] == next {
+		set(k.newest, name, shown)
+	}
+}
+
+func set(m map[worker.CellName]*registry.Drain, name worker.CellName, d *registry.Drain) {
+	if d == nil {
+		delete(m, name)
+		return
+	}
+	m[name] = d
+}
+
+// Decide returns what a cell's drain is to be (nil = none) and what to say of it; was itself
+// when nothing changes.
+type Decide func(was *registry.Drain) (next *registry.Drain, text string, err error)
+
+// Change decides on the newest drain of a cell and commits, once for w's key. It returns
+// after the commit.
+func (k *Desk) Change(ctx context.Context, w bbs.Write, operation string, request []byte, name worker.CellName, decide Decide) error {
+	_, _, err := k.board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
+		was := k.Submitted(name)
+		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
+			return nil, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
+		}
+		next, text, err := decide(was)
+		if err != nil || next == was {
+			return nil, err
+		}
+		op := store.Op{Key: registry.DrainRow(name)}
+		if next != nil {
+			op = registry.DrainOp(next)
+		}
+		k.submit(name, next)
+		undo := func() { k.withdraw(name, next, was) }
+		d.Add(bbs.Extra{Ops: []store.Op{op}, Undo: undo, Done: func(revision int64, err error) {
+			if err != nil {
+				undo()
+				return
+			}
+			k.changed(name, next, revision, text)
+		}})
+		return nil, nil
+	})
+	return err
+}
+
+// changed acts on a committed change: placement at once, the cell by a call.
+func (k *Desk) changed(name worker.CellName, next *registry.Drain, revision int64, text string) {
+	k.show(name, next, revision)
+	k.cfg.Changed(name, next, revision, text)
+	k.tell(name)
+}
+
+// tell tells the cell what holds, when what it said last is something else. A lost call is
+// made again after the next heartbeat; so a new process of the cell, and a new leader, need
+// nothing else.
+func (k *Desk) tell(name worker.CellName) {
+	s, ok := k.cfg.Session(name)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	said, d := k.said[name], k.committed[name]
+	k.mu.Unlock()
+	switch {
+	case d == nil && said.Evacuating:
+		k.cfg.Tell(name, s.Proc, Order{Undo: true})
+	case d != nil && !d.Until.IsZero() && (!said.Evacuating || said.ID != d.ID()):
+		k.cfg.Tell(name, s.Proc, Order{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.cfg.Clock.Wall()), StopBatch: d.StopBatch})
+	}
+}
+
+// Heard takes what a cell that holds its name says of its drain with a heartbeat: it is told
+// what it does not know, and its drain may have ended.
+func (k *Desk) Heard(name worker.CellName, said Said) {
+	k.mu.Lock()
+	k.said[name] = said
+	d := k.committed[name]
+	k.mu.Unlock()
+	k.tell(name)
+	if d == nil || !d.Ended.IsZero() || !said.Evacuating || said.ID != d.ID() {
+		return
+	}
+	lrps, tasks := k.board.OnCell(string(name))
+	if !said.Over && len(said.Waits)+lrps+tasks > 0 {
+		return
+	}
+	k.cfg.Go(func(ctx context.Context) {
+		err := k.Change(ctx, bbs.Write{}, "", nil, name, func(was *registry.Drain) (*registry.Drain, string, error) {
+			if was == nil || was.ID() != d.ID() || !was.Ended.IsZero() {
+				return was, "", nil
+			}
+			next := *was
+			next.Ended, next.Waited = k.cfg.Clock.Wall(), said.Waits
+			return &next, ended(&next), nil
+		})
+		if err != nil {
+			k.cfg.Log.Debug("end of a drain", "cell", string(name), "error", err) // the next heartbeat tries again
+		}
+	})
+}
+
+// ended says how a drain ended.
+func ended(d *registry.Drain) string {
+	if len(d.Waited) == 0 {
+		return "drained: nothing is left"
+	}
+	return "the drain's deadline ended what was left; it waited for " + strings.Join(d.Waited, ", ")
+}
+
+// Request asks for a drain. A zero deadline means what the caller finds right.
+type Request struct {
+	Reason    string
+	Deadline  time.Duration
+	StopBatch bool
+}
+
+// Drain stores a new drain of a cell, in place of an earlier one; normal is how long it may
+// take when the request does not say. It returns after the commit: bbs.ErrRevision,
+// bbs.ErrKeyReused, ErrUnreadable.
+func (k *Desk) Drain(ctx context.Context, name worker.CellName, n Request, normal time.Duration, w bbs.Write) error {
+	deadline := cmp.Or(n.Deadline, normal)
+	return k.Change(ctx, w, "drain", fmt.Appendf(nil, "%q %v", name, n), name, func(was *registry.Drain) (*registry.Drain, string, error) {
+		if was != nil && was.Quarantined {
+			return nil, "", fmt.Errorf("cell %s: %s: %w", name, was.Reason, ErrUnreadable)
+		}
+		now := k.cfg.Clock.Wall().Round(0)
+		d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline), StopBatch: n.StopBatch}
+		return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
+	})
+}
+
+// Undrain takes the drain of a cell back, if there is one. It returns after the commit, as
+// Drain does. One whose row cannot be read is dropped with Drop.
+func (k *Desk) Undrain(ctx context.Context, name worker.CellName, w bbs.Write) error {
+	return k.Change(ctx, w, "undrain", []byte(name), name, func(*registry.Drain) (*registry.Drain, string, error) {
+		return nil, "takes work again", nil
+	})
+}
+
+// Drop deletes a quarantined drain; done is told the outcome.
+func (k *Desk) Drop(name worker.CellName, done func(err error)) {
+	k.cfg.Store.Drop(registry.DrainRow(name), func(revision int64, err error) {
+		if err == nil {
+			k.submit(name, nil)
+			k.changed(name, nil, revision, "takes work again")
+		}
+		done(err)
+	})
+}
+
+// Restore takes a quarantined drain back into service whose row somebody has mended; done is
+// told the outcome. ErrUnreadable when it still cannot be read.
+func (k *Desk) Restore(name worker.CellName, row store.Row, done func(err error)) error {
+	d := registry.Drains([]store.Row{row}, nil)[name]
+	if d == nil || d.Until.IsZero() {
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or undrain the cell)", row.Key, ErrUnreadable)
+	}
+	k.cfg.Store.Restore(row.Key, row.Value, func(revision int64, err error) {
+		if err == nil {
+			k.submit(name, d)
+			k.changed(name, d, revision, "is drained: "+d.Reason)
+		}
+		done(err)
+	})
+	return nil
+}
