@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
 )
@@ -47,9 +48,8 @@ func (c *checker) launched(w *world, k *container) {
 			w.fail("I4", "%d batch tasks on %s", c.byHost[h], h)
 		}
 	}
-	c.drained(w, k)
 	proc := k.procs[0]
-	if _, ok := w.store.rows[memberKey{proc}]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
+	if _, ok := w.store.rows[registry.MemberRow(proc)]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
 		w.fail("I2", "process %s takes work and is not on the list", proc)
 	}
 }
@@ -94,19 +94,17 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 func (c *checker) committed(w *world, ops []op) {
 	touched := false
 	for _, o := range ops {
-		switch k := o.key.(type) {
-		case memberKey:
-			was := c.members[k.proc]
-			if o.val != nil && !was {
-				c.members[k.proc] = true
-				c.sum, touched = c.sum.Add(string(k.proc)), true
-			}
-			if o.val == nil && was {
-				delete(c.members, k.proc)
-				c.sum, _ = c.sum.Remove(string(k.proc))
-				touched = true
-			}
-		case listKey:
+		proc, ok := memberOf(o.key)
+		was := c.members[proc]
+		switch {
+		case o.key == registry.ListRow:
+			touched = true
+		case ok && o.val != nil && !was:
+			c.members[proc] = true
+			c.sum, touched = c.sum.Add(string(proc)), true
+		case ok && o.val == nil && was:
+			delete(c.members, proc)
+			c.sum, _ = c.sum.Remove(string(proc))
 			touched = true
 		}
 	}
@@ -120,9 +118,9 @@ func (c *checker) reset(s *storage) {
 	c.wentBack(s.w)
 	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
 	for k := range s.rows {
-		if k, ok := k.(memberKey); ok {
-			c.members[k.proc] = true
-			c.sum = c.sum.Add(string(k.proc))
+		if proc, ok := memberOf(k); ok {
+			c.members[proc] = true
+			c.sum = c.sum.Add(string(proc))
 		}
 	}
 }
@@ -132,7 +130,7 @@ func (c *checker) full(w *world) {
 	live := map[worker.Work]int{}
 	for _, m := range w.machines {
 		for _, k := range m.box {
-			if k.extra {
+			if k.extra || !k.alive {
 				continue
 			}
 			if live[k.run.Work]++; live[k.run.Work] > 1 {
@@ -148,8 +146,8 @@ func (c *checker) full(w *world) {
 	}
 	sum := workerset.Hash{}
 	for k := range w.store.rows {
-		if k, ok := k.(memberKey); ok {
-			sum = sum.Add(string(k.proc))
+		if proc, ok := memberOf(k); ok {
+			sum = sum.Add(string(proc))
 		}
 	}
 	if sum != c.sum {

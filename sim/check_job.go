@@ -6,9 +6,7 @@ import (
 
 	"cantina/batch"
 	"cantina/fence"
-	"cantina/registry"
 	"cantina/scheduler"
-	disk "cantina/store"
 	"cantina/worker"
 )
 
@@ -238,17 +236,5 @@ func (c *checker) jobsSettled(w *world, r *reign) {
 		h, _ := r.leader.MayRun(now, worker.Request{Work: worker.Work{Job: v.Name, Node: node(0)}, JobUID: v.UID})
 		why, err := r.sched.Explain(v.Name, "")
 		w.fail("I14", "%s is %+v (%v, %v, %v, running %v)", v.Name, v.Progress, h, why, err, r.leader.Model())
-	}
-}
-
-// drained: where a drain has ended because nothing was left, nothing starts.
-func (c *checker) drained(w *world, k *container) {
-	row, ok := w.store.get(registry.DrainRow(k.m.name))
-	if !ok || k.run.Invocation.Term.Epoch != w.store.epoch {
-		return
-	}
-	d := registry.Drains([]disk.Row{row}, nil)[k.m.name]
-	if d != nil && !d.Ended.IsZero() && len(d.Waited) == 0 {
-		w.fail("contract", "%v starts on %s, which is drained", k.run.Work, k.m.name)
 	}
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"cantina/bbs"
@@ -38,19 +37,9 @@ func (b *board) tellDrain(_ worker.CellName, proc worker.Proc, o draining.Order)
 	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(id, o.Deadline) })
 }
 
-// beatHeard remembers what came with a heartbeat until it is answered.
-func (b *board) beatHeard(e saidBeat) { b.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says }
-
-// beatAnswered takes the state of a cell that was welcomed.
-func (b *board) beatAnswered(cell worker.CellName, a worker.HeartbeatAnswer) {
-	key := saying{a.Proc, a.Beat}
-	s, ok := b.said[key]
-	delete(b.said, key)
-	if !ok || a.Verdict != worker.Welcome {
-		return
-	}
-	waits := slices.Repeat([]string{"a container"}, s.waits)
-	b.desk.Heard(cell, draining.Said{Evacuating: s.evacuating, ID: s.evac, Over: s.over, Waits: waits})
+// beatAnswered takes the state of a cell that has its name and was welcomed.
+func (b *board) beatAnswered(cell worker.CellName, s cellState) {
+	b.desk.Heard(cell, draining.Said{Evacuating: s.evacuating, ID: s.evac, Over: s.over, Waits: s.waits})
 }
 
 // drain empties a cell, or takes that back: an operator's word.

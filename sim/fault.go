@@ -235,7 +235,9 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 			w.after(short, m.startAgent)
 		}
 	case PauseAgent:
-		if m.alive {
+		if m.alive && w.chance(300) {
+			m.pausing = w.between(time.Second, 6*time.Second)
+		} else if m.alive {
 			m.pauseAgent(long)
 		}
 		return long
@@ -344,6 +346,24 @@ func (w *world) pauseLater(m *machine, d time.Duration) {
 	})
 }
 
+// pauseAgain lets nothing but the answer of its heartbeat reach an agent that pauses for
+// d, half of the times, and pauses it again when it has taken that.
+func (w *world) pauseAgain(m *machine, d time.Duration) {
+	if !w.allowed(CutLink) || !w.chance(500) {
+		return
+	}
+	w.after(300*time.Millisecond, func() {
+		if !w.calm {
+			w.cutOthers(nil, m, d+20*time.Second)
+		}
+	})
+	w.after(d+300*time.Millisecond, func() {
+		if m.alive && w.allowed(PauseAgent) && m.paused <= w.now {
+			m.pauseAgent(w.between(10*time.Second, 25*time.Second))
+		}
+	})
+}
+
 // cutOthers cuts a machine from every server but one.
 func (w *world) cutOthers(s *server, m *machine, d time.Duration) {
 	for _, o := range w.servers {
@@ -391,7 +411,7 @@ func (w *world) calmDown() {
 	}
 	t.losePower() // somebody switches it off
 	for _, m := range w.machines[:w.cfg.Cells] {
-		m.broken, m.deaf, m.lag = 0, 0, 0
+		m.broken, m.deaf, m.lag, m.pausing = 0, 0, 0, 0
 		m.off = false
 	}
 }

@@ -8,10 +8,8 @@ import (
 
 	"cantina/action"
 	"cantina/batch"
-	"cantina/placement"
 	"cantina/resource"
 	"cantina/scheduler"
-	"cantina/wire"
 	"cantina/worker"
 )
 
@@ -191,7 +189,7 @@ func (s *sched) operator() {
 		}
 	}
 	if l.Wait(now).Active && len(w.check.all)+len(w.check.work.units) == 0 && !w.anyAccepts() {
-		s.r.step(worker.EndWait{By: "operator"})
+		_ = s.r.reg.EndWait("operator")
 		if l.Wait(now).Active {
 			w.fail("contract", "the wait was ended by an operator and goes on")
 		}
@@ -206,7 +204,7 @@ func (s *sched) operator() {
 			slices.ContainsFunc(w.check.work.units, func(u *unit) bool { return slices.Contains(u.procs, v.Proc) }) {
 			continue
 		}
-		s.r.step(worker.Forget{Proc: v.Proc, By: "operator"})
+		_ = s.r.reg.Forget(v.Proc, "operator")
 		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Blind {
 			w.fail("contract", "%s was forgotten and is not dead", v.Proc)
 		}
@@ -227,26 +225,4 @@ func (w *world) leading() *reign {
 		}
 	}
 	return nil
-}
-
-// batchEnds are the words of a cell for how batch tasks end.
-func (w *world) batchEnds() map[string]string {
-	out := map[string]string{}
-	for how, e := range map[string]batch.Ended{"ok": {}, "failed": {ExitCode: 1}, "killed": {Signal: 9, Killed: true}, "power": {Signal: 9}} {
-		text, err := wire.EncodeBatchEnd(e, nil)
-		if err != nil {
-			w.fail("setup", "%v", err)
-		}
-		out[how] = text
-	}
-	return out
-}
-
-// says is what a cell tells of itself with a heartbeat.
-func (m *machine) says() cellState {
-	if m.rep != nil {
-		return m.rep.says()
-	}
-	return cellState{offer: placement.State{Cell: string(m.name), Process: string(m.proc()), Zone: fmt.Sprint("zone-", m.id%2), Host: m.folder,
-		Capacity: m.w.capacity(), Version: 1}}
 }

@@ -25,9 +25,8 @@ type market struct {
 	house *auctioneer.Auctioneer
 	lrps  map[string]lrpWant // by item id
 	tasks map[string]taskWant
-	awake bool // a pass is about to be made
-	timer int  // of the newest pass
-	said  map[saying]placement.State
+	awake bool          // a pass is about to be made
+	timer int           // of the newest pass
 	book  *booking.Book // of the rows of services and tasks
 }
 
@@ -43,7 +42,7 @@ type taskWant struct {
 }
 
 func newMarket(r *reign) *market {
-	m := &market{r: r, lrps: map[string]lrpWant{}, tasks: map[string]taskWant{}, said: map[saying]placement.State{}}
+	m := &market{r: r, lrps: map[string]lrpWant{}, tasks: map[string]taskWant{}}
 	m.house = auctioneer.New(auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second},
 		Clock: r.s.kernel()}, nil, m)
 	return m
@@ -246,24 +245,19 @@ func (m *market) perform(c auctioneer.Call) {
 		return
 	}
 	m.b.toCell(OpPerform, proc, func(p *rep) {
-		refused := p.perform(all)
+		refused, ok := p.perform(all)
+		if !ok || to.doomed {
+			return
+		}
 		w.send(OpPerformAnswer, w.machineNode(to.id), w.serverNode(r.s.id), func() { r.s.on(func() { end(refused, nil) }) })
 	})
 	r.s.later(performTimeout, func() { end(nil, errSilent) })
 }
 
-// heard remembers what a heartbeat offers until it is answered.
-func (m *market) heard(e saidBeat) { m.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says.offer }
-
-// answered takes the offer of a cell that was welcomed.
-func (m *market) answered(cell worker.CellName, a worker.HeartbeatAnswer) {
-	key := saying{a.Proc, a.Beat}
-	offer, ok := m.said[key]
-	delete(m.said, key)
-	if ok && a.Verdict == worker.Welcome {
-		m.house.Push(offer)
-		m.admit(cell)
-	}
+// offered takes the offer of a cell that was welcomed.
+func (m *market) offered(cell worker.CellName, c cellState) {
+	m.house.Push(c.offer)
+	m.admit(cell)
 }
 
 // admit tells the auction whether a cell may be given work.

@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"cantina/auctioneer"
@@ -43,12 +41,6 @@ func newSched(r *reign) *sched {
 
 // load tells the leader what the rows of jobs hold during its initial wait.
 func (s *sched) load(cfg *worker.Config) {
-	for k, v := range s.r.s.w.store.rows {
-		if _, ok := k.(memberKey); ok {
-			cfg.Members = append(cfg.Members, v.(worker.Member))
-		}
-	}
-	slices.SortFunc(cfg.Members, func(a, b worker.Member) int { return cmp.Compare(a.Proc, b.Proc) })
 	cfg.Jobs, cfg.HeldNodes = s.Names(), s.HeldNodes()
 	for _, j := range cfg.Jobs {
 		s.r.jobs[j.Name] = true
@@ -102,64 +94,51 @@ func (r *reign) turn() {
 	}
 }
 
-// runs is the leader of the worker protocol as the scheduler sees it.
+// runs is the registry as the scheduler sees it: what it answers is checked.
 type runs struct{ r *reign }
 
 // MayRun says whether a batch task may run anywhere.
 func (x runs) MayRun(q worker.Request) (worker.Hold, bool) {
-	if x.r.over {
-		return worker.Hold{Reason: worker.HoldDeposed}, false
+	if !x.r.over {
+		x.r.explains(q)
 	}
-	x.r.explains(q)
-	return x.r.leader.MayRun(x.r.s.local(), q)
+	return x.r.reg.MayRun(q)
 }
 
 // StartBatch starts a batch task on a cell, if it may.
 func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
-	r := x.r
-	if r.over {
-		return fence.Invocation{}, worker.Hold{Reason: worker.HoldDeposed}, false
+	if !x.r.over {
+		x.r.explains(q)
 	}
-	r.explains(q)
-	now := r.s.local()
-	if h, ok := r.leader.MayStart(now, q); !ok {
-		return fence.Invocation{}, h, false
+	inv, hold, ok := x.r.reg.StartBatch(q, payload)
+	if ok {
+		x.r.s.w.check.handedOut(x.r.s.w, q, inv)
 	}
-	if _, ok := payload(r.leader.NextInvocation()); !ok {
-		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
-	}
-	inv, out, err := r.leader.RunBatch(now, q)
-	if err != nil {
-		r.s.w.fail("I10", "%v", err)
-		return fence.Invocation{}, worker.Hold{}, false
-	}
-	r.s.w.check.handedOut(r.s.w, q, inv)
-	r.submit(out)
-	return inv, worker.Hold{}, true
+	return inv, hold, ok
 }
 
 // Kill ends an invocation.
-func (x runs) Kill(run worker.Run) { x.r.step(worker.KillWanted{Run: run}) }
+func (x runs) Kill(run worker.Run) { x.r.reg.Kill(run) }
 
 // StatusCommitted acknowledges an end.
 func (x runs) StatusCommitted(run worker.Run, kind worker.Synthetic) {
-	x.r.step(worker.StatusCommitted{Run: run, Kind: kind})
+	x.r.reg.StatusCommitted(run, kind)
 }
 
 // Running returns what may be running of one work.
-func (x runs) Running(work worker.Work) []worker.RunView { return x.r.leader.Running(work) }
+func (x runs) Running(work worker.Work) []worker.RunView { return x.r.reg.Running(work) }
 
 // Model returns everything that may be running.
-func (x runs) Model() []worker.RunView { return x.r.leader.Model() }
+func (x runs) Model() []worker.RunView { return x.r.reg.Model() }
 
 // Live returns how many invocations may be running.
-func (x runs) Live() int { return x.r.leader.Live() }
+func (x runs) Live() int { return x.r.reg.Live() }
 
 // Adopted counts what reports have brought into the model.
-func (x runs) Adopted() int { return x.r.leader.Adopted() }
+func (x runs) Adopted() int { return x.r.reg.Adopted() }
 
 // Idle reports that nothing of a job can be running any more.
-func (x runs) Idle(job string) bool { return x.r.leader.Idle(job) }
+func (x runs) Idle(job string) bool { return x.r.reg.Idle(job) }
 
 // jobHub takes the events of the scheduler's commits.
 type jobHub struct {

@@ -2,17 +2,13 @@ package sim
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
-)
-
-// The rows of the simulated store.
-type (
-	memberKey struct{ proc worker.Proc }
-	listKey   struct{}
 )
 
 // jobPrefix begins the keys of jobs.
@@ -135,23 +131,18 @@ func (s *storage) back(c snapshot, restored bool) {
 }
 
 func (s *storage) list() workerset.ID {
-	id, _ := s.rows[listKey{}].(workerset.ID)
-	return id
+	if x, ok := s.rows[registry.ListRow].(*saved); ok {
+		return x.row.(workerset.ID)
+	}
+	return workerset.ID{}
 }
 
-func ops(rows []worker.Row) []op {
-	var os []op
-	for _, r := range rows {
-		switch r := r.(type) {
-		case worker.PutMember:
-			os = append(os, op{memberKey{r.Member.Proc}, r.Member})
-		case worker.DeleteMember:
-			os = append(os, op{memberKey{r.Proc}, nil})
-		case worker.PutList:
-			os = append(os, op{listKey{}, r.ID})
-		case worker.ClearRestored:
-			os = append(os, op{restoredKey{}, nil})
-		}
+// memberOf is the process whose member row has the key.
+func memberOf(key any) (worker.Proc, bool) {
+	text, ok := key.(string)
+	if !ok {
+		return "", false
 	}
-	return os
+	proc, ok := strings.CutPrefix(text, registry.MemberRow(""))
+	return worker.Proc(proc), ok
 }

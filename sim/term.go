@@ -11,6 +11,7 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/run"
+	"cantina/registry"
 	"cantina/scheduler"
 	disk "cantina/store"
 )
@@ -26,6 +27,9 @@ type saved struct {
 // decode reads a row of any shell.
 func decode(x disk.Row) (any, error) {
 	if r, ok, err := scheduler.ReadRow(x.Key, x.Value); ok {
+		return r, err
+	}
+	if r, err := registry.Decode(x); r != nil || err != nil {
 		return r, err
 	}
 	return bbs.Decode(x)
@@ -78,6 +82,14 @@ func (t termStore) Fits(x disk.Transition) error {
 	}
 	return nil
 }
+
+// ClearRestored takes the mark of a restored store away.
+func (t termStore) ClearRestored(done func(revision int64, err error)) {
+	t.r.put(item{ops: []op{{restoredKey{}, nil}}, landed: done})
+}
+
+// LeaseHeld reports that no other server can lead.
+func (t termStore) LeaseHeld() bool { return t.r.leaseHeld() }
 
 // Wait applies no back pressure.
 func (t termStore) Wait(context.Context) error { return nil }

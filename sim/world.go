@@ -161,9 +161,8 @@ type world struct {
 	ids      int // of newID
 	spoilt   int // rows that were made unreadable
 	plans    *plans
-	ends     map[string]string // what cells report of ended batch tasks
-	threads  []*threads        // of the processes that live
-	current  *thread           // the coroutine that runs; nil = an event of the world
+	threads  []*threads // of the processes that live
+	current  *thread    // the coroutine that runs; nil = an event of the world
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.
@@ -210,7 +209,6 @@ func newWorld(cfg Config) *world {
 	w.res.Coverage.Mixed = w.mixed()
 	w.plans = &plans{w: w}
 	w.store = newStore(w)
-	w.ends = w.batchEnds()
 	for i := range cfg.Servers {
 		w.servers = append(w.servers, newServer(w, i))
 	}
