@@ -211,7 +211,7 @@ func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, e Eva
 
 // probe makes and removes a real container, outside the ledger, and reports.
 func (c *Cell) probe(ctx context.Context, number int64) {
-	limit, cancel := context.WithTimeout(ctx, c.cfg.ProbeTimeout)
+	limit, cancel := c.session.limit(ctx, c.cfg.ProbeTimeout)
 	defer cancel()
 	err := c.exec.Probe(limit)
 	ev := worker.ProbeEnded{Probe: number, OK: err == nil}
@@ -247,6 +247,12 @@ func (c *Cell) endBound(grace time.Duration, reason string) {
 
 func (c *Cell) endAll(reason string) {
 	c.log.Error("the cell ends everything and exits", "reason", reason)
+	for _, ct := range c.exec.List() { // those too that outlive an end of another kind
+		if ct.State != executor.Completed {
+			c.endReasons.put(ct.ID, reason)
+			c.warn("end", ct.ID, c.exec.Stop(ct.ID))
+		}
+	}
 	c.exit.set(&Told{c.cfg.Name, reason})
 }
 

@@ -298,6 +298,11 @@ func (c *Cell) Begin() []*run.Loop {
 	return append(c.session.loops(), c.ending, c.polls.loop)
 }
 
+// Cleared tells that what earlier processes of the folder have left is gone. The executor
+// of a real cell has seen to that when it is open; of one whose Ground says otherwise the
+// leader does not take the end of its predecessors for proven before.
+func (c *Cell) Cleared() { c.session.step(worker.PredecessorsCleared{}) }
+
 // Over reports that the cell has to end, and why: a *Told, or nil after its farewell.
 func (c *Cell) Over() (bool, error) {
 	select {

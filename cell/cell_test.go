@@ -298,6 +298,25 @@ func TestARowWithoutContainerIsRemovedAtTheNextPoll(t *testing.T) {
 	})
 }
 
+// TestARowOfAnotherProcessIsLeftAlone: an exclusive instance may run on another machine under
+// this cell's name; only the leader knows when it is dead.
+func TestARowOfAnotherProcessIsLeftAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		key := w.desire()
+		row := &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running, Since: w.clock.Wall(),
+			Identity: lrp.Identity{Instance: "theirs", Cell: "c1", Proc: "another"}}
+		w.leader.mu.Lock()
+		w.leader.desired.Exclusive, row.Exclusive = true, true
+		w.leader.index.Ordinary = row
+		w.leader.mu.Unlock()
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := w.leader.rowOf(); got != row {
+			t.Fatalf("row %+v", got)
+		}
+	})
+}
+
 func TestATaskRunsOnceAndItsEndIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		row, _, err := task.Desire(task.Task{GUID: "t1", UID: "u1", Domain: "d", Definition: &task.Definition{Workload: *sleeper("5")}}, w.clock.Wall())

@@ -192,7 +192,9 @@ func crashReason(ct executor.Container) string {
 	return r
 }
 
-// residualLRP deals with a row that names this cell and has no container.
+// residualLRP deals with a row that names this cell and has no container. It speaks for
+// this process alone: a row of another one under the cell's name may be of another
+// folder, and alive. The leader knows what that proves.
 func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
 	for _, row := range x.Rows() {
 		if row.Cell != string(c.cfg.Name) || c.has(row.Instance) {
@@ -206,6 +208,7 @@ func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
 		if a.Call == lrp.NoCall {
 			continue
 		}
+		v.Self.Proc = c.holder().Proc
 		c.log.Info("row without container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
 		if err := c.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
 			c.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/executor"
 	"cantina/executor/simulate"
 	"cantina/internal/run"
 	"cantina/resource"
@@ -41,13 +42,19 @@ func TestToldToEndSaysTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		clock := run.Bubble()
-		exec := simulate.New(resource.Amounts{resource.Containers: 10}, clock.Wall)
+		exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
 		defer exec.Close()
 		c, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler)}, Simulated{exec}, &leader{clock: clock, silent: true})
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := exec.Launch(executor.Reservation{ID: "x"}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
+			t.Fatal(err)
+		}
 		c.endAll("another process holds its name: p7, which is HEALTHY")
+		if ct, ok := exec.Get("x"); ok && ct.State != executor.Completed {
+			t.Errorf("told to end everything, it leaves %v", ct.State)
+		}
 		var told *Told
 		if err := c.Run(t.Context()); !errors.As(err, &told) {
 			t.Fatalf("%v", err)

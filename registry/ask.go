@@ -171,7 +171,7 @@ func (r *Registry) operator(e worker.Event) error {
 	if r.over != nil {
 		return r.over
 	}
-	out, err := r.leader.Step(r.now(), e)
+	out, err := r.take(e)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"cantina/worker"
@@ -15,44 +16,48 @@ import (
 // ErrOver when the term ends first.
 func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat, holds func()) (worker.HeartbeatAnswer, error) {
 	key := beatKey{b.Proc, b.Beat}
-	c, err := r.beat(key, b, holds)
+	c, wait, err := r.beat(key, b, holds)
 	if err != nil {
 		return worker.HeartbeatAnswer{}, fmt.Errorf("heartbeat: %w", err)
 	}
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.beats[key] == c {
-			delete(r.beats, key)
-		}
-	}()
-	select {
-	case a, ok := <-c:
-		if !ok {
-			return a, ErrOver
-		}
-		return a, nil
-	case <-ctx.Done():
-		return worker.HeartbeatAnswer{}, ctx.Err()
+	err = wait(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.beats[key] == c {
+		delete(r.beats, key)
 	}
+	switch {
+	case c.answer != nil:
+		return *c.answer, nil
+	case err != nil:
+		return worker.HeartbeatAnswer{}, err
+	}
+	return worker.HeartbeatAnswer{}, ErrOver
+}
+
+// beatWait is a heartbeat that waits for its answer. It is woken once.
+type beatWait struct {
+	wake   func()
+	answer *worker.HeartbeatAnswer // nil = there will be none
 }
 
 // beat hands a heartbeat to the machine and returns where its answer will come.
-func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (chan worker.HeartbeatAnswer, error) {
+func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWait, func(context.Context) error, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.stepLocked(worker.BeatReceived{Beat: b, LeaseHeld: r.cfg.Store.LeaseHeld()}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if holds != nil && r.leader.Holds(b.Cell, b.Proc) {
 		holds()
 	}
 	if old := r.beats[key]; old != nil {
-		close(old) // a doubled beat: its caller gets no answer
+		old.wake() // a doubled beat: its caller gets no answer
 	}
-	c := make(chan worker.HeartbeatAnswer, 1) // what answers it waits for the lock
+	wake, wait := r.cfg.Ground.Park()
+	c := &beatWait{wake: wake} // what answers it waits for the lock
 	r.beats[key] = c
-	return c, nil
+	return c, wait, nil
 }
 
 func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
@@ -60,7 +65,8 @@ func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
 	defer r.mu.Unlock()
 	key := beatKey{a.Proc, a.Beat}
 	if c := r.beats[key]; c != nil {
-		c <- a
+		c.answer = &a
+		c.wake()
 		delete(r.beats, key)
 	}
 }
@@ -69,55 +75,83 @@ func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
 // what is not answered by then is sent again.
 const statusPatience = 5 * time.Second
 
+// statusCall is one UpdateStatus under way.
+type statusCall struct {
+	answers []worker.StatusAnswer
+	missing int
+	over    bool
+	woken   bool
+	wake    func()
+}
+
+// statusWait is one item of it.
+type statusWait struct {
+	call *statusCall
+	item int
+}
+
+// end lets the call go without the answers that are missing.
+func (c *statusCall) end() {
+	c.over = true
+	c.done()
+}
+
+func (c *statusCall) done() {
+	if !c.woken {
+		c.woken = true
+		c.wake()
+	}
+}
+
 // UpdateStatus takes ended invocations, "was not running" and answers to probes.
 // It returns one answer for each item; one that is not durable in time is not OK.
 func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	ctx, cancel := r.cfg.Ground.Within(ctx, statusPatience)
 	defer cancel()
-	waits := make([]chan worker.StatusAnswer, len(u.Items))
-	r.mu.Lock()
-	if r.over != nil {
-		defer r.mu.Unlock()
-		return nil, r.over
+	c, wait, err := r.status(u)
+	if err == nil && wait != nil {
+		_ = wait(ctx) // what is not answered by then is not OK
 	}
-	for i, it := range u.Items {
-		waits[i] = make(chan worker.StatusAnswer, 1)
-		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
-		r.statuses[key] = append(r.statuses[key], waits[i])
-	}
-	term := r.leader.Term()
-	err := r.stepLocked(worker.StatusReceived{Update: u})
-	r.mu.Unlock()
-	defer r.forgetWaits(u, waits)
-	if err != nil {
-		return nil, fmt.Errorf("status: %w", err)
-	}
-	out := make([]worker.StatusAnswer, len(u.Items))
-	for i, it := range u.Items {
-		out[i] = worker.StatusAnswer{Term: term, Proc: u.Proc, Kind: it.Kind, Run: it.Run, Probe: it.Probe}
-		select {
-		case a, ok := <-waits[i]:
-			if !ok {
-				return nil, ErrOver
-			}
-			out[i] = a
-		case <-ctx.Done():
-		}
-	}
-	return out, nil
-}
-
-func (r *Registry) forgetWaits(u worker.UpdateStatus, waits []chan worker.StatusAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forget(u, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.over && c.missing > 0:
+		return nil, ErrOver
+	}
+	return slices.Clone(c.answers), nil
+}
+
+// status hands the items to the machine and returns where their answers will come.
+func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Context) error, error) {
+	wake, wait := r.cfg.Ground.Park()
+	c := &statusCall{missing: len(u.Items), wake: wake}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return c, nil, r.over
+	}
 	for i, it := range u.Items {
+		c.answers = append(c.answers, worker.StatusAnswer{Term: r.leader.Term(), Proc: u.Proc, Kind: it.Kind, Run: it.Run, Probe: it.Probe})
 		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
-		var left []chan worker.StatusAnswer
-		for _, c := range r.statuses[key] {
-			if c != waits[i] {
-				left = append(left, c)
-			}
-		}
+		r.statuses[key] = append(r.statuses[key], statusWait{c, i})
+	}
+	if err := r.stepLocked(worker.StatusReceived{Update: u}); err != nil {
+		return c, nil, fmt.Errorf("status: %w", err)
+	}
+	if len(u.Items) == 0 {
+		wait = nil
+	}
+	return c, wait, nil
+}
+
+// forget drops what still waits of a call.
+func (r *Registry) forget(u worker.UpdateStatus, c *statusCall) {
+	for _, it := range u.Items {
+		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
+		left := slices.DeleteFunc(r.statuses[key], func(w statusWait) bool { return w.call == c })
 		if len(left) == 0 {
 			delete(r.statuses, key)
 		} else {
@@ -130,8 +164,11 @@ func (r *Registry) answerStatus(a worker.StatusAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := statusKey{a.Proc, a.Kind, a.Run, a.Probe}
-	for _, c := range r.statuses[key] {
-		c <- a
+	for _, w := range r.statuses[key] {
+		w.call.answers[w.item] = a
+		if w.call.missing--; w.call.missing == 0 {
+			w.call.done()
+		}
 	}
 	delete(r.statuses, key)
 }

@@ -38,7 +38,7 @@ func (r *Registry) queueRun(e worker.SendRun) {
 	}
 	l := &line{waiting: []worker.RunTask{e.Call}}
 	r.lines[key] = l
-	r.calls.Go(func() { r.runLine(r.ctx, key, l) })
+	r.spawn(func() { r.runLine(r.ctx, key, l) })
 }
 
 // runLine makes calls until nothing waits.
@@ -114,7 +114,7 @@ func (r *Registry) queueKill(e worker.SendKill) {
 		return
 	}
 	r.kills[key] = map[worker.Run]worker.KillTask{e.Call.Run: e.Call}
-	r.calls.Go(func() { r.runKills(r.ctx, key) })
+	r.spawn(func() { r.runKills(r.ctx, key) })
 }
 
 // runKills makes calls until nothing waits.

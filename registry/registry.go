@@ -1,10 +1,13 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +65,35 @@ type Config struct {
 	Statuses worker.Statuses
 	Clock    run.Clock
 	Log      *slog.Logger
+	// Ground is how the registry's calls run and wait; a simulator has its own.
+	Ground Ground
+}
+
+// Ground is how calls run side by side, wait, and are limited in time. What is not set is
+// that of a real process: goroutines, channels and timers.
+type Ground struct {
+	// Go has f run beside everything else.
+	Go     func(f func())
+	Park   run.Park
+	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	// Machine makes the leader's end of the protocol.
+	Machine func(worker.Config) (*worker.Leader, error)
+	// Watch, when set, is told of each event before it is taken, and what it returns of
+	// what came out. Neither may call the registry.
+	Watch func(worker.Event) func(worker.Output, error)
+}
+
+func (g Ground) withDefaults() Ground {
+	if g.Park == nil {
+		g.Park = run.OnChannel
+	}
+	if g.Within == nil {
+		g.Within = context.WithTimeout
+	}
+	if g.Machine == nil {
+		g.Machine = worker.NewLeader
+	}
+	return g
 }
 
 // Registry is the worker registry of one term.
@@ -76,8 +108,8 @@ type Registry struct {
 	mu       sync.Mutex
 	leader   *worker.Leader
 	payloads map[fence.Invocation]*batch.Payload
-	beats    map[beatKey]chan worker.HeartbeatAnswer
-	statuses map[statusKey][]chan worker.StatusAnswer
+	beats    map[beatKey]*beatWait
+	statuses map[statusKey][]statusWait
 	lines    map[lineKey]*line
 	kills    map[killKey]map[worker.Run]worker.KillTask // a key is there while a call is under way
 	reports  map[worker.Proc]int                        // getRunningTasks under way
@@ -89,6 +121,10 @@ type beatKey struct {
 	beat int64
 }
 
+func (k beatKey) compare(o beatKey) int {
+	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.beat, o.beat))
+}
+
 type statusKey struct {
 	proc  worker.Proc
 	kind  worker.StatusKind
@@ -96,22 +132,27 @@ type statusKey struct {
 	probe int64
 }
 
+func (k statusKey) compare(o statusKey) int {
+	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.kind, o.kind), k.run.Compare(o.run), cmp.Compare(k.probe, o.probe))
+}
+
 // New loads the members and begins the term. It returns ErrTimeouts for
 // impossible time-outs.
 func New(cfg Config, rows []store.Row) (*Registry, error) {
+	cfg.Ground = cfg.Ground.withDefaults()
 	members, list, bad := load(rows, cfg.Worker.Timeouts)
 	for _, text := range bad {
 		cfg.Log.Error("member row cannot be read: waited for as long as any promise", "row", text)
 	}
 	w := cfg.Worker
 	w.Members, w.List, w.Now, w.Statuses = members, list, cfg.Clock.Boot(), cfg.Statuses
-	leader, err := worker.NewLeader(w)
+	leader, err := cfg.Ground.Machine(w)
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Registry{cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel, leader: leader, payloads: map[fence.Invocation]*batch.Payload{},
-		beats: map[beatKey]chan worker.HeartbeatAnswer{}, statuses: map[statusKey][]chan worker.StatusAnswer{}, lines: map[lineKey]*line{},
+		beats: map[beatKey]*beatWait{}, statuses: map[statusKey][]statusWait{}, lines: map[lineKey]*line{},
 		kills: map[killKey]map[worker.Run]worker.KillTask{}, reports: map[worker.Proc]int{}}
 	return r, nil
 }
@@ -120,9 +161,7 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 func (r *Registry) Run(ctx context.Context) error {
 	defer r.calls.Wait()
 	defer r.cancel()
-	r.mu.Lock()
-	r.submit(r.leader.Start())
-	r.mu.Unlock()
+	r.Begin()
 	tick := time.NewTicker(max(r.cfg.Worker.Timeouts.Check/4, 10*time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -131,10 +170,21 @@ func (r *Registry) Run(ctx context.Context) error {
 			r.end(ErrOver)
 			return ctx.Err()
 		case <-tick.C:
-			r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()})
+			r.Tick()
 		}
 	}
 }
+
+// Begin submits what a term begins with. Run does it; who drives a registry without Run
+// does it once, and calls Tick from time to time.
+func (r *Registry) Begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.submit(r.leader.Start())
+}
+
+// Tick looks at every deadline.
+func (r *Registry) Tick() { r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}) }
 
 // end lets all that wait for answers go.
 func (r *Registry) end(err error) {
@@ -144,13 +194,13 @@ func (r *Registry) end(err error) {
 		return
 	}
 	r.over = err
-	for k, c := range r.beats {
-		close(c)
+	for _, k := range slices.SortedFunc(maps.Keys(r.beats), beatKey.compare) {
+		r.beats[k].wake()
 		delete(r.beats, k)
 	}
-	for k, cs := range r.statuses {
-		for _, c := range cs {
-			close(c)
+	for _, k := range slices.SortedFunc(maps.Keys(r.statuses), statusKey.compare) {
+		for _, w := range r.statuses[k] {
+			w.call.end()
 		}
 		delete(r.statuses, k)
 	}
@@ -169,11 +219,32 @@ func (r *Registry) stepLocked(e worker.Event) error {
 	if r.over != nil {
 		return r.over
 	}
-	out, err := r.leader.Step(r.now(), e)
+	out, err := r.take(e)
 	if err == nil {
 		r.submit(out)
 	}
 	return err
+}
+
+// take hands one event to the machine.
+func (r *Registry) take(e worker.Event) (worker.Output, error) {
+	watch := r.cfg.Ground.Watch
+	if watch == nil {
+		return r.leader.Step(r.now(), e)
+	}
+	after := watch(e)
+	out, err := r.leader.Step(r.now(), e)
+	after(out, err)
+	return out, err
+}
+
+// spawn runs f beside everything else, and Run waits for it.
+func (r *Registry) spawn(f func()) {
+	if r.cfg.Ground.Go != nil {
+		r.cfg.Ground.Go(f)
+		return
+	}
+	r.calls.Go(f)
 }
 
 // submit queues an output behind all earlier ones. It is called with mu held, so
@@ -252,7 +323,7 @@ func (r *Registry) call(f func(context.Context)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over == nil {
-		r.calls.Go(func() { f(r.ctx) })
+		r.spawn(func() { f(r.ctx) })
 	}
 }
 
@@ -269,7 +340,7 @@ func (r *Registry) askReport(e worker.SendReportRequest) {
 		return
 	}
 	r.reports[e.Call.Proc]++
-	r.calls.Go(func() { r.report(r.ctx, e) })
+	r.spawn(func() { r.report(r.ctx, e) })
 }
 
 func (r *Registry) report(ctx context.Context, e worker.SendReportRequest) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cantina/bbs"
+	"cantina/cell"
 	hub "cantina/event"
 	"cantina/internal/draining"
 	"cantina/lrp"
@@ -27,9 +28,9 @@ type board struct {
 	r      *reign
 	desk   *draining.Desk
 	market *market
-	said   map[saying]cellState // with heartbeats that are not answered yet
-	full   time.Duration        // of the last pass over everything
-	next   time.Duration        // of a pass that is planned; 0 = none
+	said   map[saying]cell.State // with heartbeats that are not answered yet
+	full   time.Duration         // of the last pass over everything
+	next   time.Duration         // of a pass that is planned; 0 = none
 }
 
 // The settings of the boards: short, so that much happens.
@@ -50,7 +51,7 @@ func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 // newBoard loads the rows as they stand when a term begins.
 func newBoard(r *reign, members []worker.Member) *board {
 	w := r.s.w
-	b := &board{r: r, said: map[saying]cellState{}}
+	b := &board{r: r, said: map[saying]cell.State{}}
 	procs := make([]string, len(members))
 	for i, m := range members {
 		procs[i] = string(m.Proc)

@@ -2,13 +2,11 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"slices"
 
+	"cantina/cell"
 	"cantina/fence"
 	"cantina/lrp"
-	"cantina/task"
-	"cantina/wire"
 	"cantina/worker"
 )
 
@@ -19,17 +17,13 @@ type caller struct {
 	term fence.Term
 }
 
-// request is one call of a cell's harmoniser: of rows, or one event of an index or a task.
+// request is one call of a cell's harmoniser: of rows, or events of indices or tasks.
 type request struct {
-	id    int
-	rep   *rep
-	from  caller
-	op    Op
-	query *query
-	key   lrp.Key
-	event lrp.Event
-	guid  string
-	task  task.Event
+	from    caller
+	query   *query
+	events  []cell.LRPEvent
+	changes []cell.TaskEvent
+	reply   func(answer)
 }
 
 // query asks for the rows of keys and, unless only is set, all that name the cell.
@@ -39,17 +33,20 @@ type query struct {
 	tasks []string
 }
 
-// answer answers a request. An err is the machine's; unknown means that nothing is known.
+// answer answers a request. The errs are the machine's; unknown means that nothing is known.
 type answer struct {
-	err     error
+	errs    []error
 	unknown bool
-	lrps    []lrp.Index
-	tasks   []*task.Task
+	rows    cell.Rows
 }
 
 // asked takes a harmoniser's call, if this server leads.
 func (s *server) asked(q *request) {
-	if r := s.reign; r != nil && r.board != nil {
+	switch r := s.reign; {
+	case r == nil:
+	case r.board == nil:
+		q.reply(answer{}) // there are no rows
+	default:
 		r.board.take(q)
 	}
 }
@@ -68,50 +65,39 @@ func (b *board) known(from caller) bool {
 func (b *board) take(q *request) {
 	switch {
 	case !b.known(q.from), q.query != nil && !b.r.leaseHeld():
-		b.answer(q, answer{unknown: true})
+		q.reply(answer{unknown: true})
 	case q.query != nil:
-		b.answer(q, b.rows(string(q.from.cell), q.query))
+		q.reply(b.rows(string(q.from.cell), q.query))
 	default:
-		b.r.threads.run(func() { b.event(q) })
+		b.r.threads.run(func() { b.events(q) })
 	}
 }
 
-// event gives one event to the board, and waits for what it says.
-func (b *board) event(q *request) {
-	var answers []error
+// events gives events to the board, and waits for what it says.
+func (b *board) events(q *request) {
+	var a answer
 	var err error
-	if q.guid != "" {
-		answers, err = b.TaskEvents(context.Background(), []wire.TaskCall{{GUID: q.guid, Event: q.task}})
+	if len(q.changes) > 0 {
+		a.errs, err = b.TaskEvents(context.Background(), q.changes)
 	} else {
-		answers, err = b.LRPEvents(context.Background(), []wire.LRPCall{{Key: q.key, Event: q.event}})
+		a.errs, err = b.LRPEvents(context.Background(), q.events)
 	}
 	switch {
 	case b.r.dead:
 	case err != nil:
-		b.answer(q, answer{unknown: true})
+		q.reply(answer{unknown: true})
 	default:
-		a := answer{err: answers[0]}
-		b.r.s.w.check.answered(b.r, q, a)
-		b.answer(q, a)
+		for i, e := range q.changes {
+			b.r.s.w.check.answered(b.r, e.GUID, e.Event, a.errs[i])
+		}
+		q.reply(a)
 	}
-}
-
-func (b *board) answer(q *request, a answer) {
-	w := b.r.s.w
-	op := OpLRPAnswer
-	switch {
-	case q.query != nil:
-		op = OpRowsAnswer
-	case q.guid != "":
-		op = OpTaskAnswer
-	}
-	w.send(op, w.serverNode(b.r.s.id), w.machineNode(q.rep.m.id), func() { q.rep.m.on(func() { q.rep.answered(q.id, a) }) })
 }
 
 // rows reads committed rows.
-func (b *board) rows(cell string, q *query) answer {
-	r := b.Rows(cell, q.lrps, q.tasks, q.only)
-	return answer{lrps: r.LRPs, tasks: r.Tasks}
+func (b *board) rows(name string, q *query) answer {
+	r := b.Rows(name, q.lrps, q.tasks, q.only)
+	return answer{rows: cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs, QuarantinedTasks: r.QuarantinedTasks}}
 }
 
 // sessionChanged tells the board what became of a session.
@@ -146,7 +132,7 @@ func (b *board) heeded(proc string, e lrp.Event) {
 	all := b.r.work()
 	for _, x := range all.indices {
 		k := x.Key
-		if !slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) {
+		if !slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) || b.r.frozen(x) {
 			continue
 		}
 		switch e.(type) {
@@ -168,8 +154,7 @@ func (b *board) heeded(proc string, e lrp.Event) {
 	}
 }
 
-// toCell calls one process: it takes the term first, and refuses when it is
-// another process or has seen a higher term.
+// toCell calls one process.
 func (b *board) toCell(op Op, proc worker.Proc, fn func(p *rep)) {
 	r := b.r
 	w := r.s.w
@@ -183,26 +168,7 @@ func (b *board) toCell(op Op, proc worker.Proc, fn func(p *rep)) {
 	}
 	w.send(op, w.serverNode(r.s.id), w.machineNode(m.id), func() {
 		m.on(func() {
-			if m.heard(r.term, proc) {
-				fn(m.rep)
-			}
+			fn(&rep{m, r.term, proc})
 		})
 	})
-}
-
-// heard checks a call that is not the worker protocol's own.
-func (m *machine) heard(t fence.Term, proc worker.Proc) bool {
-	m.step(worker.CallHeard{Term: t})
-	return m.alive && m.rep != nil && m.proc() == proc && !t.Less(m.agent.Term())
-}
-
-// refused reports whether the leader refused a call for good.
-func refused(err error) bool {
-	for _, no := range []error{lrp.ErrNotFound, lrp.ErrCannotBeClaimed, lrp.ErrCannotBeStarted, lrp.ErrCannotBeCrashed, lrp.ErrCannotBeFailed,
-		lrp.ErrCannotBeRemoved, lrp.ErrCannotBeEvacuated, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell, task.ErrOtherUID} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return false
 }

@@ -63,8 +63,8 @@ func TestLeaderChangeIsQuick(t *testing.T) {
 		t.Fatalf("worst %v, %+v, %v", worst, w.res, w.failed)
 	}
 	for _, m := range w.machines[:w.cfg.Cells] {
-		if m.agent.State() != worker.Healthy || m.starts != 1 {
-			t.Fatalf("%s began %d sessions", m.name, m.starts)
+		if m.agent.State() != worker.Healthy || m.identity.Started != 1 {
+			t.Fatalf("%s began %d sessions", m.name, m.identity.Started)
 		}
 	}
 	t.Logf("whole again %v after the election at worst", worst)

@@ -147,7 +147,7 @@ func (c *checker) full(w *world) {
 	live := map[worker.Work]int{}
 	for _, m := range w.machines {
 		for _, k := range m.box {
-			if k.extra {
+			if k.extra || !k.alive {
 				continue
 			}
 			if live[k.run.Work]++; live[k.run.Work] > 1 {

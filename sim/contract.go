@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"cantina/executor"
 	"cantina/fence"
 	"cantina/worker"
 )
@@ -184,29 +186,16 @@ func (m *machine) beatSent(h worker.Heartbeat) {
 // perform starts a deadline-bound container that is no batch task, where the cell
 // accepts one: a task, or an exclusive service.
 func (m *machine) perform() {
-	if m.w.calm || !m.w.chance(15) || m.agent.Accepts(m.local()) != nil {
+	if m.w.calm || m.agent.Accepts(m.local()) != nil {
 		return
 	}
 	m.w.seq++
-	c := &container{m: m, extra: true, alive: true, procs: []worker.Proc{m.proc()},
+	c := &container{m: m, id: fmt.Sprint("x-", m.w.seq), extra: true, alive: true, procs: []worker.Proc{m.proc()},
 		run: worker.Run{Invocation: fence.Invocation{Term: fence.Term{Epoch: -1}, Counter: int64(m.w.seq)}}}
-	m.box[c.run.Invocation] = c
+	m.box = append(m.box, c)
 	m.w.check.all = append(m.w.check.all, c)
-	m.counted()
+	m.cell.Happened(executor.Event{Kind: executor.EventExpired}) // count again
 	m.w.after(m.w.between(time.Second, 30*time.Second), func() { m.ended(c, "done") })
-}
-
-// counted tells the agent how many such containers its session holds.
-func (m *machine) counted() {
-	m.on(func() {
-		n := 0
-		for _, c := range m.live() {
-			if c.extra && c.procs[len(c.procs)-1] == m.proc() {
-				n++
-			}
-		}
-		m.step(worker.BoundCount{Containers: n + m.boundUnits()})
-	})
 }
 
 // rests: a refused cell waits a second, unless something happens.
@@ -225,4 +214,43 @@ func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 	default:
 		m.promises.quiet = 0
 	}
+}
+
+// expect notes what an event means for the promises, before it is taken; it reports
+// whether the heartbeat that failed is the newest.
+func (m *machine) expect(e worker.CellEvent) (newest bool) {
+	switch e := e.(type) {
+	case worker.BeatAnswered:
+		if e.Answer.Proc == m.agent.Proc() {
+			m.promises.fresh = e.Answer.Beat > m.answered
+			m.answered, m.promises.beatBy = max(m.answered, e.Answer.Beat), 0
+		}
+	case worker.StatusAnswered:
+		m.promises.statusBy = 0
+	case worker.BeatFailed:
+		return m.promises.sent[e.Beat] > 0 && m.promises.sent[e.Beat+1] == 0
+	case worker.CellTick:
+		if m.w.chance(15) {
+			m.later(0, m.perform)
+		}
+	}
+	return false
+}
+
+// promised notes what has to follow from an event that was taken.
+func (m *machine) promised(e worker.CellEvent, newest bool, es []worker.CellEffect) {
+	switch e := e.(type) {
+	case worker.BeatFailed:
+		if newest && m.promises.beatBy == 0 && m.promises.sent[e.Beat+1] == 0 {
+			m.promises.beatBy = m.w.now + 850*time.Millisecond
+		}
+	case worker.StatusFailed:
+		if m.unacked() && m.agent.State() != worker.New && !has[worker.SendStatus](es) {
+			m.promises.statusBy = m.w.now + 1500*time.Millisecond
+		}
+	}
+}
+
+func (m *machine) unacked() bool {
+	return slices.ContainsFunc(m.agent.Held(), func(h worker.Held) bool { return h.Ended })
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"cantina/bbs"
@@ -31,34 +30,34 @@ func (b *board) tellDrain(_ worker.CellName, proc worker.Proc, o draining.Order)
 	if b.stops() {
 		return
 	}
-	id := o.ID
-	if o.Undo {
-		id = ""
-	}
-	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(id, o.Deadline) })
+	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(o) })
 }
 
 // beatHeard remembers what came with a heartbeat until it is answered.
 func (b *board) beatHeard(e saidBeat) { b.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says }
 
 // beatAnswered takes the state of a cell that was welcomed.
-func (b *board) beatAnswered(cell worker.CellName, a worker.HeartbeatAnswer) {
+func (b *board) beatAnswered(name worker.CellName, a worker.HeartbeatAnswer) {
 	key := saying{a.Proc, a.Beat}
 	s, ok := b.said[key]
 	delete(b.said, key)
 	if !ok || a.Verdict != worker.Welcome {
 		return
 	}
-	b.market.auction.Push(s.offer)
-	b.admit(cell)
-	waits := slices.Repeat([]string{"a container"}, s.waits)
-	b.desk.Heard(cell, draining.Said{Evacuating: s.evacuating, ID: s.evac, Over: s.over, Waits: waits})
+	s.Process = string(a.Proc)
+	b.market.auction.Push(s.State)
+	b.admit(name)
+	b.desk.Heard(name, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
 	b.market.pump()
 }
 
 // drain empties a cell, or takes that back: an operator's word.
 func (b *board) drain(name worker.CellName, wanted bool) {
 	w := b.r.s.w
+	if d := b.desk.Of(name); !wanted && d != nil && d.Quarantined {
+		b.desk.Drop(name, func(error) {})
+		return
+	}
 	if !wanted {
 		w.trace("customer: undrain %s", name)
 		b.ask("undrain", func(ctx context.Context) error { return b.desk.Undrain(ctx, name, bbs.Write{}) })

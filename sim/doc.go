@@ -1,8 +1,8 @@
 // Package sim runs a whole cluster in one goroutine under one seed: servers that
 // campaign for one store, cells with their machines, reapers and containers, and
-// a network between them. The machines are the production ones, worker.Leader
-// and worker.Cell, driven by the same calls as their shells make; the package
-// holds no rule of the domain, only the world around them and the invariants.
+// a network between them. The cells and the bulletin board are the production
+// ones, the leader's machine is worker.Leader; the package holds no rule of the
+// domain, only the world around them and the invariants.
 //
 // Everything random comes from the seed: messages dropped, doubled, delayed,
 // reordered and cut in one or both directions; servers, cells and machines that

@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"cantina/cell"
+	"cantina/executor"
 	"cantina/fence"
 	"cantina/worker"
 )
@@ -18,45 +21,55 @@ type machine struct {
 	boots    int
 	clock    clock
 	up       bool
-	agent    *worker.Cell
-	alive    bool // the agent's process
-	life     int  // grows with each agent
+	cell     *cell.Cell   // the agent
+	agent    *worker.Cell // its end of the session
+	threads  *threads     // what of it waits
+	alive    bool         // the agent's process
+	doomed   bool         // it dies in this very moment
+	life     int          // grows with each agent
 	paused   time.Duration
 	inbox    []func()
-	starts   int64
-	kept     worker.Kept
-	box      map[fence.Invocation]*container
+	identity cell.Identity // what the folder keeps
+	evac     evacuation    // what the agent was told
+	box      []*container
 	deadline time.Duration // the reaper's, local; 0 = none
 	server   int
 	answered int64
-	calls    int           // UpdateStatus calls; grows with an answer, too
 	broken   time.Duration // probes fail until then
 	deaf     time.Duration // no server can call it until then; its own calls and their answers pass
 	lag      time.Duration // what is sent to it until then arrives late
+	pausing  time.Duration // for how long the agent pauses when it has sent its next heartbeat
 	cleared  bool          // the agent was told that its predecessors are gone
 	promises promises
 	off      bool // a twin that should not run
-	rep      *rep // of the agent; nil without services and tasks
 	units    []*unit
 	leaving  bool // a farewell was asked for
 }
 
 // container is one process tree of a batch invocation.
 type container struct {
-	m     *machine
-	run   worker.Run
-	procs []worker.Proc // who owned it, in order
-	keep  bool          // survives its agent
-	extra bool          // no batch task
-	never bool          // ends only when it is killed
-	alive bool
-	dying bool
+	m        *machine
+	id       string
+	labels   executor.Labels
+	run      worker.Run
+	procs    []worker.Proc // who owned it, in order
+	keep     bool          // survives its agent
+	extra    bool          // no batch task
+	never    bool          // ends only when it is killed
+	alive    bool
+	dying    bool
+	asked    bool // told to end
+	deleting bool
+	orphan   bool // no agent knows it: it is being ended
+	adopted  bool
+	status   string // how it ended
 }
 
 func newMachine(w *world, id int, cfg Config) *machine {
 	name := fmt.Sprintf("cell-%d", id%cfg.Cells)
 	m := &machine{w: w, id: id, name: worker.CellName(name), folder: fmt.Sprintf("folder-%d", id), clock: w.newClock(),
-		up: true, box: map[fence.Invocation]*container{}, boots: 1, off: id >= cfg.Cells}
+		up: true, boots: 1, off: id >= cfg.Cells}
+	m.identity.Folder = m.folder
 	return m
 }
 
@@ -87,154 +100,12 @@ func (m *machine) later(d time.Duration, fn func()) {
 	})
 }
 
-func (m *machine) newProc() worker.Proc {
-	m.w.procs++
-	p := worker.Proc(fmt.Sprintf("p%d", m.w.procs))
-	m.w.byProc[p], m.w.boots[p] = m, fmt.Sprint(m.id, "-", m.boots)
-	m.starts++
-	return p
-}
-
-// startAgent starts the cell's process on its folder: what is alive is adopted
-// when it may be, and cleared otherwise.
-func (m *machine) startAgent() {
-	if m.alive || !m.up || m.off {
-		return
-	}
-	m.life++
-	m.alive, m.paused, m.inbox, m.answered = true, 0, nil, 0
-	var adopted []worker.Held
-	gone := true
-	proc := m.newProc()
-	for _, c := range m.live() {
-		if c.keep && !c.dying && !c.extra {
-			adopted = append(adopted, worker.Held{Run: c.run, Adopted: true})
-			c.procs = append(c.procs, proc)
-		} else {
-			gone = false
-			m.end(c, 0)
-		}
-	}
-	if !m.adoptUnits(proc) {
-		gone = false
-	}
-	deadline := m.kept.Deadline
-	m.agent = worker.NewCell(worker.CellConfig{Cell: m.name, Proc: proc, Started: m.starts, Folder: m.folder,
-		Boot: fmt.Sprint(m.id, "-", m.boots), Now: m.local(), Timeouts: m.w.timeouts(), SetID: m.kept.SetID, Epoch: m.kept.Epoch,
-		Predecessor: m.kept.Proc, Adopted: adopted, Deadline: deadline, Promise: m.kept.Promise, Gone: gone, Mistakes: m.w.cfg.Mistakes})
-	m.cleared = gone
-	m.promises = promises{sent: map[int64]time.Duration{}, proc: proc}
-	m.w.trace("machine %d (%s) starts process %s, adopts %d", m.id, m.name, proc, len(adopted))
-	m.server = m.w.rng.IntN(len(m.w.servers))
-	if m.leaving, m.rep = false, nil; m.w.mixed() {
-		m.rep = newRep(m)
-		m.counted()
-		m.rep.pollNow()
-	}
-	m.tick()
-}
-
-func (m *machine) tick() {
-	m.step(worker.CellTick{})
-	if !m.alive {
-		return
-	}
-	m.perform()
-	m.later(m.w.between(50*time.Millisecond, 250*time.Millisecond), m.tick)
-}
-
-// step is the cell's loop: one event, then its effects in order.
-func (m *machine) step(e worker.CellEvent) {
-	if !m.alive || m.agent == nil {
-		return
-	}
-	if a, ok := e.(worker.BeatAnswered); ok && a.Answer.Proc == m.agent.Proc() {
-		m.promises.fresh = a.Answer.Beat > m.answered
-		m.answered, m.promises.beatBy = max(m.answered, a.Answer.Beat), 0
-	}
-	if _, ok := e.(worker.StatusAnswered); ok {
-		m.calls++
-		m.promises.statusBy = 0
-	}
-	b := m.view()
-	es := m.agent.Step(m.local(), e)
-	m.kept = m.agent.Kept()
-	m.contract(b, e, es)
-	for _, e := range es {
-		if !m.alive {
-			return
-		}
-		if !m.w.calm && m.w.rng.IntN(5000) == 0 && m.w.allowed(KillAgent) {
-			m.crash()
-			m.w.after(m.w.between(200*time.Millisecond, 3*time.Second), m.startAgent)
-			return
-		}
-		m.effect(e)
-	}
-}
-
-func (m *machine) effect(e worker.CellEffect) {
-	w := m.w
-	w.trace("  %s/%s: %T%v", m.name, m.agent.Proc(), e, e)
-	switch e := e.(type) {
-	case worker.SendBeat:
-		m.beat(e)
-	case worker.SendStatus:
-		m.toServer(OpStatus, e)
-		m.statusSent()
-	case worker.AnswerReport:
-		m.toServer(OpReport, e)
-	case worker.AnswerRun:
-		m.toServer(OpRunAnswer, e)
-	case worker.AnswerNotify:
-		m.toServer(OpNotifyAnswer, e)
-	case worker.Launch:
-		m.launch(e.Run)
-	case worker.StopWork:
-		if c := m.box[e.Run.Invocation]; c != nil {
-			m.end(c, w.between(0, killWait))
-		}
-	case worker.StartProbe:
-		m.probe(e.Probe)
-	case worker.SetDeadline:
-		m.deadline = e.At
-		m.reaper()
-	case worker.EndBound:
-		for _, c := range m.live() {
-			m.end(c, w.between(0, e.Grace)+w.between(0, killWait))
-		}
-		m.endUnits(false, e.Grace)
-	case worker.EndAll:
-		for _, c := range m.live() {
-			m.end(c, w.between(0, killWait))
-		}
-		m.endUnits(true, 0)
-		m.exit()
-	case worker.NewSession:
-		m.later(w.between(0, 50*time.Millisecond), func() {
-			proc := m.newProc()
-			m.adoptUnits(proc)
-			m.step(worker.SessionBegun{Proc: proc, Started: m.starts})
-			m.answered = 0
-			for _, c := range m.live() {
-				c.procs = append(c.procs, m.agent.Proc())
-			}
-			m.counted()
-		})
-	case worker.Exit:
-		m.exit()
-	case worker.CellChanged:
-		if m.rep != nil && e.To == worker.Healthy {
-			m.rep.pollNow()
-		}
-	case worker.AnswerKill:
-	}
-}
+func (m *machine) boot() string { return fmt.Sprint(m.id, "-", m.boots) }
 
 // exit is the orderly end of the agent's process; a supervisor starts it again, but for a rejected twin.
 func (m *machine) exit() {
 	m.w.trace("%s: process exits", m.name)
-	m.alive = false
+	m.die()
 	m.disown(false)
 	if m.id >= m.w.cfg.Cells {
 		m.off = true
@@ -243,81 +114,28 @@ func (m *machine) exit() {
 	m.w.after(m.w.between(500*time.Millisecond, 5*time.Second), m.startAgent)
 }
 
-func (m *machine) beat(e worker.SendBeat) {
-	m.beatSent(e.Beat)
-	m.redirect()
-	if m.rep == nil {
-		m.toServer(OpBeat, e)
-	} else {
-		m.toServer(OpBeat, saidBeat{e, m.rep.says()})
-	}
-	n, proc := e.Beat.Beat, e.Beat.Proc
-	s := m.w.servers[m.server]
-	down := !s.alive || s.reign == nil && s.paused <= m.w.now
-	wait := callTimeout
-	if down {
-		wait = 20 * time.Millisecond // refused, or told that it does not lead
-	}
-	m.later(wait, func() {
-		if m.answered < n && m.agent.Proc() == proc {
-			m.server = m.w.rng.IntN(len(m.w.servers))
-			newest := m.promises.sent[n+1] == 0
-			m.step(worker.BeatFailed{Beat: n})
-			if newest && m.promises.beatBy == 0 && m.promises.sent[n+1] == 0 {
-				m.promises.beatBy = m.w.now + 850*time.Millisecond
-			}
-		}
-	})
-}
-
-// statusSent lets the call time out when nothing of it is answered.
-func (m *machine) statusSent() {
-	m.calls++
-	call, proc, term := m.calls, m.proc(), m.agent.Term()
-	m.later(callTimeout, func() {
-		if m.calls != call || m.proc() != proc || m.agent.Term() != term {
-			return
-		}
-		m.step(worker.StatusFailed{})
-		if m.unacked() && m.agent.State() != worker.New {
-			m.promises.statusBy = m.w.now + 1500*time.Millisecond
-		}
-	})
-}
-
-func (m *machine) unacked() bool {
-	return slices.ContainsFunc(m.agent.Held(), func(h worker.Held) bool { return h.Ended })
-}
-
-// redirect follows a standby's word about who leads, when it can be asked.
-func (m *machine) redirect() {
-	s := m.w.servers[m.server]
-	a, b := m.w.machineNode(m.id), m.w.serverNode(s.id)
-	if !s.alive || s.paused > m.w.now || s.reign != nil || m.w.cut(a, b) || m.w.cut(b, a) {
+// die is the end of the agent's process.
+func (m *machine) die() {
+	if !m.alive {
 		return
 	}
-	if r := m.w.leading(); r != nil {
-		m.server = r.s.id
-	}
+	m.alive, m.inbox = false, nil
+	m.threads.end()
 }
 
-func (m *machine) toServer(op Op, e worker.CellEffect) {
-	s := m.w.servers[m.server]
-	m.w.send(op, m.w.machineNode(m.id), m.w.serverNode(s.id), func() { s.on(func() { s.fromCell(m, e) }) })
-}
+var errNoProbe = errors.New("no container can be made")
 
-func (m *machine) probe(n int64) {
-	m.later(m.w.between(5*time.Millisecond, 300*time.Millisecond), func() {
-		bad := m.broken > m.w.now
-		m.step(worker.ProbeEnded{Probe: n, OK: !bad, Reason: "no container can be made"})
-	})
-}
-
-func (m *machine) launch(r worker.Run) {
+// launch starts the container of an invocation.
+func (m *machine) launch(r executor.Reservation, keep bool) {
 	w := m.w
 	m.starting()
-	c := &container{m: m, run: r, procs: []worker.Proc{m.agent.Proc()}, keep: w.chance(500), alive: true}
-	m.box[r.Invocation] = c
+	inv, err := fence.ParseInvocation(r.Labels["invocation"])
+	if err != nil {
+		w.fail("contract", "%v: %v", r.Labels, err)
+	}
+	c := &container{m: m, id: r.ID, labels: r.Labels, run: worker.Run{Work: worker.Work{Job: r.Labels["job"], Node: r.Labels["node"]}, Invocation: inv},
+		procs: []worker.Proc{m.agent.Proc()}, keep: keep, alive: true}
+	m.box = append(m.box, c)
 	w.check.launched(w, c)
 	d := w.between(100*time.Millisecond, 4*time.Second)
 	if !w.calm && w.chance(300) {
@@ -328,15 +146,37 @@ func (m *machine) launch(r worker.Run) {
 	}
 }
 
-// live returns the containers that are alive, in a stable order.
+// snapshot is the container as an executor shows it.
+func (c *container) snapshot() executor.Container {
+	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep}
+	if !c.alive {
+		ct.State = executor.Completed
+		ct.Result = executor.RunResult{Stopped: c.asked, Failed: c.status != "ok"}
+		if c.status != "ok" {
+			ct.Result.Signal, ct.Result.Reason = 9, c.status
+		}
+	}
+	return ct
+}
+
+// container finds one that the agent knows.
+func (m *machine) container(id string) *container {
+	for _, c := range m.box {
+		if c.id == id && !c.orphan {
+			return c
+		}
+	}
+	return nil
+}
+
+// live returns the containers that are alive, in the order of their making.
 func (m *machine) live() []*container {
-	cs := make([]*container, 0, len(m.box))
+	var cs []*container
 	for _, c := range m.box {
 		if c.alive {
 			cs = append(cs, c)
 		}
 	}
-	slices.SortFunc(cs, func(a, b *container) int { return a.run.Compare(b.run) })
 	return cs
 }
 
@@ -346,21 +186,29 @@ func (m *machine) end(c *container, d time.Duration) {
 	m.w.after(d, func() { m.ended(c, "killed") })
 }
 
+// ended: the processes of a container are gone. What the agent knows, or another one is to
+// adopt, stays until it is deleted.
 func (m *machine) ended(c *container, status string) {
 	if !c.alive {
 		return
 	}
-	c.alive = false
-	delete(m.box, c.run.Invocation)
+	c.alive, c.status = false, status
 	m.w.check.ended(c)
-	if c.extra {
-		m.counted()
-	}
 	m.w.trace("%s: container of %v %v ended: %s", m.name, c.run.Work, c.run.Invocation, status)
-	if !c.extra {
-		m.on(func() { m.step(worker.WorkEnded{Run: c.run, Status: status}) })
+	if c.orphan || c.extra || c.deleting {
+		m.drop(c)
+	} else {
+		m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
 	}
 	m.clearedIf()
+}
+
+// drop forgets a container of which nothing is left.
+func (m *machine) drop(c *container) {
+	m.box = slices.DeleteFunc(m.box, func(o *container) bool { return o == c })
+	if !c.orphan {
+		m.happened(executor.Event{Kind: executor.EventDeleted, Container: c.snapshot()})
+	}
 }
 
 func (m *machine) proc() worker.Proc {
@@ -394,12 +242,7 @@ func (m *machine) reaper() {
 // crash is SIGKILL of the agent: the reaper ends what may not outlive it.
 func (m *machine) crash() {
 	m.w.trace("%s: process %s is killed", m.name, m.proc())
-	m.alive, m.inbox = false, nil
-	for _, c := range m.live() {
-		if !c.keep {
-			m.end(c, m.w.between(0, killWait))
-		}
-	}
+	m.die()
 	m.disown(false)
 }
 
@@ -428,17 +271,14 @@ func (m *machine) pauseAll(d time.Duration) {
 
 func (m *machine) reboot(d time.Duration) {
 	m.w.trace("%s: machine reboots, down %v", m.name, d)
-	m.alive, m.up, m.inbox = false, false, nil
+	m.die()
+	m.up = false
 	m.boots++
 	m.deadline = 0
-	for _, c := range m.live() {
-		m.ended(c, "power")
-	}
 	m.losePower()
 	m.w.after(d, func() {
 		m.up = true
 		m.clock = m.w.newClock()
-		m.kept.Deadline = 0
 		m.startAgent()
 	})
 }

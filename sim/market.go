@@ -220,7 +220,10 @@ func (m *market) perform(l *line, items []placement.Item, all []work) {
 		return
 	}
 	m.b.toCell(OpPerform, proc, func(p *rep) {
-		refused := p.perform(all)
+		refused, ok := p.perform(all)
+		if !ok || to.doomed {
+			return
+		}
 		w.send(OpPerformAnswer, w.machineNode(to.id), w.serverNode(r.s.id), func() { r.s.on(func() { end(refused) }) })
 	})
 	r.s.later(performTimeout, func() { end(nil) })

@@ -6,7 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"cantina/fence"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
 
@@ -171,7 +175,7 @@ func (s *sched) ended(e worker.Ended) {
 		return
 	default:
 		row.inv, row.real = e.Run.Invocation, e.Kind == worker.Real
-		if row.real && e.Status == "ok" {
+		if row.real && succeeded(e.Status) {
 			row.round = max(row.round, min(s.jobs[e.Run.Work.Job].round, row.round+1))
 		}
 		if row.real {
@@ -183,6 +187,16 @@ func (s *sched) ended(e worker.Ended) {
 		committed.ops = []op{{statusKey{e.Run.Work}, row}}
 	}
 	s.r.put(committed)
+}
+
+// succeeded reports whether a batch task has done what it was to do.
+func succeeded(status string) bool {
+	m := &pb.BatchEnd{}
+	if err := proto.Unmarshal([]byte(status), m); err != nil {
+		return false
+	}
+	end, _ := wire.ToBatchEnd(m)
+	return end.ExitCode == 0 && end.Signal == 0 && !end.Killed
 }
 
 // bury deletes a tombstone when, outside the wait, nothing of the name can run.

@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"cantina/cell"
 	"cantina/fence"
 	"cantina/worker"
 )
@@ -39,7 +41,7 @@ type reign struct {
 	flying    bool
 	over      bool
 	revision  int64                // of the last commit
-	bad       map[string][]byte    // quarantined rows
+	bad       map[string]*aside    // quarantined rows
 	newest    map[string]any       // decoded rows, as submitted
 	threads   *threads             // calls that wait
 	dead      bool                 // its process has died
@@ -50,6 +52,8 @@ type reign struct {
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
 	calls     map[callKey]bool    // RunTasks and Notifies without an answer
+	beats     map[saying]func(worker.HeartbeatAnswer)
+	updates   []*statusCall
 	t         worker.Timeouts
 }
 
@@ -113,7 +117,7 @@ func (s *server) crash() {
 	s.w.trace("server %d crashes", s.id)
 	for _, m := range s.w.machines {
 		if m.server == s.id && s.reign != nil {
-			m.later(time.Millisecond, func() { m.step(worker.LinkBroken{}) })
+			m.later(time.Millisecond, func() { m.cell.LinkBroken() })
 		}
 	}
 	s.alive = false
@@ -176,8 +180,8 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, jobs: map[string]bool{}, nodes: map[string]bool{},
-		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}, newest: map[string]any{}}
+	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, beats: map[saying]func(worker.HeartbeatAnswer){}, jobs: map[string]bool{}, nodes: map[string]bool{},
+		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {
@@ -288,7 +292,8 @@ func (r *reign) tick() {
 	}
 	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
-		r.toCell(OpCall, m.proc(), worker.CallHeard{Term: r.term}) // Perform, StopInstance, …
+		call := cell.Work{Term: r.term, Proc: m.proc()}
+		r.toProc(OpCall, m.proc(), func(c *cell.Cell, _ func(Op, func())) { _, _ = c.Perform(context.Background(), call) })
 	}
 	r.s.later(r.t.Check, r.tick)
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"cantina/executor"
 	"cantina/lrp"
 	"cantina/resource"
-	"cantina/task"
 	"cantina/worker"
 )
 
@@ -16,6 +16,7 @@ import (
 type unit struct {
 	m         *machine
 	id        string // instance id, or "t-" and the uid
+	labels    executor.Labels
 	key       lrp.Key
 	service   lrp.ServiceKey
 	exclusive bool
@@ -31,7 +32,7 @@ type unit struct {
 	deleting  bool
 	notReady  bool // its readiness check fails
 	failed    bool
-	reason    string // why, when an agent ended it for a reason of its own
+	adopted   bool
 	began     time.Duration
 	made      int // the store's generation when it was reserved
 }
@@ -52,29 +53,28 @@ func (u *unit) String() string {
 	return fmt.Sprintf("%v %s", u.key, u.id)
 }
 
-// lrpState and taskState are the states as the tables tell them apart.
-func (u *unit) lrpState() lrp.Container {
-	switch {
-	case u.state == reserved:
-		return lrp.Reserved
-	case u.state == starting:
-		return lrp.Starting
-	case u.state == up:
-		return lrp.Up
-	case u.asked:
-		return lrp.CompletedShutdown
-	}
-	return lrp.CompletedCrashed
-}
-
-func (u *unit) taskState() task.Container {
+// snapshot is the container as an executor shows it.
+func (u *unit) snapshot() executor.Container {
+	ct := executor.Container{ID: u.id, Labels: u.labels, Routable: u.state == up && !u.notReady, Resources: u.need, DeadlineBound: u.bound,
+		Adopted: u.adopted, Kept: u.keep}
 	switch u.state {
 	case reserved:
-		return task.Reserved
+		ct.State = executor.Reserved
+	case starting:
+		ct.State = executor.Initializing
+	case up:
+		ct.State = executor.Running
 	case completed:
-		return task.Done
+		ct.State, ct.Resources = executor.Completed, nil
+		ct.Result = executor.RunResult{Failed: u.failed, Stopped: u.asked}
+		if u.failed {
+			ct.Result.ExitCode, ct.Result.Reason = 1, "it failed"
+		}
+		if u.uid != "" { // tells one end from another
+			ct.Result.ExitCode = int(u.began / time.Millisecond)
+		}
 	}
-	return task.Live
+	return ct
 }
 
 // capacity is what every cell offers to services and tasks: fewer cells have more
@@ -88,7 +88,7 @@ func (w *world) capacity() resource.Amounts {
 func (m *machine) used() resource.Amounts {
 	sum := resource.Amounts{}
 	for _, u := range m.units {
-		if !u.orphan {
+		if !u.orphan && u.state != completed {
 			sum = sum.Add(u.need)
 		}
 	}
@@ -106,30 +106,20 @@ func (m *machine) unit(id string) *unit {
 
 func (m *machine) pastDeadline() bool { return m.deadline > 0 && m.local() >= m.deadline }
 
-// reserveUnit claims room; an empty reason means that it has it, or had it already.
-func (m *machine) reserveUnit(u *unit) (reason string, full bool) {
-	switch {
-	case m.unit(u.id) != nil:
-		return "", false
-	case u.bound && m.pastDeadline():
-		return "the deadline has passed", false
-	case len(m.w.capacity().Sub(m.used()).Lacking(u.need)) > 0:
-		return "insufficient resources", true
+// expire gives up a claim that nobody has used.
+func (m *machine) expire(u *unit) {
+	if u.state == reserved && !u.orphan && m.unit(u.id) == u {
+		u.failed = true
+		m.complete(u)
 	}
-	u.m, u.procs, u.made = m, []worker.Proc{m.proc()}, m.w.store.made
-	m.units = append(m.units, u)
-	return "", false
 }
 
-// beginUnit starts the processes of a reserved container. It reports false when that cannot be.
-func (m *machine) beginUnit(u *unit) bool {
-	if u.state != reserved || u.asked {
-		return false
-	}
+// beginUnit starts the processes of a reserved container.
+func (m *machine) beginUnit(u *unit) {
 	w := m.w
 	if u.bound && m.pastDeadline() {
 		m.complete(u)
-		return true
+		return
 	}
 	u.state, u.alive, u.began = starting, true, w.now
 	w.check.began(w, u)
@@ -137,11 +127,10 @@ func (m *machine) beginUnit(u *unit) bool {
 	w.after(w.between(5*time.Millisecond, 400*time.Millisecond), func() {
 		if u.alive && u.state == starting {
 			u.state = up
-			m.told(u)
+			m.told(executor.EventRunning, u)
 			w.live(u)
 		}
 	})
-	return true
 }
 
 // live decides how a container that is up goes on.
@@ -177,17 +166,22 @@ func (w *world) live(u *unit) {
 func (m *machine) ready(u *unit, ok bool) {
 	if u.alive && u.notReady == ok {
 		u.notReady = !ok
-		m.told(u)
+		m.told(executor.EventRoutable, u)
 	}
 }
 
-// told has the agent look at a container.
-func (m *machine) told(u *unit) {
-	m.on(func() {
-		if m.rep != nil && !u.orphan {
-			m.rep.look(u)
-		}
-	})
+// told has the agent hear what happened to a container.
+func (m *machine) told(k executor.EventKind, u *unit) {
+	if !u.orphan {
+		m.happened(executor.Event{Kind: k, Container: u.snapshot()})
+	}
+}
+
+// happened hands an event to the agent, after what it does now.
+func (m *machine) happened(e executor.Event) {
+	if m.alive {
+		m.later(0, func() { m.cell.Happened(e) })
+	}
 }
 
 // stopUnit ends a container gracefully, within d.
@@ -237,18 +231,27 @@ func (m *machine) complete(u *unit) {
 		m.forget(u)
 		return
 	}
-	m.counted()
-	m.told(u)
+	m.told(executor.EventCompleted, u)
 }
 
 func (m *machine) forget(u *unit) {
 	m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
-	m.counted()
+	m.told(executor.EventDeleted, u)
 }
 
 // disown is what becomes of the containers when the agent's process is gone: the
 // reaper ends what may not outlive it.
 func (m *machine) disown(all bool) {
+	for _, c := range slices.Clone(m.box) {
+		if c.keep && !all && !c.dying && !c.extra {
+			continue
+		}
+		if c.orphan = true; c.alive {
+			m.end(c, m.w.between(0, killWait))
+		} else {
+			m.drop(c)
+		}
+	}
 	for _, u := range slices.Clone(m.units) {
 		switch kept := u.keep && !all && !u.asked; {
 		case u.orphan:
@@ -262,36 +265,21 @@ func (m *machine) disown(all bool) {
 	}
 }
 
-// adoptUnits hands what is left to a new process, and reports whether everything else is gone.
-func (m *machine) adoptUnits(proc worker.Proc) bool {
-	gone := true
-	for _, u := range m.units {
-		if u.orphan {
-			gone = false
-		} else {
-			u.procs = append(u.procs, proc)
-		}
-	}
-	return gone
-}
-
 // losePower ends everything at once.
 func (m *machine) losePower() {
+	for _, c := range slices.Clone(m.box) {
+		if c.orphan = true; c.alive {
+			m.ended(c, "power")
+		} else {
+			m.drop(c)
+		}
+	}
 	for _, u := range slices.Clone(m.units) {
 		u.orphan = true
 		if u.alive {
 			m.gone(u, true)
 		} else {
 			m.forget(u)
-		}
-	}
-}
-
-// endUnits ends the deadline-bound containers, or all.
-func (m *machine) endUnits(all bool, grace time.Duration) {
-	for _, u := range slices.Clone(m.units) {
-		if u.bound || all {
-			m.stopUnit(u, m.w.between(0, grace)+m.w.between(0, killWait))
 		}
 	}
 }
@@ -305,46 +293,49 @@ func (m *machine) reapUnits() {
 	}
 }
 
-// boundUnits counts the deadline-bound containers of the session; a leaving cell
-// counts all that does not outlive it.
-func (m *machine) boundUnits() int {
-	n := 0
-	for _, u := range m.units {
-		live := u.state != completed
-		if !u.orphan && (u.bound && live || m.leaving && !u.keep) {
-			n++
-		}
-	}
-	return n
-}
-
 // clearedIf tells the agent that nothing of its predecessors is left, if so.
 func (m *machine) clearedIf() {
-	old := slices.ContainsFunc(m.live(), func(c *container) bool { return c.procs[len(c.procs)-1] != m.proc() })
-	if old || slices.ContainsFunc(m.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != m.proc() }) {
+	old := slices.ContainsFunc(m.box, func(c *container) bool { return c.alive && c.procs[len(c.procs)-1] != m.proc() })
+	if m.cleared || old || slices.ContainsFunc(m.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != m.proc() }) {
 		return
 	}
-	m.on(func() { m.cleared = true; m.step(worker.PredecessorsCleared{}) })
+	m.on(func() {
+		m.cleared = true
+		m.cell.Cleared()
+	})
 }
 
-// leave is an orderly end: what does not outlive the agent is stopped, and when
-// nothing is left it says farewell.
-func (m *machine) leave() {
-	m.leaving = true
-	if m.rep != nil {
-		m.counted()
+// disinherit ends what a new process does not adopt and reports whether nothing of it is left.
+func (m *machine) disinherit() (gone bool) {
+	gone = true
+	for _, c := range m.box {
+		if c.orphan = c.orphan || !c.keep || c.dying || c.extra; c.orphan {
+			gone = false
+			if !c.dying {
+				m.end(c, 0)
+			}
+		}
+		c.adopted = true
 	}
-	m.step(worker.FarewellAsked{})
-	for _, u := range slices.Clone(m.units) {
-		if !u.keep && !u.orphan {
-			u.reason = "its cell was shut down"
-			m.stopUnit(u, m.grace())
+	for _, u := range m.units {
+		if u.orphan {
+			gone = false
+		}
+		u.adopted = true
+	}
+	return gone
+}
+
+// adopt hands what is there to a process, or to another session of it.
+func (m *machine) adopt(proc worker.Proc) {
+	for _, c := range m.box {
+		if !c.orphan {
+			c.procs = append(c.procs, proc)
 		}
 	}
-	if m.rep != nil {
-		m.later(leaveBound, m.exit) // without a farewell
+	for _, u := range m.units {
+		if !u.orphan {
+			u.procs = append(u.procs, proc)
+		}
 	}
 }
-
-// leaveBound is how long an orderly end may last where services may go on for ever.
-const leaveBound = 10 * time.Second

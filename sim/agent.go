@@ -1,0 +1,288 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cantina/cell"
+	"cantina/internal/run"
+	"cantina/placement"
+	"cantina/worker"
+)
+
+// The pauses of a harmoniser, and how long an orderly end may last where services may
+// go on for ever.
+const (
+	pollEvery  = 5 * time.Second
+	evacEvery  = 2 * time.Second
+	leaveBound = 10 * time.Second
+)
+
+// startAgent starts the cell's process on its folder: what is alive is adopted
+// when it may be, and cleared otherwise.
+func (m *machine) startAgent() {
+	if m.alive || !m.up || m.off {
+		return
+	}
+	m.life++
+	m.alive, m.paused, m.inbox, m.answered = true, 0, nil, 0
+	m.doomed, m.leaving, m.evac, m.pausing = false, false, evacuation{}, 0
+	m.cleared = m.disinherit()
+	m.promises = promises{sent: map[int64]time.Duration{}}
+	m.server = m.w.rng.IntN(len(m.w.servers))
+	m.threads = newThreads(m.w, func(fn func()) { m.later(0, fn) })
+	c, err := cell.New(cell.Config{Name: m.name, Clock: run.Clock{Wall: m.wall, Boot: m.local},
+		Offer: placement.State{Zone: m.zone(), Host: m.folder}, Address: m.folder, Host: m.folder, Timeouts: m.w.timeouts(),
+		Poll: pollEvery, EvacuationPoll: evacEvery, Leave: leaveBound, Ground: cell.Ground{Go: m.threads.run, Park: m.threads.park,
+			Within: within, Folder: folder{m}, Machine: m.newSession}}, &engine{m, m.life}, &link{m, m.life})
+	if err != nil {
+		m.w.fail("setup", "%v", err)
+		return
+	}
+	m.cell, m.promises.proc = c, m.proc()
+	m.w.trace("machine %d (%s) starts process %s, adopts %d", m.id, m.name, m.proc(), len(m.agent.Held()))
+	for _, l := range c.Begin() {
+		m.threads.drive(l, m.later)
+	}
+}
+
+// limitKey is how long a call may last, in its context.
+type limitKey struct{}
+
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithValue(ctx, limitKey{}, d), func() {}
+}
+
+func limitOf(ctx context.Context) time.Duration {
+	if d, ok := ctx.Value(limitKey{}).(time.Duration); ok {
+		return d
+	}
+	return callTimeout
+}
+
+// folder is what a machine keeps of its cell's processes.
+type folder struct{ m *machine }
+
+// Read returns what was saved last.
+func (f folder) Read() (cell.Identity, error) { return f.m.identity, nil }
+
+// Save replaces it.
+func (f folder) Save(id cell.Identity, _ bool) error {
+	f.m.identity = id
+	return nil
+}
+
+// Boot names the boot of the machine.
+func (f folder) Boot() (string, error) { return f.m.boot(), nil }
+
+// NewProc names the next process, or the next session of one: what it holds is its own.
+func (f folder) NewProc() worker.Proc {
+	m := f.m
+	m.w.procs++
+	p := worker.Proc(fmt.Sprintf("p%d", m.w.procs))
+	m.w.byProc[p], m.w.boots[p] = m, m.boot()
+	m.answered = 0
+	m.adopt(p)
+	return p
+}
+
+// session is the cell's end of the session, watched: what each step promises is checked,
+// and the process may die between any two of its effects.
+type session struct {
+	*worker.Cell
+	m    *machine
+	life int
+}
+
+func (m *machine) newSession(cfg worker.CellConfig) cell.Machine {
+	cfg.Gone, cfg.Mistakes = m.cleared, m.w.cfg.Mistakes
+	m.agent = worker.NewCell(cfg)
+	return &session{m.agent, m, m.life}
+}
+
+// Step takes one event.
+func (s *session) Step(now time.Duration, e worker.CellEvent) []worker.CellEffect {
+	m := s.m
+	if m.life != s.life || !m.alive || m.doomed {
+		return nil
+	}
+	newest := m.expect(e)
+	b := m.view()
+	es := s.Cell.Step(now, e)
+	m.contract(b, e, es)
+	for i, f := range es {
+		if !m.w.calm && m.w.rng.IntN(5000) == 0 && m.w.allowed(KillAgent) {
+			m.doom()
+			es = es[:i]
+			break
+		}
+		m.effect(f)
+	}
+	m.promised(e, newest, es)
+	return es
+}
+
+// doom ends the process now, after what it does in this very moment.
+func (m *machine) doom() {
+	m.doomed = true
+	life := m.life
+	m.w.after(0, func() {
+		if m.life == life && m.alive {
+			m.crash()
+			m.w.after(m.w.between(200*time.Millisecond, 3*time.Second), m.startAgent)
+		}
+	})
+}
+
+// effect sees what the session is going to do.
+func (m *machine) effect(e worker.CellEffect) {
+	m.w.trace("  %s/%s: %T%v", m.name, m.agent.Proc(), e, e)
+	switch e := e.(type) {
+	case worker.SendBeat:
+		m.beatSent(e.Beat)
+	case worker.EndAll, worker.Exit:
+		m.later(0, m.overIf)
+	}
+}
+
+// overIf ends the process when the cell says so.
+func (m *machine) overIf() {
+	if over, _ := m.cell.Over(); over {
+		m.exit()
+	}
+}
+
+// leave is an orderly end: what does not outlive the agent is stopped, and when
+// nothing is left it says farewell.
+func (m *machine) leave() {
+	m.leaving = true
+	m.cell.Leave()
+	m.later(leaveBound, m.exit) // without a farewell
+}
+
+// errNoAnswer tells that nothing is known of a call.
+var errNoAnswer = errors.New("no answer")
+
+// link is how one process reaches the servers: it implements cell.Leader.
+type link struct {
+	m    *machine
+	life int
+}
+
+func (l *link) gone() bool { return l.m.life != l.life || !l.m.alive || l.m.doomed }
+
+// ask makes one call: deliver takes it at the server, and its reply fills in the answer.
+// A later answer than ctx allows is not heard.
+func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply func(op Op, fill func()))) error {
+	if l.gone() {
+		return errEnded
+	}
+	m, w := l.m, l.m.w
+	s := w.servers[m.server]
+	wake, wait := m.threads.park()
+	over, answered := false, false
+	reply := func(op Op, fill func()) {
+		w.send(op, w.serverNode(s.id), w.machineNode(m.id), func() {
+			m.on(func() {
+				if !over && !l.gone() {
+					fill()
+					over, answered = true, true
+					wake()
+				}
+			})
+		})
+	}
+	w.send(op, w.machineNode(m.id), w.serverNode(s.id), func() { s.on(func() { deliver(s, reply) }) })
+	if d := m.pausing; d > 0 && op == OpBeat {
+		m.pausing = 0
+		m.later(0, func() { m.pauseAgent(d) })
+	}
+	limit := limitOf(ctx)
+	if !s.alive || s.reign == nil && s.paused <= w.now {
+		limit = 20 * time.Millisecond // refused, or told that it does not lead
+	}
+	m.later(limit, func() {
+		over = true
+		wake()
+	})
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if !answered {
+		return errNoAnswer
+	}
+	return nil
+}
+
+// Heartbeat implements cell.Leader.
+func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.State) (got worker.HeartbeatAnswer, err error) {
+	l.redirect()
+	err = l.ask(ctx, OpBeat, func(s *server, reply func(Op, func())) {
+		s.heartbeat(b, state, func(a worker.HeartbeatAnswer) { reply(OpBeatAnswer, func() { got = a }) })
+	})
+	if err != nil && !l.gone() {
+		l.m.server = l.m.w.rng.IntN(len(l.m.w.servers))
+	}
+	return got, err
+}
+
+// redirect follows a standby's word about who leads, when it can be asked.
+func (l *link) redirect() {
+	m := l.m
+	s := m.w.servers[m.server]
+	a, b := m.w.machineNode(m.id), m.w.serverNode(s.id)
+	if !s.alive || s.paused > m.w.now || s.reign != nil || m.w.cut(a, b) || m.w.cut(b, a) {
+		return
+	}
+	if r := m.w.leading(); r != nil {
+		m.server = r.s.id
+	}
+}
+
+// UpdateStatus implements cell.Leader.
+func (l *link) UpdateStatus(ctx context.Context, u worker.UpdateStatus) (got []worker.StatusAnswer, err error) {
+	err = l.ask(ctx, OpStatus, func(s *server, reply func(Op, func())) {
+		s.status(u, func(all []worker.StatusAnswer) { reply(OpStatusAnswer, func() { got = all }) })
+	})
+	return got, err
+}
+
+// Rows implements cell.Leader.
+func (l *link) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
+	a, err := l.request(ctx, OpRows, OpRowsAnswer, &request{from: callerOf(from), query: &query{q.Only, q.LRPs, q.Tasks}})
+	return a.rows, err
+}
+
+// LRPEvents implements cell.Leader.
+func (l *link) LRPEvents(ctx context.Context, from cell.Caller, es []cell.LRPEvent) ([]error, error) {
+	for _, e := range es[1:] {
+		l.m.w.res.Coverage.add(lrpOp(e.Event), l.m.w)
+	}
+	a, err := l.request(ctx, lrpOp(es[0].Event), OpLRPAnswer, &request{from: callerOf(from), events: es})
+	return a.errs, err
+}
+
+// TaskEvents implements cell.Leader.
+func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskEvent) ([]error, error) {
+	for _, e := range es[1:] {
+		l.m.w.res.Coverage.add(taskOp(e.Event), l.m.w)
+	}
+	a, err := l.request(ctx, taskOp(es[0].Event), OpTaskAnswer, &request{from: callerOf(from), changes: es})
+	return a.errs, err
+}
+
+func (l *link) request(ctx context.Context, op, answered Op, q *request) (got answer, err error) {
+	err = l.ask(ctx, op, func(s *server, reply func(Op, func())) {
+		asked := *q
+		asked.reply = func(a answer) { reply(answered, func() { got = a }) }
+		s.asked(&asked)
+	})
+	if err == nil && got.unknown {
+		err = errNoAnswer
+	}
+	return got, err
+}
+
+func callerOf(c cell.Caller) caller { return caller{c.Cell, c.Proc, c.Term} }

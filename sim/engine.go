@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"cantina/cell"
+	"cantina/executor"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/worker"
+)
+
+// engine is the executor of one agent: it implements cell.Executor over the machine's
+// containers. When the process is gone nothing that it does reaches the machine.
+type engine struct {
+	m    *machine
+	life int
+}
+
+func (h *engine) gone() bool { return h.m.life != h.life || !h.m.alive }
+
+// Reserve claims room for a container of an instance or a task.
+func (h *engine) Reserve(r executor.Reservation) error {
+	m := h.m
+	need := need(r.Resources)
+	fail := func(err error) error { return &executor.CallError{Call: "reserve", ID: r.ID, Err: err} }
+	switch lacking := m.w.capacity().Sub(m.used()).Lacking(need); {
+	case h.gone():
+		return fail(executor.ErrClosed)
+	case m.unit(r.ID) != nil:
+		return fail(executor.ErrExists)
+	case r.DeadlineBound && m.pastDeadline():
+		return fail(executor.ErrDeadline)
+	case len(lacking) > 0:
+		return fail(&executor.InsufficientError{Missing: lacking})
+	}
+	l := r.Labels
+	u := &unit{m: m, id: r.ID, labels: l, service: lrp.ServiceKey{Domain: l["domain"], Name: l["service"]}, exclusive: l["exclusive"] != "",
+		guid: l["task"], uid: l["uid"], bound: r.DeadlineBound, need: need, procs: []worker.Proc{m.proc()}, made: m.w.store.made}
+	u.key.Process = l["process"]
+	u.key.Index, _ = strconv.Atoi(l["index"]) // a task has none
+	m.units = append(m.units, u)
+	m.w.after(time.Minute, func() { m.expire(u) })
+	return nil
+}
+
+// Start runs a reserved container.
+func (h *engine) Start(id string, s executor.Spec) error {
+	m := h.m
+	u := m.unit(id)
+	fail := func(err error) error { return &executor.CallError{Call: "start", ID: id, Err: err} }
+	switch {
+	case h.gone():
+		return fail(executor.ErrClosed)
+	case u == nil:
+		return fail(executor.ErrUnknown)
+	case u.state != reserved || u.asked:
+		return fail(executor.ErrState)
+	}
+	u.keep = s.Workload.OnCellRestart.Survives()
+	m.beginUnit(u)
+	return nil
+}
+
+// Launch runs the container of a batch invocation.
+func (h *engine) Launch(r executor.Reservation, s executor.Spec) error {
+	if h.gone() {
+		return &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrClosed}
+	}
+	h.m.launch(r, s.Workload.OnCellRestart.Survives())
+	return nil
+}
+
+// Signal does nothing: there is no process.
+func (h *engine) Signal(string, int) error { return nil }
+
+// Stop ends a container gracefully.
+func (h *engine) Stop(id string) error {
+	return h.stop(id, func() time.Duration { return h.m.grace() })
+}
+
+// StopWithin ends it within grace and what a kill takes.
+func (h *engine) StopWithin(id string, grace time.Duration) error {
+	return h.stop(id, func() time.Duration { return h.m.w.between(0, grace) + h.m.w.between(0, killWait) })
+}
+
+func (h *engine) stop(id string, within func() time.Duration) error {
+	m := h.m
+	if h.gone() {
+		return executor.ErrClosed
+	}
+	if u := m.unit(id); u != nil {
+		m.stopUnit(u, within())
+		return nil
+	}
+	if c := m.container(id); c != nil {
+		if c.alive {
+			c.asked = true
+			m.end(c, within())
+		}
+		return nil
+	}
+	return &executor.CallError{Call: "stop", ID: id, Err: executor.ErrUnknown}
+}
+
+// Delete stops a container and forgets it when nothing of it is left.
+func (h *engine) Delete(id string) error {
+	m := h.m
+	if h.gone() {
+		return executor.ErrClosed
+	}
+	if u := m.unit(id); u != nil {
+		if u.uid != "" {
+			m.w.check.dropped(m.w, u)
+		}
+		m.deleteUnit(u)
+		return nil
+	}
+	if c := m.container(id); c != nil {
+		if c.alive {
+			c.deleting, c.asked = true, true
+			m.end(c, m.grace())
+		} else {
+			m.drop(c)
+		}
+		return nil
+	}
+	return &executor.CallError{Call: "delete", ID: id, Err: executor.ErrUnknown}
+}
+
+// Get returns one container.
+func (h *engine) Get(id string) (executor.Container, bool) {
+	if h.gone() {
+		return executor.Container{}, false
+	}
+	if u := h.m.unit(id); u != nil {
+		return u.snapshot(), true
+	}
+	if c := h.m.container(id); c != nil {
+		return c.snapshot(), true
+	}
+	return executor.Container{}, false
+}
+
+// List returns all that the agent knows, in the order of their making.
+func (h *engine) List() []executor.Container {
+	if h.gone() {
+		return nil
+	}
+	out := make([]executor.Container, 0, len(h.m.units)+len(h.m.box))
+	for _, u := range h.m.units {
+		if !u.orphan {
+			out = append(out, u.snapshot())
+		}
+	}
+	for _, c := range h.m.box {
+		if !c.orphan {
+			out = append(out, c.snapshot())
+		}
+	}
+	return out
+}
+
+// Watch is not used: the world hands events to the cell.
+func (h *engine) Watch() (cell.Events, error) { return nil, executor.ErrClosed }
+
+// ResultFile returns what a task left: nothing.
+func (h *engine) ResultFile(string) ([]byte, error) { return nil, nil }
+
+// SetDeadline hands the reaper its deadline.
+func (h *engine) SetDeadline(at time.Duration) {
+	if !h.gone() {
+		h.m.deadline = at
+		h.m.reaper()
+	}
+}
+
+// AdoptionRecorded changes nothing: the reaper has one deadline for all.
+func (h *engine) AdoptionRecorded() {}
+
+// Capacity is what the cell offers to services and tasks.
+func (h *engine) Capacity() resource.Amounts { return h.m.w.capacity() }
+
+// Probe makes and removes a container.
+func (h *engine) Probe(ctx context.Context) error {
+	m := h.m
+	if h.gone() {
+		return executor.ErrClosed
+	}
+	wake, wait := m.threads.park()
+	m.later(m.w.between(5*time.Millisecond, 300*time.Millisecond), wake)
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if m.broken > m.w.now {
+		return errNoProbe
+	}
+	return nil
+}
