@@ -159,6 +159,8 @@ type Instance struct {
 	// Doubt is why it may not be so any more: its cell is not HEALTHY, or was not heard
 	// of in this term. Empty = it is as it stands.
 	Doubt string
+	// Condition is where its start hangs, or what of it does not die; empty = nothing.
+	Condition string
 }
 
 // InstanceFilter selects instances; empty fields select all.
@@ -173,6 +175,10 @@ type Services interface {
 	ListServices(domain string, r Range) (Listed[Service], error)
 	GetService(k lrp.ServiceKey) (Service, error)
 	ListInstances(f InstanceFilter, r Range) (Listed[Instance], error)
+	// InstanceOf returns a row that was committed at a revision as a list shows it: its
+	// version always, and what may change without a commit while no newer row of its
+	// index is there.
+	InstanceOf(a *lrp.Actual, revision int64) Instance
 	// ScaleService sets how many instances are wanted.
 	ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w Write) (Service, error)
 	// RemoveService undesires it.
@@ -185,8 +191,8 @@ type Services interface {
 type Task struct {
 	*task.Task
 	Revision int64
-	// Doubt is as that of an Instance, for one that runs.
-	Doubt string
+	// Doubt and Condition are as those of an Instance, for one that runs.
+	Doubt, Condition string
 }
 
 // NewTask asks for a task.
@@ -208,6 +214,8 @@ type Tasks interface {
 	ListTasks(f TaskFilter, r Range) (Listed[Task], error)
 	// GetTask returns task.ErrNotFound, or ErrCollected for one that was there.
 	GetTask(guid string) (Task, error)
+	// TaskOf does for a task what InstanceOf does for an instance.
+	TaskOf(t *task.Task, revision int64) Task
 	DesireTask(ctx context.Context, n NewTask, w Write) (Task, error)
 	CancelTask(ctx context.Context, guid string, w Write) (Task, error)
 	// DeleteTask resolves and deletes a COMPLETED task.

@@ -25,7 +25,7 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
 		x := taskMessage(l.Items[i].Task, l.Items[i].Revision, false)
-		x.Doubt = clean(l.Items[i].Doubt)
+		x.Doubt, x.Condition = clean(l.Items[i].Doubt), clean(l.Items[i].Condition)
 		m.Tasks = append(m.Tasks, x)
 	}
 	return answer(m, err)
@@ -59,7 +59,7 @@ func (c *calls) GetTask(_ context.Context, q *connect.Request[pb.GetTaskRequest]
 		return nil, err
 	}
 	x := taskMessage(t.Task, t.Revision, true)
-	x.Doubt = clean(t.Doubt)
+	x.Doubt, x.Condition = clean(t.Doubt), clean(t.Condition)
 	return answer(&pb.GetTaskResponse{Task: x, Position: at.String()}, nil)
 }
 

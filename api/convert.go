@@ -87,7 +87,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 func instances(x *Instance, all bool) []*pb.Instance {
 	shown := instance(&x.Actual)
 	shown.Version, shown.Quarantined, shown.Revision, shown.Orphan = int32(x.Version), x.Quarantined, x.Revision, x.Orphan
-	shown.Doubt = clean(x.Doubt)
+	shown.Doubt, shown.Condition = clean(x.Doubt), clean(x.Condition)
 	out := []*pb.Instance{shown}
 	if !all {
 		return out

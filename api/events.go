@@ -54,14 +54,14 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, se
 		if err != nil {
 			return err
 		}
-		if err := sendBatch(batch, q, wanted, hello, send); err != nil {
+		if err := sendBatch(b, batch, q, wanted, hello, send); err != nil {
 			return err
 		}
 		hello = false
 	}
 }
 
-func sendBatch(b event.Batch, q *pb.StreamEventsRequest, wanted func(*event.Event) bool, hello bool, send func(*pb.StreamEventsResponse) error) error {
+func sendBatch(now *Backend, b event.Batch, q *pb.StreamEventsRequest, wanted func(*event.Event) bool, hello bool, send func(*pb.StreamEventsResponse) error) error {
 	if g := b.Gap; g != nil {
 		return send(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
 	}
@@ -70,7 +70,7 @@ func sendBatch(b event.Batch, q *pb.StreamEventsRequest, wanted func(*event.Even
 		if !wanted(e) {
 			continue
 		}
-		if err := send(&pb.StreamEventsResponse{Event: eventMessage(e, q.All), Position: e.Position.String()}); err != nil {
+		if err := send(&pb.StreamEventsResponse{Event: shownEvent(now, e, q.All), Position: e.Position.String()}); err != nil {
 			return err
 		}
 	}

@@ -250,6 +250,13 @@ func (a *Auctioneer) Cells() []placement.CellView {
 	return a.auction.Cells()
 }
 
+// Cell returns what one cell has and holds.
+func (a *Auctioneer) Cell(name string) (placement.CellView, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.auction.Cell(name)
+}
+
 // Stats returns the counters.
 func (a *Auctioneer) Stats() Stats {
 	a.mu.Lock()

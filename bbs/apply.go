@@ -295,10 +295,18 @@ func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 		was.Process, was.Instances = "", old.Instances
 		c.Fields = differ("", was, d)
 	}
+	if d.Exclusive && old != nil && (c.Verb == VerbReplace || c.Verb == VerbCreate) && !exclusiveAll(old) {
+		c.note("it becomes exclusive: instances of versions that were not are stopped first, but of one whose cell is cut off nobody proves that it has ended; remove the service, and see that cell back or ended, before it is applied where a second copy does harm")
+	}
 	if p := d.FixedPort(); p != "" && c.Verb != VerbKeep && c.Verb != VerbUpdate {
 		c.note("port " + p + " is fixed: an old instance stops before the new one starts (stop_first)")
 	}
 	return c, err
+}
+
+// exclusiveAll reports whether all versions of a service are exclusive.
+func exclusiveAll(s *lrp.Service) bool {
+	return !slices.ContainsFunc(s.Versions, func(v lrp.Version) bool { return !v.Exclusive })
 }
 
 func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {

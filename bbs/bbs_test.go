@@ -416,6 +416,46 @@ func TestAFixedPortStopsFirst(t *testing.T) {
 	})
 }
 
+// TestBecomingExclusiveIsStopFirstAndWarns: an instance of a version that was not exclusive
+// is stopped before an exclusive one starts; plan and apply say what that does not prove.
+func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(1, "1")}, nil)
+		r.serve()
+		r.take()
+		d := web(1, "2")
+		d.Exclusive = true
+		app := Application{Domain: "d", Services: []lrp.Desired{d}}
+		plan, err := r.b.Plan(app)
+		if err != nil || plan.Changes[0].Verb != VerbReplace || !strings.Contains(plan.Changes[0].Note, "it becomes exclusive") {
+			t.Errorf("%+v, %v", plan, err)
+		}
+		r.slow = true
+		if out := r.apply(app.Services, nil); !strings.Contains(out.Changes[0].Note, "it becomes exclusive") {
+			t.Errorf("%+v", out.Changes)
+		}
+		synctest.Wait()
+		wants, _, stops := r.take()
+		if len(stops) != 1 || len(wants) != 0 {
+			t.Errorf("%d starts beside %d stops", len(wants), len(stops))
+		}
+		r.slow = false
+		for _, s := range stops {
+			if err := r.event(s.Key, lrp.Remove{By: s.Who}); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if wants, _, _ = r.take(); len(wants) != 1 {
+			t.Errorf("%d starts when the old one is gone", len(wants))
+		}
+		d.Workload = web(1, "3").Workload
+		if plan, err = r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil || !strings.Contains(plan.Changes[0].Note, "it becomes exclusive") {
+			t.Errorf("while an older version is there: %+v, %v", plan, err)
+		}
+	})
+}
+
 func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(8, "1")}, nil)

@@ -193,6 +193,23 @@ func (v *view) instance(k instanceKey, f InstanceFilter) (Instance, bool) {
 	return i, true
 }
 
+// InstanceOf returns a row that was committed at a revision with what a list says beside
+// it; whether it has an owner only while it is the newest.
+func (b *BBS) InstanceOf(a *lrp.Actual, revision int64) (i Instance, newest bool) {
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	i = Instance{Actual: *a, Revision: revision}
+	if p, ok := v.processes[a.Key.Process]; ok {
+		i.Version, i.Wanted = p.version.Number, p.version.Wants(a.Key.Index)
+	}
+	x, ok := v.indices[a.Key]
+	if newest = ok && x.revision == revision; newest {
+		i.Rows, i.Orphan, i.Quarantined = x.row, v.orphan(x.row), v.isBadIndex(a.Key)
+	}
+	return i, newest
+}
+
 // ListTasks lists tasks by guid.
 func (b *BBS) ListTasks(f TaskFilter, r Range) (Page[Task], error) {
 	v := b.view

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -287,23 +288,60 @@ func (c *Cell) live() []string {
 }
 
 func describe(ct executor.Container) string {
-	l := ct.Labels
-	var what string
+	text := heldUp(ct)
+	if text == "" {
+		text = ct.State.String()
+	}
+	return whatOf(ct.Labels) + " (" + text + ")"
+}
+
+// whatOf says for people what a container is of.
+func whatOf(l executor.Labels) string {
 	switch l[labelKind] {
 	case kindLRP:
-		what = fmt.Sprintf("service %s/%s", l[labelService], l[labelIndex])
+		return fmt.Sprintf("service %s/%s", l[labelService], l[labelIndex])
 	case kindTask:
-		what = "task " + l[labelTask]
-	default:
-		what = fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
+		return "task " + l[labelTask]
 	}
-	if ct.Stuck != nil {
-		return what + " (" + ct.Stuck.String() + ")"
+	return fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
+}
+
+// heldUp is where a container hangs; empty when it does not.
+func heldUp(ct executor.Container) string {
+	switch {
+	case ct.Stuck != nil:
+		return ct.Stuck.String()
+	case ct.Hang != nil:
+		return ct.Hang.String()
 	}
-	if ct.Hang != nil {
-		return what + " (" + ct.Hang.String() + ")"
+	return ""
+}
+
+// maxConditions is how many the leader is told of: all hang on the same few mounts.
+const maxConditions = 20
+
+// conditions lists the containers that something holds up.
+func (c *Cell) conditions() []Condition {
+	var out []Condition
+	for _, ct := range c.exec.List() {
+		text := heldUp(ct)
+		if text == "" {
+			continue
+		}
+		l := ct.Labels
+		x := Condition{What: whatOf(l), Text: text}
+		switch l[labelKind] {
+		case kindLRP:
+			x.Instance = l[labelInstance]
+		case kindTask:
+			x.Task = l[labelTask]
+		default:
+			x.Job, x.Node = l[labelJob], l[labelNode]
+		}
+		out = append(out, x)
 	}
-	return what + " (" + ct.State.String() + ")"
+	slices.SortFunc(out, func(a, b Condition) int { return cmp.Compare(a.What+a.Instance, b.What+b.Instance) })
+	return out[:min(len(out), maxConditions)]
 }
 
 // LinkBroken tells that a connection to the leader broke: the cell beats at once.

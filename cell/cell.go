@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,8 @@ type Executor interface {
 	AdoptionRecorded()
 	Capacity() resource.Amounts
 	Probe(ctx context.Context) error
+	// Isolation says in words how strong it isolates.
+	Isolation() []string
 }
 
 // Events is a subscription to what happens to containers. What does not fit is
@@ -102,7 +105,6 @@ type Config struct {
 	// Address is where the leader reaches the cell, Host what its instances are reached at.
 	Address, Host string
 	Build         string
-	Isolation     []string
 	// Env is given to every container, weakest first.
 	Env []action.Variable
 	// Timeouts hold until a leader sends its own.
@@ -198,10 +200,11 @@ type Cell struct {
 
 	leaving atomic.Bool
 
-	mu       sync.Mutex
-	evac     evacuation
-	version  int64 // of the state sent to the leader
-	lastSent placement.State
+	mu             sync.Mutex
+	evac           evacuation
+	version        int64 // of the state sent to the leader
+	lastSent       placement.State
+	lastConditions []Condition
 }
 
 // plan is what a reserved container will run.
@@ -532,13 +535,14 @@ func (c *Cell) state() State {
 	s.Cell, s.Capacity, s.Foreign = string(c.cfg.Name), c.exec.Capacity(), c.foreign()
 	s.Evacuating = c.evac.on
 	s.Unavailable = c.unavailable()
-	if c.version == 0 || !sameState(s, c.lastSent) {
+	now := c.conditions()
+	if c.version == 0 || !sameState(s, c.lastSent) || !slices.Equal(now, c.lastConditions) {
 		c.version++
-		c.lastSent = s
+		c.lastSent, c.lastConditions = s, now
 	}
 	s.Version = c.version
-	return State{State: s, Address: c.cfg.Address, Build: c.cfg.Build, Isolation: c.cfg.Isolation,
-		Evacuation: c.evacuationState()}
+	return State{State: s, Address: c.cfg.Address, Build: c.cfg.Build, Isolation: c.exec.Isolation(),
+		Conditions: now, Evacuation: c.evacuationState()}
 }
 
 // sameState compares what can change while a cell runs.

@@ -57,8 +57,17 @@ type State struct {
 	// Build is the cell's version; Isolation says in words how strong it can isolate.
 	Build     string
 	Isolation []string
+	// Conditions are the containers that something holds up, at most 20 of them.
+	Conditions []Condition
 	// Evacuation is how far the cell is with emptying itself.
 	Evacuation EvacuationState
+}
+
+// Condition is one container whose start hangs, or that does not die.
+type Condition struct {
+	Instance, Task, Job, Node string // what it is of: an instance, a task, or a batch task
+	What                      string // the same for people: "service web/0"
+	Text                      string // "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
 }
 
 // RowsQuery asks for rows.

@@ -78,6 +78,8 @@ type container struct {
 	release   func()        // lets go of the image
 	imageEnv  []string      // what the image says
 	imageUser string
+	runc      string // path of runc, which runs the programs; "" = the cell itself does
+	runcWhy   error  // why it does not
 	rootDir   string // where ResultFile is looked for; "" = folder
 
 	followers sync.WaitGroup // that take the output of a kept program

@@ -1,21 +1,23 @@
 package executor
 
 import (
-	"archive/tar"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"cantina/action"
-	"cantina/executor/archive"
+	"cantina/executor/place"
+	"cantina/executor/process"
 )
 
 // ErrOutside reports a path that leads out of the container.
@@ -23,29 +25,12 @@ var ErrOutside = errors.New("path leads out of the container")
 
 // CopyOut writes a file or a folder of a running container as a tar stream; the
 // names begin with the base name of path. No link leads out of the container: its
-// folder, or its whole root where it has one.
+// folder, or its whole root where it has one. What hangs there hangs alone: when ctx
+// ends, the error is ErrHangs.
 func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) error {
-	root, rel, _, err := e.openRoot(id, name)
-	if err != nil {
-		return fmt.Errorf("copy from %s: %w", id, err)
-	}
-	defer root.Close()
-	t := tar.NewWriter(w)
-	base := path.Base(rel)
-	if rel == "." {
-		base = "."
-	}
-	err = fs.WalkDir(root.FS(), rel, func(at string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return copyOne(t, root, at, path.Join(base, strings.TrimPrefix(strings.TrimPrefix(at, rel), "/")), d)
-	})
+	c, p, err := e.copyPlace(id, name)
 	if err == nil {
-		err = t.Close()
+		err = c.runCopy(ctx, "pack", p, nil, w)
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s from %s: %w", name, id, err)
@@ -53,113 +38,129 @@ func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) er
 	return nil
 }
 
-func copyOne(t *tar.Writer, root *os.Root, at, name string, d fs.DirEntry) error {
-	info, err := d.Info()
-	if err != nil {
-		return err
-	}
-	link := ""
-	switch mode := info.Mode(); {
-	case mode&fs.ModeSymlink != 0:
-		if link, err = root.Readlink(at); err != nil {
-			return err
-		}
-	case !mode.IsRegular() && !mode.IsDir():
-		return nil // pipes, sockets and devices are not copied
-	}
-	h, err := tar.FileInfoHeader(info, link)
-	if err != nil {
-		return err
-	}
-	h.Name, h.Uname, h.Gname = name, "", ""
-	if info.IsDir() {
-		h.Name += "/"
-	}
-	if !info.Mode().IsRegular() {
-		return t.WriteHeader(h)
-	}
-	f, err := root.Open(at)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := t.WriteHeader(h); err != nil {
-		return err
-	}
-	// A file that grows meanwhile is cut, one that shrinks is an error.
-	_, err = io.CopyN(t, f, h.Size)
-	return err
-}
-
 // CopyIn unpacks a tar stream into a folder of a running container, which it
-// makes when it is not there. What it makes belongs to the container's user.
+// makes when it is not there. What it makes belongs to the container's user. What hangs
+// there hangs alone, as with CopyOut.
 func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) error {
-	root, rel, cred, err := e.openRoot(id, name)
+	c, p, err := e.copyPlace(id, name)
+	if err == nil {
+		err = c.runCopy(ctx, "unpack", p, r, nil)
+	}
 	if err != nil {
-		return fmt.Errorf("copy to %s: %w", id, err)
-	}
-	defer root.Close()
-	if err := makeFolders(root, rel, cred); err != nil {
-		return fmt.Errorf("copy %s to %s: %w", name, id, err)
-	}
-	to, err := root.OpenRoot(rel)
-	if err != nil {
-		return fmt.Errorf("copy %s to %s: %w", name, id, err)
-	}
-	defer to.Close()
-	o := archive.Options{Owned: cred != nil}
-	if cred != nil {
-		o.Uid, o.Gid = int(cred.Uid), int(cred.Gid)
-	}
-	if err := archive.UnpackTar(ctx, r, to, o); err != nil {
 		return fmt.Errorf("copy %s to %s: %w", name, id, err)
 	}
 	return nil
 }
 
-// makeFolders makes a folder and those above it; what it makes belongs to cred, nil
-// = the cell itself.
-func makeFolders(root *os.Root, rel string, cred *syscall.Credential) error {
-	if rel == "." {
-		return nil
-	}
-	if info, err := root.Stat(rel); err == nil && info.IsDir() {
-		return nil
-	}
-	if err := makeFolders(root, path.Dir(rel), cred); err != nil {
-		return err
-	}
-	err := root.Mkdir(rel, 0o755)
-	if err == nil && cred != nil {
-		err = root.Lchown(rel, int(cred.Uid), int(cred.Gid))
-	}
-	return err
-}
-
-// openRoot opens what of a container may be copied from and to, and makes the
-// path relative to it.
-func (e *Executor) openRoot(id, name string) (*os.Root, string, *syscall.Credential, error) {
+// copyPlace is what of a container may be copied from and to.
+func (e *Executor) copyPlace(id, name string) (*container, place.Place, error) {
+	var p place.Place
 	c, pid, err := e.target(id)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, p, err
 	}
-	top, inside := c.folder, c.folder
-	if c.view != nil {
-		top, inside = "/proc/"+strconv.Itoa(pid)+"/root", "/"
+	inside := c.folder
+	if p.Root = c.folder; c.view != nil {
+		p.Root, inside = "/proc/"+strconv.Itoa(pid)+"/root", "/"
 	}
 	if !path.IsAbs(name) {
 		name = path.Join(c.insideFolder(), name)
 	}
-	rel, err := filepath.Rel(inside, path.Clean(name))
-	if err != nil || !filepath.IsLocal(rel) {
-		return nil, "", nil, fmt.Errorf("%s: %w", name, ErrOutside)
+	p.Path, err = filepath.Rel(inside, path.Clean(name))
+	if err != nil || !filepath.IsLocal(p.Path) {
+		return nil, p, fmt.Errorf("%s: %w", name, ErrOutside)
 	}
-	var cred *syscall.Credential
 	if user := c.user(&action.Run{}); user != "" {
-		if cred, err = c.credential(user); err != nil {
-			return nil, "", nil, err
+		cred, err := c.credential(user)
+		if err != nil {
+			return nil, p, err
+		}
+		p.Owned, p.Uid, p.Gid = true, int(cred.Uid), int(cred.Gid)
+	}
+	return c, p, nil
+}
+
+// runCopy has a process of the container pack or unpack: the cell itself looks up no
+// path that may be on a file system that does not answer.
+func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in io.Reader, out io.Writer) error {
+	text, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("open stream: %w", err)
+	}
+	er, ew, err := os.Pipe()
+	if err != nil {
+		return errors.Join(fmt.Errorf("open stream: %w", err), r.Close(), w.Close())
+	}
+	null := c.e.null.Fd()
+	s := &process.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Session: true, Gain: true, Env: []string{"GOMAXPROCS=1"},
+		Files: []uintptr{null, w.Fd(), ew.Fd()}}
+	near, far := r, w
+	if in != nil {
+		near, far, s.Files = w, r, []uintptr{r.Fd(), null, ew.Fd()}
+	}
+	p, err := c.startBeside(s)
+	far.Close()
+	ew.Close()
+	if err != nil {
+		return errors.Join(err, near.Close(), er.Close())
+	}
+	var streams sync.WaitGroup
+	var said note
+	var serr error
+	streams.Go(func() { _, _ = io.Copy(&said, er) }) // what it says is only an explanation
+	streams.Go(func() {
+		if in == nil {
+			_, serr = io.Copy(out, near)
+			return
+		}
+		_, serr = io.Copy(near, in)
+		if errors.Is(serr, syscall.EPIPE) {
+			serr = nil // it had enough, or says why not
+		}
+		near.Close()
+	})
+	err = c.awaitCopy(ctx, p, at, &streams, near, er)
+	if text := strings.TrimPrefix(strings.TrimSpace(said.String()), "cantina-reaper: "); err == nil && text != "" {
+		err = errors.New(text)
+	}
+	if err == nil {
+		if r := p.Result(); r.ExitCode != 0 || r.Signal != 0 {
+			err = fmt.Errorf("ended with status %d, signal %d", r.ExitCode, r.Signal)
 		}
 	}
-	root, err := os.OpenRoot(top)
-	return root, rel, cred, err
+	return errors.Join(err, serr)
 }
+
+// awaitCopy waits for a copy and its streams. One that nobody waits for is killed, and
+// what does not die stays with the container.
+func (c *container) awaitCopy(ctx context.Context, p *process.Process, at place.Place, streams *sync.WaitGroup, near, er *os.File) error {
+	defer func() {
+		streams.Wait()
+		near.Close()
+		er.Close()
+	}()
+	select {
+	case <-p.Done():
+		return nil
+	case <-ctx.Done():
+	}
+	p.Signal(syscall.SIGKILL)
+	gone, stop := timer(killedAfter)
+	defer stop()
+	var err error
+	select {
+	case <-p.Done():
+		err = ctx.Err()
+	case <-gone:
+		err = fmt.Errorf("/%s: %w: %s", at.Path, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
+	}
+	now := time.Now() // ends reads and writes of what hangs
+	return errors.Join(err, near.SetDeadline(now), er.SetDeadline(now))
+}
+
+// killedAfter is how soon a process that was killed is gone, unless it hangs.
+const killedAfter = 500 * time.Millisecond

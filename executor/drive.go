@@ -33,6 +33,11 @@ func (c *container) run() (RunResult, bool) {
 	defer c.letGo()
 	if err := c.prepare(); err != nil {
 		r := RunResult{Failed: true, Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		c.e.mu.Lock()
+		if c.ask != askNothing { // its end was asked for, and came before its beginning
+			r = c.neverRan()
+		}
+		c.e.mu.Unlock()
 		return r, c.finish(0)
 	}
 	if !c.advance(Created) {
@@ -75,13 +80,22 @@ func (c *container) prepare() error {
 	if err := c.givePorts(); err != nil {
 		return err
 	}
+	if w := &c.spec.Workload; w.Isolation == action.IsolationRootfs {
+		if err := c.chooseRunc(); err != nil {
+			return err
+		}
+	}
 	if err := c.makeGroup(); err != nil {
 		return err
 	}
 	if err := c.makeView(); err != nil {
 		return err
 	}
-	return c.openOutput()
+	if err := c.openOutput(); err != nil {
+		return err
+	}
+	c.tellIsolation()
+	return nil
 }
 
 // makeFolder gives the container its folder: a service one by its name, what comes
@@ -132,6 +146,9 @@ func (c *container) limits() cgroup.Limits {
 	if c.keep() && l.Pids > 0 {
 		l.Pids += shimThreads
 	}
+	if c.runc != "" && l.Pids > 0 && c.e.tree.LimitsV2() {
+		l.Pids += runcThreads
+	}
 	return l
 }
 
@@ -179,7 +196,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		}
 		return c.conclude(r)
 	}
-	c.runningSingle(p.Pid)
+	c.runningSingle(p.Main())
 	limit, stop := timer(w.TimeLimit)
 	defer stop()
 	t := &w.Termination
@@ -341,6 +358,9 @@ func (c *container) start(r *action.Run, out, errs sink, pa patience) (*process.
 	s, err := c.processSpec(r)
 	if err != nil {
 		return nil, err
+	}
+	if c.runc != "" {
+		return c.startByRunc(s, r, out, errs, pa)
 	}
 	return c.launch(s, r, out, errs, pa)
 }

@@ -51,13 +51,17 @@ func (c *container) askToEnd(p *process.Process, t *action.Termination) time.Dur
 	case t.Target == action.TargetChild || c.group == nil && t.NoSession:
 		p.Signal(sig)
 	case t.Target == action.TargetGroup && !t.NoSession || c.group == nil:
-		p.SignalGroup(sig)
+		c.signalGroup(p, sig)
 	default:
 		c.group.Signal(unix.Signal(sig))
 	}
-	if c.view != nil && !handles(p.Pid, sig) {
+	if c.view != nil && !handles(p.Main(), sig) {
 		// Process 1 of a name space does not even notice; the others have had theirs.
-		if pids, err := c.group.Procs(); err == nil && len(pids) == 1 {
+		alone := 1
+		if p.Stands() {
+			alone = 2
+		}
+		if pids, err := c.group.Procs(); err == nil && len(pids) == alone {
 			return 0
 		}
 		return c.graceWithin(min(grace(t), leftoverGrace(t)))

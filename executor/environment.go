@@ -174,22 +174,29 @@ func account(root, file, key string) ([]string, error) {
 	return nil, os.ErrNotExist
 }
 
-// openBelow opens a file named by a container; no link leads out of root.
+// openBelow opens a file named by a container; no link leads out of root, and none to
+// another file system, which might not answer.
 func openBelow(root, name string) (*os.File, error) {
-	r, err := os.OpenRoot(root)
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: root, Err: err}
 	}
-	defer r.Close()
+	defer unix.Close(dir)
 	rel, err := filepath.Rel("/", filepath.Join("/", name))
 	if err != nil {
 		return nil, err
 	}
 	// A pipe put there must not hold the cell.
-	f, err := r.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(dir, rel, how)
+	for try := 0; err == unix.EAGAIN && try < 100; try++ { // something was renamed meanwhile
+		fd, err = unix.Openat2(dir, rel, how)
 	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
 		f.Close()
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a plain file")}

@@ -18,9 +18,13 @@ import (
 func TestExec(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
-	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs, "runc": action.IsolationRootfs} {
 		t.Run(name, func(t *testing.T) {
-			e := testExecutor(t, nil)
+			runc := RuncOff
+			if name == "runc" {
+				runc = needRunc(t)
+			}
+			e := testExecutor(t, withRunc(runc))
 			s := sh("echo x > file; sleep 1000")
 			s.Workload.Isolation, s.Workload.Rootfs = level, root
 			s.Workload.Env = []action.Variable{{Name: "OF_CONTAINER", Value: "yes"}}

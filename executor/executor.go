@@ -72,6 +72,9 @@ type Config struct {
 	// RebootCommand is run, once, when a container is STUCK that must be dead: its
 	// deadline has passed, or the cell ends. Empty = the cell stays, unclean.
 	RebootCommand []string
+	// Runc runs containers with a root of their own: a path, RuncAuto (also empty) or
+	// RuncOff. What a runc named by its path cannot run is refused, with ErrRunc.
+	Runc string
 	// Ports are given to containers from FirstPort up to and including LastPort,
 	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
 	FirstPort, LastPort int
@@ -129,6 +132,7 @@ type Executor struct {
 	images        *image.Store
 	cache         *cache.Cache
 	spaces        *isolate.Host // nil where there are no name spaces
+	roots         *roots
 	out           *output.Store
 	hub           hub
 	null          *os.File
@@ -220,6 +224,9 @@ func (e *Executor) open() error {
 	}
 	if e.spaces, err = isolate.OpenHost(); err != nil {
 		e.log.Info("no name spaces", "error", err)
+	}
+	if e.roots, err = e.openRoots(); err != nil {
+		return err
 	}
 	e.keeper, err = newKeeper(e)
 	return err

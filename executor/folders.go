@@ -2,10 +2,12 @@ package executor
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,5 +127,32 @@ func removeAll(path string) error {
 	if unix.Rmdir(path) == nil {
 		return nil
 	}
+	// What a container has mounted there is not its own: it is let go, not emptied.
+	for _, at := range slices.Backward(mountsBelow(path)) {
+		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.EINVAL {
+			return fmt.Errorf("unmount %s: %w", at, err)
+		}
+	}
 	return os.RemoveAll(path)
+}
+
+// unescapeMount undoes how the kernel writes paths (Linux, fs/proc_namespace.c); a
+// Replacer is not changed by its use.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// mountsBelow lists what is mounted in a folder, in the order of mounting.
+func mountsBelow(dir string) []string {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			if at := unescapeMount.Replace(f[4]); strings.HasPrefix(at, dir+"/") {
+				out = append(out, at)
+			}
+		}
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -139,8 +140,15 @@ func (e *Executor) watchDisks() {
 func diskUsage(dir string) int64 {
 	var sum int64
 	seen := map[uint64]bool{}
-	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	mounts := mountsBelow(dir) // not the container's own, and they may not answer
+	filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
+			return nil
+		}
+		if slices.Contains(mounts, at) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
 			return nil
 		}
 		info, err := d.Info()

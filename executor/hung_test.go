@@ -374,3 +374,71 @@ func TestUploadFromOutside(t *testing.T) {
 		t.Errorf("%+v", c.Result)
 	}
 }
+
+// TestHungSourcesAndCopies: a file: source, a copy and a result file on a file system that
+// does not answer hang alone, or not at all.
+func TestHungSourcesAndCopies(t *testing.T) {
+	h := hungMount(t)
+	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
+	needGroups(t, e)
+	download := func(from string) Spec {
+		return Spec{Workload: action.Workload{Action: action.Action{Download: &action.Download{From: "file://" + from, To: "here", AllowUnpinned: true}}}}
+	}
+	for i := range 7 { // more than are fetched at a time
+		if err := e.Launch(Reservation{ID: fmt.Sprint("source", i)}, download(h.Dir+"/file")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 7 {
+		if c := await(t, e, fmt.Sprint("source", i), hangs); !strings.Contains(c.Hang.String(), h.Dir+"/file") {
+			t.Error(c.Hang)
+		}
+	}
+	source := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(source, []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if c := launch(t, e, "beside", download(source)); c.Result.Failed {
+		t.Errorf("beside them: %+v", c.Result)
+	}
+	s := sh("sleep 1000")
+	s.Workload.Isolation = action.IsolationNamespaces // it sees the whole machine
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	for name, copy := range map[string]func(context.Context) error{
+		"out": func(ctx context.Context) error { return e.CopyOut(ctx, "x", h.Dir+"/a", io.Discard) },
+		"in":  func(ctx context.Context) error { return e.CopyIn(ctx, "x", h.Dir+"/a", strings.NewReader("")) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := copy(ctx); !errors.Is(err, ErrHangs) {
+			t.Errorf("copy %s: %v", name, err)
+		}
+		cancel()
+	}
+	// A result file is read without a look at what is mounted in the folder.
+	r := sh("true")
+	r.Workload.ResultFile = "mnt/result"
+	folder := launch(t, e, "result", r).Folder
+	if err := os.MkdirAll(filepath.Join(folder, "mnt"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inner, err := executortest.Hang(filepath.Join(folder, "mnt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.ResultFile("result"); err == nil || !strings.Contains(err.Error(), "mnt/result") {
+		t.Errorf("result file: %v", err)
+	}
+	if err := errors.Join(inner.Release(), h.Release()); err != nil {
+		t.Error(err)
+	}
+	for i := range 7 {
+		if c := await(t, e, fmt.Sprint("source", i), completed); !c.Result.Failed {
+			t.Errorf("%+v", c.Result)
+		}
+	}
+	e.Delete("x")
+	await(t, e, "x", gone)
+}

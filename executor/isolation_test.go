@@ -125,8 +125,12 @@ func smallRoot(t testing.TB) string {
 
 func TestRootfsFolder(t *testing.T) {
 	needRoot(t)
+	eachRoot(t, testRootfsFolder)
+}
+
+func testRootfsFolder(t *testing.T, runc string) {
 	root := smallRoot(t)
-	e := testExecutor(t, nil)
+	e := testExecutor(t, withRunc(runc))
 	s := sh("echo pid $$; id -u; ls /; pwd; echo hi > /made; echo result > r; ls /proc/self > /dev/null && echo proc; cat /etc/passwd > /dev/null && echo x > /dev/null; ls /dev")
 	s.Workload.Isolation, s.Workload.Rootfs, s.Workload.ResultFile, s.Workload.User = action.IsolationRootfs, root, "r", "root"
 	c := launch(t, e, "x", s)

@@ -321,7 +321,7 @@ func (e *Executor) clearFolders(stays map[string]bool) error {
 	}
 	for _, d := range entries {
 		if !stays[d.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(e.path("run"), d.Name())))
+			err = errors.Join(err, removeAll(filepath.Join(e.path("run"), d.Name())))
 		}
 	}
 	return err

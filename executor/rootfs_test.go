@@ -85,6 +85,10 @@ func smallImage(t *testing.T) v1.Image {
 // from a tarball; none sees what another one wrote.
 func TestRootfsImage(t *testing.T) {
 	needRoot(t)
+	eachRoot(t, testRootfsImage)
+}
+
+func testRootfsImage(t *testing.T, runc string) {
 	img := smallImage(t)
 	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer hub.Close()
@@ -103,7 +107,7 @@ func TestRootfsImage(t *testing.T) {
 	if err := tarball.WriteToFile(file, ref, img); err != nil {
 		t.Fatal(err)
 	}
-	e := testExecutor(t, nil)
+	e := testExecutor(t, withRunc(runc))
 	mounts := count(t, e).mounts
 	want := []string{"high", "image yes", "4321"}
 	for id, from := range map[string]string{"registry": ref.Context().Name() + "@" + digest.String(), "tarball": file, "again": file} {

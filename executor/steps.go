@@ -124,7 +124,7 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 		return nil, err
 	}
 	if !l.Check {
-		c.setPid(p.Pid)
+		c.setPid(p.Main())
 	}
 	return &stepProcess{h: h, p: p, check: l.Check}, nil
 }
@@ -157,6 +157,9 @@ func (c *container) startCheck(ctx context.Context, r *action.Run, out, errs sin
 	c.e.mu.Lock()
 	pid := c.pid
 	c.e.mu.Unlock()
+	if c.runc != "" && pid == 0 {
+		return c.startByRunc(s, r, out, errs, patience{over: ctx.Done()})
+	}
 	if c.view != nil && pid != 0 {
 		j := isolate.Join(c.e.spaces, pid)
 		s.CloneFlags, s.Enter, s.Stopped, s.ParentDeath = j.CloneFlags, j.Enter, j.Stopped, 0
@@ -247,6 +250,20 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 	return p, nil
 }
 
+// Local has a process of the container copy a file of the machine, so that it hangs alone
+// where nothing answers.
+func (h *stepHost) Local(ctx context.Context, name string) (string, func() error, error) {
+	c := h.c
+	c.mu.Lock()
+	c.copies++
+	to := c.below(fmt.Sprintf(".source-%d", c.copies))
+	c.mu.Unlock()
+	if err := h.carry(ctx, "take", place.File{At: place.Place{Root: "/", Path: name}, Path: to, Into: name}); err != nil {
+		return "", nil, err
+	}
+	return to, func() error { return os.Remove(to) }, nil
+}
+
 // stepProcess is one program of the tree.
 type stepProcess struct {
 	h     *stepHost
@@ -283,9 +300,9 @@ func (s *stepProcess) Stop() {
 	case whole != askNothing && t.Target == action.TargetCgroup && c.group != nil:
 		s.h.once.Do(func() { c.group.Signal(unix.Signal(sig)) })
 	default:
-		s.p.SignalGroup(sig)
+		c.signalGroup(s.p, sig)
 	}
-	if c.view != nil && !handles(s.p.Pid, sig) {
+	if c.view != nil && !handles(s.p.Main(), sig) {
 		// Process 1 of a name space that has no handler does not notice.
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)
 	}
@@ -297,7 +314,7 @@ func (s *stepProcess) Kill() {
 		s.p.Signal(syscall.SIGKILL)
 		return
 	}
-	s.p.SignalGroup(syscall.SIGKILL)
+	s.h.c.signalGroup(s.p, syscall.SIGKILL)
 }
 
 // lineSink hands on whole lines, so that those of several programs do not mix.

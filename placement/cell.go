@@ -242,20 +242,33 @@ type CellView struct {
 func (l *Ledger) Cells() []CellView {
 	out := make([]CellView, 0, len(l.byName))
 	for _, c := range l.byName {
-		v := CellView{
-			Name: c.name, Process: c.process, Zone: c.state.Zone, Capacity: l.dims.amounts(c.capacity),
-			Used: l.dims.amounts(c.used), Foreign: l.dims.amounts(c.foreign), Reserved: l.dims.amounts(c.earmark),
-			ReservedFor: c.earmarkFor, Holdings: len(c.holds), Reason: c.reason(),
-		}
-		for _, h := range c.holds {
-			if h.inFlight {
-				v.InFlight++
-			}
-		}
-		out = append(out, v)
+		out = append(out, l.viewOf(c))
 	}
 	slices.SortFunc(out, func(a, b CellView) int { return compareText(a.Name, b.Name) })
 	return out
+}
+
+// Cell returns one cell by its name.
+func (l *Ledger) Cell(name string) (v CellView, ok bool) {
+	c := l.byName[name]
+	if c == nil {
+		return CellView{}, false
+	}
+	return l.viewOf(c), true
+}
+
+func (l *Ledger) viewOf(c *cell) CellView {
+	v := CellView{
+		Name: c.name, Process: c.process, Zone: c.state.Zone, Capacity: l.dims.amounts(c.capacity),
+		Used: l.dims.amounts(c.used), Foreign: l.dims.amounts(c.foreign), Reserved: l.dims.amounts(c.earmark),
+		ReservedFor: c.earmarkFor, Holdings: len(c.holds), Reason: c.reason(),
+	}
+	for _, h := range c.holds {
+		if h.inFlight {
+			v.InFlight++
+		}
+	}
+	return v
 }
 
 func (c *cell) reason() string {

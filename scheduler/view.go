@@ -69,12 +69,15 @@ func (s *Scheduler) view(j *job) JobView {
 	if j.forest == nil {
 		return v
 	}
-	v.Forest, v.NodesKnown, v.NodesError = j.forest.board.Spec(), j.forest.planted || !j.forest.hasSources(), j.forest.problem
+	v.Forest, v.NodesKnown, v.NodesError = j.forest.board.Spec(), j.known(), j.forest.problem
 	if v.Progress.State.Ended() && j.latest > 0 {
 		v.Ended = time.UnixMilli(j.latest).UTC()
 	}
 	return v
 }
+
+// known reports that a job's nodes were read in this term, or need not be.
+func (j *job) known() bool { return j.forest != nil && (j.forest.planted || !j.forest.hasSources()) }
 
 // Jobs lists jobs in order of name, of one domain (empty = all), strictly after a
 // name, at most limit (0 = all).
@@ -266,7 +269,7 @@ func allClasses() []batch.Class {
 // jobEvent shows a job after a commit; the lock is held.
 func (s *Scheduler) jobEvent(j *job) event.Event {
 	p := s.progress(j)
-	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted, Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted}}
+	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted, Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known()}}
 	if j.spec != nil {
 		e.Domain = j.spec.Domain
 	}

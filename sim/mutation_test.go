@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cantina/internal/mutate"
 )
 
 // mutant is one deleted case clause.
@@ -81,9 +83,8 @@ func mutantsOf(t *testing.T, path, rel string) []mutant {
 	return ms
 }
 
-// TestMutation deletes each case of worker/, workerset/, lrp/ and task/ in a copy of the module
-// and shows who notices: the simulator, the search, or only a table. It writes the
-// table that docs/design/simulator.md has. CANTINA_SOAK=1 and CANTINA_MUTATION=file.
+// TestMutation deletes each case of worker/, workerset/, lrp/ and task/ and shows who
+// notices: the simulator, the search, or only a table. It writes the table that docs/design/simulator.md has. CANTINA_SOAK=1 and CANTINA_MUTATION=file.
 func TestMutation(t *testing.T) {
 	out := os.Getenv("CANTINA_MUTATION")
 	if out == "" {
@@ -93,23 +94,16 @@ func TestMutation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copyDir := t.TempDir()
-	for _, dir := range []string{"fence", "internal/agenda", "resource", "action", "placement", "lrp", "lrp/testdata", "task", "task/testdata", "worker", "workerset", "sim", "sim/testdata"} {
-		copyFiles(t, filepath.Join(root, dir), filepath.Join(copyDir, dir))
-	}
-	for _, f := range []string{"go.mod", "go.sum"} {
-		copyFile(t, filepath.Join(root, f), filepath.Join(copyDir, f))
-	}
 	var table strings.Builder
 	count := map[string]int{}
 	ms := mutants(t, root)
 	for _, file := range []string{"worker/cell.go", "workerset/propagate.go", "lrp/step.go", "task/step.go"} {
-		if by := tryMutant(t, copyDir, mutant{file: file}); by != "nobody" {
+		if by := tryMutant(t, root, mutant{file: file}); by != "nobody" {
 			t.Fatalf("the %s fails although nothing is deleted in %s", by, file)
 		}
 	}
 	for _, m := range ms {
-		by := tryMutant(t, copyDir, m)
+		by := tryMutant(t, root, m)
 		count[by]++
 		fmt.Fprintf(&table, "| %s:%d | `%s` | %s |\n", m.file, m.line, strings.ReplaceAll(m.text, "|", "\\|"), by)
 		if err := os.WriteFile(out, []byte(table.String()), 0o644); err != nil {
@@ -123,31 +117,6 @@ func TestMutation(t *testing.T) {
 	}
 }
 
-func copyFiles(t *testing.T, from, to string) {
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	files, err := os.ReadDir(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if !f.IsDir() {
-			copyFile(t, filepath.Join(from, f.Name()), filepath.Join(to, f.Name()))
-		}
-	}
-}
-
-func copyFile(t *testing.T, from, to string) {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // tryMutant deletes one clause and runs the simulator, the search, then the tables.
 func tryMutant(t *testing.T, dir string, m mutant) string {
 	path := filepath.Join(dir, m.file)
@@ -155,11 +124,11 @@ func tryMutant(t *testing.T, dir string, m mutant) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.WriteFile(path, src, 0o644)
-	mutated := append(bytes.Clone(src[:m.from]), src[m.to:]...)
-	if err := os.WriteFile(path, mutated, 0o644); err != nil {
+	overlay, remove, err := mutate.Overlay(path, string(src[:m.from])+string(src[m.to:]))
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer remove()
 	type run struct{ name, pkg, run string }
 	runs := []run{{"simulator", "./sim", "TestClean|TestOtherShapes|TestConsensusWitness"}}
 	if strings.HasPrefix(m.file, "worker") {
@@ -167,8 +136,8 @@ func tryMutant(t *testing.T, dir string, m mutant) string {
 	}
 	for _, by := range append(runs, run{"table", "./" + filepath.Dir(m.file), "."}) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-run", by.run, by.pkg)
-		cmd.Dir = dir
+		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-overlay="+overlay, "-run", by.run, by.pkg)
+		cmd.Dir, cmd.Env = dir, mutate.Environ()
 		out, err := cmd.CombinedOutput()
 		cancel()
 		switch {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"cantina/cron"
 	"cantina/event"
 	"cantina/schedule"
 	"cantina/store"
@@ -52,6 +53,7 @@ type edit struct {
 	line Line
 	was  *schedule.Row // nil = created
 	is   *schedule.Row // nil = removed
+	cron cron.Schedule // of is
 }
 
 // Plan tells what Apply would do.
@@ -103,7 +105,7 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 				return err
 			}
 			c.Ops = append(c.Ops, store.Op{Key: rowKey(e.is.Key), Value: value}, store.Op{Key: stateKey(e.is.Key), Value: encodeState(e.is.UID, &e.is.State)})
-			t.put(*e.is)
+			t.board.Put(*e.is, e.cron, nil)
 		}
 		done = append(done, e)
 	}
@@ -211,7 +213,7 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", err, schedule.ErrInvalid)
 	}
-	e.is = &is
+	e.is, e.cron = &is, c
 	if next, err := c.Next(now); err == nil && !next.IsZero() {
 		e.line.Note = "next " + next.Add(schedule.Offset(k, d.Jitter)).Format(time.RFC3339)
 	} else {

@@ -417,110 +417,6 @@ func TestHigherTermEndsTheTerm(t *testing.T) {
 	}
 }
 
-// TestRunResults: what each result of a RunTask means.
-func TestRunResults(t *testing.T) {
-	r := newRig(t, nil)
-	r.healthy("w1", "p1", 1)
-	r.tick(sec)
-	for i, c := range []struct {
-		res    RunResult
-		ends   bool
-		unsure bool
-	}{{RunOK, false, false}, {RunNeverSent, true, false}, {RunRefused, true, false}, {RunUnknown, false, true}, {RunStale, false, true}} {
-		x := r.run("w1", string(rune('a'+i)))
-		r.out = nil
-		r.answer("p2", x, c.res) // somebody else's word
-		r.answer("p1", x, c.res)
-		if e := peek[Ended](r); (len(e) == 1) != c.ends || c.ends && e[0].Kind != NeverStarted {
-			t.Errorf("%v: %v", c.res, e)
-		}
-		if n := peek[SendNotify](r); (len(n) >= 1 || r.l.Sessions(r.now)[0].Unsure > 0) != c.unsure {
-			t.Errorf("%v: %v", c.res, n)
-		}
-		r.answer("p1", x, RunUnknown)
-		for _, e := range take[Ended](r) {
-			r.apply(e)
-		}
-		for _, run := range r.l.procs["p1"].unsure.runs {
-			r.status("w1", "p1", StatusItem{Kind: StatusNotRunning, Run: run})
-		}
-		for _, e := range take[Ended](r) {
-			r.apply(e)
-		}
-	}
-	if r.l.Live() != 1 {
-		t.Fatalf("only the started one: %v", r.l.Model())
-	}
-}
-
-// TestSettled: the mark follows the oldest RunTask whose fate is open.
-func TestSettled(t *testing.T) {
-	r := newRig(t, nil)
-	r.healthy("w1", "p1", 1)
-	r.tick(sec)
-	mark := func() int64 { return r.beat("w1", "p1", 1).Settled }
-	a, b, c := r.run("w1", "a"), r.run("w1", "b"), r.run("w1", "c")
-	if mark() != 0 {
-		t.Fatal(mark())
-	}
-	r.answer("p1", b, RunOK)
-	if mark() != 0 {
-		t.Fatal("the first is open")
-	}
-	r.answer("p1", a, RunRefused)
-	if mark() != 2 {
-		t.Fatal(mark())
-	}
-	r.answer("p1", c, RunUnknown)
-	r.out = nil
-	if mark() != 2 {
-		t.Fatal("unsure is open")
-	}
-	seq := r.l.procs["p1"].seq
-	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "p1", Seq: seq}})
-	if mark() != 2 {
-		t.Fatal("a failed question")
-	}
-	r.tick(3 * sec)
-	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "p1", Seq: seq + 1, OK: true}})
-	if mark() != 3 {
-		t.Fatal(mark())
-	}
-}
-
-// TestUnavailable: three failing probes in a row; a good one ends it. Any answer
-// counts as contact.
-func TestUnavailable(t *testing.T) {
-	r := newRig(t, nil)
-	r.healthy("w1", "p1", 1)
-	r.tick(sec)
-	for i := range 4 {
-		r.tick(10 * sec)
-		r.beat("w1", "p1", 1)
-		r.probe("w1", "p1", false)
-		if r.state("p1") != Healthy {
-			t.Fatalf("probe %d: %v", i, r.state("p1"))
-		}
-	}
-	if a := one[Availability](r); !a.Unavailable || a.Reason != "no room" {
-		t.Fatalf("%+v", a)
-	}
-	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldUnavailable {
-		t.Fatalf("%+v", h)
-	}
-	r.status("w1", "p1", StatusItem{Kind: StatusProbe, Probe: 1, OK: true}) // stale
-	if _, ok := r.l.MayReceive("w1"); ok {
-		t.Fatal("an old answer")
-	}
-	r.tick(10 * sec)
-	r.beat("w1", "p1", 1)
-	r.out = nil
-	r.probe("w1", "p1", true)
-	if a := one[Availability](r); a.Unavailable {
-		t.Fatalf("%+v", a)
-	}
-}
-
 // TestPolicyClockStandsStill: without proof of the lease, or after a stall, no
 // session times out; certain death does not wait.
 func TestPolicyClockStandsStill(t *testing.T) {
@@ -545,56 +441,6 @@ func TestPolicyClockStandsStill(t *testing.T) {
 	}
 }
 
-// TestFarewell: an empty process that says it leaves is dead at once.
-func TestFarewell(t *testing.T) {
-	r := newRig(t, nil)
-	r.healthy("w1", "p1", 1)
-	leave := func(h *Heartbeat) { h.Farewell = true }
-	if a := r.beat("w1", "p1", 1, leave, func(h *Heartbeat) { h.HasWork = true }); a.State != MustDie || len(peek[Dead](r)) != 0 {
-		t.Fatalf("not empty: %+v", a)
-	}
-	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofFarewell || r.members() != "" {
-		t.Fatalf("%+v %q", a, r.members())
-	}
-	if a := r.beat("w1", "p1", 1); a.Verdict != Die {
-		t.Fatalf("never again under this id: %+v", a)
-	}
-	if a := r.beat("w9", "p9", 1, leave); a.State != MustDie {
-		t.Fatalf("%+v", a)
-	}
-}
-
-// TestForget: audited; an unknown process is an error.
-func TestForget(t *testing.T) {
-	r := newRig(t, withMembers(member("p1", "w1", 1)))
-	if _, err := r.l.Step(r.now, Forget{Proc: "nobody"}); !errors.Is(err, ErrUnknownProcess) {
-		t.Fatal(err)
-	}
-	r.step(Forget{Proc: "p1", By: "ann"})
-	if a := peek[Audit](r); len(a) != 1 || a[0].Kind != AuditForgotten || one[Dead](r).Proof != ProofOperator {
-		t.Fatalf("%v", a)
-	}
-	r.tick(sec)
-	if r.l.Wait(r.now).Active || !r.l.IsDead("p1") || r.members() != "" {
-		t.Fatal("gone")
-	}
-}
-
-// TestDeadNonMembersAreForgotten: a lost newcomer without a row is told to die
-// for a while, then nothing of it is kept.
-func TestDeadNonMembersAreForgotten(t *testing.T) {
-	r := newRig(t, nil)
-	r.beat("w1", "p1", 1)
-	r.tick(61 * sec)
-	if r.state("p1") != MustDie || r.beat("w1", "p1", 1).Verdict != Die {
-		t.Fatal(r.state("p1"))
-	}
-	r.tick(200 * sec)
-	if len(r.l.Sessions(r.now)) != 0 || r.beat("w1", "p1", 1).Verdict != Die {
-		t.Fatal("kept")
-	}
-}
-
 // TestUnknownEventIsRefused and changes nothing.
 func TestUnknownEventIsRefused(t *testing.T) {
 	r := newRig(t, nil)
@@ -603,120 +449,6 @@ func TestUnknownEventIsRefused(t *testing.T) {
 	}
 	if _, err := NewLeader(Config{}); !errors.Is(err, ErrTimeouts) {
 		t.Fatal(err)
-	}
-}
-
-// TestNewStoreIsBlind unless the operator says that the cluster is new.
-func TestNewStoreIsBlind(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.NewCluster = false })
-	r.tick(sec)
-	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
-		t.Fatalf("%+v", w)
-	}
-}
-
-// TestUnknownWorker and TestMustDieWorker: the two ways in which the hashes alone
-// can fail (worker-set consensus, "How can Bistro's consensus mechanism fail?"),
-// real under --witness=consensus and closed by the list.
-func TestUnknownWorker(t *testing.T) {
-	// w1 was cut off before w2 came; its set is itself. Leaders changed quickly,
-	// and w1 is the first to find the new one.
-	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p1")}
-	start := func(c *Config) {
-		withMembers(member("p1", "w1", 1), member("p2", "w2", 1))(c)
-		c.Jobs = []JobRow{{Name: "j"}}
-	}
-	for _, w := range []Witness{WitnessConsensus, WitnessList} {
-		r := newRig(t, func(c *Config) { start(c); c.Witness = w })
-		r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID = alone })
-		r.report("p1")
-		r.probe("w1", "p1", true)
-		r.beat("w1", "p1", 1)
-		r.tick(2 * sec)
-		r.beat("w1", "p1", 1)
-		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}) // it may run on w2
-		if ok != (w == WitnessConsensus) {
-			t.Errorf("witness %v: a second copy may start: %v", w, ok)
-		}
-	}
-}
-
-func TestMustDieWorker(t *testing.T) {
-	// w1 was bumped by a second w1; the suicide request got lost; the leader
-	// restarts, and all that its last set names are back: without the first w1.
-	set := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 4}, Version: 4, Hash: workerset.Hash{}.Add("p1b@b")}
-	displaced := member("p1", "w1", 1)
-	displaced.Displaced = true
-	for _, w := range []Witness{WitnessConsensus, WitnessList} {
-		r := newRig(t, func(c *Config) {
-			withMembers(displaced, member("p1b@b", "w1", 1))(c)
-			c.Jobs, c.Witness = []JobRow{{Name: "j"}}, w
-		})
-		show := func(h *Heartbeat) {
-			if w == WitnessConsensus {
-				h.SetID = set
-			}
-		}
-		r.beat("w1", "p1b@b", 1, show)
-		r.report("p1b@b")
-		r.probe("w1", "p1b@b", true)
-		r.beat("w1", "p1b@b", 1)
-		r.tick(2 * sec)
-		r.beat("w1", "p1b@b", 1)
-		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"})
-		if ok != (w == WitnessConsensus) {
-			t.Errorf("witness %v: a second copy may start: %v", w, ok)
-		}
-		if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); w == WitnessList && a.Verdict != DieAll {
-			t.Errorf("the displaced one is told: %+v", a)
-		}
-	}
-}
-
-func (r *rig) manyCells(n int) {
-	for i := range n {
-		name := CellName(rune('a'+i%26)) + CellName(time.Duration(i).String())
-		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: name, Proc: Proc("p" + name), Folder: string(name), Started: 1, Beat: 1, Period: 5 * sec, PredecessorsGone: true}
-		r.step(BeatReceived{h, true})
-		r.report(h.Proc)
-		r.probe(name, h.Proc, true)
-		r.out, r.rows = nil, nil
-	}
-}
-
-func benchmarkRound(b *testing.B, n int, w Witness) {
-	r := newRig(&testing.T{}, func(c *Config) { c.Witness = w })
-	r.manyCells(n)
-	b.ReportAllocs()
-	for b.Loop() {
-		r.now += sec
-		for _, p := range r.l.order {
-			p.health.LastBeat, p.health.LastProbe, p.probe.due = r.l.policy(r.now), r.l.policy(r.now), r.now+10*sec
-			p.credit, p.credited = r.now, true
-		}
-		if _, err := r.l.Step(r.now, Tick{LeaseHeld: true}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkRound10k(b *testing.B)           { benchmarkRound(b, 10_000, WitnessList) }
-func BenchmarkRound100k(b *testing.B)          { benchmarkRound(b, 100_000, WitnessList) }
-func BenchmarkRound10kConsensus(b *testing.B)  { benchmarkRound(b, 10_000, WitnessConsensus) }
-func BenchmarkRound100kConsensus(b *testing.B) { benchmarkRound(b, 100_000, WitnessConsensus) }
-
-func BenchmarkHeartbeat(b *testing.B) {
-	r := newRig(&testing.T{}, nil)
-	r.manyCells(10_000)
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		p := r.l.order[i%len(r.l.order)]
-		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: p.row.Cell, Proc: p.row.Proc, Folder: p.row.Folder, Started: 1, Beat: int64(i + 2), Period: 5 * sec, Promise: 86 * sec}
-		if _, err := r.l.Step(r.now, BeatReceived{h, true}); err != nil {
-			b.Fatal(err)
-		}
-		i++
 	}
 }
 
@@ -742,33 +474,6 @@ func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
 	t.Fatalf("no probe in %+v", out.Effects)
 }
 
-// TestDeathIsToldBeforeTheRowGoes: rows of services and tasks on a process without a
-// member row are lost to a new leader, so what its successor adopted is moved first.
-func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
-	r := newRig(t, withMembers(member("p1", "w1", 1)))
-	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", true })
-	r.out, r.hold = nil, true
-	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", PredecessorsGone: true}})
-	told := false
-	for len(r.pending) > 0 {
-		out := r.pending[0]
-		if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) {
-			if !told {
-				t.Fatal("the row goes in or before the transition that tells of the death")
-			}
-			return
-		}
-		r.pending = r.pending[1:]
-		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor}))
-		next, err := r.l.Step(r.now, Committed{out.Seq})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.submit(next)
-	}
-	t.Fatalf("told: %v, and the row stays", told)
-}
-
 // TestAStallIsSeenByWhateverComesFirst: after a stall the heartbeats that waited come
 // before the tick, and make nobody suspect.
 func TestAStallIsSeenByWhateverComesFirst(t *testing.T) {
@@ -782,24 +487,6 @@ func TestAStallIsSeenByWhateverComesFirst(t *testing.T) {
 	}
 	if c := peek[SessionChanged](r); len(c) > 0 {
 		t.Errorf("%+v", c)
-	}
-}
-
-// TestSettledCountsThisTermOnly: the end of an invocation of an earlier term does not
-// settle one of this term with the same counter.
-func TestSettledCountsThisTermOnly(t *testing.T) {
-	r := newRig(t, withMembers(member("p1", "w1", 1)))
-	r.beat("w1", "p1", 1)
-	r.report("p1", Held{Run: old(1, "a")})
-	r.probe("w1", "p1", true)
-	r.beat("w1", "p1", 1)
-	r.tick(sec)
-	if x := r.run("w1", "b"); x.Invocation.Counter != 1 {
-		t.Fatal(x)
-	}
-	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: old(1, "a")})
-	if a := r.beat("w1", "p1", 1); a.Settled != 0 {
-		t.Errorf("settled %d while its RunTask is on its way", a.Settled)
 	}
 }
 

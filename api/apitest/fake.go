@@ -332,6 +332,33 @@ func (f *Fake) ListInstances(q api.InstanceFilter, r api.Range) (api.Listed[api.
 	}), nil
 }
 
+// InstanceOf implements api.Services.
+func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) api.Instance {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := api.Instance{Actual: *a, Revision: revision}
+	for _, x := range f.indices {
+		if x.Key == a.Key {
+			out.Version = x.Version
+			if x.Revision == revision {
+				out.Orphan, out.Doubt = x.Orphan, x.Doubt
+			}
+		}
+	}
+	return out
+}
+
+// TaskOf implements api.Tasks.
+func (f *Fake) TaskOf(t *task.Task, revision int64) api.Task {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := api.Task{Task: t, Revision: revision}
+	if x := f.tasks[t.GUID]; x != nil && x.Revision == revision {
+		out.Doubt = x.Doubt
+	}
+	return out
+}
+
 // ScaleService implements api.Services.
 func (f *Fake) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w api.Write) (api.Service, error) {
 	s, err := f.GetService(k)

@@ -34,7 +34,7 @@ func main() {
 	defer stop()
 	program := flag.String("cantina", "bin/cantina", "the program to measure")
 	n := flag.Int("n", 1_000_000, "schedules, spread over the minutes of a year")
-	per := flag.Int("file", 5_000, "schedules of one apply")
+	per := flag.Int("file", 500, "schedules of one apply; 500 fit into one transaction")
 	idle := flag.Duration("idle", time.Minute, "how long the idle server is watched")
 	flag.Parse()
 	if err := bench(ctx, *program, *n, *per, *idle); err != nil {
@@ -53,8 +53,12 @@ func bench(ctx context.Context, program string, n, per int, idle time.Duration) 
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
+	begin, lap := time.Now(), time.Now()
 	for first := 0; first < n; first += per {
+		if first > 0 && first*10/n != (first-per)*10/n {
+			fmt.Printf("  %d applied, the last tenth in %v\n", first, time.Since(lap).Round(time.Millisecond))
+			lap = time.Now()
+		}
 		q := &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "bench", Content: []byte(spec(first, min(first+per, n)))}}}
 		if _, err := api.Call(ctx, s.client, calls.Apply, q); err != nil {
 			return errors.Join(err, s.kill())

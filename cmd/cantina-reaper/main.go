@@ -7,12 +7,16 @@
 //	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR|clean=PATTERN]...
 //	cantina-reaper shim DIR
 //	cantina-reaper put|take FILE
+//	cantina-reaper pack|unpack PLACE
+//	cantina-reaper runc -
 //
 // It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
 // of a socket pair, whose end of file is the death of the cell. The messages are
 // packets of text; see watcher.command. "shim" owns one
 // container that outlives its cell; see runShim. "put" and "take" copy one file for a
-// container, FILE being a place.File in JSON.
+// container, FILE being a place.File in JSON. "pack" and "unpack" stream a
+// tree, PLACE being a place.Place in JSON. "runc" has runc run a program; what and
+// how comes through descriptor 0, see package executor/runc.
 //
 // It stays small and depends only on a few leaf packages of the executor, because
 // it has to go on when everything else does not.
@@ -24,6 +28,7 @@ import (
 	"strings"
 
 	"cantina/executor/place"
+	"cantina/executor/runc"
 )
 
 func main() {
@@ -37,6 +42,12 @@ func main() {
 			os.Exit(carry(place.Put, os.Args[2]))
 		case "take":
 			os.Exit(carry(place.Take, os.Args[2]))
+		case "pack":
+			os.Exit(streamTree(false, os.Args[2]))
+		case "unpack":
+			os.Exit(streamTree(true, os.Args[2]))
+		case "runc":
+			os.Exit(runc.Serve(os.Stdin))
 		}
 	}
 	os.Stderr.WriteString("cantina-reaper is started by cantina itself\n")

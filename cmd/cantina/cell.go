@@ -35,6 +35,7 @@ type cellFlags struct {
 	evacuate  time.Duration
 	simulate  int
 	stuck     stuckFlags
+	runc      string
 	storage   storageFlags
 }
 
@@ -68,6 +69,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	p.DurationVar(&f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
 	p.IntVar(&f.simulate, "simulate", 0, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
 	f.stuck.add(cmd)
+	runcFlag(cmd, &f.runc)
 	f.storage.add(cmd)
 	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the address, once the cell listens")
 	return cmd
@@ -91,7 +93,7 @@ func (c *cli) cell(f cellFlags) error {
 	f.offer.Host = hostName()
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
-		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Build: version, Clock: run.Kernel(), Log: log}
+		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Runc: f.runc, Build: version, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type devFlags struct {
 	callback string
 	kept     retention
 	stuck    stuckFlags
+	runc     string
 	storage  storageFlags
 }
 
@@ -53,6 +54,7 @@ func (c *cli) devVerb() *cobra.Command {
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	f.stuck.add(cmd)
+	runcFlag(cmd, &f.runc)
 	f.storage.add(cmd)
 	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
@@ -119,6 +121,7 @@ func (c *cli) dev(f devFlags) error {
 	}
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.Timeouts, work.StuckAfter = c.containerEnv(tcpOf(server.Addresses())), cfg.Timeouts, f.stuck.after
+	work.Runc = f.runc
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	cell, err := node.OpenCell(c.ctx, work)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 func (c *cli) doctorVerb() *cobra.Command {
-	var dir, reaper string
+	var dir, reaper, runc string
 	var stuck stuckFlags
 	get := func(name string) func(*structpb.Struct) string {
 		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
@@ -32,7 +32,7 @@ func (c *cli) doctorVerb() *cobra.Command {
 			}
 			ctx, cancel := c.limited()
 			defer cancel()
-			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot})
+			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, Runc: runc})
 			if err != nil {
 				return failf(api.ExitFailed, "%v", err)
 			}
@@ -54,6 +54,7 @@ func (c *cli) doctorVerb() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "folder to work in (the system's temporary folder)")
 	cmd.Flags().StringVar(&reaper, "reaper", "", "path of cantina-reaper (the one in this program)")
 	stuck.choose(cmd)
+	runcFlag(cmd, &runc)
 	c.waiting(cmd)
 	return c.reading(cmd)
 }

@@ -52,6 +52,8 @@ func instanceNote(x *pb.Instance) string {
 		return "its row cannot be read; see cantina store quarantine show"
 	case x.Doubt != "":
 		return x.Doubt
+	case x.Condition != "":
+		return x.Condition
 	case x.PlacementError != "":
 		return x.PlacementError
 	case x.State == "CRASHED" || x.CrashReason != "":

@@ -52,6 +52,8 @@ func taskNote(x *pb.Task) string {
 		return x.Reason
 	case x.Doubt != "":
 		return x.Doubt
+	case x.Condition != "":
+		return x.Condition
 	}
 	return x.Rejection
 }

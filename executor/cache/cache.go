@@ -58,6 +58,9 @@ type Request struct {
 	Algorithm, Checksum string
 	// Unpinned allows a request without a checksum.
 	Unpinned bool
+	// Local copies a file of the machine to where the cache may read it, and whoever
+	// calls gets rid of the copy: so that what hangs hangs there. nil = the cache reads it.
+	Local func(ctx context.Context, path string) (copied string, remove func() error, err error)
 }
 
 // Config bounds a cache. Zero fields get the defaults named there.
@@ -304,6 +307,12 @@ func (c *Cache) lookup(r Request, u *url.URL) (*Artifact, *fetch, error) {
 		e.refs++
 		e.Used = c.cfg.Clock.Wall()
 		return c.artifact(e, true), nil, nil
+	}
+	// A file that somebody else reads for the caller is that caller's alone.
+	if r.Local != nil && u.Scheme == "file" {
+		f := c.begin("", r, u, e)
+		f.waiters++
+		return nil, f, nil
 	}
 	id := r.Key + "\x00" + r.URL + "\x00" + r.Algorithm + "\x00" + r.Checksum
 	f := c.fetching[id]

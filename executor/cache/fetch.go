@@ -49,7 +49,9 @@ func (c *Cache) begin(id string, r Request, u *url.URL, old *entry) *fetch {
 	if old != nil {
 		old.refs++
 	}
-	c.fetching[id] = f
+	if id != "" {
+		c.fetching[id] = f
+	}
 	c.group.Go(func() { c.carry(ctx, f) })
 	return f
 }
@@ -58,9 +60,11 @@ func (c *Cache) begin(id string, r Request, u *url.URL, old *entry) *fetch {
 func (c *Cache) leave(f *fetch) {
 	c.mu.Lock()
 	f.waiters--
-	last := f.waiters == 0 && c.fetching[f.id] == f
-	if last {
+	last := f.waiters == 0 && (f.id == "" && f.entry == nil || c.fetching[f.id] == f)
+	if last && f.id != "" {
 		delete(c.fetching, f.id)
+	}
+	if last {
 		f.cancel()
 	}
 	delivered := f.entry
@@ -284,7 +288,20 @@ func (c *Cache) store(f *fetch, r io.Reader, length int64) (*entry, error) {
 // copyFile takes a file of the cell. A pinned one is kept like any other; one
 // without a checksum may change at any time and is copied for this use alone.
 func (c *Cache) copyFile(ctx context.Context, f *fetch) (*entry, error) {
-	in, err := os.Open(f.u.Path)
+	path := f.u.Path
+	if f.r.Local != nil {
+		copied, remove, err := f.r.Local(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err := remove(); err != nil {
+				c.cfg.Log.Warn("copy is not removed", "path", copied, "error", err)
+			}
+		}()
+		path = copied
+	}
+	in, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

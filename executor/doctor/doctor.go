@@ -70,6 +70,7 @@ type Options struct {
 	// Reboot is the program and arguments that a cell would run when work that must be
 	// dead does not die; nil = it stays, and takes no work.
 	Reboot []string
+	Runc   string // executor.Config.Runc
 }
 
 // Examine looks at the machine. It removes the folder that it works in. It takes a
@@ -88,10 +89,9 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 	r.user()
 	r.reaper(reaper)
 	mode := r.groups()
-	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode,
+	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode, Runc: o.Runc,
 		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
 	r.stuck(o.Reboot)
-	r.programs()
 	return r, ctx.Err()
 }
 
@@ -240,6 +240,7 @@ func (r *Report) rootfs(ctx context.Context, e *executor.Executor, cfg executor.
 	}
 	w := action.Workload{Action: action.Action{Run: &action.Run{Path: "/program"}}, Isolation: action.IsolationRootfs, Rootfs: root}
 	r.try(ctx, e, "root file system", "overlayfs", 2, w)
+	r.add("runc", Note, "containers with a root of their own are run %s", e.Roots()) // after it was tried
 }
 
 // try runs one container and expects an exit status.
@@ -294,11 +295,5 @@ func (r *Report) stuck(reboot []string) {
 		r.add("stuck work", Warning, "--stuck=reboot would run %q, which uid %d may not be allowed to do", text, os.Getuid())
 	default:
 		r.add("stuck work", Note, "--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q (%s), once", text, path)
-	}
-}
-
-func (r *Report) programs() {
-	if p, err := exec.LookPath("runc"); err == nil {
-		r.add("runc", Note, "%s is there and not needed: roots are made by the cell itself", p)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,4 +112,43 @@ func killed(t *testing.T, dir string, lines int) int {
 		t.Fatalf("the child ended by itself after %d lines: %v", count, err)
 	}
 	return last
+}
+
+// TestTornBeginningInANewSegment: a process that dies while a source's first chunk in a
+// shared segment is being written leaves its name there and no line: the source goes on
+// from where its lines are, and repeats none.
+func TestTornBeginningInANewSegment(t *testing.T) {
+	dir := t.TempDir()
+	st := open(t, dir, Config{Own: 64 * kib, Shared: 4 * kib, Promote: 32 * kib})
+	a, b := writer(t, st, "a", Stdout), writer(t, st, "b", Stdout)
+	write(t, a, "one\n")
+	write(t, b, strings.Repeat("x", 5*kib)+"\n") // the segment is full
+	write(t, b, "b\n")
+	write(t, a, "two\n")
+	crash(t, st)
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(logs) != 2 {
+		t.Fatal(logs, err)
+	}
+	info, err := os.Stat(logs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(logs[1], info.Size()-2); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also when the segment has an index
+		st = open(t, dir, Config{})
+		a = writer(t, st, "a", Stdout)
+		if n := a.Written(); n != 4 {
+			t.Fatalf("goes on from byte %d, not 4", n)
+		}
+		crash(t, st)
+	}
+	st = open(t, dir, Config{})
+	write(t, writer(t, st, "a", Stdout), "two\n")
+	got := all(t, st, Query{IDs: []string{"a"}})
+	if len(got) != 2 || string(got[0].Data) != "one" || string(got[1].Data) != "two" || got[1].Seq != 2 {
+		t.Errorf("%+v", got)
+	}
 }

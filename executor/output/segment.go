@@ -180,7 +180,7 @@ func (g *segment) writeIndex() error {
 		for k, v := range e.source.Labels {
 			keys[labelHash(k, v)] = true
 		}
-		if !e.ended {
+		if !e.ended && e.first != 0 { // one without a line may be a torn beginning: what there is of it is elsewhere
 			g.unended = append(g.unended, e.source.key())
 		}
 	}

@@ -236,6 +236,9 @@ func (p *Process) openFiles(l *Launcher, s *Spec, r *request) ([]int, error) {
 	r.files = append(make([]uintptr, 0, 4), s.Files...)
 	if s.Files == nil {
 		r.files = append(r.files, l.null.Fd(), l.null.Fd(), l.null.Fd())
+		if s.Stdin != 0 {
+			r.files[0] = s.Stdin
+		}
 	}
 	child := make([]int, 0, 3)
 	attach := func(i, at int, use bool, sink func() (*pipe, int, error)) error {
@@ -332,7 +335,7 @@ func (l *Launcher) fork(r *request) {
 		if group >= 0 {
 			defer unix.Close(group)
 		}
-		if s.Group.NeedsThread() {
+		if s.Group.NeedsThread() && !s.Unlimited {
 			defer r.leave(s.Group.LeaveThread)
 			if r.err = s.Group.JoinThread(); r.err != nil {
 				return

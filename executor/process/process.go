@@ -42,6 +42,8 @@ type Spec struct {
 	// Stdout and Stderr take what the process writes; nil = /dev/null. They are
 	// closed when the last holder of the pipe has closed it, or by CloseOutput.
 	Stdout, Stderr io.WriteCloser
+	// Stdin is descriptor 0; 0 = /dev/null. The caller keeps and closes its own copy.
+	Stdin uintptr
 	// Status takes what is written to descriptor 3; nil = descriptor 3 is closed.
 	Status io.WriteCloser
 	// Files replaces descriptors 0, 1 and 2 when set. The caller keeps and closes
@@ -51,6 +53,7 @@ type Spec struct {
 	Terminal bool
 
 	Group       *cgroup.Group // nil = the cell's own group
+	Unlimited   bool          // tracked by Group, but not in the v1 groups of its limits; needs a v2 tracker
 	Session     bool          // a session (and so a process group) of its own
 	ParentDeath syscall.Signal
 	Gain        bool // may gain privileges by exec (set-user-ID programs)
@@ -96,6 +99,8 @@ type Process struct {
 
 	mu     sync.Mutex
 	pidfd  int // -1 when gone
+	main   int // the process that this one stands for; 0 = itself
+	mainFD int
 	id     uint64
 	pipes  [3]*pipe
 	result Result
@@ -167,14 +172,50 @@ func (p *Process) Result() Result {
 	return p.result
 }
 
-// Signal sends sig to the process alone. It returns ErrGone when it has ended.
+// StandFor makes the process one that only waits for another, which is its child and
+// whose end becomes its own: signals go to that one from now on. It returns ErrGone when
+// that has ended already.
+func (p *Process) StandFor(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w", pid, ErrGone)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 || p.main != 0 {
+		unix.Close(fd)
+		return fmt.Errorf("watch process %d: %w", pid, ErrGone)
+	}
+	p.main, p.mainFD = pid, fd
+	return nil
+}
+
+// Main is the pid of the program: its own, or that of the process that it stands for.
+func (p *Process) Main() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.main != 0 {
+		return p.main
+	}
+	return p.Pid
+}
+
+// Stands reports whether the process stands for another.
+func (p *Process) Stands() bool { return p.Main() != p.Pid }
+
+// Signal sends sig to the process alone, or to the one that it stands for. It returns
+// ErrGone when it has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pidfd < 0 {
 		return ErrGone
 	}
-	err := unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
+	fd := p.pidfd
+	if p.main != 0 {
+		fd = p.mainFD
+	}
+	err := unix.PidfdSendSignal(fd, sig, nil, 0)
 	if err == unix.ESRCH {
 		return ErrGone
 	}
@@ -232,6 +273,9 @@ func (p *Process) ready(buf []byte) {
 	p.loop.remove(p.pidfd, p.id)
 	unix.Close(p.pidfd)
 	p.pidfd = -1
+	if p.main != 0 {
+		unix.Close(p.mainFD)
+	}
 	close(p.done)
 }
 

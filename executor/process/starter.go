@@ -35,7 +35,7 @@ func newStarter() (*starter, error) {
 
 // suits reports whether a starter can fork it.
 func (s *Spec) suits() bool {
-	return !s.Gain && s.Files == nil && s.Enter == nil && !s.inMemory()
+	return !s.Gain && s.Files == nil && s.Stdin == 0 && s.Enter == nil && !s.inMemory()
 }
 
 // ask has the starter fork. Child are the descriptors in r.files that are not null.

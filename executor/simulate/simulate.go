@@ -334,6 +334,9 @@ func (e *Executor) Deadline() time.Duration {
 // Capacity returns what New was given.
 func (e *Executor) Capacity() resource.Amounts { return e.capacity.Clone() }
 
+// Isolation says that there is none.
+func (e *Executor) Isolation() []string { return []string{"simulated"} }
+
 // Probe succeeds, unless FailProbes was called.
 func (e *Executor) Probe(context.Context) error {
 	e.mu.Lock()

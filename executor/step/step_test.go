@@ -83,6 +83,10 @@ func (f *fake) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return a, nil
 }
 
+func (f *fake) Local(_ context.Context, path string) (string, func() error, error) {
+	return path, func() error { return nil }, nil
+}
+
 func (f *fake) Place(path string) (Place, error) {
 	if strings.HasPrefix(path, "/forbidden") {
 		return Place{}, errors.New("not a place")

@@ -55,13 +55,15 @@ func (p *program) fetch(ctx context.Context, d *action.Download, name string) (i
 // fetchCached holds a slot for as long as it fetches, and not while the file is put in
 // its place, which may hang.
 func (p *program) fetchCached(ctx context.Context, d *action.Download, name string) (*cache.Artifact, error) {
-	if err := p.e.downloads.take(ctx); err != nil {
-		return nil, err
+	if !strings.HasPrefix(d.From, "file:") { // which may hang, and takes no network
+		if err := p.e.downloads.take(ctx); err != nil {
+			return nil, err
+		}
+		defer p.e.downloads.give()
 	}
-	defer p.e.downloads.give()
 	p.o.Note("downloading " + name)
 	return p.e.cache.Fetch(ctx, cache.Request{URL: d.From, Key: d.CacheKey, Algorithm: d.ChecksumAlgorithm,
-		Checksum: d.ChecksumValue, Unpinned: d.AllowUnpinned})
+		Checksum: d.ChecksumValue, Unpinned: d.AllowUnpinned, Local: p.h.Local})
 }
 
 // uploadAttempts is how often an upload is tried. (Diego executor, Upload step.)

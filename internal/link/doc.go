@@ -132,7 +132,23 @@ func fromState(s cell.State) *pb.CellState {
 		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
 		EvacuationId: s.Evacuation.ID, EvacuationOver: s.Evacuation.Over, EvacuationWaits: s.Evacuation.Waits,
-		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout)}
+		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout), Conditions: fromConditions(s.Conditions)}
+}
+
+func fromConditions(list []cell.Condition) []*pb.Condition {
+	var out []*pb.Condition
+	for _, c := range list {
+		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What, Text: c.Text})
+	}
+	return out
+}
+
+func toConditions(list []*pb.Condition) []cell.Condition {
+	var out []cell.Condition
+	for _, m := range list {
+		out = append(out, cell.Condition{Instance: m.GetInstance(), Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText()})
+	}
+	return out
 }
 
 func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State {
@@ -145,6 +161,7 @@ func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State
 	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
 	s.Evacuation = cell.EvacuationState{ID: m.GetEvacuationId(), Over: m.GetEvacuationOver(), Waits: m.GetEvacuationWaits(),
 		Timeout: m.GetEvacuationTimeout().AsDuration()}
+	s.Conditions = toConditions(m.GetConditions())
 	return s
 }
 

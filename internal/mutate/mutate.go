@@ -103,22 +103,40 @@ const (
 	broken           // it does not compile
 )
 
-// judge runs the package's tests with one file replaced.
-func judge(path, mutant string) (verdict, error) {
+// Environ is the environment of the tests of a mutant.
+func Environ() []string {
+	return append(os.Environ(), Marker+"=1", "CANTINA_SOAK=", "CANTINA_MUTATION=")
+}
+
+// Overlay writes what `go build -overlay` reads to see another text in the place of the file
+// at an absolute path. remove deletes it, with all else in its folder.
+func Overlay(path, text string) (overlay string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
-		return noticed, err
+		return "", nil, err
 	}
-	defer os.RemoveAll(dir)
-	file, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	remove = func() { _ = os.RemoveAll(dir) }
+	file := filepath.Join(dir, "mutant.go")
+	overlay = filepath.Join(dir, "overlay.json")
 	table, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})
 	if err == nil {
-		err = errors.Join(os.WriteFile(file, []byte(mutant), 0o600), os.WriteFile(overlay, table, 0o600))
+		err = errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(overlay, table, 0o600))
 	}
+	if err != nil {
+		remove()
+		return "", nil, err
+	}
+	return overlay, remove, nil
+}
+
+// judge runs the package's tests with one file replaced.
+func judge(path, mutant string) (verdict, error) {
+	overlay, remove, err := Overlay(path, mutant)
 	if err != nil {
 		return noticed, err
 	}
-	program := filepath.Join(dir, "mutant.test")
+	defer remove()
+	program := filepath.Join(filepath.Dir(overlay), "mutant.test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o", program, ".")
 	build.Dir = filepath.Dir(path)
 	if build.Run() != nil {
@@ -126,7 +144,7 @@ func judge(path, mutant string) (verdict, error) {
 	}
 	run := exec.Command(program, "-test.timeout=60s", "-rapid.checks=300", "-rapid.nofailfile")
 	run.Dir = filepath.Dir(path)
-	run.Env = append(os.Environ(), Marker+"=1", "CANTINA_SOAK=")
+	run.Env = Environ()
 	if run.Run() != nil {
 		return noticed, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cantina/api"
+	"cantina/placement"
 	"cantina/resource"
 	"cantina/worker"
 )
@@ -32,10 +33,12 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 func (v view) free() map[string]resource.Amounts {
 	free := map[string]resource.Amounts{}
 	for _, c := range v.house.Cells() {
-		free[c.Name] = c.Capacity.Sub(c.Used).Sub(c.Foreign)
+		free[c.Name] = left(&c)
 	}
 	return free
 }
+
+func left(c *placement.CellView) resource.Amounts { return c.Capacity.Sub(c.Used).Sub(c.Foreign) }
 
 // ListCells implements api.Cells.
 func (v view) ListCells(r api.Range) (api.Listed[api.Cell], error) {
@@ -63,7 +66,11 @@ func (v view) GetCell(name worker.CellName) (api.Cell, error) {
 	if !ok {
 		return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
 	}
-	return v.cellNow(&s, v.free()[string(name)]), v.fresh()
+	var free resource.Amounts
+	if c, ok := v.house.Cell(string(name)); ok {
+		free = left(&c)
+	}
+	return v.cellNow(&s, free), v.fresh()
 }
 
 // ForgetCell implements api.Cells.

@@ -8,6 +8,7 @@ import (
 	"cantina/api"
 	"cantina/batch"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/lrp"
 	"cantina/worker"
 )
@@ -82,7 +83,9 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 			class = x.Class
 		}
 	}
-	return explainedJob(s, &j.Progress, class, why), nil
+	out := explainedJob(s, &j.Progress, class, why)
+	v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
+	return out, nil
 }
 
 // explainedJob explains a job by its progress, or one of its batch tasks by its class.
@@ -128,7 +131,11 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	if err != nil {
 		return api.Explanation{}, err
 	}
-	return explainCell(s, &c, v.cfg.Clock.Wall()), nil
+	out := explainCell(s, &c, v.cfg.Clock.Wall())
+	for _, x := range v.conditions(s.Name) {
+		out.Reasons = append(out.Reasons, api.Reason{Code: codeHeldUp, Text: x.What + ": " + x.Text})
+	}
+	return out, nil
 }
 
 func explainCell(s api.Subject, c *api.Cell, now time.Time) api.Explanation {

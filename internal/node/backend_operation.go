@@ -34,6 +34,7 @@ func (v view) Status() (api.Status, error) {
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
 	sessions := v.reg.Sessions()
 	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
+	s.Warnings = append(s.Warnings, v.heldUpCells(sessions)...)
 	for _, x := range sessions {
 		if x.Holder {
 			s.Counts["cells"]++

@@ -38,6 +38,25 @@ func (v view) ListInstances(f api.InstanceFilter, r api.Range) (api.Listed[api.I
 	return listed(p, v.doubts().instance), err
 }
 
+// InstanceOf implements api.Services.
+func (v view) InstanceOf(a *lrp.Actual, revision int64) api.Instance {
+	i, newest := v.board.InstanceOf(a, revision)
+	x := v.doubts().instance(i)
+	if !newest {
+		x.Doubt = ""
+	}
+	return x
+}
+
+// TaskOf implements api.Tasks.
+func (v view) TaskOf(t *task.Task, revision int64) api.Task {
+	now, err := v.board.GetTask(t.GUID)
+	if err != nil || now.Revision != revision {
+		return api.Task{Task: t, Revision: revision}
+	}
+	return v.doubts().task(bbs.Task{Task: t, Revision: revision})
+}
+
 // ScaleService implements api.Services.
 func (v view) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w api.Write) (api.Service, error) {
 	s, err := v.board.ScaleService(ctx, k, instances, toWrite(w))

@@ -66,9 +66,11 @@ type CellConfig struct {
 	// stays and takes no work.
 	StuckAfter    time.Duration
 	RebootCommand []string
-	Build         string
-	Clock         run.Clock
-	Log           *slog.Logger
+	// Runc is executor.Config.Runc: a path, "auto" or "off".
+	Runc  string
+	Build string
+	Clock run.Clock
+	Log   *slog.Logger
 }
 
 // Cell is one cell process. Open it, then Run it.
@@ -115,7 +117,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
-		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Output: cfg.Output,
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Runc: cfg.Runc, Output: cfg.Output,
 		Cache: cfg.Cache, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())

@@ -8,6 +8,7 @@ import (
 
 	"cantina/api"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -54,6 +55,7 @@ func (d *doubts) instance(i bbs.Instance) api.Instance {
 	x := api.Instance{Actual: i.Actual, Rows: i.Rows, Version: i.Version, Wanted: i.Wanted, Orphan: i.Orphan, Quarantined: i.Quarantined, Revision: i.Revision}
 	if i.State == lrp.Claimed || i.State == lrp.Running {
 		x.Doubt = d.of(i.Cell)
+		x.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
 	}
 	return x
 }
@@ -63,6 +65,7 @@ func (d *doubts) task(t bbs.Task) api.Task {
 	x := toTask(t)
 	if t.Task != nil && t.State == task.Running {
 		x.Doubt = d.of(t.Holder.Cell)
+		x.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
 	}
 	return x
 }
@@ -85,14 +88,23 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 			reasons[i.Cell] = i.Doubt
 		}
 	}
+	instances := map[string]bool{}
+	for _, row := range p.Items {
+		if index < 0 || row.Key.Index == index {
+			for _, a := range row.Rows.Rows() {
+				instances[a.Identity.Instance] = true
+			}
+		}
+	}
+	v.heldUp(x, func(c cell.Condition) bool { return c.Instance != "" && instances[c.Instance] })
 	cells := make([]string, 0, len(on))
-	for cell := range on {
-		cells = append(cells, cell)
+	for name := range on {
+		cells = append(cells, name)
 	}
 	slices.Sort(cells)
-	for _, cell := range cells[:min(len(cells), namedCells)] {
-		names := slices.Compact(on[cell])
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: reasons[cell] + "; what was last heard of " + list(names) + " is shown"})
+	for _, name := range cells[:min(len(cells), namedCells)] {
+		names := slices.Compact(on[name])
+		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: reasons[name] + "; what was last heard of " + list(names) + " is shown"})
 	}
 	if more := len(cells) - namedCells; more > 0 {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
@@ -123,6 +135,7 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	if t.State == task.Pending && t.Rejection != "" {
 		v.remedy(x, taskItem(guid))
 	}
+	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
 	if text := v.doubts().task(t).Doubt; text != "" {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: text + "; what was last heard of it is shown"})
 	}

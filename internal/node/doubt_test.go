@@ -50,6 +50,12 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		if x = list(); x.State != lrp.Running || !strings.Contains(x.Doubt, "cell c is NEW: ") {
 			t.Errorf("%v, doubt %q", x.State, x.Doubt)
 		}
+		if i := v.InstanceOf(&x.Actual, x.Revision); i.Doubt != x.Doubt || i.Version != x.Version || i.Revision != x.Revision {
+			t.Errorf("its event says %+v", i)
+		}
+		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.Doubt != "" || i.Version != x.Version {
+			t.Errorf("an earlier event says %+v", i)
+		}
 		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}} {
 			e, err := v.Explain(t.Context(), s)
 			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
@@ -121,6 +127,47 @@ func TestWhatDoesNotFitHasARemedy(t *testing.T) {
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
+		}
+	})
+}
+
+// TestWhatHangsIsShown: a cell says where a start hangs; ps, explain and status show it.
+func TestWhatHangsIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
+		web := lrp.ServiceKey{Domain: "d", Name: "web"}
+		if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		const where = "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
+		state := cell.State{Conditions: []cell.Condition{{Instance: "i", What: "service web/0", Text: where}}}
+		state.Version = 1
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
+			t.Fatal(err)
+		}
+		l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+		if err != nil || len(l.Items) != 1 {
+			t.Fatalf("%+v, %v", l.Items, err)
+		}
+		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		if got, err := tm.board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
+			t.Fatal(got, err)
+		}
+		if l, err = v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9}); err != nil || l.Items[0].Condition != where {
+			t.Errorf("%+v, %v", l.Items, err)
+		}
+		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectCell, Name: "c"}} {
+			e, err := v.Explain(t.Context(), s)
+			if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeldUp && strings.Contains(r.Text, where) }) {
+				t.Errorf("%s: %+v, %v", s.Kind, e, err)
+			}
+		}
+		s, err := v.Status()
+		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c: service web/0: "+where) }) {
+			t.Errorf("%q, %v", s.Warnings, err)
 		}
 	})
 }

@@ -46,6 +46,23 @@ func TestASessionsChangeIsAnEvent(t *testing.T) {
 	})
 }
 
+// TestAvailabilityIsAnEvent: whoever watches cells sees when one is given no new work, why,
+// and when it takes work again.
+func TestAvailabilityIsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		sub := tm.hub.Tail()
+		tm.Availability(worker.Availability{Cell: "c", Proc: "p", Unavailable: true, Reason: "probe: no"})
+		tm.Availability(worker.Availability{Cell: "c", Proc: "p"})
+		b, err := sub.Next(t.Context(), time.Second)
+		if err != nil || len(b.Events) != 2 || b.Events[0].Cell.Unavailable != "probe: no" || b.Events[0].Text != "is given no new work: probe: no" ||
+			b.Events[1].Cell.Unavailable != "" || b.Events[1].Text != "takes new work again" {
+			t.Fatalf("%+v, %v", b, err)
+		}
+	})
+}
+
 // TestJobWritesHappenOnce: a repeated call with its key gets the first answer, one
 // for another revision is refused, and one key is for one call.
 func TestJobWritesHappenOnce(t *testing.T) {

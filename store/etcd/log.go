@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -73,10 +74,25 @@ func attrs(groups ...[]zapcore.Field) []slog.Attr {
 		enc := zapcore.NewMapObjectEncoder()
 		for _, f := range fields {
 			f.AddTo(enc)
-			all = append(all, slog.Any(f.Key, enc.Fields[f.Key]))
+			v := enc.Fields[f.Key]
+			if text, ok := v.(string); ok {
+				v = shortened(text)
+			}
+			all = append(all, slog.Any(f.Key, v))
 		}
 	}
 	return all
+}
+
+// maxField bounds the bytes of one field of a line: etcd prints each key of a transaction
+// that took long.
+const maxField = 1000
+
+func shortened(text string) string {
+	if len(text) <= maxField {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxField], ""), len(text))
 }
 
 // fuse takes the place of os.Exit and panic in etcd's logger: it remembers the

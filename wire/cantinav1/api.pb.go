@@ -1360,11 +1360,14 @@ type Instance struct {
 	Finished bool `protobuf:"varint,22,opt,name=finished,proto3" json:"finished,omitempty"`
 	// Why no cell took it, as a code: no_compatible_cells or insufficient_resources.
 	PlacementCode string `protobuf:"bytes,23,opt,name=placement_code,json=placementCode,proto3" json:"placement_code,omitempty"`
-	// No service owns it; it is kept until its domain is fresh. Not in events.
+	// No service owns it; it is kept until its domain is fresh.
 	Orphan bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	// Why it may not be so any more: its cell is not HEALTHY, or was not heard of in this
-	// term. Not in events.
-	Doubt         string `protobuf:"bytes,25,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	// term. In an event as it is when that is sent, of the newest row.
+	Doubt string `protobuf:"bytes,25,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	// Where its start hangs, or what of it does not die: START_HANGS or STUCK_KILLING, the
+	// process and the kernel function. Not in events.
+	Condition     string `protobuf:"bytes,26,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1570,6 +1573,13 @@ func (x *Instance) GetOrphan() bool {
 func (x *Instance) GetDoubt() string {
 	if x != nil {
 		return x.Doubt
+	}
+	return ""
+}
+
+func (x *Instance) GetCondition() string {
+	if x != nil {
+		return x.Condition
 	}
 	return ""
 }
@@ -2082,8 +2092,10 @@ type Task struct {
 	Definition *TaskDefinition `protobuf:"bytes,24,opt,name=definition,proto3" json:"definition,omitempty"`
 	// The rejection as a code: no_compatible_cells or insufficient_resources.
 	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
-	// As that of an instance, for one that runs. Not in events.
-	Doubt         string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	// As that of an instance, for one that runs.
+	Doubt string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	// As that of an instance. Not in events.
+	Condition     string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2296,6 +2308,13 @@ func (x *Task) GetRejectionCode() string {
 func (x *Task) GetDoubt() string {
 	if x != nil {
 		return x.Doubt
+	}
+	return ""
+}
+
+func (x *Task) GetCondition() string {
+	if x != nil {
+		return x.Condition
 	}
 	return ""
 }
@@ -8923,7 +8942,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"C\n" +
 	"\x12GetServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xdf\x05\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xfd\x05\n" +
 	"\bInstance\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -8951,7 +8970,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\bfinished\x18\x16 \x01(\bR\bfinished\x12%\n" +
 	"\x0eplacement_code\x18\x17 \x01(\tR\rplacementCode\x12\x16\n" +
 	"\x06orphan\x18\x18 \x01(\bR\x06orphan\x12\x14\n" +
-	"\x05doubt\x18\x19 \x01(\tR\x05doubt\"\xc4\x01\n" +
+	"\x05doubt\x18\x19 \x01(\tR\x05doubt\x12\x1c\n" +
+	"\tcondition\x18\x1a \x01(\tR\tcondition\"\xc4\x01\n" +
 	"\x14ListInstancesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x18\n" +
@@ -8982,7 +9002,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x03(\x05R\x05index\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xb9\x06\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xd7\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -9017,7 +9037,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"definition\x18\x18 \x01(\v2\x1a.cantina.v1.TaskDefinitionR\n" +
 	"definition\x12%\n" +
 	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\x12\x14\n" +
-	"\x05doubt\x18\x1a \x01(\tR\x05doubt\"\xce\x03\n" +
+	"\x05doubt\x18\x1a \x01(\tR\x05doubt\x12\x1c\n" +
+	"\tcondition\x18\x1b \x01(\tR\tcondition\"\xce\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +

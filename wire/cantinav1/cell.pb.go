@@ -585,7 +585,9 @@ type CellState struct {
 	// What the evacuation waits for, or waited for when its deadline came, in words.
 	EvacuationWaits []string `protobuf:"bytes,18,rep,name=evacuation_waits,json=evacuationWaits,proto3" json:"evacuation_waits,omitempty"`
 	// Which evacuation it is: EvacuateRequest.id.
-	EvacuationId  string `protobuf:"bytes,19,opt,name=evacuation_id,json=evacuationId,proto3" json:"evacuation_id,omitempty"`
+	EvacuationId string `protobuf:"bytes,19,opt,name=evacuation_id,json=evacuationId,proto3" json:"evacuation_id,omitempty"`
+	// Containers that a file system or the kernel holds up; the first few.
+	Conditions    []*Condition `protobuf:"bytes,20,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,6 +755,100 @@ func (x *CellState) GetEvacuationId() string {
 	return ""
 }
 
+func (x *CellState) GetConditions() []*Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// A container whose start hangs, or that does not die.
+type Condition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is of: one of instance, task, or job and node.
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Task     string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Job      string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	Node     string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	// In words for people: what it is, and where it hangs.
+	What          string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
+	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Condition) Reset() {
+	*x = Condition{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Condition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Condition) ProtoMessage() {}
+
+func (x *Condition) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Condition.ProtoReflect.Descriptor instead.
+func (*Condition) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Condition) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Condition) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Condition) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Condition) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Condition) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Condition) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type HeartbeatRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	From             *Caller                `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -776,7 +872,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[5]
+	mi := &file_cantina_v1_cell_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +884,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[5]
+	mi := &file_cantina_v1_cell_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +897,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{5}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HeartbeatRequest) GetFrom() *Caller {
@@ -930,7 +1026,7 @@ type Timeouts struct {
 
 func (x *Timeouts) Reset() {
 	*x = Timeouts{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[6]
+	mi := &file_cantina_v1_cell_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1038,7 @@ func (x *Timeouts) String() string {
 func (*Timeouts) ProtoMessage() {}
 
 func (x *Timeouts) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[6]
+	mi := &file_cantina_v1_cell_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1051,7 @@ func (x *Timeouts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timeouts.ProtoReflect.Descriptor instead.
 func (*Timeouts) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{6}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Timeouts) GetHeartbeat() *durationpb.Duration {
@@ -1073,7 +1169,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[7]
+	mi := &file_cantina_v1_cell_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1181,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[7]
+	mi := &file_cantina_v1_cell_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1194,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{7}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeartbeatResponse) GetTerm() *Term {
@@ -1219,7 +1315,7 @@ type BatchRun struct {
 
 func (x *BatchRun) Reset() {
 	*x = BatchRun{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[8]
+	mi := &file_cantina_v1_cell_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1327,7 @@ func (x *BatchRun) String() string {
 func (*BatchRun) ProtoMessage() {}
 
 func (x *BatchRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[8]
+	mi := &file_cantina_v1_cell_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1340,7 @@ func (x *BatchRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRun.ProtoReflect.Descriptor instead.
 func (*BatchRun) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{8}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BatchRun) GetJob() string {
@@ -1277,7 +1373,7 @@ type GetRunningTasksRequest struct {
 
 func (x *GetRunningTasksRequest) Reset() {
 	*x = GetRunningTasksRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[9]
+	mi := &file_cantina_v1_cell_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1385,7 @@ func (x *GetRunningTasksRequest) String() string {
 func (*GetRunningTasksRequest) ProtoMessage() {}
 
 func (x *GetRunningTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[9]
+	mi := &file_cantina_v1_cell_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1398,7 @@ func (x *GetRunningTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunningTasksRequest.ProtoReflect.Descriptor instead.
 func (*GetRunningTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{9}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetRunningTasksRequest) GetTo() *Callee {
@@ -1323,7 +1419,7 @@ type HeldRun struct {
 
 func (x *HeldRun) Reset() {
 	*x = HeldRun{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[10]
+	mi := &file_cantina_v1_cell_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1431,7 @@ func (x *HeldRun) String() string {
 func (*HeldRun) ProtoMessage() {}
 
 func (x *HeldRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[10]
+	mi := &file_cantina_v1_cell_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1444,7 @@ func (x *HeldRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRun.ProtoReflect.Descriptor instead.
 func (*HeldRun) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{10}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HeldRun) GetRun() *BatchRun {
@@ -1385,7 +1481,7 @@ type GetRunningTasksResponse struct {
 
 func (x *GetRunningTasksResponse) Reset() {
 	*x = GetRunningTasksResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[11]
+	mi := &file_cantina_v1_cell_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1493,7 @@ func (x *GetRunningTasksResponse) String() string {
 func (*GetRunningTasksResponse) ProtoMessage() {}
 
 func (x *GetRunningTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[11]
+	mi := &file_cantina_v1_cell_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1506,7 @@ func (x *GetRunningTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunningTasksResponse.ProtoReflect.Descriptor instead.
 func (*GetRunningTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{11}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetRunningTasksResponse) GetTerm() *Term {
@@ -1473,7 +1569,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[12]
+	mi := &file_cantina_v1_cell_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1581,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[12]
+	mi := &file_cantina_v1_cell_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1594,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{12}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunTask) GetRun() *BatchRun {
@@ -1584,7 +1680,7 @@ type RunTasksRequest struct {
 
 func (x *RunTasksRequest) Reset() {
 	*x = RunTasksRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[13]
+	mi := &file_cantina_v1_cell_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1692,7 @@ func (x *RunTasksRequest) String() string {
 func (*RunTasksRequest) ProtoMessage() {}
 
 func (x *RunTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[13]
+	mi := &file_cantina_v1_cell_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1705,7 @@ func (x *RunTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTasksRequest.ProtoReflect.Descriptor instead.
 func (*RunTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{13}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunTasksRequest) GetTo() *Callee {
@@ -1652,7 +1748,7 @@ type RunAnswer struct {
 
 func (x *RunAnswer) Reset() {
 	*x = RunAnswer{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[14]
+	mi := &file_cantina_v1_cell_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1760,7 @@ func (x *RunAnswer) String() string {
 func (*RunAnswer) ProtoMessage() {}
 
 func (x *RunAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[14]
+	mi := &file_cantina_v1_cell_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1773,7 @@ func (x *RunAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAnswer.ProtoReflect.Descriptor instead.
 func (*RunAnswer) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{14}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunAnswer) GetRun() *BatchRun {
@@ -1720,7 +1816,7 @@ type RunTasksResponse struct {
 
 func (x *RunTasksResponse) Reset() {
 	*x = RunTasksResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[15]
+	mi := &file_cantina_v1_cell_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1828,7 @@ func (x *RunTasksResponse) String() string {
 func (*RunTasksResponse) ProtoMessage() {}
 
 func (x *RunTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[15]
+	mi := &file_cantina_v1_cell_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1841,7 @@ func (x *RunTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTasksResponse.ProtoReflect.Descriptor instead.
 func (*RunTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{15}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunTasksResponse) GetTerm() *Term {
@@ -1780,7 +1876,7 @@ type NotifyIfTasksNotRunningRequest struct {
 
 func (x *NotifyIfTasksNotRunningRequest) Reset() {
 	*x = NotifyIfTasksNotRunningRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[16]
+	mi := &file_cantina_v1_cell_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1888,7 @@ func (x *NotifyIfTasksNotRunningRequest) String() string {
 func (*NotifyIfTasksNotRunningRequest) ProtoMessage() {}
 
 func (x *NotifyIfTasksNotRunningRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[16]
+	mi := &file_cantina_v1_cell_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1901,7 @@ func (x *NotifyIfTasksNotRunningRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyIfTasksNotRunningRequest.ProtoReflect.Descriptor instead.
 func (*NotifyIfTasksNotRunningRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{16}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NotifyIfTasksNotRunningRequest) GetTo() *Callee {
@@ -1841,7 +1937,7 @@ type NotifyIfTasksNotRunningResponse struct {
 
 func (x *NotifyIfTasksNotRunningResponse) Reset() {
 	*x = NotifyIfTasksNotRunningResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[17]
+	mi := &file_cantina_v1_cell_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1949,7 @@ func (x *NotifyIfTasksNotRunningResponse) String() string {
 func (*NotifyIfTasksNotRunningResponse) ProtoMessage() {}
 
 func (x *NotifyIfTasksNotRunningResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[17]
+	mi := &file_cantina_v1_cell_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1962,7 @@ func (x *NotifyIfTasksNotRunningResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyIfTasksNotRunningResponse.ProtoReflect.Descriptor instead.
 func (*NotifyIfTasksNotRunningResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{17}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NotifyIfTasksNotRunningResponse) GetTerm() *Term {
@@ -1907,7 +2003,7 @@ type KillTaskRequest struct {
 
 func (x *KillTaskRequest) Reset() {
 	*x = KillTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[18]
+	mi := &file_cantina_v1_cell_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2015,7 @@ func (x *KillTaskRequest) String() string {
 func (*KillTaskRequest) ProtoMessage() {}
 
 func (x *KillTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[18]
+	mi := &file_cantina_v1_cell_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2028,7 @@ func (x *KillTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillTaskRequest.ProtoReflect.Descriptor instead.
 func (*KillTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{18}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KillTaskRequest) GetTo() *Callee {
@@ -1961,7 +2057,7 @@ type KillTaskResponse struct {
 
 func (x *KillTaskResponse) Reset() {
 	*x = KillTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[19]
+	mi := &file_cantina_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2069,7 @@ func (x *KillTaskResponse) String() string {
 func (*KillTaskResponse) ProtoMessage() {}
 
 func (x *KillTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[19]
+	mi := &file_cantina_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2082,7 @@ func (x *KillTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillTaskResponse.ProtoReflect.Descriptor instead.
 func (*KillTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{19}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KillTaskResponse) GetTerm() *Term {
@@ -2020,7 +2116,7 @@ type RequestSuicideRequest struct {
 
 func (x *RequestSuicideRequest) Reset() {
 	*x = RequestSuicideRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[20]
+	mi := &file_cantina_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2128,7 @@ func (x *RequestSuicideRequest) String() string {
 func (*RequestSuicideRequest) ProtoMessage() {}
 
 func (x *RequestSuicideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[20]
+	mi := &file_cantina_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2141,7 @@ func (x *RequestSuicideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSuicideRequest.ProtoReflect.Descriptor instead.
 func (*RequestSuicideRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RequestSuicideRequest) GetTo() *Callee {
@@ -2072,7 +2168,7 @@ type RequestSuicideResponse struct {
 
 func (x *RequestSuicideResponse) Reset() {
 	*x = RequestSuicideResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[21]
+	mi := &file_cantina_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2180,7 @@ func (x *RequestSuicideResponse) String() string {
 func (*RequestSuicideResponse) ProtoMessage() {}
 
 func (x *RequestSuicideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[21]
+	mi := &file_cantina_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2193,7 @@ func (x *RequestSuicideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSuicideResponse.ProtoReflect.Descriptor instead.
 func (*RequestSuicideResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{21}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RequestSuicideResponse) GetTerm() *Term {
@@ -2129,7 +2225,7 @@ type StatusItem struct {
 
 func (x *StatusItem) Reset() {
 	*x = StatusItem{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[22]
+	mi := &file_cantina_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2237,7 @@ func (x *StatusItem) String() string {
 func (*StatusItem) ProtoMessage() {}
 
 func (x *StatusItem) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[22]
+	mi := &file_cantina_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2250,7 @@ func (x *StatusItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusItem.ProtoReflect.Descriptor instead.
 func (*StatusItem) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatusItem) GetKind() StatusKind {
@@ -2209,7 +2305,7 @@ type UpdateStatusRequest struct {
 
 func (x *UpdateStatusRequest) Reset() {
 	*x = UpdateStatusRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[23]
+	mi := &file_cantina_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2317,7 @@ func (x *UpdateStatusRequest) String() string {
 func (*UpdateStatusRequest) ProtoMessage() {}
 
 func (x *UpdateStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[23]
+	mi := &file_cantina_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2330,7 @@ func (x *UpdateStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStatusRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateStatusRequest) GetFrom() *Caller {
@@ -2263,7 +2359,7 @@ type UpdateStatusResponse struct {
 
 func (x *UpdateStatusResponse) Reset() {
 	*x = UpdateStatusResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[24]
+	mi := &file_cantina_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2371,7 @@ func (x *UpdateStatusResponse) String() string {
 func (*UpdateStatusResponse) ProtoMessage() {}
 
 func (x *UpdateStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[24]
+	mi := &file_cantina_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2384,7 @@ func (x *UpdateStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStatusResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateStatusResponse) GetTerm() *Term {
@@ -2331,7 +2427,7 @@ type BatchEnd struct {
 
 func (x *BatchEnd) Reset() {
 	*x = BatchEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[25]
+	mi := &file_cantina_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2439,7 @@ func (x *BatchEnd) String() string {
 func (*BatchEnd) ProtoMessage() {}
 
 func (x *BatchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[25]
+	mi := &file_cantina_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2452,7 @@ func (x *BatchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchEnd.ProtoReflect.Descriptor instead.
 func (*BatchEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BatchEnd) GetExitCode() int32 {
@@ -2436,7 +2532,7 @@ type RowsRequest struct {
 
 func (x *RowsRequest) Reset() {
 	*x = RowsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[26]
+	mi := &file_cantina_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2544,7 @@ func (x *RowsRequest) String() string {
 func (*RowsRequest) ProtoMessage() {}
 
 func (x *RowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[26]
+	mi := &file_cantina_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2557,7 @@ func (x *RowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowsRequest.ProtoReflect.Descriptor instead.
 func (*RowsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RowsRequest) GetFrom() *Caller {
@@ -2505,7 +2601,7 @@ type LRPIndex struct {
 
 func (x *LRPIndex) Reset() {
 	*x = LRPIndex{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[27]
+	mi := &file_cantina_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2613,7 @@ func (x *LRPIndex) String() string {
 func (*LRPIndex) ProtoMessage() {}
 
 func (x *LRPIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[27]
+	mi := &file_cantina_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2626,7 @@ func (x *LRPIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPIndex.ProtoReflect.Descriptor instead.
 func (*LRPIndex) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LRPIndex) GetKey() *LRPKey {
@@ -2567,7 +2663,7 @@ type RowsResponse struct {
 
 func (x *RowsResponse) Reset() {
 	*x = RowsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[28]
+	mi := &file_cantina_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2675,7 @@ func (x *RowsResponse) String() string {
 func (*RowsResponse) ProtoMessage() {}
 
 func (x *RowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[28]
+	mi := &file_cantina_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2688,7 @@ func (x *RowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowsResponse.ProtoReflect.Descriptor instead.
 func (*RowsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RowsResponse) GetTerm() *Term {
@@ -2654,7 +2750,7 @@ type LRPEvent struct {
 
 func (x *LRPEvent) Reset() {
 	*x = LRPEvent{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[29]
+	mi := &file_cantina_v1_cell_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2762,7 @@ func (x *LRPEvent) String() string {
 func (*LRPEvent) ProtoMessage() {}
 
 func (x *LRPEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[29]
+	mi := &file_cantina_v1_cell_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2775,7 @@ func (x *LRPEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent.ProtoReflect.Descriptor instead.
 func (*LRPEvent) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LRPEvent) GetKey() *LRPKey {
@@ -2859,7 +2955,7 @@ type LRPEventsRequest struct {
 
 func (x *LRPEventsRequest) Reset() {
 	*x = LRPEventsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[30]
+	mi := &file_cantina_v1_cell_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2967,7 @@ func (x *LRPEventsRequest) String() string {
 func (*LRPEventsRequest) ProtoMessage() {}
 
 func (x *LRPEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[30]
+	mi := &file_cantina_v1_cell_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +2980,7 @@ func (x *LRPEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEventsRequest.ProtoReflect.Descriptor instead.
 func (*LRPEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LRPEventsRequest) GetFrom() *Caller {
@@ -2911,7 +3007,7 @@ type EventAnswer struct {
 
 func (x *EventAnswer) Reset() {
 	*x = EventAnswer{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[31]
+	mi := &file_cantina_v1_cell_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3019,7 @@ func (x *EventAnswer) String() string {
 func (*EventAnswer) ProtoMessage() {}
 
 func (x *EventAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[31]
+	mi := &file_cantina_v1_cell_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3032,7 @@ func (x *EventAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventAnswer.ProtoReflect.Descriptor instead.
 func (*EventAnswer) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventAnswer) GetCode() EventCode {
@@ -2963,7 +3059,7 @@ type LRPEventsResponse struct {
 
 func (x *LRPEventsResponse) Reset() {
 	*x = LRPEventsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[32]
+	mi := &file_cantina_v1_cell_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3071,7 @@ func (x *LRPEventsResponse) String() string {
 func (*LRPEventsResponse) ProtoMessage() {}
 
 func (x *LRPEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[32]
+	mi := &file_cantina_v1_cell_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3084,7 @@ func (x *LRPEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEventsResponse.ProtoReflect.Descriptor instead.
 func (*LRPEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{32}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LRPEventsResponse) GetTerm() *Term {
@@ -3024,7 +3120,7 @@ type TaskEvent struct {
 
 func (x *TaskEvent) Reset() {
 	*x = TaskEvent{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[33]
+	mi := &file_cantina_v1_cell_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3132,7 @@ func (x *TaskEvent) String() string {
 func (*TaskEvent) ProtoMessage() {}
 
 func (x *TaskEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[33]
+	mi := &file_cantina_v1_cell_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3145,7 @@ func (x *TaskEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent.ProtoReflect.Descriptor instead.
 func (*TaskEvent) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TaskEvent) GetGuid() string {
@@ -3162,7 +3258,7 @@ type TaskEventsRequest struct {
 
 func (x *TaskEventsRequest) Reset() {
 	*x = TaskEventsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[34]
+	mi := &file_cantina_v1_cell_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3270,7 @@ func (x *TaskEventsRequest) String() string {
 func (*TaskEventsRequest) ProtoMessage() {}
 
 func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[34]
+	mi := &file_cantina_v1_cell_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3283,7 @@ func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
 func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskEventsRequest) GetFrom() *Caller {
@@ -3214,7 +3310,7 @@ type TaskEventsResponse struct {
 
 func (x *TaskEventsResponse) Reset() {
 	*x = TaskEventsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[35]
+	mi := &file_cantina_v1_cell_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3322,7 @@ func (x *TaskEventsResponse) String() string {
 func (*TaskEventsResponse) ProtoMessage() {}
 
 func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[35]
+	mi := &file_cantina_v1_cell_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3335,7 @@ func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsResponse.ProtoReflect.Descriptor instead.
 func (*TaskEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskEventsResponse) GetTerm() *Term {
@@ -3272,7 +3368,7 @@ type LRPWork struct {
 
 func (x *LRPWork) Reset() {
 	*x = LRPWork{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[36]
+	mi := &file_cantina_v1_cell_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3380,7 @@ func (x *LRPWork) String() string {
 func (*LRPWork) ProtoMessage() {}
 
 func (x *LRPWork) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[36]
+	mi := &file_cantina_v1_cell_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3393,7 @@ func (x *LRPWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPWork.ProtoReflect.Descriptor instead.
 func (*LRPWork) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{36}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LRPWork) GetKey() *LRPKey {
@@ -3356,7 +3452,7 @@ type TaskWork struct {
 
 func (x *TaskWork) Reset() {
 	*x = TaskWork{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[37]
+	mi := &file_cantina_v1_cell_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3464,7 @@ func (x *TaskWork) String() string {
 func (*TaskWork) ProtoMessage() {}
 
 func (x *TaskWork) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[37]
+	mi := &file_cantina_v1_cell_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3477,7 @@ func (x *TaskWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWork.ProtoReflect.Descriptor instead.
 func (*TaskWork) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{37}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TaskWork) GetGuid() string {
@@ -3431,7 +3527,7 @@ type PerformRequest struct {
 
 func (x *PerformRequest) Reset() {
 	*x = PerformRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[38]
+	mi := &file_cantina_v1_cell_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3539,7 @@ func (x *PerformRequest) String() string {
 func (*PerformRequest) ProtoMessage() {}
 
 func (x *PerformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[38]
+	mi := &file_cantina_v1_cell_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3552,7 @@ func (x *PerformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformRequest.ProtoReflect.Descriptor instead.
 func (*PerformRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{38}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PerformRequest) GetTo() *Callee {
@@ -3500,7 +3596,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[39]
+	mi := &file_cantina_v1_cell_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3608,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[39]
+	mi := &file_cantina_v1_cell_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3621,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{39}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Refusal) GetIndex() int32 {
@@ -3561,7 +3657,7 @@ type PerformResponse struct {
 
 func (x *PerformResponse) Reset() {
 	*x = PerformResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[40]
+	mi := &file_cantina_v1_cell_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3669,7 @@ func (x *PerformResponse) String() string {
 func (*PerformResponse) ProtoMessage() {}
 
 func (x *PerformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[40]
+	mi := &file_cantina_v1_cell_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3682,7 @@ func (x *PerformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformResponse.ProtoReflect.Descriptor instead.
 func (*PerformResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{40}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PerformResponse) GetTerm() *Term {
@@ -3628,7 +3724,7 @@ type StopInstanceRequest struct {
 
 func (x *StopInstanceRequest) Reset() {
 	*x = StopInstanceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[41]
+	mi := &file_cantina_v1_cell_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3736,7 @@ func (x *StopInstanceRequest) String() string {
 func (*StopInstanceRequest) ProtoMessage() {}
 
 func (x *StopInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[41]
+	mi := &file_cantina_v1_cell_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3749,7 @@ func (x *StopInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopInstanceRequest.ProtoReflect.Descriptor instead.
 func (*StopInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{41}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StopInstanceRequest) GetTo() *Callee {
@@ -3687,7 +3783,7 @@ type StopInstanceResponse struct {
 
 func (x *StopInstanceResponse) Reset() {
 	*x = StopInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[42]
+	mi := &file_cantina_v1_cell_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3795,7 @@ func (x *StopInstanceResponse) String() string {
 func (*StopInstanceResponse) ProtoMessage() {}
 
 func (x *StopInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[42]
+	mi := &file_cantina_v1_cell_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3808,7 @@ func (x *StopInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopInstanceResponse.ProtoReflect.Descriptor instead.
 func (*StopInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{42}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StopInstanceResponse) GetTerm() *Term {
@@ -3743,7 +3839,7 @@ type SignalInstanceRequest struct {
 
 func (x *SignalInstanceRequest) Reset() {
 	*x = SignalInstanceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3851,7 @@ func (x *SignalInstanceRequest) String() string {
 func (*SignalInstanceRequest) ProtoMessage() {}
 
 func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3864,7 @@ func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceRequest.ProtoReflect.Descriptor instead.
 func (*SignalInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SignalInstanceRequest) GetTo() *Callee {
@@ -3809,7 +3905,7 @@ type SignalInstanceResponse struct {
 
 func (x *SignalInstanceResponse) Reset() {
 	*x = SignalInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +3917,7 @@ func (x *SignalInstanceResponse) String() string {
 func (*SignalInstanceResponse) ProtoMessage() {}
 
 func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +3930,7 @@ func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceResponse.ProtoReflect.Descriptor instead.
 func (*SignalInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SignalInstanceResponse) GetTerm() *Term {
@@ -3862,7 +3958,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +3970,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +3983,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelTaskRequest) GetTo() *Callee {
@@ -3921,7 +4017,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4029,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4042,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelTaskResponse) GetTerm() *Term {
@@ -3981,7 +4077,7 @@ type EvacuateRequest struct {
 
 func (x *EvacuateRequest) Reset() {
 	*x = EvacuateRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4089,7 @@ func (x *EvacuateRequest) String() string {
 func (*EvacuateRequest) ProtoMessage() {}
 
 func (x *EvacuateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4102,7 @@ func (x *EvacuateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateRequest.ProtoReflect.Descriptor instead.
 func (*EvacuateRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EvacuateRequest) GetTo() *Callee {
@@ -4061,7 +4157,7 @@ type EvacuateResponse struct {
 
 func (x *EvacuateResponse) Reset() {
 	*x = EvacuateResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4169,7 @@ func (x *EvacuateResponse) String() string {
 func (*EvacuateResponse) ProtoMessage() {}
 
 func (x *EvacuateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4182,7 @@ func (x *EvacuateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateResponse.ProtoReflect.Descriptor instead.
 func (*EvacuateResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *EvacuateResponse) GetTerm() *Term {
@@ -4116,7 +4212,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4224,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4237,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadLogsRequest) GetTo() *Callee {
@@ -4188,7 +4284,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4296,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4309,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadLogsResponse) GetTerm() *Term {
@@ -4278,7 +4374,7 @@ type FollowLogsRequest struct {
 
 func (x *FollowLogsRequest) Reset() {
 	*x = FollowLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4386,7 @@ func (x *FollowLogsRequest) String() string {
 func (*FollowLogsRequest) ProtoMessage() {}
 
 func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4399,7 @@ func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FollowLogsRequest) GetTo() *Callee {
@@ -4349,7 +4445,7 @@ type FollowLogsResponse struct {
 
 func (x *FollowLogsResponse) Reset() {
 	*x = FollowLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4457,7 @@ func (x *FollowLogsResponse) String() string {
 func (*FollowLogsResponse) ProtoMessage() {}
 
 func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4470,7 @@ func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FollowLogsResponse) GetTerm() *Term {
@@ -4428,7 +4524,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4536,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4549,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -4555,7 +4651,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4663,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4676,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExecStart) GetTo() *Callee {
@@ -4628,7 +4724,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4736,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4749,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -4684,7 +4780,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4792,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4805,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
@@ -4779,7 +4875,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4791,7 +4887,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4804,7 +4900,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -4836,7 +4932,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4848,7 +4944,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4861,7 +4957,7 @@ func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Claimed.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Claimed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 0}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 0}
 }
 
 type LRPEvent_Started struct {
@@ -4875,7 +4971,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4887,7 +4983,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4900,7 +4996,7 @@ func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Started.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Started) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 1}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 1}
 }
 
 func (x *LRPEvent_Started) GetNet() *Net {
@@ -4927,7 +5023,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5035,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5048,7 @@ func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Ended.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Ended) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 2}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 2}
 }
 
 func (x *LRPEvent_Ended) GetReason() string {
@@ -4977,7 +5073,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5085,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5098,7 @@ func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Removed.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Removed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 3}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 3}
 }
 
 type LRPEvent_Evacuating struct {
@@ -5015,7 +5111,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5027,7 +5123,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5040,7 +5136,7 @@ func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Evacuating.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Evacuating) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 4}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 4}
 }
 
 func (x *LRPEvent_Evacuating) GetNet() *Net {
@@ -5065,7 +5161,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5173,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5186,7 @@ func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_EvacuatedClaimed.ProtoReflect.Descriptor instead.
 func (*LRPEvent_EvacuatedClaimed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 5}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 5}
 }
 
 type LRPEvent_EvacuatedStopped struct {
@@ -5101,7 +5197,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5113,7 +5209,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5126,7 +5222,7 @@ func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_EvacuatedStopped.ProtoReflect.Descriptor instead.
 func (*LRPEvent_EvacuatedStopped) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 6}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 6}
 }
 
 type LRPEvent_RemovedEvacuating struct {
@@ -5137,7 +5233,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +5245,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,7 +5258,7 @@ func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_RemovedEvacuating.ProtoReflect.Descriptor instead.
 func (*LRPEvent_RemovedEvacuating) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29, 7}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 7}
 }
 
 type TaskEvent_Started struct {
@@ -5176,7 +5272,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5284,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5297,7 @@ func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Started.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Started) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 0}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 0}
 }
 
 func (x *TaskEvent_Started) GetReservation() string {
@@ -5226,7 +5322,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5334,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5347,7 @@ func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Missing.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Missing) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 1}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 1}
 }
 
 type TaskEvent_Adopted struct {
@@ -5263,7 +5359,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5371,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5384,7 @@ func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Adopted.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Adopted) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 2}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 2}
 }
 
 func (x *TaskEvent_Adopted) GetFrom() string {
@@ -5308,7 +5404,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +5416,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +5429,7 @@ func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Rejected.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Rejected) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33, 3}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 3}
 }
 
 func (x *TaskEvent_Rejected) GetReason() string {
@@ -5372,7 +5468,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x88\a\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xbf\a\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5395,7 +5491,10 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x12evacuation_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x11evacuationTimeout\x12'\n" +
 	"\x0fevacuation_over\x18\x11 \x01(\bR\x0eevacuationOver\x12)\n" +
 	"\x10evacuation_waits\x18\x12 \x03(\tR\x0fevacuationWaits\x12#\n" +
-	"\revacuation_id\x18\x13 \x01(\tR\fevacuationId\x1a9\n" +
+	"\revacuation_id\x18\x13 \x01(\tR\fevacuationId\x125\n" +
+	"\n" +
+	"conditions\x18\x14 \x03(\v2\x15.cantina.v1.ConditionR\n" +
+	"conditions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -5404,7 +5503,14 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
 	"\fForeignEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x86\x04\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x89\x01\n" +
+	"\tCondition\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x12\n" +
+	"\x04what\x18\x05 \x01(\tR\x04what\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\x86\x04\n" +
 	"\x10HeartbeatRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x16\n" +
@@ -5809,7 +5915,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -5821,269 +5927,271 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*SetHash)(nil),                         // 7: cantina.v1.SetHash
 	(*SetID)(nil),                           // 8: cantina.v1.SetID
 	(*CellState)(nil),                       // 9: cantina.v1.CellState
-	(*HeartbeatRequest)(nil),                // 10: cantina.v1.HeartbeatRequest
-	(*Timeouts)(nil),                        // 11: cantina.v1.Timeouts
-	(*HeartbeatResponse)(nil),               // 12: cantina.v1.HeartbeatResponse
-	(*BatchRun)(nil),                        // 13: cantina.v1.BatchRun
-	(*GetRunningTasksRequest)(nil),          // 14: cantina.v1.GetRunningTasksRequest
-	(*HeldRun)(nil),                         // 15: cantina.v1.HeldRun
-	(*GetRunningTasksResponse)(nil),         // 16: cantina.v1.GetRunningTasksResponse
-	(*RunTask)(nil),                         // 17: cantina.v1.RunTask
-	(*RunTasksRequest)(nil),                 // 18: cantina.v1.RunTasksRequest
-	(*RunAnswer)(nil),                       // 19: cantina.v1.RunAnswer
-	(*RunTasksResponse)(nil),                // 20: cantina.v1.RunTasksResponse
-	(*NotifyIfTasksNotRunningRequest)(nil),  // 21: cantina.v1.NotifyIfTasksNotRunningRequest
-	(*NotifyIfTasksNotRunningResponse)(nil), // 22: cantina.v1.NotifyIfTasksNotRunningResponse
-	(*KillTaskRequest)(nil),                 // 23: cantina.v1.KillTaskRequest
-	(*KillTaskResponse)(nil),                // 24: cantina.v1.KillTaskResponse
-	(*RequestSuicideRequest)(nil),           // 25: cantina.v1.RequestSuicideRequest
-	(*RequestSuicideResponse)(nil),          // 26: cantina.v1.RequestSuicideResponse
-	(*StatusItem)(nil),                      // 27: cantina.v1.StatusItem
-	(*UpdateStatusRequest)(nil),             // 28: cantina.v1.UpdateStatusRequest
-	(*UpdateStatusResponse)(nil),            // 29: cantina.v1.UpdateStatusResponse
-	(*BatchEnd)(nil),                        // 30: cantina.v1.BatchEnd
-	(*RowsRequest)(nil),                     // 31: cantina.v1.RowsRequest
-	(*LRPIndex)(nil),                        // 32: cantina.v1.LRPIndex
-	(*RowsResponse)(nil),                    // 33: cantina.v1.RowsResponse
-	(*LRPEvent)(nil),                        // 34: cantina.v1.LRPEvent
-	(*LRPEventsRequest)(nil),                // 35: cantina.v1.LRPEventsRequest
-	(*EventAnswer)(nil),                     // 36: cantina.v1.EventAnswer
-	(*LRPEventsResponse)(nil),               // 37: cantina.v1.LRPEventsResponse
-	(*TaskEvent)(nil),                       // 38: cantina.v1.TaskEvent
-	(*TaskEventsRequest)(nil),               // 39: cantina.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),              // 40: cantina.v1.TaskEventsResponse
-	(*LRPWork)(nil),                         // 41: cantina.v1.LRPWork
-	(*TaskWork)(nil),                        // 42: cantina.v1.TaskWork
-	(*PerformRequest)(nil),                  // 43: cantina.v1.PerformRequest
-	(*Refusal)(nil),                         // 44: cantina.v1.Refusal
-	(*PerformResponse)(nil),                 // 45: cantina.v1.PerformResponse
-	(*StopInstanceRequest)(nil),             // 46: cantina.v1.StopInstanceRequest
-	(*StopInstanceResponse)(nil),            // 47: cantina.v1.StopInstanceResponse
-	(*SignalInstanceRequest)(nil),           // 48: cantina.v1.SignalInstanceRequest
-	(*SignalInstanceResponse)(nil),          // 49: cantina.v1.SignalInstanceResponse
-	(*CancelTaskRequest)(nil),               // 50: cantina.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),              // 51: cantina.v1.CancelTaskResponse
-	(*EvacuateRequest)(nil),                 // 52: cantina.v1.EvacuateRequest
-	(*EvacuateResponse)(nil),                // 53: cantina.v1.EvacuateResponse
-	(*ReadLogsRequest)(nil),                 // 54: cantina.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),                // 55: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 56: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 57: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 58: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 59: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 60: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 61: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 62: cantina.v1.ExecEnd
-	nil,                                     // 63: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 64: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 65: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 66: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 67: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 68: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 69: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 70: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 71: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 72: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 73: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 74: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 75: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 76: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 77: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 78: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 79: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 80: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 81: google.protobuf.Duration
-	(*Invocation)(nil),                      // 82: cantina.v1.Invocation
-	(*Variable)(nil),                        // 83: cantina.v1.Variable
-	(*Run)(nil),                             // 84: cantina.v1.Run
-	(*Workload)(nil),                        // 85: cantina.v1.Workload
-	(*timestamppb.Timestamp)(nil),           // 86: google.protobuf.Timestamp
-	(*LRPKey)(nil),                          // 87: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 88: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 89: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 90: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 91: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 92: cantina.v1.LogQuery
-	(*LogLine)(nil),                         // 93: cantina.v1.LogLine
-	(*LogSource)(nil),                       // 94: cantina.v1.LogSource
-	(*Net)(nil),                             // 95: cantina.v1.Net
+	(*Condition)(nil),                       // 10: cantina.v1.Condition
+	(*HeartbeatRequest)(nil),                // 11: cantina.v1.HeartbeatRequest
+	(*Timeouts)(nil),                        // 12: cantina.v1.Timeouts
+	(*HeartbeatResponse)(nil),               // 13: cantina.v1.HeartbeatResponse
+	(*BatchRun)(nil),                        // 14: cantina.v1.BatchRun
+	(*GetRunningTasksRequest)(nil),          // 15: cantina.v1.GetRunningTasksRequest
+	(*HeldRun)(nil),                         // 16: cantina.v1.HeldRun
+	(*GetRunningTasksResponse)(nil),         // 17: cantina.v1.GetRunningTasksResponse
+	(*RunTask)(nil),                         // 18: cantina.v1.RunTask
+	(*RunTasksRequest)(nil),                 // 19: cantina.v1.RunTasksRequest
+	(*RunAnswer)(nil),                       // 20: cantina.v1.RunAnswer
+	(*RunTasksResponse)(nil),                // 21: cantina.v1.RunTasksResponse
+	(*NotifyIfTasksNotRunningRequest)(nil),  // 22: cantina.v1.NotifyIfTasksNotRunningRequest
+	(*NotifyIfTasksNotRunningResponse)(nil), // 23: cantina.v1.NotifyIfTasksNotRunningResponse
+	(*KillTaskRequest)(nil),                 // 24: cantina.v1.KillTaskRequest
+	(*KillTaskResponse)(nil),                // 25: cantina.v1.KillTaskResponse
+	(*RequestSuicideRequest)(nil),           // 26: cantina.v1.RequestSuicideRequest
+	(*RequestSuicideResponse)(nil),          // 27: cantina.v1.RequestSuicideResponse
+	(*StatusItem)(nil),                      // 28: cantina.v1.StatusItem
+	(*UpdateStatusRequest)(nil),             // 29: cantina.v1.UpdateStatusRequest
+	(*UpdateStatusResponse)(nil),            // 30: cantina.v1.UpdateStatusResponse
+	(*BatchEnd)(nil),                        // 31: cantina.v1.BatchEnd
+	(*RowsRequest)(nil),                     // 32: cantina.v1.RowsRequest
+	(*LRPIndex)(nil),                        // 33: cantina.v1.LRPIndex
+	(*RowsResponse)(nil),                    // 34: cantina.v1.RowsResponse
+	(*LRPEvent)(nil),                        // 35: cantina.v1.LRPEvent
+	(*LRPEventsRequest)(nil),                // 36: cantina.v1.LRPEventsRequest
+	(*EventAnswer)(nil),                     // 37: cantina.v1.EventAnswer
+	(*LRPEventsResponse)(nil),               // 38: cantina.v1.LRPEventsResponse
+	(*TaskEvent)(nil),                       // 39: cantina.v1.TaskEvent
+	(*TaskEventsRequest)(nil),               // 40: cantina.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),              // 41: cantina.v1.TaskEventsResponse
+	(*LRPWork)(nil),                         // 42: cantina.v1.LRPWork
+	(*TaskWork)(nil),                        // 43: cantina.v1.TaskWork
+	(*PerformRequest)(nil),                  // 44: cantina.v1.PerformRequest
+	(*Refusal)(nil),                         // 45: cantina.v1.Refusal
+	(*PerformResponse)(nil),                 // 46: cantina.v1.PerformResponse
+	(*StopInstanceRequest)(nil),             // 47: cantina.v1.StopInstanceRequest
+	(*StopInstanceResponse)(nil),            // 48: cantina.v1.StopInstanceResponse
+	(*SignalInstanceRequest)(nil),           // 49: cantina.v1.SignalInstanceRequest
+	(*SignalInstanceResponse)(nil),          // 50: cantina.v1.SignalInstanceResponse
+	(*CancelTaskRequest)(nil),               // 51: cantina.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),              // 52: cantina.v1.CancelTaskResponse
+	(*EvacuateRequest)(nil),                 // 53: cantina.v1.EvacuateRequest
+	(*EvacuateResponse)(nil),                // 54: cantina.v1.EvacuateResponse
+	(*ReadLogsRequest)(nil),                 // 55: cantina.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),                // 56: cantina.v1.ReadLogsResponse
+	(*FollowLogsRequest)(nil),               // 57: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 58: cantina.v1.FollowLogsResponse
+	(*ExecRequest)(nil),                     // 59: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                       // 60: cantina.v1.ExecStart
+	(*TerminalSize)(nil),                    // 61: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 62: cantina.v1.ExecResponse
+	(*ExecEnd)(nil),                         // 63: cantina.v1.ExecEnd
+	nil,                                     // 64: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 65: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 66: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 67: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 68: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 69: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 70: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 71: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 72: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 73: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 74: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 75: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 76: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 77: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 78: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 79: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 80: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 81: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 82: google.protobuf.Duration
+	(*Invocation)(nil),                      // 83: cantina.v1.Invocation
+	(*Variable)(nil),                        // 84: cantina.v1.Variable
+	(*Run)(nil),                             // 85: cantina.v1.Run
+	(*Workload)(nil),                        // 86: cantina.v1.Workload
+	(*timestamppb.Timestamp)(nil),           // 87: google.protobuf.Timestamp
+	(*LRPKey)(nil),                          // 88: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 89: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 90: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 91: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 92: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 93: cantina.v1.LogQuery
+	(*LogLine)(nil),                         // 94: cantina.v1.LogLine
+	(*LogSource)(nil),                       // 95: cantina.v1.LogSource
+	(*Net)(nil),                             // 96: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	80,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	80,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	80,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	81,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	81,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	81,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	7,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	63,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	64,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	65,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	81,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
-	5,   // 8: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
-	8,   // 9: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	81,  // 10: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	81,  // 11: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
-	9,   // 12: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	81,  // 13: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	81,  // 14: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	81,  // 15: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	81,  // 16: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	81,  // 17: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	81,  // 18: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	81,  // 19: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	81,  // 20: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	81,  // 21: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	81,  // 22: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	81,  // 23: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	81,  // 24: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	80,  // 25: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
-	0,   // 26: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
-	1,   // 27: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	81,  // 28: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
-	11,  // 29: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
-	8,   // 30: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	82,  // 31: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
-	6,   // 32: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
-	13,  // 33: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	80,  // 34: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
-	15,  // 35: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
-	13,  // 36: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	83,  // 37: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	84,  // 38: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	66,  // 39: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	67,  // 40: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
-	6,   // 41: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	85,  // 42: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
-	17,  // 43: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
-	13,  // 44: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
-	2,   // 45: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	80,  // 46: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
-	19,  // 47: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
-	6,   // 48: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
-	13,  // 49: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	80,  // 50: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
-	6,   // 51: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
-	13,  // 52: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	80,  // 53: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 54: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	80,  // 55: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
-	3,   // 56: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
-	13,  // 57: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
-	5,   // 58: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
-	27,  // 59: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	80,  // 60: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	86,  // 61: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	86,  // 62: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
-	5,   // 63: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	87,  // 64: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	87,  // 65: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	88,  // 66: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	80,  // 67: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
-	32,  // 68: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	89,  // 69: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	87,  // 70: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	90,  // 71: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	68,  // 72: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	69,  // 73: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	70,  // 74: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	71,  // 75: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	72,  // 76: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	73,  // 77: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	74,  // 78: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	70,  // 79: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	75,  // 80: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
-	5,   // 81: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
-	34,  // 82: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
-	4,   // 83: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	80,  // 84: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
-	36,  // 85: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	76,  // 86: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	91,  // 87: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	78,  // 88: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	79,  // 89: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	77,  // 90: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
-	5,   // 91: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	38,  // 92: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	80,  // 93: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	36,  // 94: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	87,  // 95: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	90,  // 96: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	6,   // 97: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	85,  // 98: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	41,  // 99: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	42,  // 100: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	80,  // 101: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	44,  // 102: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	44,  // 103: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	6,   // 104: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	87,  // 105: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	80,  // 106: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 107: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	87,  // 108: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	80,  // 109: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 110: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	80,  // 111: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 112: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	81,  // 113: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	80,  // 114: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	6,   // 115: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	92,  // 116: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	80,  // 117: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	93,  // 118: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
-	94,  // 119: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
-	6,   // 120: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	92,  // 121: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	80,  // 122: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	93,  // 123: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
-	94,  // 124: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
-	59,  // 125: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	60,  // 126: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	6,   // 127: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	84,  // 128: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	60,  // 129: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	62,  // 130: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	95,  // 131: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	95,  // 132: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	86,  // 133: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	10,  // 134: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	28,  // 135: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	31,  // 136: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	35,  // 137: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	39,  // 138: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	14,  // 139: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	18,  // 140: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	21,  // 141: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	23,  // 142: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	25,  // 143: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	43,  // 144: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	46,  // 145: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	48,  // 146: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	50,  // 147: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	52,  // 148: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	54,  // 149: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	56,  // 150: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	58,  // 151: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	12,  // 152: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	29,  // 153: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	33,  // 154: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	37,  // 155: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	40,  // 156: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	16,  // 157: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	20,  // 158: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	22,  // 159: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	24,  // 160: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	26,  // 161: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	45,  // 162: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	47,  // 163: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	49,  // 164: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	51,  // 165: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	53,  // 166: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	55,  // 167: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	57,  // 168: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	61,  // 169: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	152, // [152:170] is the sub-list for method output_type
-	134, // [134:152] is the sub-list for method input_type
-	134, // [134:134] is the sub-list for extension type_name
-	134, // [134:134] is the sub-list for extension extendee
-	0,   // [0:134] is the sub-list for field type_name
+	64,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	65,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	66,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	82,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
+	10,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
+	5,   // 9: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
+	8,   // 10: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
+	82,  // 11: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	82,  // 12: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	9,   // 13: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
+	82,  // 14: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	82,  // 15: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	82,  // 16: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	82,  // 17: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	82,  // 18: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	82,  // 19: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	82,  // 20: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	82,  // 21: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	82,  // 22: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	82,  // 23: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	82,  // 24: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	82,  // 25: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	81,  // 26: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	0,   // 27: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
+	1,   // 28: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
+	82,  // 29: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	12,  // 30: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
+	8,   // 31: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
+	83,  // 32: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	6,   // 33: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
+	14,  // 34: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
+	81,  // 35: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	16,  // 36: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
+	14,  // 37: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
+	84,  // 38: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	85,  // 39: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	67,  // 40: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	68,  // 41: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	6,   // 42: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
+	86,  // 43: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	18,  // 44: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
+	14,  // 45: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
+	2,   // 46: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
+	81,  // 47: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	20,  // 48: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
+	6,   // 49: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
+	14,  // 50: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
+	81,  // 51: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	6,   // 52: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
+	14,  // 53: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
+	81,  // 54: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	6,   // 55: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
+	81,  // 56: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	3,   // 57: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
+	14,  // 58: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
+	5,   // 59: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
+	28,  // 60: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
+	81,  // 61: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	87,  // 62: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	87,  // 63: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	5,   // 64: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
+	88,  // 65: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	88,  // 66: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	89,  // 67: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	81,  // 68: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	33,  // 69: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
+	90,  // 70: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	88,  // 71: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	91,  // 72: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	69,  // 73: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	70,  // 74: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	71,  // 75: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	72,  // 76: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	73,  // 77: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	74,  // 78: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	75,  // 79: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	71,  // 80: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	76,  // 81: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	5,   // 82: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
+	35,  // 83: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
+	4,   // 84: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
+	81,  // 85: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	37,  // 86: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	77,  // 87: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	92,  // 88: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	79,  // 89: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	80,  // 90: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	78,  // 91: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	5,   // 92: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	39,  // 93: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	81,  // 94: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	37,  // 95: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	88,  // 96: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	91,  // 97: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	6,   // 98: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	86,  // 99: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	42,  // 100: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	43,  // 101: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	81,  // 102: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	45,  // 103: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	45,  // 104: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	6,   // 105: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	88,  // 106: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	81,  // 107: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	6,   // 108: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	88,  // 109: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	81,  // 110: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	6,   // 111: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	81,  // 112: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	6,   // 113: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	82,  // 114: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	81,  // 115: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	6,   // 116: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	93,  // 117: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	81,  // 118: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	94,  // 119: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
+	95,  // 120: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
+	6,   // 121: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	93,  // 122: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	81,  // 123: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	94,  // 124: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
+	95,  // 125: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
+	60,  // 126: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	61,  // 127: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	6,   // 128: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	85,  // 129: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	61,  // 130: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	63,  // 131: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	96,  // 132: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	96,  // 133: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	87,  // 134: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	11,  // 135: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	29,  // 136: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	32,  // 137: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	36,  // 138: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	40,  // 139: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	15,  // 140: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	19,  // 141: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	22,  // 142: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	24,  // 143: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	26,  // 144: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	44,  // 145: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	47,  // 146: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	49,  // 147: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	51,  // 148: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	53,  // 149: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	55,  // 150: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	57,  // 151: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	59,  // 152: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	13,  // 153: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	30,  // 154: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	34,  // 155: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	38,  // 156: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	41,  // 157: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	17,  // 158: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	21,  // 159: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	23,  // 160: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	25,  // 161: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	27,  // 162: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	46,  // 163: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	48,  // 164: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	50,  // 165: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	52,  // 166: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	54,  // 167: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	56,  // 168: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	58,  // 169: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	62,  // 170: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	153, // [153:171] is the sub-list for method output_type
+	135, // [135:153] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6095,8 +6203,8 @@ func file_cantina_v1_cell_proto_init() {
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_row_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_cell_proto_msgTypes[25].OneofWrappers = []any{}
-	file_cantina_v1_cell_proto_msgTypes[29].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[26].OneofWrappers = []any{}
+	file_cantina_v1_cell_proto_msgTypes[30].OneofWrappers = []any{
 		(*LRPEvent_Claim)(nil),
 		(*LRPEvent_Start)(nil),
 		(*LRPEvent_Crash)(nil),
@@ -6107,21 +6215,21 @@ func file_cantina_v1_cell_proto_init() {
 		(*LRPEvent_EvacuateCrashed)(nil),
 		(*LRPEvent_RemoveEvacuating)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[33].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[34].OneofWrappers = []any{
 		(*TaskEvent_Start)(nil),
 		(*TaskEvent_Complete)(nil),
 		(*TaskEvent_Adopt)(nil),
 		(*TaskEvent_Reject)(nil),
 		(*TaskEvent_Missing_)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[53].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[54].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 		(*ExecRequest_Resize)(nil),
 		(*ExecRequest_Signal)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[56].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[57].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_End)(nil),
@@ -6132,7 +6240,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   75,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

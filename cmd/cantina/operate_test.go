@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"cantina/api"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/store"
+	"cantina/store/folder"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+func TestNotesOfInstances(t *testing.T) {
+	for want, x := range map[string]*pb.Instance{
+		"no service owns it: kept until its domain is fresh": {Orphan: true, State: "RUNNING"},
+		"insufficient resources: 1 cell":                     {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
+		"exit 1":                                             {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
+	} {
+		if got := instanceNote(x); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s := newShell(t)
+	s.apply()
+	if got := s.ok("ps", "--orphans", "-q"); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestStatusCellsAndQuarantine(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.SetStatus(func(x *api.Status) {
+		x.Waiting, x.For, x.Longest = true, []string{"c3"}, 42*time.Second
+		x.Held = []api.Held{{What: "job count on a", Reason: "initial wait", Cell: "c3", Longest: 42 * time.Second}}
+		x.Warnings = []string{"listening on 0.0.0.0:7480 without protection"}
+		web := lrp.ServiceKey{Domain: "d", Name: "web"}
+		x.Rollouts = []api.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
+			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4, Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
+		x.RolloutsMore = 7
+	})
+	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
+	got := s.ok("status")
+	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening", "1 rows cannot be read",
+		"rollout     d/web: rolling out, version 3: 1 of 4 healthy\n",
+		"rollout     d/web: taken back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	s.SetStatus(func(x *api.Status) { x.For = nil })
+	if got := s.ok("status"); strings.Contains(got, "for ,") || !strings.Contains(got, "cells that it does not know may run something, at most 42s") {
+		t.Error(got)
+	}
+	if got := s.ok("cells"); !strings.Contains(got, "c1    HEALTHY") || !strings.Contains(got, "memory_mb 40/100") {
+		t.Error(got)
+	}
+	s.fails(api.ExitUsage, "a second time", "leader", "end-wait", "--yes")
+	for _, want := range []string{"the initial wait has ended", "there is no initial wait"} {
+		if _, errs, code := s.run("leader", "end-wait", "--accept-double-starts", "--yes"); code != 0 || !strings.Contains(errs, want) {
+			t.Errorf("%d %s", code, errs)
+		}
+	}
+	if got := s.ok("store", "quarantine", "show"); !strings.Contains(got, "task/x") {
+		t.Error(got)
+	}
+	s.fails(api.ExitFailed, "still not readable", "store", "quarantine", "restore", "task/x")
+	s.ok("store", "quarantine", "drop", "task/x", "--yes")
+	if got := s.ok("store", "quarantine", "show", "-o", "json"); got != "[]\n" {
+		t.Error(got)
+	}
+}
+
+func TestStatusIsAligned(t *testing.T) {
+	var out bytes.Buffer
+	c := &cli{surroundings: surroundings{Out: &out}}
+	if err := c.statusText(&pb.Status{Cluster: "x", Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cluster        x\n", "\nbatch_running  2\n", "\ncells          1\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestEventTexts(t *testing.T) {
+	for want, e := range map[string]*pb.Event{
+		"RUNNING":            {Task: &pb.Task{State: "RUNNING"}},
+		"COMPLETED failed":   {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
+		"job running":        {Job: &pb.Job{State: "running"}},
+		"n7 backoff":         {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
+		"d/web/0 is gone":    {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
+		"waiting":            {Schedule: &pb.Schedule{State: "waiting"}},
+		"web/1 CLAIMED":      {Instance: &pb.Instance{Service: "web", Index: 1, State: "CLAIMED"}},
+		"web/1 UNCLAIMED: x": {Instance: &pb.Instance{Service: "web", Index: 1, State: "UNCLAIMED", PlacementError: "x"}},
+	} {
+		if got := eventOf(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestAReasonSaysAShortageOnce: what the text has stands in no line of its own.
+func TestAReasonSaysAShortageOnce(t *testing.T) {
+	r := &pb.Reason{Text: "running: 1 needed, 0 free, held by count/a", Resource: "running", Need: 1, Holder: "count/a"}
+	if !saysAll(r) {
+		t.Error("said twice")
+	}
+	if r.Holder += ", count/b"; saysAll(r) {
+		t.Error("a holder is not told")
+	}
+}
+
+func TestBackupAndRestore(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	s.fails(api.ExitUsage, "--data or --etcd-endpoints", "store", "backup", dir+"/b")
+	s.fails(api.ExitFailed, "", "store", "backup", dir+"/b", "--data", dir+"/empty")
+	if _, err := os.Stat(dir + "/b"); err == nil {
+		t.Fatal("a failed backup left a file")
+	}
+	if err := os.WriteFile(dir+"/bad", []byte("not a backup"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.fails(api.ExitFailed, "bad backup", "store", "restore", dir+"/bad", "--data", dir+"/new")
+	held, err := folder.Open(dir + "/held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	s.fails(api.ExitFailed, "in use", "store", "mark-restored", "--data", dir+"/held")
+}
+
+// TestABackupComesBack writes a store as a leader does, backs it up and restores it.
+func TestABackupComesBack(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	write := func(ctx context.Context, st *store.Store) error {
+		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		if err != nil {
+			return err
+		}
+		done := make(chan error, 1)
+		reign.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}}, func(_ int64, err error) { done <- err })
+		return errors.Join(<-done, reign.Resign(ctx))
+	}
+	if err := (&place{data: dir + "/old"}).open(t.Context(), write); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := s.run("store", "backup", dir+"/b", "--data", dir+"/old")
+	if code != 0 || !strings.Contains(errs, "1 rows") {
+		t.Fatal(code, errs)
+	}
+	s.ok("store", "restore", dir+"/b", "--data", dir+"/new")
+	s.fails(api.ExitFailed, "not empty", "store", "restore", dir+"/b", "--data", dir+"/new")
+	s.ok("store", "mark-restored", "--data", dir+"/old")
+	var rows []store.Row
+	restored := false
+	read := func(ctx context.Context, st *store.Store) error {
+		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		if err != nil {
+			return err
+		}
+		rows, restored = reign.Rows(), reign.Restored()
+		return reign.Resign(ctx)
+	}
+	if err := (&place{data: dir + "/new"}).open(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 1 || rows[0].Key != "task/x" || string(rows[0].Value) != "row" || !restored {
+		t.Fatalf("rows %v, restored %v", rows, restored)
+	}
+}
+
+func TestEventsAndWatch(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	got := s.ok("events", "--since", "100", "--kind", "task", "-o", "jsonl")
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"subject":"d.once"`) {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, "--since", "events")
+	s.out = &safeBuffer{wrote: make(chan struct{}, 1)}
+	changed := make(chan struct{})
+	go func() {
+		defer close(changed)
+		<-s.out.wrote
+		s.SetTask("d.once", func(x *task.Task) { x.State = task.Running })
+		<-s.out.wrote
+		s.signals <- os.Interrupt
+	}()
+	if got, _, code := s.run("task", "ls", "-w", "-o", "jsonl"); code != 0 || strings.Count(got, "\n") != 2 || !strings.Contains(got, "RUNNING") {
+		t.Fatal(code, got)
+	}
+	<-changed
+}
+
+func TestDrainVerbs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitUsage, "needs a reason", "drain", "c1")
+	s.fails(api.ExitNotFound, "cell c9", "drain", "c9", "--reason", "x")
+	s.fails(api.ExitUsage, "from 1 s to 30 days", "drain", "c1", "--reason", "x", "--deadline", "10ms")
+	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 || !strings.Contains(errs, "for 30m at most; cantina undrain c1") {
+		t.Fatalf("%d %s", code, errs)
+	}
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "being drained, until") || !strings.Contains(got, "0 left: new disk") {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, `finish or stop, not "wait"`, "drain", "c1", "--reason", "x", "--batch", "wait")
+	for flag, want := range map[string]string{"--batch=finish": "false", "--batch=stop": "true", "--stop-batch": "true"} {
+		s.ok("drain", "c1", "--reason", "x", flag)
+		if got := s.ok("cells", "c1", "--template", "{{.drain.stop_batch}}"); got != want+"\n" {
+			t.Errorf("%s: %q", flag, got)
+		}
+	}
+	for _, want := range []string{"takes work again", "cell c1 is not drained"} {
+		if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, want) {
+			t.Fatalf("%d %s", code, errs)
+		}
+	}
+	s.fails(api.ExitNotFound, "cell c9", "undrain", "c9")
+	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
+		t.Fatal(got)
+	}
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Evacuating: true, Since: time.Now()})
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "its drain was taken back, and it has not heard of it yet") {
+		t.Error(got)
+	}
+}
+
+// TestNoNoteIsCut: on a terminal of any width every note is there in full, also when
+// the columns beside it are narrowed; what FREE loses is what matters least.
+func TestNoNoteIsCut(t *testing.T) {
+	s := newShell(t)
+	s.tty = true
+	long := "its heartbeats stopped 12 s ago: the cell, its machine or the network between them does not answer any more"
+	for i, reason := range []string{"", "short", long} {
+		s.SetCell(api.Cell{Name: worker.CellName(fmt.Sprintf("cell-%d", i)), Proc: "p", Session: worker.Unhealthy, Reason: reason, Reported: true, Since: time.Now(),
+			Capacity: resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3},
+			Free:     resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3}})
+	}
+	for _, args := range [][]string{{"cells"}, {"cells", "-o", "wide"}, {"cells", "--columns", "cell,note,proc"}} {
+		got := s.ok(append(args, "--color", "never")...)
+		if !strings.Contains(got, long+"\n") && !strings.Contains(got, long+" ") || !strings.Contains(got, "short") {
+			t.Errorf("%q: a note is cut:\n%s", args, got)
+		}
+		for _, l := range strings.Split(got, "\n") {
+			if n := utf8.RuneCountInString(l); n > 100 && args[len(args)-1] == "cells" && !strings.HasPrefix(l, "  ") {
+				t.Errorf("a row has %d columns:\n%s", n, l)
+			}
+		}
+	}
+	if got := s.ok("cells"); !strings.Contains(got, "memory_mb 24105/24105") {
+		t.Errorf("FREE:\n%s", got)
+	}
+	s.tty = false
+	if got := s.ok("cells"); strings.Count(got, "\n") != 4 || !strings.Contains(got, "disk_mb 97000/97000, slots 3/3, containers 1000/1000  ") {
+		t.Errorf("one row for each, whole, where no terminal is:\n%s", got)
+	}
+}

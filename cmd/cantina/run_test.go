@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/api"
+	"cantina/lrp"
+	"cantina/task"
+	pb "cantina/wire/cantinav1"
+)
+
+func TestLogs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	labels := func(i int) map[string]string {
+		return map[string]string{"kind": "lrp", "domain": "d", "service": "web", "index": fmt.Sprint(i)}
+	}
+	s.Logs.Write("c1", "i0", labels(0), pb.LogStream_LOG_STREAM_STDOUT, "hello")
+	s.Logs.Write("c2", "i1", labels(1), pb.LogStream_LOG_STREAM_STDERR, "raw \xff")
+	s.Logs.Lose("c2", "i1", labels(1), 99)
+	out, errs, code := s.run("logs", "web")
+	if code != 0 || out != "web/0 | hello\nweb/1 | raw \xff\n" || !strings.Contains(errs, "99 bytes of output are missing") {
+		t.Fatalf("%d %q %q", code, out, errs)
+	}
+	if got := s.ok("logs", "--raw", "web/1"); got != "raw \xff\n" {
+		t.Fatalf("%q", got)
+	}
+	if got := s.ok("logs", "web", "-n", "2", "--no-prefix"); got != "raw \xff\n" {
+		t.Fatalf("%q", got)
+	}
+	s.Logs.Cut("c2", fmt.Errorf("no route"))
+	s.fails(api.ExitConnection, "incomplete: cell c2: no route", "logs", "web")
+	s.fails(api.ExitUsage, "--since must be", "logs", "web", "--since", "yesterday")
+}
+
+func TestRunEndsLikeItsProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*task.Task)
+		args []string
+		code int
+		says string
+	}{
+		"success": {func(x *task.Task) { x.Outcome = task.Succeeded }, nil, 0, ""},
+		"code 3": {func(x *task.Task) {
+			x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3, Reason: "exited with status 3"}
+		}, nil, 3, "exited with status 3"},
+		"signal": {func(x *task.Task) {
+			x.Outcome, x.Result = task.Failed, task.Result{Failed: true, Signal: 9, Reason: "killed"}
+		}, nil, 137, "killed"},
+		"own code": {func(x *task.Task) { x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3} }, []string{"--client-exit-code"}, 1, ""},
+		"lost": {func(x *task.Task) {
+			x.Outcome, x.Result = task.Lost, task.Result{Failed: true, Reason: task.ReasonLost}
+		}, nil, api.ExitLost, "task resolve job1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t)
+			s.out = &safeBuffer{wrote: make(chan struct{}, 1)}
+			labels := map[string]string{"kind": "task", "task": "job1"}
+			s.Logs.Write("c1", "x", labels, pb.LogStream_LOG_STREAM_STDOUT, "begin")
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				<-s.out.wrote
+				s.Logs.Write("c1", "x", labels, pb.LogStream_LOG_STREAM_STDOUT, "last line")
+				s.SetTask("job1", func(x *task.Task) {
+					x.State = task.Completed
+					c.end(x)
+				})
+			}()
+			out, errs, code := s.run(slices.Concat([]string{"run", "--id", "job1"}, c.args, []string{"--", "prog", "-x"})...)
+			<-ended
+			if code != c.code || out != "begin\nlast line\n" || !strings.Contains(errs, c.says) {
+				t.Fatalf("code %d, out %q, err %q", code, out, errs)
+			}
+			if _, errs, code := s.run(slices.Concat([]string{"wait", "job1"}, c.args)...); code != c.code {
+				t.Fatalf("wait: %d %s", code, errs)
+			}
+		})
+	}
+}
+
+func TestRunTakesItsFlags(t *testing.T) {
+	s := newShell(t)
+	s.env["HOME"] = "/home/x"
+	id := strings.TrimSpace(s.ok("run", "-d", "--domain", "d", "--name", "n", "-e", "A=b=c $x", "-e", "HOME", "--memory", "64Mi", "--cpu", "0.5",
+		"--result", "r", "--time-limit", "1m", "--on-lost", "keep", "--", "./prog", "--flag", "a b"))
+	got, err := s.GetTask(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := got.Definition.Workload
+	here, _ := os.Getwd()
+	if w.Action.Run.Path != here+"/prog" || strings.Join(w.Action.Run.Args, "|") != "--flag|a b" || w.Env[0].Value != "b=c $x" || w.Env[1].Value != "/home/x" ||
+		w.Resources.String() != "cpu_milli=500 memory_mb=64" || w.TimeLimit != time.Minute || got.Definition.OnLost != task.LostKeep || w.ResultFile != "r" {
+		t.Fatalf("%+v", got.Definition)
+	}
+	s.fails(api.ExitUsage, "which program", "run")
+	s.fails(api.ExitUsage, "must be a size", "run", "--memory", "64", "--", "x")
+	s.fails(api.ExitFailed, "already exists", "run", "-d", "--id", id, "--", "x")
+}
+
+func TestCtrlCDetachesAndASecondStops(t *testing.T) {
+	s := newShell(t)
+	s.signals <- os.Interrupt
+	_, errs, code := s.run("run", "--id", "t1", "--", "sleep", "1000")
+	if code != exitInterrupted || !strings.Contains(errs, "cantina logs -f t1") {
+		t.Fatalf("%d %s", code, errs)
+	}
+	if got, _ := s.GetTask("t1"); got.State != task.Pending {
+		t.Fatalf("the first Ctrl-C only detaches, but the task is %v", got.State)
+	}
+	s.tty = true
+	s.signals <- os.Interrupt
+	s.signals <- os.Interrupt
+	_, errs, code = s.run("run", "--id", "t2", "--", "sleep", "1000")
+	if got, _ := s.GetTask("t2"); code != exitInterrupted || got.Outcome != task.Cancelled {
+		t.Fatalf("%d %s %v", code, errs, got.Outcome)
+	}
+}
+
+func TestWait(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitTimeout, "timed out", "wait", "once", "--timeout", "50ms")
+	s.fails(api.ExitUsage, "does not end", "wait", "c1")
+	s.fails(api.ExitUsage, "does not fit", "wait", "web", "--for", "done")
+	web := lrp.ServiceKey{Domain: "d", Name: "web"}
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
+	s.ok("wait", "web", "--for", "healthy")
+	s.ok("wait", "web/1", "--for", "healthy")
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x"} })
+	for _, until := range []string{"healthy", "stopped"} { // it runs, and is not ready
+		s.fails(api.ExitTimeout, "timed out", "wait", "web/1", "--for", until, "--timeout", "50ms")
+	}
+	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
+	s.SetService(web, func(x *lrp.Service) { x.Failure = "version 2: no progress for 10s: 0 of 2 instances healthy" })
+	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; version 1 serves again", "wait", "web")
+	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollingBack })
+	s.fails(api.ExitTimeout, "timed out", "wait", "web", "--timeout", "50ms")
+	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollFailed })
+	s.fails(api.ExitFailed, "it is left as it is", "wait", "web")
+	s.ok("stop", "web")
+	s.ok("wait", "web", "--for", "stopped")
+	s.ok("rm", "web", "--yes")
+	for range 2 { // its last instance was gone before we looked
+		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 || !strings.Contains(said, `nothing is called "web": nothing of it runs`) {
+			t.Errorf("removed: %d %s", code, said)
+		}
+	}
+	s.fails(api.ExitNotFound, "nothing is called", "wait", "web")
+}
+
+// TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it
+// goes on.
+func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "50ms")
+	s.fails(api.ExitTimeout, "it goes on: cantina logs -f task/d.once follows it, cantina stop task/d.once ends it", "wait", "once", "--timeout", "50ms")
+	s.fails(api.ExitTimeout, "cantina stop service/d/web ends it", "wait", "web/1", "--timeout", "50ms")
+	s.ticks = make(chan time.Time)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 3 {
+			s.ticks <- now() // taken only when the one before was worked off
+		}
+		s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	}()
+	_, errs, code := s.run("wait", "once")
+	<-done
+	if code != 0 || strings.Count(errs, "waiting since") != 1 || !strings.Contains(errs, "ask for memory: 300Mi or less") {
+		t.Fatalf("%d %s", code, errs)
+	}
+}
+
+// TestRetentionOfTasks: zero is the rule of Diego's notes, and nonsense is refused
+// before anything starts.
+func TestRetentionOfTasks(t *testing.T) {
+	for _, c := range []struct {
+		is   retention
+		want task.Policy
+	}{
+		{retention{time.Hour, 5}, task.Policy{Retention: time.Hour, KeepPerDomain: 5}},
+		{retention{0, 5}, task.Policy{Retention: -1, KeepPerDomain: 5}},
+	} {
+		if got, err := c.is.policy(); err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v", c.is, got, err)
+		}
+	}
+	s := newShell(t)
+	for _, verb := range []string{"dev", "server"} {
+		s.fails(api.ExitUsage, "must not be negative", verb, "--data", t.TempDir(), "--task-retention=-1s")
+		s.fails(api.ExitUsage, "at least 1", verb, "--data", t.TempDir(), "--tasks-per-domain=0")
+	}
+}
+
+func TestStopRestartRm(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.ok("restart", "web/0")
+	s.ok("service", "scale", "web", "3")
+	if got := s.ok("ps", "-q"); strings.Count(got, "\n") != 3 {
+		t.Fatal(got)
+	}
+	s.fails(api.ExitUsage, "restart", "stop", "web/0")
+	s.fails(api.ExitUsage, "--yes", "rm", "web")
+	s.fails(api.ExitFailed, "task d.once has not ended: it is PENDING", "rm", "once", "--yes")
+	s.ok("rm", "once", "--yes", "--force")
+	s.fails(api.ExitNotFound, "kept 24 h", "logs", "task/d.once")
+	s.ok("rm", "web", "job/count", "--yes")
+	s.fails(api.ExitNotFound, "nothing is called", "rm", "web", "--yes")
+	s.tty, s.in = true, "n\n"
+	s.fails(api.ExitFailed, "not confirmed", "cells", "forget", "p1")
+	s.in = "y\n"
+	s.ok("cells", "forget", "p1")
+}
+
+func TestTaskVerbs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitFailed, "no result yet", "task", "result", "once")
+	s.SetTask("d.once", func(x *task.Task) {
+		x.State, x.Outcome, x.Result = task.Completed, task.Succeeded, task.Result{Output: []byte("{\"a\": 1}\x00")}
+	})
+	if got := s.ok("task", "result", "once"); got != "{\"a\": 1}\x00" {
+		t.Fatalf("%q", got)
+	}
+	s.ok("run", "-d", "--id", "gone", "--", "x")
+	s.SetTask("gone", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Lost })
+	s.fails(api.ExitUsage, "done, failed or rerun", "task", "resolve", "gone")
+	s.ok("task", "resolve", "gone", "--as", "done")
+}

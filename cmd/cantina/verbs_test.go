@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/task"
+)
+
+func TestCronNext(t *testing.T) {
+	s := newShell(t)
+	out, errs, code := s.run("cron", "next", "* 0 * * *", "--utc", "-n", "2")
+	if code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(errs, "did you mean `0 0 * * *`?") {
+		t.Fatalf("%d\n%s\n%s", code, out, errs)
+	}
+	if _, _, code := s.run("cron", "next", "* 0 * * *", "--utc", "--strict"); code != api.ExitFailed {
+		t.Fatalf("--strict: %d", code)
+	}
+	out, _, _ = s.run("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "skip", "--fold", "first", "--from", "2027-10-30T12:00:00Z", "-n", "2")
+	if strings.Count(out, "skipped:") != 1 || !strings.Contains(out, "  skipped: repeated hour\n") {
+		t.Errorf("a time that is skipped: %q", out)
+	}
+	_, errs, code = s.run("cron", "next", "0 0 */2 * 1", "--utc")
+	if code != 0 || !strings.Contains(errs, "AND") {
+		t.Fatalf("both day fields: %d %s", code, errs)
+	}
+	s.fails(api.ExitUsage, "30", "cron", "next", "0 0 30 2 *", "--utc")
+	s.fails(api.ExitUsage, "Europe/Berlin", "cron", "next", "0 0 * * *", "--tz", "Europe/Berln")
+	out = s.ok("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "run", "--fold", "first", "--from", "2026-03-28T12:00:00Z", "-n", "1", "-o", "jsonl")
+	if !strings.Contains(out, `"utc":"2026-03-29T01:00:00Z"`) {
+		t.Fatal(out)
+	}
+}
+
+func TestAddressesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	c := &cli{surroundings: surroundings{Getenv: func(k string) string {
+		return map[string]string{"XDG_RUNTIME_DIR": dir}[k]
+	}}}
+	if err := os.Mkdir(dir+"/cantina", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ln, _, err := (api.Listener{Address: "unix:" + dir + "/cantina/dev.sock"}).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if got := c.addresses(); got[0] != "unix:"+dir+"/cantina/dev.sock" {
+		t.Fatal(got)
+	}
+	if err := os.WriteFile(dir+"/cantina/dev.addr", []byte("unix:/elsewhere/s.sock\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.addresses(); got[0] != "unix:/elsewhere/s.sock" {
+		t.Fatal(got)
+	}
+	c.addr = []string{"a:1", "b:2"}
+	if got := c.addresses(); len(got) != 2 {
+		t.Fatal(got)
+	}
+}
+
+func TestCompletionKnowsNames(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for _, sh := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := s.ok("completion", sh); !strings.Contains(got, "cantina") {
+			t.Error(sh)
+		}
+	}
+	s.fails(api.ExitUsage, "no completion", "completion", "csh")
+	if got := s.ok("__complete", "logs", "w"); !strings.Contains(got, "web\n") || strings.Contains(got, "count") {
+		t.Fatal(got)
+	}
+	s.env["CANTINA_ADDR"] = "unix:/nowhere"
+	if got := s.ok("__complete", "logs", "w"); strings.Contains(got, "web") {
+		t.Fatal(got)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	s := newShell(t)
+	if got := s.ok("help", "exit-codes"); !strings.Contains(got, "6    lost") {
+		t.Fatal(got)
+	}
+	if got := s.ok("help", "topics"); !strings.Contains(got, "addresses") {
+		t.Fatal(got)
+	}
+	got := s.ok("help", "run")
+	if strings.Index(got, "Examples:") > strings.Index(got, "Flags:") {
+		t.Fatal("examples come first")
+	}
+	s.fails(api.ExitUsage, "no help about", "help", "nonsense")
+}
+
+// TestEveryVerbIsWhole walks all verbs: each has a sentence and an example, and
+// each that reads data has every form of output.
+func TestEveryVerbIsWhole(t *testing.T) {
+	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	root := c.root()
+	readers := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			path := sub.CommandPath()
+			if sub.Short == "" || strings.HasSuffix(sub.Short, ".") {
+				t.Errorf("%s: one sentence without a full stop says what it does, not %q", path, sub.Short)
+			}
+			if sub.Example == "" {
+				t.Errorf("%s has no example", path)
+			}
+			if sub.Annotations[reads] != "" {
+				readers++
+				for _, flag := range []string{"output", "columns", "template", "no-header", "utc", "tz"} {
+					if sub.Flags().Lookup(flag) == nil {
+						t.Errorf("%s reads data and has no --%s", path, flag)
+					}
+				}
+			}
+			walk(sub)
+		}
+	}
+	walk(root)
+	if readers < 15 {
+		t.Errorf("only %d verbs read data: the walk is wrong", readers)
+	}
+}
+
+// TestEveryReaderSpeaksJSON calls each verb that reads with -o json.
+func TestEveryReaderSpeaksJSON(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	s.in = timed
+	s.ok("apply", "-q", "-")
+	arguments := map[string][]string{
+		"cron show": {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"}, "cron pause": {"tick"}, "cron resume": {"tick"},
+		"cron backfill": {"tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--max", "1"},
+		"apply":         {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"}, "task get": {"once"}, "task result": {"once"},
+		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"}, "cron next": {"0 0 * * *", "--utc"},
+	}
+	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			if sub.Annotations[reads] != "" {
+				path := strings.TrimPrefix(sub.CommandPath(), "cantina ")
+				s.in = demo
+				args := slices.Concat(strings.Fields(path), arguments[path], []string{"-o", "json"})
+				out, errs, code := s.run(args...)
+				if code != 0 && code != exitChanges {
+					t.Errorf("%v: %d %s", args, code, errs)
+				}
+				for _, text := range strings.Split(strings.TrimSpace(out), "\n}\n{") {
+					if text != "" && !json.Valid([]byte(out)) && !jsonLines(out) {
+						t.Errorf("%v: not JSON:\n%s", args, out)
+						break
+					}
+				}
+			}
+			walk(sub)
+		}
+	}
+	walk(c.root())
+}
+
+func jsonLines(s string) bool {
+	for _, l := range strings.Split(strings.TrimSpace(s), "\n") {
+		if !json.Valid([]byte(l)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,154 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// TestFarewell: an empty process that says it leaves is dead at once.
+func TestFarewell(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	leave := func(h *Heartbeat) { h.Farewell = true }
+	if a := r.beat("w1", "p1", 1, leave, func(h *Heartbeat) { h.HasWork = true }); a.State != MustDie || len(peek[Dead](r)) != 0 {
+		t.Fatalf("not empty: %+v", a)
+	}
+	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofFarewell || r.members() != "" {
+		t.Fatalf("%+v %q", a, r.members())
+	}
+	if a := r.beat("w1", "p1", 1); a.Verdict != Die {
+		t.Fatalf("never again under this id: %+v", a)
+	}
+	if a := r.beat("w9", "p9", 1, leave); a.State != MustDie {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// TestForget: audited; an unknown process is an error.
+func TestForget(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	if _, err := r.l.Step(r.now, Forget{Proc: "nobody"}); !errors.Is(err, ErrUnknownProcess) {
+		t.Fatal(err)
+	}
+	r.step(Forget{Proc: "p1", By: "ann"})
+	if a := peek[Audit](r); len(a) != 1 || a[0].Kind != AuditForgotten || one[Dead](r).Proof != ProofOperator {
+		t.Fatalf("%v", a)
+	}
+	r.tick(sec)
+	if r.l.Wait(r.now).Active || !r.l.IsDead("p1") || r.members() != "" {
+		t.Fatal("gone")
+	}
+}
+
+// TestDeadNonMembersAreForgotten: a lost newcomer without a row is told to die
+// for a while, then nothing of it is kept.
+func TestDeadNonMembersAreForgotten(t *testing.T) {
+	r := newRig(t, nil)
+	r.beat("w1", "p1", 1)
+	r.tick(61 * sec)
+	if r.state("p1") != MustDie || r.beat("w1", "p1", 1).Verdict != Die {
+		t.Fatal(r.state("p1"))
+	}
+	r.tick(200 * sec)
+	if len(r.l.Sessions(r.now)) != 0 || r.beat("w1", "p1", 1).Verdict != Die {
+		t.Fatal("kept")
+	}
+}
+
+// TestNewStoreIsBlind unless the operator says that the cluster is new.
+func TestNewStoreIsBlind(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.NewCluster = false })
+	r.tick(sec)
+	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
+		t.Fatalf("%+v", w)
+	}
+}
+
+// TestUnknownWorker and TestMustDieWorker: the two ways in which the hashes alone
+// can fail (worker-set consensus, "How can Bistro's consensus mechanism fail?"),
+// real under --witness=consensus and closed by the list.
+func TestUnknownWorker(t *testing.T) {
+	// w1 was cut off before w2 came; its set is itself. Leaders changed quickly,
+	// and w1 is the first to find the new one.
+	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p1")}
+	start := func(c *Config) {
+		withMembers(member("p1", "w1", 1), member("p2", "w2", 1))(c)
+		c.Jobs = []JobRow{{Name: "j"}}
+	}
+	for _, w := range []Witness{WitnessConsensus, WitnessList} {
+		r := newRig(t, func(c *Config) { start(c); c.Witness = w })
+		r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID = alone })
+		r.report("p1")
+		r.probe("w1", "p1", true)
+		r.beat("w1", "p1", 1)
+		r.tick(2 * sec)
+		r.beat("w1", "p1", 1)
+		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}) // it may run on w2
+		if ok != (w == WitnessConsensus) {
+			t.Errorf("witness %v: a second copy may start: %v", w, ok)
+		}
+	}
+}
+
+func TestMustDieWorker(t *testing.T) {
+	// w1 was bumped by a second w1; the suicide request got lost; the leader
+	// restarts, and all that its last set names are back: without the first w1.
+	set := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 4}, Version: 4, Hash: workerset.Hash{}.Add("p1b@b")}
+	displaced := member("p1", "w1", 1)
+	displaced.Displaced = true
+	for _, w := range []Witness{WitnessConsensus, WitnessList} {
+		r := newRig(t, func(c *Config) {
+			withMembers(displaced, member("p1b@b", "w1", 1))(c)
+			c.Jobs, c.Witness = []JobRow{{Name: "j"}}, w
+		})
+		show := func(h *Heartbeat) {
+			if w == WitnessConsensus {
+				h.SetID = set
+			}
+		}
+		r.beat("w1", "p1b@b", 1, show)
+		r.report("p1b@b")
+		r.probe("w1", "p1b@b", true)
+		r.beat("w1", "p1b@b", 1)
+		r.tick(2 * sec)
+		r.beat("w1", "p1b@b", 1)
+		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"})
+		if ok != (w == WitnessConsensus) {
+			t.Errorf("witness %v: a second copy may start: %v", w, ok)
+		}
+		if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); w == WitnessList && a.Verdict != DieAll {
+			t.Errorf("the displaced one is told: %+v", a)
+		}
+	}
+}
+
+// TestDeathIsToldBeforeTheRowGoes: rows of services and tasks on a process without a
+// member row are lost to a new leader, so what its successor adopted is moved first.
+func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", true })
+	r.out, r.hold = nil, true
+	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", PredecessorsGone: true}})
+	told := false
+	for len(r.pending) > 0 {
+		out := r.pending[0]
+		if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) {
+			if !told {
+				t.Fatal("the row goes in or before the transition that tells of the death")
+			}
+			return
+		}
+		r.pending = r.pending[1:]
+		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor}))
+		next, err := r.l.Step(r.now, Committed{out.Seq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.submit(next)
+	}
+	t.Fatalf("told: %v, and the row stays", told)
+}
