@@ -8,8 +8,10 @@
 //	registry ──Push, Admit───▶ └────────────┘ ──Waiting, Unanswered──▶ bbs
 //	scheduler ──Reserve, Confirm, Release──▶      ──Room──▶ scheduler
 //
-// All methods may be called from any goroutine and only take a short lock; no I/O
-// happens under it. Callers request work after the commit of its row, so nothing
+// All methods but Run may be called from any goroutine and only take a short lock; no
+// I/O happens under it. Run does nothing but call Pass when it is woken or due, make the
+// calls that Pass and Answered return, and wait; whoever has a loop of its own does the
+// same (Woken). Callers request work after the commit of its row, so nothing
 // here is outward before its commit. Losing a request is safe: convergence repeats
 // it. A new term makes a new Auctioneer, rebuilt from rows (Hold) and from what
 // sessions push and report.
@@ -80,12 +82,10 @@ type Auctioneer struct {
 	outbox  []placement.Result
 	stats   Stats
 
+	lines map[string]*line // by cell
+
 	wake chan struct{}
 	room chan struct{}
-
-	lines   map[string]*line // owned by the goroutine of Run
-	done    chan *line
-	working sync.WaitGroup
 }
 
 // line is the calls to one cell process: one at a time, what comes meanwhile
@@ -94,6 +94,14 @@ type line struct {
 	cell, process string
 	queue         []placement.Item
 	busy          bool
+}
+
+// Call is work for one cell process: a Perform call to be made. Its answer goes to
+// Answered.
+type Call struct {
+	Cell, Process string
+	Work          []placement.Item
+	line          *line
 }
 
 // New returns the auctioneer of a term. It starts nothing.
@@ -106,7 +114,7 @@ func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
 	}
 	return &Auctioneer{
 		cfg: cfg, cells: cells, board: board, auction: placement.NewAuction(cfg.Placement),
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), lines: make(map[string]*line), done: make(chan *line),
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), lines: make(map[string]*line),
 	}
 }
 

@@ -334,3 +334,42 @@ func BenchmarkRequestToPerform(b *testing.B) {
 	cancel()
 	<-ended
 }
+
+// TestPassAndAnsweredWithoutRun: the loop's body alone: one call to a process at a time, what
+// comes meanwhile goes with the next, and nothing is woken by what changes nothing.
+func TestPassAndAnsweredWithoutRun(t *testing.T) {
+	a := New(Config{Clock: run.Kernel()}, nil, &fakeBoard{})
+	a.Admit("c", "p", "")
+	a.Push(placement.State{Cell: "c", Process: "p", Version: 1, Capacity: resource.Amounts{resource.Containers: 9}})
+	item := func(id string) placement.Item { return placement.Item{ID: id, Hold: "hold-" + id, Kind: placement.KindTask} }
+	request := func(id string) {
+		t.Helper()
+		if err := a.Request(item(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request("one")
+	if !a.Woken() || a.Woken() {
+		t.Error("a request wakes once")
+	}
+	calls, _, _ := a.Pass()
+	if len(calls) != 1 || calls[0].Cell != "c" || calls[0].Process != "p" || len(calls[0].Work) != 1 {
+		t.Fatalf("%+v", calls)
+	}
+	request("two")
+	request("three")
+	if more, _, _ := a.Pass(); len(more) != 0 {
+		t.Errorf("a second call beside the first: %+v", more)
+	}
+	next, more := a.Answered(calls[0], nil, nil)
+	if !more || len(next.Work) != 2 {
+		t.Fatalf("%+v, %v", next, more)
+	}
+	a.Woken()
+	if _, more := a.Answered(next, []Refusal{{Hold: "hold-two", Reason: "no", Full: true}}, nil); more || !a.Woken() {
+		t.Errorf("another call: %v; a refusal wakes", more)
+	}
+	if s := a.Stats(); s.RefusedByCell != 1 || s.Waiting != 1 {
+		t.Errorf("%+v", s)
+	}
+}

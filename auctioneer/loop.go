@@ -2,6 +2,7 @@ package auctioneer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"cantina/placement"
@@ -10,11 +11,15 @@ import (
 // Run places work until ctx is done, and returns when every call to a cell has
 // ended.
 func (a *Auctioneer) Run(ctx context.Context) error {
-	defer a.working.Wait()
+	var working sync.WaitGroup
+	defer working.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, ok := a.step(ctx)
+		calls, next, ok := a.Pass()
+		for _, c := range calls {
+			working.Go(func() { a.perform(ctx, c) })
+		}
 		if ok {
 			timer.Reset(next)
 		} else {
@@ -23,18 +28,37 @@ func (a *Auctioneer) Run(ctx context.Context) error {
 		select {
 		case <-a.wake:
 		case <-timer.C:
-		case l := <-a.done:
-			l.busy = false
-			a.send(ctx, l)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// step runs rounds until nothing is left to place, sends what was placed, and
-// returns after how long the next round is due anyway.
-func (a *Auctioneer) step(ctx context.Context) (next time.Duration, ok bool) {
+// perform makes a call, and those to the same process that come up meanwhile.
+func (a *Auctioneer) perform(ctx context.Context, c Call) {
+	for more := true; more && ctx.Err() == nil; {
+		called, cancel := context.WithTimeout(ctx, a.cfg.PerformTimeout)
+		refused, err := a.cells.Perform(called, c.Cell, c.Process, c.Work)
+		cancel()
+		c, more = a.Answered(c, refused, err)
+	}
+}
+
+// Woken takes the token that says that there may be something to do for Pass; it does
+// not wait.
+func (a *Auctioneer) Woken() bool {
+	select {
+	case <-a.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// Pass runs rounds until nothing is left to place and tells the board what waits. It
+// returns the calls that are to be made now, at most one to each cell process at a time,
+// and after how long the next round is due anyway; ok is false when none is.
+func (a *Auctioneer) Pass() (calls []Call, next time.Duration, ok bool) {
 	for more := true; more; {
 		now := a.cfg.Clock.Boot()
 		a.mu.Lock()
@@ -42,13 +66,16 @@ func (a *Auctioneer) step(ctx context.Context) (next time.Duration, ok bool) {
 		results := a.outbox
 		a.outbox = nil
 		next, ok = a.auction.Next()
+		for i := range results {
+			calls = append(calls, a.queue(results[i].Placed)...)
+		}
 		a.mu.Unlock()
 		for i := range results {
-			a.deliver(ctx, &results[i])
+			a.tell(&results[i])
 		}
 		next -= now
 	}
-	return max(next, 0), ok
+	return calls, max(next, 0), ok
 }
 
 // round runs one round into the outbox; the lock is held.
@@ -68,16 +95,21 @@ func (a *Auctioneer) round(now time.Duration) (more bool) {
 	return r.More
 }
 
-// deliver tells the board and sends the work to the cells.
-func (a *Auctioneer) deliver(ctx context.Context, r *placement.Result) {
+// tell tells the board what a round did not place.
+func (a *Auctioneer) tell(r *placement.Result) {
 	if len(r.Refused) > 0 {
 		a.board.Waiting(r.Refused)
 	}
 	if len(r.Expired) > 0 {
 		a.board.Unanswered(r.Expired)
 	}
-	touched := make([]*line, 0, len(r.Placed))
-	for _, p := range r.Placed {
+}
+
+// queue puts placed work into the lines of its cells, and returns the calls that begin
+// with it. The lock is held.
+func (a *Auctioneer) queue(placed []placement.Placement) (calls []Call) {
+	touched := make([]*line, 0, len(placed))
+	for _, p := range placed {
 		l := a.lines[p.Cell]
 		if l == nil || l.process != p.Process {
 			// A successor of the process gets its own line; what waits for the other
@@ -91,41 +123,42 @@ func (a *Auctioneer) deliver(ctx context.Context, r *placement.Result) {
 		l.queue = append(l.queue, p.Item)
 	}
 	for _, l := range touched {
-		a.send(ctx, l)
-	}
-}
-
-// send begins a call with all that waits for a cell, if none is under way.
-func (a *Auctioneer) send(ctx context.Context, l *line) {
-	if l.busy || len(l.queue) == 0 {
-		return
-	}
-	work := l.queue
-	l.queue, l.busy = nil, true
-	a.working.Go(func() {
-		a.perform(ctx, l, work)
-		select {
-		case a.done <- l:
-		case <-ctx.Done():
+		if c, ok := l.next(); ok {
+			calls = append(calls, c)
 		}
-	})
+	}
+	return calls
 }
 
-// perform makes one call and takes its answer.
-func (a *Auctioneer) perform(ctx context.Context, l *line, work []placement.Item) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.PerformTimeout)
-	defer cancel()
-	refused, err := a.cells.Perform(ctx, l.cell, l.process, work)
+// next is a call with all that waits for a process, if none is under way.
+func (l *line) next() (Call, bool) {
+	if l.busy || len(l.queue) == 0 {
+		return Call{}, false
+	}
+	c := Call{Cell: l.cell, Process: l.process, Work: l.queue, line: l}
+	l.queue, l.busy = nil, true
+	return c, true
+}
+
+// Answered takes the answer to a call, once; an err is none. It returns the next call to
+// the same process, when there is one to be made.
+func (a *Auctioneer) Answered(c Call, refused []Refusal, err error) (next Call, more bool) {
 	if err != nil {
 		// The work stays in flight until it is claimed or its time is over.
-		a.cfg.Log.Warn("cell did not answer a placement", "cell", l.cell, "items", len(work), "error", err)
-		return
+		a.cfg.Log.Warn("cell did not answer a placement", "cell", c.Cell, "items", len(c.Work), "error", err)
+	} else if len(refused) > 0 {
+		a.refuse(&c, refused)
 	}
-	if len(refused) == 0 {
-		return
-	}
-	sent := make(map[string]placement.Item, len(work))
-	for _, it := range work {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.line.busy = false
+	return c.line.next()
+}
+
+// refuse carries over what a cell did not take, and tells the board.
+func (a *Auctioneer) refuse(c *Call, refused []Refusal) {
+	sent := make(map[string]placement.Item, len(c.Work))
+	for _, it := range c.Work {
 		sent[it.Hold] = it
 	}
 	var told []placement.Refused
@@ -138,7 +171,7 @@ func (a *Auctioneer) perform(ctx context.Context, l *line, work []placement.Item
 			delete(sent, r.Hold)
 			a.auction.Refuse(now, r.Hold, r.Full)
 			a.stats.RefusedByCell++
-			told = append(told, placement.Refused{Item: it, Refusal: placement.RefusedByCell(l.cell, r.Reason)})
+			told = append(told, placement.Refused{Item: it, Refusal: placement.RefusedByCell(c.Cell, r.Reason)})
 		}
 	})
 	if len(told) > 0 {

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -136,8 +137,8 @@ func (b *Board) Configure(spec ForestSpec) error {
 	for _, j := range b.order {
 		b.move(j, old)
 	}
-	for _, r := range b.runs {
-		b.redraw(r, old)
+	for _, key := range b.runKeys("") {
+		b.redraw(b.runs[key], old)
 	}
 	b.rewire()
 	for _, j := range b.order {
@@ -196,8 +197,8 @@ func (b *Board) Put(spec Job) (problems []string) {
 		b.order = append(b.order, j)
 		slices.SortFunc(b.order, func(x, y *job) int { return strings.Compare(x.Name, y.Name) })
 		b.prepare(j)
-		for key, r := range b.runs { // it runs already: a report came before its row
-			if key.Job == spec.Name && r.job == nil {
+		for _, key := range b.runKeys(spec.Name) { // it runs already: a report came before its row
+			if r := b.runs[key]; r.job == nil {
 				r.job, r.node = j, b.f.node(j.level, key.Node)
 				b.pair(j, r.node).running = true
 			}
@@ -230,11 +231,24 @@ func (b *Board) relevel(j *job, old *job) {
 			*b.pair(j, b.f.node(j.level, b.f.names[old.level].list[i])) = old.pairs[i]
 		}
 	}
-	for _, r := range b.runs {
-		if r.job == j {
+	for _, key := range b.runKeys(j.Name) {
+		if r := b.runs[key]; r.job == j {
 			r.node = b.f.node(j.level, r.key.Node)
 		}
 	}
+}
+
+// runKeys returns what is picked or runs, of one job or of all (empty), in order: what is
+// done for each of them comes out the same whatever the map's order.
+func (b *Board) runKeys(job string) []Key {
+	var out []Key
+	for k := range b.runs {
+		if job == "" || k.Job == job {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, func(x, y Key) int { return cmp.Or(strings.Compare(x.Job, y.Job), strings.Compare(x.Node, y.Node)) })
+	return out
 }
 
 // Delete removes a job and its statuses. What runs is still accounted for until it
@@ -246,7 +260,8 @@ func (b *Board) Delete(name string) {
 	}
 	delete(b.jobs, name)
 	b.order = slices.DeleteFunc(b.order, func(x *job) bool { return x == j })
-	for key, r := range b.runs {
+	for _, key := range b.runKeys(name) {
+		r := b.runs[key]
 		if r.job != j {
 			continue
 		}

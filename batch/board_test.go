@@ -403,3 +403,35 @@ func apply(b *Board, us []Update) {
 		b.Apply(u)
 	}
 }
+
+// TestEndOfALaterInvocationThanIsKnown: the end of an invocation that was not reported yet
+// counts, though the board knows of an earlier one that may run; that one's end does not.
+func TestEndOfALaterInvocationThanIsKnown(t *testing.T) {
+	b, err := NewBoard(ForestSpec{Name: "f", Levels: []string{"host"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SetNodes([]NodeSpec{{Name: "n", Level: "host"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.Put(Job{Name: "j", UID: "u", Forest: "f"})
+	k := Key{"j", "n"}
+	earlier, later := fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1}, Counter: 3}, fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: 1}
+	b.Adopt(k, earlier, "c")
+	u := b.End(k, later, Report{Bits: Done}, 0)
+	if !u.Store {
+		t.Fatal("the end of the later one is dropped")
+	}
+	b.Apply(u)
+	if inv, _, runs := b.Running(k); !runs || inv != earlier {
+		t.Errorf("%v runs: %v; the earlier one has not ended", inv, runs)
+	}
+	if u := b.End(k, earlier, Report{Bits: Done}, 0); u.Store {
+		t.Error("the end of the earlier one replaces it")
+	} else {
+		b.Apply(u)
+	}
+	if st, err := b.Status(k); err != nil || st.Invocation != later || st.Bits != Done {
+		t.Errorf("%+v, %v", st, err)
+	}
+}

@@ -33,9 +33,9 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	switch {
 	case j == nil, inv.Compare(j.Born) <= 0:
 		return u
-	case r != nil && r.inv != inv: // another invocation runs: this one is old
+	case r != nil && r.inv.Compare(inv) > 0: // a later invocation runs: this one is old
 		return u
-	case r != nil && (r.job == nil || r.uid != "" && r.uid != j.UID):
+	case r != nil && r.inv == inv && (r.job == nil || r.uid != "" && r.uid != j.UID):
 		return u
 	}
 	if rep.Bits&(Overwriteable|UsesBackoff) == Overwriteable {
@@ -46,7 +46,7 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 		return u
 	}
 	next := j.Backoff.Next(prev.configured())
-	if r != nil {
+	if r != nil && r.inv == inv {
 		next = r.next
 	}
 	u.Store, u.UID, u.Data = true, j.UID, rep.Data

@@ -1,8 +1,11 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"cantina/fence"
 	"cantina/resource"
@@ -180,7 +183,7 @@ func (b *Board) Unblock() {
 		j.blocked = ""
 		shut := j.shut
 		j.shut = nil
-		for p := range shut {
+		for _, p := range slices.Sorted(maps.Keys(shut)) {
 			if int(p) < len(j.t.key) {
 				j.t.update(p)
 			}
@@ -236,10 +239,16 @@ func (b *Board) drawsToday(j *job, node int32) (out []draw) {
 // settleAdopted lets adopted work draw that could not so far: its job or its node
 // was not known when it was reported. No tournament is told: they are built anew.
 func (b *Board) settleAdopted() (drawn []draw) {
+	var open []*run
 	for _, r := range b.runs {
-		if r.place >= 0 || r.job == nil || len(r.draws) > 0 {
-			continue
+		if r.place < 0 && r.job != nil && len(r.draws) == 0 {
+			open = append(open, r)
 		}
+	}
+	slices.SortFunc(open, func(x, y *run) int {
+		return cmp.Or(strings.Compare(x.key.Job, y.key.Job), strings.Compare(x.key.Node, y.key.Node))
+	})
+	for _, r := range open {
 		r.draws = b.drawsToday(r.job, r.node)
 		for _, d := range r.draws {
 			b.f.take(d, 1)

@@ -2,10 +2,7 @@ package cell
 
 import (
 	"errors"
-	"fmt"
 	"sync"
-
-	"google.golang.org/protobuf/proto"
 
 	"cantina/action"
 	"cantina/batch"
@@ -133,9 +130,5 @@ func encodeEnd(end batch.Ended, status string) (string, error) {
 	if status != "" {
 		line = []byte(status)
 	}
-	text, err := proto.Marshal(wire.FromBatchEnd(end, line))
-	if err != nil {
-		return "", fmt.Errorf("batch end: %w", err)
-	}
-	return string(text), nil
+	return wire.EncodeBatchEnd(end, line)
 }

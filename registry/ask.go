@@ -78,6 +78,13 @@ func (r *Registry) Live() int {
 	return r.leader.Live()
 }
 
+// Adopted counts the invocations that reports have brought into the model so far.
+func (r *Registry) Adopted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Adopted()
+}
+
 // Idle reports that nothing of a job can be running any more.
 func (r *Registry) Idle(job string) bool {
 	r.mu.Lock()

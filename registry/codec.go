@@ -39,6 +39,26 @@ func memberOp(m worker.Member) store.Op {
 	})}
 }
 
+// MemberRow is the key of a process.
+func MemberRow(proc worker.Proc) string { return memberPrefix + string(proc) }
+
+// ListRow is the key of the version of the members' list.
+const ListRow = listKey
+
+// Decode reads a row of the registry: a worker.Member, or the workerset.ID of their
+// list; nil for any other row.
+func Decode(row store.Row) (any, error) {
+	switch {
+	case row.Key == listKey:
+		m := &registrypb.List{}
+		err := store.Open(row.Value, kindList, m)
+		return wire.ToSet(m.GetId()), err
+	case strings.HasPrefix(row.Key, memberPrefix):
+		return memberOf(row)
+	}
+	return nil, nil
+}
+
 // opsOf are the writes of one output; restored tells that the head's mark goes too.
 func opsOf(rows []worker.Row) (ops []store.Op, restored bool) {
 	for _, r := range rows {

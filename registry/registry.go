@@ -186,6 +186,9 @@ func (r *Registry) Begin() {
 // Tick looks at every deadline.
 func (r *Registry) Tick() { r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}) }
 
+// End is the end of the term for who drives a registry without Run.
+func (r *Registry) End() { r.end(ErrOver) }
+
 // end lets all that wait for answers go.
 func (r *Registry) end(err error) {
 	r.mu.Lock()

@@ -93,11 +93,21 @@ func (b *builder) want(w *Wanted) {
 		return
 	}
 	if old == nil || b.renew {
-		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec}
+		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec, former: formerForests(b.s.newestRow(name), spec.Forest)}
 		b.put(row, Line{Name: name, Verb: VerbCreate, Nodes: countNodes(forest)})
 		return
 	}
 	b.update(old, spec, forest)
+}
+
+// formerForests are the forests over which lives of a name ran before it is born over another.
+func formerForests(was *jobRow, forest string) []string {
+	if was == nil {
+		return nil
+	}
+	out := append(slices.Clone(was.former), was.spec.Forest)
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(f string) bool { return f == forest || f == "" })
 }
 
 // youngest is at least as new as every invocation handed out so far.
@@ -197,7 +207,7 @@ func (b *builder) put(row *jobRow, l Line) {
 }
 
 func (b *builder) remove(old *jobRow) {
-	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true, spec: batch.Job{Forest: old.spec.Forest}}
+	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true, spec: batch.Job{Forest: old.spec.Forest}, former: old.former}
 	l := Line{Name: row.name, Verb: VerbRemove}
 	if j := b.s.life(old); j != nil {
 		l.Nodes = b.s.progress(j).Running

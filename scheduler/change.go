@@ -212,14 +212,20 @@ func (s *Scheduler) Commit(ctx context.Context, c *Change, extra ...store.Op) (r
 		err      error
 	}
 	answered := make(chan answer, 1)
-	s.cfg.Store.Submit(store.Transition{Ops: slices.Concat(c.Ops, extra)}, func(revision int64, err error) {
-		c.Done(revision, err)
-		answered <- answer{revision, err}
-	})
+	s.Submit(c, func(revision int64, err error) { answered <- answer{revision, err} }, extra...)
 	select {
 	case a := <-answered:
 		return a.revision, a.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+}
+
+// Submit submits a change alone; done is called after its commit, with the error of the
+// store if it may not be durable.
+func (s *Scheduler) Submit(c *Change, done func(revision int64, err error), extra ...store.Op) {
+	s.cfg.Store.Submit(store.Transition{Ops: slices.Concat(c.Ops, extra)}, func(revision int64, err error) {
+		c.Done(revision, err)
+		done(revision, err)
+	})
 }

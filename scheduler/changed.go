@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	"cantina/batch"
 	"cantina/event"
 	"cantina/worker"
@@ -88,15 +90,24 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 // another forest, or of none that has a row.
 func (s *Scheduler) takeOver(old, j *job) {
 	if old != nil && old.forest != nil && old.forest != j.forest {
+		old.forest.board.Delete(j.row.name)
 		for _, r := range old.forest.board.Runs(j.row.name) {
-			old.forest.board.Forget(r.Key)
+			// It draws on its nodes there until it ends; and what is born again must not
+			// start beside it.
+			s.former[r.Invocation] = append(s.former[r.Invocation], old.forest)
 			j.forest.board.Adopt(r.Key, r.Invocation, r.Cell)
 		}
 	}
-	for k, inv := range s.strangers {
+	var nodes []string
+	for k := range s.strangers {
 		if k.Job == j.row.name {
-			j.forest.board.Adopt(k, inv, "")
-			delete(s.strangers, k)
+			nodes = append(nodes, k.Node)
 		}
+	}
+	slices.Sort(nodes) // in the order of names they get their place on the board
+	for _, node := range nodes {
+		k := batch.Key{Job: j.row.name, Node: node}
+		j.forest.board.Adopt(k, s.strangers[k], "")
+		delete(s.strangers, k)
 	}
 }

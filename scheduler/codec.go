@@ -82,13 +82,16 @@ type jobRow struct {
 	created   time.Time
 	paused    bool
 	spec      batch.Job // of a tombstone nothing but Forest
+	// former are other forests over which earlier lives of the name ran, since its row was
+	// last away: what still runs may draw on their nodes.
+	former []string
 }
 
 // quarantined reports that the row cannot be read: nothing but its name is known.
 func (r *jobRow) quarantined() bool { return r.uid == "" && !r.deleted }
 
 func (r *jobRow) encode() ([]byte, error) {
-	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused}
+	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused, Former: validAll(r.former)}
 	if r.deleted {
 		m.Forest = valid(r.spec.Forest)
 	} else {
@@ -102,7 +105,7 @@ func decodeJob(value []byte) (*jobRow, error) {
 	if err := store.Open(value, kindJob, &m); err != nil {
 		return nil, err
 	}
-	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused}
+	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused, former: m.Former}
 	var err error
 	if r.created, err = wire.ToTime(m.Created); err != nil {
 		return nil, err

@@ -3,13 +3,10 @@ package scheduler
 import (
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"cantina/batch"
 	"cantina/event"
 	"cantina/store"
 	"cantina/wire"
-	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
 
@@ -66,11 +63,10 @@ func (s *Scheduler) judge(e *worker.Ended) batch.Report {
 		return batch.LostReport(e.Reason)
 	case worker.Real:
 	}
-	var m pb.BatchEnd
-	if err := proto.Unmarshal([]byte(e.Status), &m); err != nil {
+	ended, status, err := wire.DecodeBatchEnd(e.Status)
+	if err != nil {
 		return batch.Report{Bits: batch.Error | batch.UsesBackoff, Reason: "the cell's report cannot be read"}
 	}
-	ended, status := wire.ToBatchEnd(&m)
 	j := s.jobs[e.Run.Work.Job]
 	return batch.Judge(ended, status, j != nil && j.spec != nil && j.spec.IgnoreExitCode)
 }
@@ -265,6 +261,14 @@ func (s *Scheduler) finish(x *end) {
 	}
 	if s.strangers[x.key] == x.run.Invocation {
 		delete(s.strangers, x.key)
+	}
+	for _, f := range s.former[x.run.Invocation] {
+		f.board.Forget(x.key)
+	}
+	delete(s.former, x.run.Invocation)
+	if _, ok := s.shadows[x.run.Invocation]; ok {
+		delete(s.shadows, x.run.Invocation)
+		s.changed = true
 	}
 	if !x.update.Store {
 		// Gives back what it drew, if it was known.

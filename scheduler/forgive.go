@@ -14,94 +14,140 @@ const editChunk = 2000
 // itself. Errors as of Remove, batch.ErrUnknownNode as of Kill, ctx's, or those of
 // the store.
 func (s *Scheduler) Forgive(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
-	f.Classes = []batch.Class{batch.ClassFailed, batch.ClassBackoff}
-	return s.edit(ctx, name, f, (*batch.Board).Forgive)
+	return s.Forgiving(name, f).run(ctx)
 }
 
 // Rerun forgets the statuses of batch tasks that have ended, so that they run
 // again. Otherwise as Forgive.
 func (s *Scheduler) Rerun(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
+	return s.Rerunning(name, f).run(ctx)
+}
+
+// Edit is a change of many statuses by a person, done in steps that are durable each by
+// itself.
+type Edit struct {
+	s       *Scheduler
+	name    string
+	filter  batch.NodeFilter
+	change  changer
+	changed int
+}
+
+// Forgiving is Forgive in steps.
+func (s *Scheduler) Forgiving(name string, f batch.NodeFilter) *Edit {
+	f.Classes = []batch.Class{batch.ClassFailed, batch.ClassBackoff}
+	return s.edit(name, f, (*batch.Board).Forgive)
+}
+
+// Rerunning is Rerun in steps.
+func (s *Scheduler) Rerunning(name string, f batch.NodeFilter) *Edit {
 	if len(f.Classes) == 0 {
 		f.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed, batch.ClassBackoff}
 	}
-	return s.edit(ctx, name, f, (*batch.Board).Reset)
+	return s.edit(name, f, (*batch.Board).Reset)
 }
 
 // changer is batch.Board.Forgive or Reset.
 type changer func(b *batch.Board, job string, nodes ...string) ([]batch.Update, error)
 
-func (s *Scheduler) edit(ctx context.Context, name string, f batch.NodeFilter, change changer) (int, error) {
-	total := 0
+func (s *Scheduler) edit(name string, f batch.NodeFilter, change changer) *Edit {
 	f.Limit = editChunk
+	return &Edit{s: s, name: name, filter: f, change: change}
+}
+
+// run does all steps, one after the commit of the other.
+func (e *Edit) run(ctx context.Context) (int, error) {
+	answered := make(chan error, 1)
 	for {
-		if err := s.cfg.Store.Wait(ctx); err != nil {
-			return total, err
+		if err := e.s.cfg.Store.Wait(ctx); err != nil {
+			return e.changed, err
 		}
-		step, err := s.editStep(name, f, change)
-		if err != nil || step.last == "" {
-			return total, err
+		n, more, err := e.Step(func(err error) { answered <- err })
+		if err != nil {
+			return e.changed, err
 		}
-		f.After = step.last
-		for range step.commits {
+		if n > 0 {
 			select {
-			case err := <-step.answered:
+			case err := <-answered:
 				if err != nil {
-					return total, err
+					return e.changed, err
 				}
 			case <-ctx.Done():
-				return total, ctx.Err()
+				return e.changed, ctx.Err()
 			}
 		}
-		if total += step.changed; !step.more {
-			return total, nil
+		if e.changed += n; !more {
+			return e.changed, nil
 		}
 	}
 }
 
-// editing is one step of an edit: so many statuses in so many commits, up to a node.
-type editing struct {
-	commits, changed int
-	last             string
-	more             bool // there may be statuses behind it
-	answered         chan error
-}
-
-// editStep submits one step.
-func (s *Scheduler) editStep(name string, f batch.NodeFilter, change changer) (editing, error) {
+// Step submits the next statuses, and returns how many; more says that there may be others
+// behind them. done is called once, after their commit; not at all when there are none.
+// Errors as of Forgive.
+func (e *Edit) Step(done func(error)) (changed int, more bool, err error) {
+	s := e.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, j, err := s.changeable(name)
+	_, j, err := s.changeable(e.name)
 	if err != nil || j == nil { // a life on its way has no statuses
-		return editing{}, err
+		return 0, false, err
 	}
-	if err := j.named(f); err != nil {
-		return editing{}, err
+	if err := j.named(e.filter); err != nil {
+		return 0, false, err
 	}
-	views, err := j.forest.board.Nodes(name, f)
+	views, err := j.forest.board.Nodes(e.name, e.filter)
 	if err != nil || len(views) == 0 {
-		return editing{}, err
+		return 0, false, err
 	}
 	nodes := make([]string, len(views))
 	for i := range views {
 		nodes[i] = views[i].Node
 	}
-	updates, err := change(j.forest.board, name, nodes...)
+	updates, err := e.change(j.forest.board, e.name, nodes...)
 	if err != nil {
-		return editing{}, err
+		return 0, false, err
 	}
-	e := editing{changed: len(updates), last: nodes[len(nodes)-1], more: len(nodes) == editChunk, answered: make(chan error, len(updates))}
-	for len(updates) > 0 && s.over == nil {
-		var p packer
-		c := &chunk{j: j, n: j.segs.next, tell: func(_ int64, err error) { e.answered <- err }}
+	if s.over != nil {
+		return 0, false, s.over
+	}
+	s.submitEdits(j, updates, done)
+	e.filter.After = nodes[len(nodes)-1]
+	return len(updates), len(nodes) == editChunk, nil
+}
+
+// submitEdits packs updates into segments; done hears the first error, or the last
+// commit. The lock is held.
+func (s *Scheduler) submitEdits(j *job, updates []batch.Update, done func(error)) {
+	var chunks []*chunk
+	var packers []*packer
+	for len(updates) > 0 {
+		p := &packer{}
+		c := &chunk{j: j}
 		for len(updates) > 0 && !p.full() {
 			u := updates[0]
 			updates = updates[1:]
-			u.Mark = c.n
 			p.add(u.Key.Node, &u.Status, nil)
 			c.edits = append(c.edits, u)
 		}
-		s.submit(c, &p, nil)
-		e.commits++
+		chunks, packers = append(chunks, c), append(packers, p)
 	}
-	return e, s.over
+	open := len(chunks)
+	for i, c := range chunks {
+		c.n = j.segs.next
+		for k := range c.edits {
+			c.edits[k].Mark = c.n
+		}
+		c.tell = func(_ int64, err error) { // in the order of commits, never two at once
+			switch open--; {
+			case open < 0: // it has heard of an error
+			case err != nil:
+				open = 0
+				done(err)
+			case open == 0:
+				done(nil)
+			}
+		}
+		s.submit(c, packers[i], nil)
+	}
 }

@@ -14,27 +14,16 @@ import (
 // maxNodes bounds the nodes of one forest.
 const maxNodes = 10_000_000
 
-// readers runs the sources of nodes, beside the passes.
-type readers struct {
-	s       *Scheduler
-	ctx     context.Context
-	working sync.WaitGroup
-}
-
-func newReaders(ctx context.Context, s *Scheduler) *readers { return &readers{s: s, ctx: ctx} }
-
-func (r *readers) wait() {
-	r.working.Wait()
-	r.s.background.Wait()
-}
-
 func (f *forest) hasSources() bool { return len(f.board.Spec().Sources) > 0 }
 
-// start reads the forests that are due.
-func (r *readers) start() {
-	s := r.s
+// Reads returns what is to be read beside the passes: the nodes of forests that are due,
+// and small rows of statuses that are to become one. Each function is called once; it
+// waits for scripts and for the store.
+func (s *Scheduler) Reads() []func(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	reads := s.reads
+	s.reads = nil
 	now := s.cfg.Clock.Boot()
 	for _, name := range sortedKeys(s.forests) {
 		f := s.forests[name]
@@ -47,11 +36,12 @@ func (r *readers) start() {
 		}
 		f.reading = true
 		spec, version := f.board.Spec(), f.version
-		r.working.Go(func() {
-			nodes, note, err := s.readNodes(r.ctx, &spec)
+		reads = append(reads, func(ctx context.Context) {
+			nodes, note, err := s.readNodes(ctx, &spec)
 			s.planted(f, version, nodes, note, err)
 		})
 	}
+	return reads
 }
 
 // readNodes runs the sources in order; a later one uses the nodes of the earlier

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"cantina/batch"
@@ -21,16 +23,19 @@ const adoptEvery = time.Second
 // Run starts batch tasks until ctx is done or the term is over, and returns when
 // every script has ended. The error is ctx's, or wraps ErrOver.
 func (s *Scheduler) Run(ctx context.Context) error {
-	readers := newReaders(ctx, s)
-	defer readers.wait()
+	var readers sync.WaitGroup
+	defer readers.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		readers.start()
-		if next, ok := s.pass(ctx); ok {
+		next, ok := s.Pass(ctx)
+		if ok {
 			timer.Reset(next)
 		} else {
 			timer.Stop()
+		}
+		for _, read := range s.Reads() {
+			readers.Go(func() { read(ctx) })
 		}
 		select {
 		case <-s.wake:
@@ -53,9 +58,29 @@ func (s *Scheduler) unblock() {
 	s.mu.Unlock()
 }
 
-// pass starts what may start now, and returns after how long something is due
-// anyway.
-func (s *Scheduler) pass(ctx context.Context) (next time.Duration, ok bool) {
+// Woken takes the tokens that say that there may be something to do for Pass; it does not
+// wait.
+func (s *Scheduler) Woken() bool {
+	woken := false
+	select {
+	case <-s.wake:
+		woken = true
+	default:
+	}
+	select {
+	case <-s.cfg.Auctioneer.Room():
+		s.unblock()
+		woken = true
+	default:
+	}
+	return woken
+}
+
+// Pass starts what may start now, and returns after how long something is due anyway; ok
+// is false when nothing is. What is to be read follows (Reads). Run calls it; so does
+// whoever has a loop of its own. It waits for nothing but the store, and for that only
+// when a task wants what it reported last.
+func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 	s.adopt()
 	s.begin()
 	for chunk := firstChunk; ctx.Err() == nil; chunk = min(2*chunk, maxChunk) {
@@ -67,7 +92,7 @@ func (s *Scheduler) pass(ctx context.Context) (next time.Duration, ok bool) {
 			chunk = firstChunk / 2
 		}
 	}
-	s.tidy(ctx)
+	s.tidy()
 	return s.due()
 }
 
@@ -148,6 +173,9 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			s.held(p, hold)
 			continue
 		}
+		if s.shadowed(p) {
+			continue
+		}
 		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
 			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host,
 		}})
@@ -176,6 +204,22 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 		s.cfg.Auctioneer.Decline(declined...)
 	}
 	return all
+}
+
+// shadowed takes a pick back on whose nodes something may draw that is not accounted for.
+func (s *Scheduler) shadowed(p *pick) bool {
+	if len(p.Draws) == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, forests := range s.shadows {
+		if slices.Contains(forests, p.spec.Forest) {
+			s.unpicked(p, batch.ScopeJob, "what still runs of a job that was removed or made anew may draw on its nodes")
+			return true
+		}
+	}
+	return false
 }
 
 // refuse takes a pick back that found no cell.
@@ -234,6 +278,9 @@ func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 // ask back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
+	if s.outdated(p) {
+		return false
+	}
 	var broken error
 	inv, hold, ok := s.cfg.Registry.StartBatch(p.request(p.grant.Cell), func(inv fence.Invocation) (batch.Payload, bool) {
 		if s.overtaken(p, inv) {
@@ -271,6 +318,24 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	return true
 }
 
+// outdated takes a pick back when reports have come since the model was compared: what
+// they tell of may draw on the same nodes.
+func (s *Scheduler) outdated(p *pick) bool {
+	if len(p.Draws) == 0 {
+		return false
+	}
+	adopted := s.cfg.Registry.Adopted()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if adopted == s.adopted {
+		return false
+	}
+	s.unpicked(p, batch.ScopeNode, "reports are being taken")
+	s.changed = true
+	ring(s.wake)
+	return true
+}
+
 // overtaken takes a pick back whose job is being removed or born again. Else the
 // invocation that it is about to get is known from now on: whatever is born is younger.
 func (s *Scheduler) overtaken(p *pick, inv fence.Invocation) bool {
@@ -298,22 +363,27 @@ func (s *Scheduler) previousData(ctx context.Context, p *pick) []byte {
 }
 
 // adopt compares the registry's model with the boards: reported work counts as
-// running and draws on its nodes.
+// running and draws on its nodes. It does so whenever reports have brought anything into the
+// model; and from time to time when the two differ in number, whatever the reason.
 func (s *Scheduler) adopt() {
+	adopted := s.cfg.Registry.Adopted()
 	s.mu.Lock()
 	now := s.cfg.Clock.Boot()
 	known := len(s.strangers)
 	for _, f := range s.forests {
 		known += f.board.Live()
 	}
-	skip := !s.changed || s.adopted != 0 && now-s.adopted < adoptEvery
-	if !skip {
-		s.adopted = now
+	for _, also := range s.former {
+		known -= len(also)
 	}
+	news, due := adopted != s.adopted, s.changed && now-s.compared >= adoptEvery
 	s.mu.Unlock()
-	if skip || s.cfg.Registry.Live() == known {
+	if !news && (!due || s.cfg.Registry.Live() == known) {
 		return
 	}
+	s.mu.Lock()
+	s.adopted, s.compared = adopted, now
+	s.mu.Unlock()
 	s.compare(s.cfg.Registry.Model, func() {})
 }
 
@@ -334,17 +404,30 @@ func (s *Scheduler) adoptViews(views []worker.RunView) []placement.Holding {
 			}
 			s.strangers[k] = v.Run.Invocation
 		} else {
+
 			if inv, _, ok := b.Running(k); ok && inv == v.Run.Invocation || b.Picked(k) {
 				continue
 			}
 			b.Adopt(k, v.Run.Invocation, string(v.Cell))
 			h.Need = b.CellNeeds(k.Job)
 		}
+		s.shadow(s.jobs[k.Job], v.Run.Invocation)
 		if h.Cell != "" {
 			out = append(out, h)
 		}
 	}
 	return out
+}
+
+// shadow notes what is adopted of an earlier life of its job: what it draws on is not known.
+func (s *Scheduler) shadow(j *job, inv fence.Invocation) {
+	switch {
+	case j == nil: // no row says over which forest it ran
+	case j.row.deleted:
+		s.shadows[inv] = append([]string{j.row.spec.Forest}, j.row.former...)
+	case inv.Compare(j.row.born) <= 0 && len(j.row.former) > 0 && s.former[inv] == nil:
+		s.shadows[inv] = j.row.former
+	}
 }
 
 func (s *Scheduler) holdAll(holds []placement.Holding) {

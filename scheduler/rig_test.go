@@ -173,6 +173,7 @@ type fakeRegistry struct {
 	acks     []string
 	double   []worker.Work // started though in the model
 	notIdle  bool
+	adopted  int    // what tests put into the model, by their own word
 	late     func() // happens once between the reading of the model and its use
 	crossing func() // happens once between the asking for a start and the start
 	// instant, when set, ends each run before Run returns.
@@ -274,6 +275,12 @@ func (r *fakeRegistry) Live() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.model)
+}
+
+func (r *fakeRegistry) Adopted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.adopted
 }
 
 func (r *fakeRegistry) Idle(job string) bool {

@@ -73,6 +73,8 @@ type Registry interface {
 	// Model returns everything that may be running, Live how much that is.
 	Model() []worker.RunView
 	Live() int
+	// Adopted counts what reports have brought into the model in this term.
+	Adopted() int
 	// Idle reports that nothing of a job can be running any more: the initial wait is
 	// over and the model has no invocation of the name.
 	Idle(job string) bool
@@ -121,6 +123,8 @@ type Config struct {
 	// NodesEvery is how often the sources of nodes are read again; 0 = 5 min.
 	// NodesRetry is the pause after a failure; 0 = 30 s.
 	NodesEvery, NodesRetry time.Duration
+	// MergeAt is how many small rows of a job's statuses are let be; 0 = 64.
+	MergeAt int
 	// Guard is the least pause before a lost batch task runs again; 0: it is only
 	// declared lost when its process is certainly dead.
 	Guard time.Duration
@@ -132,6 +136,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.NodesRetry <= 0 {
 		c.NodesRetry = 30 * time.Second
+	}
+	if c.MergeAt <= 0 {
+		c.MergeAt = 64
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -157,18 +164,25 @@ type Scheduler struct {
 	early   map[fence.Invocation]bool
 	// strangers are batch tasks that run and whose job has no row.
 	strangers map[batch.Key]fence.Invocation
+	// former are the forests on which what runs draws besides that of its job: its job was
+	// born again over other nodes.
+	former map[fence.Invocation][]*forest
+	// shadows run and are of an earlier life of their job: on which nodes they draw is not
+	// known in this term. They hold all forests over which those lives ran.
+	shadows   map[fence.Invocation][]string
 	last      fence.Invocation          // newest handed out or seen
 	changed   bool                      // what may start may have changed
-	adopted   time.Duration             // when the model was compared last
+	adopted   int                       // Registry.Adopted, when the model was compared last
+	compared  time.Duration             // when that was
 	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
 	over      error
 
-	merges []*merge // read, to be written when no commit of statuses is under way
+	merges []*merge                // read, to be written when no commit of statuses is under way
+	reads  []func(context.Context) // to be called beside the passes
 
-	wake       chan struct{}
-	failed     chan struct{}  // closed when the term is over
-	background sync.WaitGroup // reading segments; Run waits
-	stats      Stats
+	wake   chan struct{}
+	failed chan struct{} // closed when the term is over
+	stats  Stats
 }
 
 // Stats counts since the term began.
@@ -292,7 +306,7 @@ func (s *Scheduler) Names() []worker.JobRow {
 // HeldNodes returns what batch tasks of those jobs may draw on, for the initial
 // wait: one name for all nodes of a forest. What still runs may come from an earlier
 // definition, or from a job that was removed: so every forest with resources counts that
-// any of them has, and the forest of every tombstone. A row that cannot be read does not
+// any of them has, the forest of every tombstone, and those of earlier lives. A row that cannot be read does not
 // say what its job drew on: then all nodes of all forests are held.
 func (s *Scheduler) HeldNodes() []string {
 	s.mu.Lock()
@@ -303,12 +317,14 @@ func (s *Scheduler) HeldNodes() []string {
 		if j.row.quarantined() {
 			return []string{drawAny}
 		}
-		name := j.row.spec.Forest
-		if seen[name] || j.forest != nil && !j.forest.unread && !hasResources(j.forest.board.Spec()) {
-			continue
+		for _, name := range append([]string{j.row.spec.Forest}, j.row.former...) {
+			f := s.forests[name]
+			if seen[name] || !j.row.deleted && f != nil && !f.unread && !hasResources(f.board.Spec()) {
+				continue
+			}
+			seen[name] = true
+			out = append(out, drawName(name))
 		}
-		seen[name] = true
-		out = append(out, drawName(name))
 	}
 	return out
 }

@@ -530,7 +530,7 @@ func TestSmallSegmentsAreMerged(t *testing.T) {
 				r.StartsChanged()
 			}
 		}
-		if got := len(st.keys(statusPrefix)); got > 2*mergeAt {
+		if got := len(st.keys(statusPrefix)); got > 2*64 {
 			t.Errorf("%d rows for 300 statuses one by one", got)
 		}
 		s := r.Stats()

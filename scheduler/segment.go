@@ -21,9 +21,8 @@ const (
 	// segmentBytes bounds statuses or data of one segment; it fits a transaction of an
 	// unmodified etcd several times over.
 	segmentBytes = 48 << 10
-	// smallSegment is what merging looks for, mergeAt how many of them it lets be.
+	// smallSegment is what merging looks for.
 	smallSegment = 8 << 10
-	mergeAt      = 64
 )
 
 // segments is the account of one job's segments.
@@ -77,14 +76,14 @@ func (s *segments) bury(uid string, most int) []store.Op {
 
 // small returns the numbers of small segments to merge, oldest first, when there
 // are too many of them.
-func (s *segments) small() []uint32 {
+func (s *segments) small(tooMany int) []uint32 {
 	var out []uint32
 	for n, x := range s.of {
 		if x.live > 0 && !x.busy && x.bytes < smallSegment {
 			out = append(out, n)
 		}
 	}
-	if len(out) < mergeAt {
+	if len(out) < tooMany {
 		return nil
 	}
 	slices.Sort(out)

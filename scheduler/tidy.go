@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"cantina/batch"
@@ -26,10 +27,11 @@ func (s *Scheduler) tombstones() bool {
 
 // tidy cleans away what deleted jobs left: their statuses, and the tombstone once
 // nothing of the name can be running; and it merges small segments.
-func (s *Scheduler) tidy(ctx context.Context) {
+func (s *Scheduler) tidy() {
 	s.mu.Lock()
 	unread := s.unread()
-	for name, f := range s.forests {
+	for _, name := range sortedKeys(s.forests) {
+		f := s.forests[name]
 		switch {
 		case f.gone && f.board.Live() == 0:
 			delete(s.forests, name)
@@ -38,11 +40,12 @@ func (s *Scheduler) tidy(ctx context.Context) {
 		}
 	}
 	var idle []string
-	for uid, j := range s.uids {
+	for _, uid := range sortedKeys(s.uids) {
+		j := s.uids[uid]
 		switch {
 		case !j.row.deleted:
 			s.bury(j)
-			s.wantMerge(ctx, j)
+			s.wantMerge(j)
 		case j.row.name == "" && unread: // it may be of the job whose row cannot be read
 		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
 			s.clean(uid, j)
@@ -107,9 +110,10 @@ func (s *Scheduler) clean(uid string, j *job) {
 	for n := range j.segs.of {
 		j.segs.dead = append(j.segs.dead, n)
 	}
+	slices.Sort(j.segs.dead)
 	ops := j.segs.bury(uid, cleanOps/2)
 	if s.jobs[j.row.name] != j {
-		for node := range j.kills {
+		for _, node := range sortedKeys(j.kills) {
 			if len(ops) < cleanOps {
 				ops = append(ops, store.Op{Key: killKey(uid, node)})
 				delete(j.kills, node)
@@ -138,7 +142,7 @@ func (s *Scheduler) unname(name string) {
 		return // when the name is being born again, its row is no tombstone any more
 	}
 	ops := []store.Op{{Key: jobPrefix + name}}
-	for node := range j.kills {
+	for _, node := range sortedKeys(j.kills) {
 		if len(ops) < cleanOps {
 			ops = append(ops, store.Op{Key: killKey(j.row.uid, node)})
 			delete(j.kills, node)
@@ -190,14 +194,14 @@ func (s *Scheduler) bury(j *job) {
 	})
 }
 
-// wantMerge reads small segments of a job when there are too many. The lock is
+// wantMerge has small segments of a job read when there are too many. The lock is
 // held.
-func (s *Scheduler) wantMerge(ctx context.Context, j *job) {
-	if j.merging || s.over != nil || j.written < mergeAt {
+func (s *Scheduler) wantMerge(j *job) {
+	if j.merging || s.over != nil || j.written < s.cfg.MergeAt {
 		return
 	}
 	j.written = 0
-	from := j.segs.small()
+	from := j.segs.small(s.cfg.MergeAt)
 	if len(from) == 0 {
 		return
 	}
@@ -205,7 +209,7 @@ func (s *Scheduler) wantMerge(ctx context.Context, j *job) {
 	for _, n := range from {
 		j.segs.of[n].busy = true
 	}
-	s.background.Go(func() {
+	s.reads = append(s.reads, func(ctx context.Context) {
 		read, err := s.readSegments(ctx, j.row.uid, from)
 		s.mu.Lock()
 		defer s.mu.Unlock()

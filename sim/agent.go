@@ -198,6 +198,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 	if d := m.pausing; d > 0 && op == OpBeat {
 		m.pausing = 0
 		m.later(0, func() { m.pauseAgent(d) })
+		w.pauseAgain(m, d)
 	}
 	limit := limitOf(ctx)
 	if !s.alive || s.reign == nil && s.paused <= w.now {
@@ -207,7 +208,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 		over = true
 		wake()
 	})
-	if err := wait(ctx); err != nil {
+	if err := wait(context.Background()); err != nil {
 		return err
 	}
 	if !answered {

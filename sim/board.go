@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cantina/bbs"
-	"cantina/cell"
 	hub "cantina/event"
 	"cantina/internal/draining"
 	"cantina/lrp"
@@ -28,9 +27,8 @@ type board struct {
 	r      *reign
 	desk   *draining.Desk
 	market *market
-	said   map[saying]cell.State // with heartbeats that are not answered yet
-	full   time.Duration         // of the last pass over everything
-	next   time.Duration         // of a pass that is planned; 0 = none
+	full   time.Duration // of the last pass over everything
+	next   time.Duration // of a pass that is planned; 0 = none
 }
 
 // The settings of the boards: short, so that much happens.
@@ -49,19 +47,16 @@ func taskPolicy() task.Policy {
 func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 
 // newBoard loads the rows as they stand when a term begins.
-func newBoard(r *reign, members []worker.Member) *board {
+func newBoard(r *reign) *board {
 	w := r.s.w
-	b := &board{r: r, said: map[saying]cell.State{}}
-	procs := make([]string, len(members))
-	for i, m := range members {
-		procs[i] = string(m.Proc)
-	}
-	b.market = newMarket(b)
+	b := &board{r: r}
+	b.market = r.market
+	b.market.serve(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.desk = b.newDesk(rows)
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
-		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, procs)
+		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, r.reg.Members())
 	b.desk.Attach(b.BBS)
 	b.market.book.Load(b.BBS)
 	b.market.Request(b.Pending())

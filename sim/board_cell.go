@@ -55,7 +55,7 @@ func (s *server) asked(q *request) {
 func (b *board) known(from caller) bool {
 	r := b.r
 	if r.term.Less(from.term) {
-		r.step(worker.TermHeard{Term: from.term})
+		r.reg.Heard(worker.TermHeard{Term: from.term})
 		return false
 	}
 	v, ok := r.leader.Session(r.s.local(), from.cell)

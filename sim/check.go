@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
 )
@@ -14,17 +15,19 @@ type checker struct {
 	live     map[worker.Work]*container
 	byHost   map[string]int
 	hosts    map[fence.Invocation]string // of the living
+	uids     map[fence.Invocation]string // of their jobs
 	invoked  map[fence.Invocation]bool
 	launches map[fence.Invocation]bool
 	all      []*container
 	sum      workerset.Hash // of the member rows
 	members  map[worker.Proc]bool
+	jobs     jobCheck
 	work     workCheck
 }
 
 func newChecker() checker {
-	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{},
-		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, work: newWorkCheck()}
+	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{}, uids: map[fence.Invocation]string{},
+		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
 }
 
 // launched: I2, an invocation starts once, one of a work at a time; I4 on the
@@ -46,7 +49,7 @@ func (c *checker) launched(w *world, k *container) {
 		}
 	}
 	proc := k.procs[0]
-	if _, ok := w.store.rows[memberKey{proc}]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
+	if _, ok := w.store.rows[registry.MemberRow(proc)]; !ok && k.run.Invocation.Term.Epoch == w.store.epoch {
 		w.fail("I2", "process %s takes work and is not on the list", proc)
 	}
 }
@@ -60,14 +63,6 @@ func (c *checker) ended(k *container) {
 		delete(c.hosts, k.run.Invocation)
 	}
 	c.all = slices.DeleteFunc(c.all, func(o *container) bool { return o == k })
-}
-
-// invokedOnce: an invocation is handed out once, for ever.
-func (c *checker) invokedOnce(w *world, i fence.Invocation) {
-	if c.invoked[i] {
-		w.fail("I2", "invocation %v is handed out twice", i)
-	}
-	c.invoked[i] = true
 }
 
 // dead: I6, nothing of a process declared dead is alive, but what a later process
@@ -95,34 +90,21 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 	}
 }
 
-// acknowledged: what a cell may forget is durable.
-func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
-	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
-		return
-	}
-	row, _ := w.store.rows[statusKey{a.Run.Work}].(statusRow)
-	if row.inv.Compare(a.Run.Invocation) < 0 || row.inv == a.Run.Invocation && !row.real {
-		w.fail("I5", "end of %v %v is acknowledged and not durable", a.Run.Work, a.Run.Invocation)
-	}
-}
-
 // committed: one version of the list names one set.
 func (c *checker) committed(w *world, ops []op) {
 	touched := false
 	for _, o := range ops {
-		switch k := o.key.(type) {
-		case memberKey:
-			was := c.members[k.proc]
-			if o.val != nil && !was {
-				c.members[k.proc] = true
-				c.sum, touched = c.sum.Add(string(k.proc)), true
-			}
-			if o.val == nil && was {
-				delete(c.members, k.proc)
-				c.sum, _ = c.sum.Remove(string(k.proc))
-				touched = true
-			}
-		case listKey:
+		proc, ok := memberOf(o.key)
+		was := c.members[proc]
+		switch {
+		case o.key == registry.ListRow:
+			touched = true
+		case ok && o.val != nil && !was:
+			c.members[proc] = true
+			c.sum, touched = c.sum.Add(string(proc)), true
+		case ok && o.val == nil && was:
+			delete(c.members, proc)
+			c.sum, _ = c.sum.Remove(string(proc))
 			touched = true
 		}
 	}
@@ -133,11 +115,12 @@ func (c *checker) committed(w *world, ops []op) {
 
 // reset follows a restore of the store.
 func (c *checker) reset(s *storage) {
+	c.wentBack(s.w)
 	c.sum, c.members = workerset.Hash{}, map[worker.Proc]bool{}
 	for k := range s.rows {
-		if k, ok := k.(memberKey); ok {
-			c.members[k.proc] = true
-			c.sum = c.sum.Add(string(k.proc))
+		if proc, ok := memberOf(k); ok {
+			c.members[proc] = true
+			c.sum = c.sum.Add(string(proc))
 		}
 	}
 }
@@ -163,13 +146,14 @@ func (c *checker) full(w *world) {
 	}
 	sum := workerset.Hash{}
 	for k := range w.store.rows {
-		if k, ok := k.(memberKey); ok {
-			sum = sum.Add(string(k.proc))
+		if proc, ok := memberOf(k); ok {
+			sum = sum.Add(string(proc))
 		}
 	}
 	if sum != c.sum {
 		w.fail("checker", "member rows and their running hash differ")
 	}
+	c.jobs.recount(w)
 	if w.mixed() {
 		c.fullWork(w)
 	}
@@ -196,16 +180,7 @@ func (c *checker) liveness(w *world) {
 	if v := r.leader.Wait(now); v.Active {
 		w.fail("I14", "still waiting for %v", v.For)
 	}
-	for _, name := range r.sched.names() {
-		j := r.sched.jobs[name]
-		for n := range w.cfg.Nodes {
-			work := worker.Work{Job: name, Node: node(n)}
-			if row := r.sched.status[work]; !j.deleted && row.round < j.round {
-				h, _ := r.leader.MayRun(now, worker.Request{Work: work, JobUID: j.uid})
-				w.fail("I14", "%v has not run (%v, running %v)", work, h, r.leader.Running(work))
-			}
-		}
-	}
+	c.jobsSettled(w, r)
 	for i := range w.cfg.Cells {
 		if v, ok := r.leader.Session(now, w.machines[i].name); !ok || v.State != worker.Healthy || !v.Eligible {
 			w.fail("I14", "%s is %+v", w.machines[i].name, v)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"cantina/bbs"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -244,7 +243,7 @@ func (c *checker) fullWork(w *world) {
 		if w.store.rows[row.Key].(*saved).sound != nil {
 			continue
 		}
-		x, err := bbs.Decode(row)
+		x, err := decode(row)
 		if err == nil && !reflect.DeepEqual(x, w.store.rows[row.Key].(*saved).row) {
 			err = fmt.Errorf("row %s says %+v, and was taken for %+v", row.Key, x, w.store.rows[row.Key].(*saved).row)
 		}

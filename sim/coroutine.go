@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 )
 
 // threads are the coroutines of one process of the world: code of the shells that
@@ -91,10 +92,10 @@ func (p *threads) release() {
 // errEnded tells a coroutine that its process has ended.
 var errEnded = errors.New("the process has ended")
 
-// park is a run.Park for coroutines. The contexts of the shells are not looked at: what
-// limits a wait in the world wakes it.
+// park is a run.Park for coroutines. Of a context only a limit is looked at that within
+// has set.
 func (p *threads) park() (wake func(), wait func(context.Context) error) {
-	awake := false
+	awake, late := false, false
 	var t *thread
 	wake = func() {
 		if awake {
@@ -105,15 +106,24 @@ func (p *threads) park() (wake func(), wait func(context.Context) error) {
 			p.soon(func() { p.goOn(t) })
 		}
 	}
-	return wake, func(context.Context) error {
+	return wake, func(ctx context.Context) error {
 		if !awake && !p.dead {
+			if d, ok := ctx.Value(limitKey{}).(time.Duration); ok {
+				p.w.after(d, func() {
+					late = !awake
+					wake()
+				})
+			}
 			t = p.w.current
 			p.waiting = append(p.waiting, t)
 			t.yield(struct{}{})
 			t = nil
 		}
-		if p.dead {
+		switch {
+		case p.dead:
 			return errEnded
+		case late:
+			return context.DeadlineExceeded
 		}
 		return nil
 	}

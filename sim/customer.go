@@ -42,6 +42,7 @@ func (w *world) customer() {
 	if r == nil || r.board == nil {
 		return
 	}
+	defer r.turn()
 	b := r.board
 	b.repair()
 	if w.calm {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/internal/draining"
 	"cantina/registry"
 	disk "cantina/store"
@@ -33,22 +34,9 @@ func (b *board) tellDrain(_ worker.CellName, proc worker.Proc, o draining.Order)
 	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(o) })
 }
 
-// beatHeard remembers what came with a heartbeat until it is answered.
-func (b *board) beatHeard(e saidBeat) { b.said[saying{e.Beat.Proc, e.Beat.Beat}] = e.says }
-
-// beatAnswered takes the state of a cell that was welcomed.
-func (b *board) beatAnswered(name worker.CellName, a worker.HeartbeatAnswer) {
-	key := saying{a.Proc, a.Beat}
-	s, ok := b.said[key]
-	delete(b.said, key)
-	if !ok || a.Verdict != worker.Welcome {
-		return
-	}
-	s.Process = string(a.Proc)
-	b.market.auction.Push(s.State)
-	b.admit(name)
+// heard takes what a cell says of its drain, which has its name and was welcomed.
+func (b *board) heard(name worker.CellName, s cell.State) {
 	b.desk.Heard(name, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
-	b.market.pump()
 }
 
 // drain empties a cell, or takes that back: an operator's word.

@@ -3,27 +3,12 @@ package sim
 import (
 	"fmt"
 	"time"
-
-	"cantina/cell"
-	"cantina/worker"
 )
 
 // evacuation is what a cell was told.
 type evacuation struct {
 	id    string        // of the drain; empty = none
 	since time.Duration // true time
-}
-
-// saying names the heartbeat that a state came with.
-type saying struct {
-	proc worker.Proc
-	beat int64
-}
-
-// saidBeat is a heartbeat with what the cell says of itself.
-type saidBeat struct {
-	worker.SendBeat
-	says cell.State
 }
 
 // wall is the machine's wall clock; it differs from others by up to 300 ms.

@@ -69,6 +69,9 @@ func (h *engine) Launch(r executor.Reservation, s executor.Spec) error {
 	if h.gone() {
 		return &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrClosed}
 	}
+	if lacking := h.m.w.capacity().Sub(h.m.used()).Lacking(need(r.Resources)); len(lacking) > 0 {
+		return &executor.CallError{Call: "reserve", ID: r.ID, Err: &executor.InsufficientError{Missing: lacking}}
+	}
 	h.m.launch(r, s.Workload.OnCellRestart.Survives())
 	return nil
 }

@@ -237,7 +237,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		}
 	case PauseAgent:
 		if m.alive && w.chance(300) {
-			m.pausing = long
+			m.pausing = w.between(time.Second, 6*time.Second)
 		} else if m.alive {
 			m.pauseAgent(long)
 		}
@@ -345,6 +345,24 @@ func (w *world) pauseLater(m *machine, d time.Duration) {
 	w.after(w.between(0, d), func() {
 		if m.alive && w.allowed(PauseAgent) && m.paused <= w.now {
 			m.pauseAgent(w.between(5*time.Second, 25*time.Second))
+		}
+	})
+}
+
+// pauseAgain lets nothing but the answer of its heartbeat reach an agent that pauses for
+// d, half of the times, and pauses it again when it has taken that.
+func (w *world) pauseAgain(m *machine, d time.Duration) {
+	if !w.allowed(CutLink) || !w.chance(500) {
+		return
+	}
+	w.after(300*time.Millisecond, func() {
+		if !w.calm {
+			w.cutOthers(nil, m, d+20*time.Second)
+		}
+	})
+	w.after(d+300*time.Millisecond, func() {
+		if m.alive && w.allowed(PauseAgent) && m.paused <= w.now {
+			m.pauseAgent(w.between(10*time.Second, 25*time.Second))
 		}
 	})
 }

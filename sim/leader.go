@@ -2,76 +2,109 @@ package sim
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"log/slog"
 	"time"
 
 	"cantina/action"
+	"cantina/batch"
 	"cantina/cell"
+	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 )
 
-// perform does the effects in order; the process may die between any two.
-func (r *reign) perform(es []worker.Effect) {
-	for _, e := range es {
-		if r.over || r.dies() {
-			return
+// newRegistry makes the registry of a term: the shell itself, whose machine and steps are
+// watched.
+func (r *reign) newRegistry(cfg worker.Config) error {
+	s := r.s
+	var err error
+	r.reg, err = registry.New(registry.Config{Worker: cfg, Store: termStore{r}, Cells: calls{r}, Listener: listener{r}, Statuses: r.sched.Scheduler,
+		Clock: s.kernel(), Log: slog.New(complaints{r}), Ground: registry.Ground{Park: r.threads.park, Within: within, Watch: r.watch,
+			Go: func(f func()) { s.later(0, func() { r.threads.run(f) }) },
+			Machine: func(c worker.Config) (*worker.Leader, error) {
+				c.Mistakes = s.w.cfg.Mistakes
+				l, err := worker.NewLeader(c)
+				r.leader = l
+				return l, err
+			}}}, s.w.store.rowsOf(""))
+	return err
+}
+
+// watch checks what the leader's machine promises of each step.
+func (r *reign) watch(e worker.Event) func(worker.Output, error) {
+	seen := r.before(e)
+	return func(out worker.Output, err error) {
+		if errors.Is(err, worker.ErrDeposed) {
+			return // EndTerm waits for the commit before it
 		}
-		r.effect(e)
+		for _, f := range out.Effects {
+			r.s.w.trace("  leader %v: %T%v", r.term, f, f)
+		}
+		r.contract(seen, e, out)
+		if err != nil {
+			r.s.w.fail("I10", "%T: %v", e, err)
+		}
 	}
 }
 
-func (r *reign) effect(e worker.Effect) {
-	w := r.s.w
-	w.trace("  leader %v: %T%v", r.term, e, e)
-	switch e := e.(type) {
-	case worker.AnswerBeat:
-		r.answerBeat(e.Answer)
-		if r.board != nil {
-			r.board.beatAnswered(w.byProc[e.Answer.Proc].name, e.Answer)
-		}
-	case worker.AnswerStatus:
-		w.check.acknowledged(w, r, e.Answer)
-		r.answerStatus(e.Answer)
-	case worker.SendReportRequest:
-		r.askReport(e.Call)
-	case worker.SendRun:
-		r.sendRun(e.Call)
-	case worker.SendNotify:
-		r.sendNotify(e.Call)
-	case worker.SendKill:
-		r.toProc(OpKill, e.Call.Proc, func(c *cell.Cell, _ func(Op, func())) {
-			_, _ = c.KillTask(context.Background(), []worker.KillTask{e.Call})
-		})
-	case worker.SendSuicide:
-		r.toProc(OpSuicide, e.Call.Proc, func(c *cell.Cell, _ func(Op, func())) {
-			_ = c.RequestSuicide(context.Background(), e.Call)
-		})
-	case worker.Ended:
-		r.sched.ended(e)
-	case worker.StartsChanged:
-		r.sched.dirty = true
-	case worker.Dead:
-		w.check.dead(w, r, e)
-		if r.board != nil {
-			r.board.died(e)
-		}
-	case worker.EndTerm:
-		r.end("a higher term was heard: " + e.Higher.String())
-	case worker.SessionChanged:
-		if r.board != nil {
-			r.board.sessionChanged(e)
-		}
-	case worker.Availability:
-		r.admit(e.Cell)
-	case worker.Eligible:
-		r.admit(e.Cell)
-	case worker.Audit:
+// stops reports whether an effect is not made any more: the term is over, or the process
+// dies right before it.
+func (r *reign) stops() bool { return r.over || r.dies() }
+
+// listener hears what follows from the sessions: it implements registry.Listener.
+type listener struct{ r *reign }
+
+// SessionChanged tells the board.
+func (l listener) SessionChanged(e worker.SessionChanged) {
+	r := l.r
+	if r.stops() {
+		return
+	}
+	if r.board != nil {
+		r.board.sessionChanged(e)
+	}
+	r.market.admit(e.Cell)
+}
+
+// Availability and Eligible tell the auctioneer.
+func (l listener) Availability(e worker.Availability) { l.r.admit(e.Cell) }
+
+// Eligible tells the auctioneer.
+func (l listener) Eligible(e worker.Eligible) { l.r.admit(e.Cell) }
+
+// Dead tells the board.
+func (l listener) Dead(e worker.Dead) {
+	r := l.r
+	if r.stops() {
+		return
+	}
+	r.s.w.check.dead(r.s.w, r, e)
+	if r.board != nil {
+		r.board.died(e)
+	}
+	r.market.admit(e.Cell)
+}
+
+// Ended tells the scheduler.
+func (l listener) Ended(e worker.Ended) {
+	if !l.r.stops() {
+		l.r.sched.Ended(e)
 	}
 }
+
+// StartsChanged tells the scheduler.
+func (l listener) StartsChanged() { l.r.sched.StartsChanged() }
+
+// Audit is for people.
+func (listener) Audit(worker.Audit) {}
+
+// Deposed ends the term.
+func (l listener) Deposed(higher fence.Term) { l.r.end("a higher term was heard: " + higher.String()) }
 
 func (r *reign) admit(cell worker.CellName) {
-	if r.board != nil {
-		r.board.admit(cell)
+	if !r.stops() {
+		r.market.admit(cell)
 	}
 }
 
@@ -92,7 +125,6 @@ func (r *reign) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op
 			r.s.on(func() {
 				if !r.over {
 					take()
-					r.sched.run()
 				}
 			})
 		})
@@ -103,77 +135,124 @@ func (r *reign) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op
 // callTimeout is how long a call waits for its answer.
 const callTimeout = time.Second
 
-func (r *reign) askReport(q worker.ReportRequest) {
-	r.toProc(OpGetRunning, q.Proc, func(c *cell.Cell, reply func(Op, func())) {
-		if got, err := c.GetRunningTasks(context.Background(), q); err == nil {
-			reply(OpReport, func() { r.step(worker.ReportReceived{Report: got}) })
-		}
-	})
-}
+// errNeverSent tells that a call has certainly not left.
+var errNeverSent = errors.New("the cell cannot be reached")
 
-func (r *reign) sendRun(c worker.RunTask) {
-	w := r.s.w
-	m := w.byProc[c.Proc]
-	if c.Probe > 0 {
-		r.toProc(OpProbe, c.Proc, func(to *cell.Cell, _ func(Op, func())) {
-			_, _ = to.RunTasks(context.Background(), []cell.RunItem{{Call: c}})
-		})
-		return
+// calls carries the registry's calls to cells: it implements registry.Cells.
+type calls struct{ r *reign }
+
+// ask makes one call and waits: deliver makes it at the cell and returns what takes its
+// answer; nil = it gives none.
+func (c calls) ask(op, answered Op, p worker.Proc, deliver func(*cell.Cell) (take func())) error {
+	r := c.r
+	if r.stops() {
+		return errEnded
 	}
-	key := callKey{inv: c.Invocation}
-	r.calls[key] = true
-	answer := worker.RunAnswer{Term: r.term, Proc: c.Proc, Run: c.Run}
-	if w.cut(w.serverNode(r.s.id), w.machineNode(m.id)) && w.chance(500) || !m.alive || m.deaf > w.now && w.chance(500) {
-		answer.Result = worker.RunNeverSent
-		delete(r.calls, key)
-		r.s.later(time.Millisecond, func() { r.step(worker.RunAnswered{Answer: answer}) })
-		return
-	}
-	item := cell.RunItem{Call: c, Work: &cell.BatchWork{Domain: domain, Workload: &action.Workload{}, Attempt: "1"}}
-	if w.chance(500) {
-		item.Work.Workload.OnCellRestart = action.RestartKeep
-	}
-	r.toProc(OpRun, c.Proc, func(to *cell.Cell, reply func(Op, func())) {
-		got, err := to.RunTasks(context.Background(), []cell.RunItem{item})
-		if err != nil || len(got) != 1 {
-			return
+	wake, wait := r.threads.park()
+	over, heard := false, false
+	r.toProc(op, p, func(to *cell.Cell, reply func(Op, func())) {
+		if take := deliver(to); take != nil {
+			reply(answered, func() {
+				if !over {
+					over, heard = true, true
+					take()
+					wake()
+				}
+			})
 		}
-		reply(OpRunAnswer, func() {
-			if r.calls[key] {
-				delete(r.calls, key)
-				r.step(worker.RunAnswered{Answer: got[0]})
-			}
-		})
 	})
 	r.s.later(callTimeout, func() {
-		if r.calls[key] {
-			delete(r.calls, key)
-			r.step(worker.RunAnswered{Answer: answer})
-		}
+		over = true
+		wake()
 	})
+	if err := wait(context.Background()); err != nil {
+		return err
+	}
+	if !heard {
+		return errNoAnswer
+	}
+	return nil
 }
 
-func (r *reign) sendNotify(c worker.Notify) {
-	key := callKey{proc: c.Proc, notify: c.Seq}
-	r.calls[key] = true
-	r.toProc(OpNotify, c.Proc, func(to *cell.Cell, reply func(Op, func())) {
-		got, err := to.NotifyIfTasksNotRunning(context.Background(), c)
+// GetRunningTasks implements registry.Cells.
+func (c calls) GetRunningTasks(ctx context.Context, _ worker.CellName, q worker.ReportRequest) (out worker.Report, err error) {
+	err = c.ask(OpGetRunning, OpReport, q.Proc, func(to *cell.Cell) func() {
+		got, err := to.GetRunningTasks(ctx, q)
 		if err != nil {
-			return
+			return nil
 		}
-		reply(OpNotifyAnswer, func() {
-			if r.calls[key] {
-				delete(r.calls, key)
-				r.step(worker.NotifyAnswered{Answer: got})
+		return func() { out = got }
+	})
+	return out, err
+}
+
+// RunTasks implements registry.Cells.
+func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) (out []worker.RunAnswer, err error) {
+	r, w, proc := c.r, c.r.s.w, tasks[0].Proc
+	items := make([]cell.RunItem, len(tasks))
+	op := OpProbe
+	for i, t := range tasks {
+		items[i].Call = t
+		if x := payloads[i]; x != nil {
+			op = OpRun
+			load := *x.Workload
+			if w.chance(500) {
+				load.OnCellRestart = action.RestartKeep
 			}
-		})
-	})
-	r.s.later(callTimeout, func() {
-		if r.calls[key] {
-			delete(r.calls, key)
-			r.step(worker.NotifyAnswered{Answer: worker.NotifyAnswer{Term: r.term, Proc: c.Proc, Seq: c.Seq}})
+			items[i].Work = &cell.BatchWork{Domain: x.Domain, Workload: &load, Program: x.Program, Env: x.Env, Resources: x.Resources, JobUID: x.Labels["job_uid"], Attempt: x.Labels["attempt"]}
 		}
+	}
+	m := w.byProc[proc]
+	if op == OpRun && (w.cut(w.serverNode(r.s.id), w.machineNode(m.id)) && w.chance(500) || !m.alive || m.deaf > w.now && w.chance(500)) {
+		wake, wait := r.threads.park()
+		r.s.later(time.Millisecond, wake)
+		return nil, errors.Join(errNeverSent, wait(ctx))
+	}
+	answered := OpRunAnswer
+	if op == OpProbe {
+		answered = OpProbe
+	}
+	err = c.ask(op, answered, proc, func(to *cell.Cell) func() {
+		got, err := to.RunTasks(ctx, items)
+		if err != nil {
+			return nil
+		}
+		return func() { out = got }
 	})
+	return out, err
+}
+
+// NotifyIfTasksNotRunning implements registry.Cells.
+func (c calls) NotifyIfTasksNotRunning(ctx context.Context, _ worker.CellName, q worker.Notify) (out worker.NotifyAnswer, err error) {
+	err = c.ask(OpNotify, OpNotifyAnswer, q.Proc, func(to *cell.Cell) func() {
+		got, err := to.NotifyIfTasksNotRunning(ctx, q)
+		if err != nil {
+			return nil
+		}
+		return func() { out = got }
+	})
+	return out, err
+}
+
+// KillTask implements registry.Cells.
+func (c calls) KillTask(ctx context.Context, _ worker.CellName, all []worker.KillTask) error {
+	return c.ask(OpKill, OpKill, all[0].Proc, func(to *cell.Cell) func() {
+		_, _ = to.KillTask(ctx, all)
+		return func() {}
+	})
+}
+
+// RequestSuicide implements registry.Cells.
+func (c calls) RequestSuicide(ctx context.Context, _ worker.CellName, q worker.Suicide) error {
+	return c.ask(OpSuicide, OpSuicide, q.Proc, func(to *cell.Cell) func() {
+		_ = to.RequestSuicide(ctx, q)
+		return func() {}
+	})
+}
+
+// NeverSent implements registry.Cells.
+func (calls) NeverSent(err error) bool {
+	return errors.Is(err, errNeverSent) && !errors.Is(err, errEnded)
 }
 
 // heartbeat takes a heartbeat, if this server leads; its answer comes when what it rests
@@ -183,31 +262,23 @@ func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(work
 	if r == nil {
 		return
 	}
-	r.beats[saying{b.Proc, b.Beat}] = reply // a doubled one: the earlier caller gets no answer
-	if r.board != nil {
-		r.board.beatHeard(saidBeat{worker.SendBeat{Beat: b}, state})
-	}
-	r.step(worker.BeatReceived{Beat: b, LeaseHeld: r.leaseHeld()})
-	r.sched.run()
-}
-
-func (r *reign) answerBeat(a worker.HeartbeatAnswer) {
-	key := saying{a.Proc, a.Beat}
-	if reply := r.beats[key]; reply != nil {
-		delete(r.beats, key)
+	r.threads.run(func() {
+		holds := false
+		a, err := r.reg.Heartbeat(context.Background(), b, func() { holds = true })
+		if err != nil || r.dead || r.dies() {
+			return
+		}
 		reply(a)
-	}
+		if r.over || a.Verdict != worker.Welcome || !holds {
+			return
+		}
+		state.Process = string(b.Proc)
+		r.market.offered(b.Cell, state)
+		if r.board != nil {
+			r.board.heard(b.Cell, state)
+		}
+	})
 }
-
-// statusCall is one UpdateStatus under way.
-type statusCall struct {
-	answers []worker.StatusAnswer
-	missing int
-	reply   func([]worker.StatusAnswer)
-}
-
-// statusPatience is how long UpdateStatus waits for items to become durable.
-const statusPatience = 5 * time.Second
 
 // status takes ends and answers to probes; one answer for each, not OK when it is not
 // durable in time.
@@ -216,36 +287,14 @@ func (s *server) status(u worker.UpdateStatus, reply func([]worker.StatusAnswer)
 	if r == nil {
 		return
 	}
-	c := &statusCall{reply: reply, missing: len(u.Items)}
-	for _, it := range u.Items {
-		c.answers = append(c.answers, worker.StatusAnswer{Term: r.term, Proc: u.Proc, Kind: it.Kind, Run: it.Run, Probe: it.Probe})
-	}
-	r.updates = append(r.updates, c)
-	s.later(statusPatience, func() {
-		if c.missing > 0 {
-			r.answered(c)
+	r.threads.run(func() {
+		all, err := r.reg.UpdateStatus(context.Background(), u)
+		if err != nil || r.dead || r.dies() {
+			return
 		}
+		for _, a := range all {
+			s.w.check.acknowledged(s.w, r, a)
+		}
+		reply(all)
 	})
-	r.step(worker.StatusReceived{Update: u})
-	r.sched.run()
-}
-
-func (r *reign) answered(c *statusCall) {
-	c.missing = 0
-	r.updates = slices.DeleteFunc(r.updates, func(o *statusCall) bool { return o == c })
-	c.reply(c.answers)
-}
-
-func (r *reign) answerStatus(a worker.StatusAnswer) {
-	for _, c := range slices.Clone(r.updates) {
-		for i := range c.answers {
-			if o := &c.answers[i]; !o.OK && o.Proc == a.Proc && o.Kind == a.Kind && o.Run == a.Run && o.Probe == a.Probe {
-				*o = a
-				if c.missing--; c.missing == 0 {
-					r.answered(c)
-				}
-				break
-			}
-		}
-	}
 }

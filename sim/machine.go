@@ -9,6 +9,7 @@ import (
 	"cantina/cell"
 	"cantina/executor"
 	"cantina/fence"
+	"cantina/resource"
 	"cantina/worker"
 )
 
@@ -53,9 +54,10 @@ type container struct {
 	labels   executor.Labels
 	run      worker.Run
 	procs    []worker.Proc // who owned it, in order
-	keep     bool          // survives its agent
-	extra    bool          // no batch task
-	never    bool          // ends only when it is killed
+	need     resource.Amounts
+	keep     bool // survives its agent
+	extra    bool // no batch task
+	never    bool // ends only when it is killed
 	alive    bool
 	dying    bool
 	asked    bool // told to end
@@ -133,7 +135,7 @@ func (m *machine) launch(r executor.Reservation, keep bool) {
 	if err != nil {
 		w.fail("contract", "%v: %v", r.Labels, err)
 	}
-	c := &container{m: m, id: r.ID, labels: r.Labels, run: worker.Run{Work: worker.Work{Job: r.Labels["job"], Node: r.Labels["node"]}, Invocation: inv},
+	c := &container{m: m, id: r.ID, labels: r.Labels, need: need(r.Resources), run: worker.Run{Work: worker.Work{Job: r.Labels["job"], Node: r.Labels["node"]}, Invocation: inv},
 		procs: []worker.Proc{m.agent.Proc()}, keep: keep, alive: true}
 	m.box = append(m.box, c)
 	w.check.launched(w, c)
@@ -141,8 +143,12 @@ func (m *machine) launch(r executor.Reservation, keep bool) {
 	if !w.calm && w.chance(300) {
 		d = w.between(5*time.Second, 60*time.Second)
 	}
+	how := "ok"
+	if !w.calm && w.chance(80) {
+		how = "failed"
+	}
 	if c.never = !w.calm && w.chance(30); !c.never {
-		w.after(d, func() { m.ended(c, "ok") })
+		w.after(d, func() { m.ended(c, how) })
 	}
 }
 
@@ -151,9 +157,12 @@ func (c *container) snapshot() executor.Container {
 	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep}
 	if !c.alive {
 		ct.State = executor.Completed
-		ct.Result = executor.RunResult{Stopped: c.asked, Failed: c.status != "ok"}
-		if c.status != "ok" {
-			ct.Result.Signal, ct.Result.Reason = 9, c.status
+		switch c.status {
+		case "ok":
+		case "failed":
+			ct.Result = executor.RunResult{Failed: true, ExitCode: 1, Reason: c.status}
+		default:
+			ct.Result = executor.RunResult{Failed: true, Stopped: c.asked, Signal: 9, Reason: c.status}
 		}
 	}
 	return ct

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"cantina/auctioneer"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/internal/booking"
 	"cantina/lrp"
 	"cantina/placement"
@@ -15,16 +18,17 @@ import (
 	"cantina/worker"
 )
 
-// market is the auctioneer of one term: the loop around placement.Auction, which
-// sends what was placed to the cells and books what rows say.
+// market is the auctioneer of one term, and what stands between it and the board: wants
+// become items, what was placed becomes work for a cell, rows become what the ledger holds.
 type market struct {
-	b       *board
-	auction *placement.Auction
-	lrps    map[string]lrpWant // by item id
-	tasks   map[string]taskWant
-	lines   map[string]*line // by cell
-	book    *booking.Book
-	pumping bool
+	r     *reign
+	b     *board // nil without services and tasks
+	house *auctioneer.Auctioneer
+	lrps  map[string]lrpWant // by item id
+	tasks map[string]taskWant
+	awake bool          // a pass is about to be made
+	timer int           // of the newest pass
+	book  *booking.Book // of the rows of services and tasks
 }
 
 type lrpWant struct {
@@ -38,30 +42,21 @@ type taskWant struct {
 	definition *task.Definition
 }
 
-// line is the calls to one cell process: one at a time.
-type line struct {
-	cell, proc string
-	queue      []placement.Item
-	busy       bool
-}
-
-func newMarket(b *board) *market {
-	cfg := placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}
-	m := &market{b: b, auction: placement.NewAuction(cfg), lrps: map[string]lrpWant{}, tasks: map[string]taskWant{}, lines: map[string]*line{}}
-	m.book = booking.New(ledger{m.auction}, func(process string) *lrp.Desired { return b.Definition(process) })
+func newMarket(r *reign) *market {
+	m := &market{r: r, lrps: map[string]lrpWant{}, tasks: map[string]taskWant{}}
+	m.house = auctioneer.New(auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second},
+		Clock: r.s.kernel()}, nil, m)
 	return m
 }
 
-// ledger is the room that the auction knows, as the book of the rows needs it.
-type ledger struct{ *placement.Auction }
-
-// Release implements booking.Ledger.
-func (l ledger) Release(holds ...string) { l.Auction.Release(holds...) }
+// serve connects the board.
+func (m *market) serve(b *board) {
+	m.b = b
+	m.book = booking.New(m.house, func(process string) *lrp.Desired { return b.Definition(process) })
+}
 
 func lrpItem(k lrp.Key) string    { return "lrp/" + k.String() }
 func taskItem(guid string) string { return "task/" + guid }
-
-func (m *market) now() time.Duration { return m.b.r.s.local() }
 
 // need is what a piece of work takes from its cell.
 func need(r resource.Amounts) resource.Amounts {
@@ -73,7 +68,7 @@ func (m *market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	if m.b.stops() {
 		return
 	}
-	w := m.b.r.s.w
+	w := m.r.s.w
 	var items []placement.Item
 	for _, x := range lrps {
 		m.lrps[lrpItem(x.Key)] = lrpWant{x.Key, x.Desired, x.Avoid}
@@ -84,10 +79,9 @@ func (m *market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 		m.tasks[taskItem(x.GUID)] = taskWant{x.GUID, x.UID, x.Definition}
 		items = append(items, placement.Item{ID: taskItem(x.GUID), Hold: x.UID, Kind: placement.KindTask, Need: x.Definition.Workload.Resources})
 	}
-	if err := m.auction.Submit(m.now(), items...); err != nil {
+	if err := m.house.Request(items...); err != nil {
 		w.fail("contract", "%v", err)
 	}
-	m.pump()
 }
 
 // Withdraw implements bbs.Auctioneer.
@@ -97,58 +91,89 @@ func (m *market) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
 	}
 	for _, k := range lrps {
 		delete(m.lrps, lrpItem(k))
-		m.auction.Withdraw(lrpItem(k))
+		m.house.Withdraw(lrpItem(k))
 	}
 	for _, x := range tasks {
 		if t, ok := m.tasks[taskItem(x.GUID)]; ok && t.uid == x.UID {
 			delete(m.tasks, taskItem(x.GUID))
-			m.auction.Withdraw(taskItem(x.GUID))
+			m.house.Withdraw(taskItem(x.GUID))
 		}
 	}
-	m.pump()
 }
 
-// pump runs rounds until nothing is left to place.
-func (m *market) pump() {
-	if m.pumping || m.b.r.over {
+// shift is within how long a loop of a shell runs that was woken.
+const shift = 300 * time.Microsecond
+
+// wake has the auctioneer's loop run soon, if it was woken.
+func (m *market) wake() {
+	if !m.house.Woken() || m.awake {
 		return
 	}
-	m.pumping = true
-	for more := true; more && !m.b.r.over; {
-		r := m.auction.Round(m.now())
-		more = r.More
-		m.refused(r.Refused)
-		for _, p := range r.Placed {
-			l := m.lines[p.Cell]
-			if l == nil || l.proc != p.Process {
-				l = &line{cell: p.Cell, proc: p.Process}
-				m.lines[p.Cell] = l
-			}
-			l.queue = append(l.queue, p.Item)
-			m.send(l)
-		}
-		m.roomFor(r.Placed)
+	m.awake = true
+	m.r.s.later(m.r.s.w.between(0, shift), func() {
+		m.awake = false
+		m.pass()
+	})
+}
+
+// pass is one turn of the auctioneer's loop.
+func (m *market) pass() {
+	if m.r.over {
+		return
 	}
-	m.pumping = false
+	calls, next, ok := m.house.Pass()
+	m.roomFor(calls)
+	for _, c := range calls {
+		m.perform(c)
+	}
+	m.timer++
+	if timer := m.timer; ok {
+		m.r.s.later(next+next/100+time.Microsecond, func() {
+			if m.timer == timer {
+				m.pass()
+			}
+		})
+	}
 }
 
 // roomFor: I4, no cell is given work above its capacity.
-func (m *market) roomFor(placed []placement.Placement) {
-	if len(placed) == 0 {
+func (m *market) roomFor(calls []auctioneer.Call) {
+	if len(calls) == 0 {
 		return
 	}
-	for _, v := range m.auction.Cells() {
-		given := slices.ContainsFunc(placed, func(p placement.Placement) bool { return p.Cell == v.Name })
-		if given && len(v.Capacity.Sub(v.Foreign).Lacking(v.Used)) > 0 {
-			m.b.r.s.w.fail("I4", "%s is given work: %v of %v", v.Name, v.Used, v.Capacity)
+	for _, v := range m.house.Cells() {
+		if slices.ContainsFunc(calls, func(c auctioneer.Call) bool { return c.Cell == v.Name }) {
+			m.fits(v)
 		}
 	}
 }
 
-// refused tells the board why items found no place.
-func (m *market) refused(rs []placement.Refused) {
+func (m *market) fits(v placement.CellView) {
+	if len(v.Capacity.Sub(v.Foreign).Lacking(v.Used)) > 0 {
+		m.r.s.w.fail("I4", "%s is given work: %v of %v", v.Name, v.Used, v.Capacity)
+	}
+}
+
+// Reserve is the auctioneer's, with the same check.
+func (m *market) Reserve(wants []placement.Want) []placement.Grant {
+	grants := m.house.Reserve(wants)
+	granted := func(v placement.CellView) bool {
+		return slices.ContainsFunc(grants, func(g placement.Grant) bool { return g.Refusal == nil && g.Cell == v.Name })
+	}
+	if slices.ContainsFunc(grants, func(g placement.Grant) bool { return g.Refusal == nil }) {
+		for _, v := range m.house.Cells() {
+			if granted(v) {
+				m.fits(v)
+			}
+		}
+	}
+	return grants
+}
+
+// Waiting tells the board why items found no place.
+func (m *market) Waiting(rs []placement.Refused) {
 	for _, r := range rs {
-		if m.b.r.over {
+		if m.r.over {
 			return
 		}
 		if l, ok := m.lrps[r.Item.ID]; ok {
@@ -161,8 +186,14 @@ func (m *market) refused(rs []placement.Refused) {
 	}
 }
 
+// Unanswered does nothing: convergence decides.
+func (m *market) Unanswered([]placement.Item) {}
+
 // performTimeout bounds one call to a cell.
 const performTimeout = 1500 * time.Millisecond
+
+// errSilent is a call without an answer.
+var errSilent = errors.New("no answer")
 
 // work is one unit of a Perform call.
 type work struct {
@@ -177,46 +208,41 @@ type noPlace struct {
 	full         bool
 }
 
-func (m *market) send(l *line) {
-	if l.busy || len(l.queue) == 0 || m.b.r.over {
-		return
-	}
-	items := l.queue
-	l.queue, l.busy = nil, true
+// perform makes one call, and the next to the same process that has come up meanwhile.
+func (m *market) perform(c auctioneer.Call) {
+	r := m.r
+	w := r.s.w
 	var all []work
-	for _, it := range items {
+	for _, it := range c.Work {
 		if want, ok := m.lrps[it.ID]; ok {
 			all = append(all, work{lrp: &want, hold: it.Hold})
 		} else if want, ok := m.tasks[it.ID]; ok && want.uid == it.Hold {
 			all = append(all, work{task: &want, hold: it.Hold})
 		}
 	}
-	m.perform(l, items, all)
-}
-
-// perform makes one call: refused, it is placed again; without an answer it is not.
-func (m *market) perform(l *line, items []placement.Item, all []work) {
-	r := m.b.r
-	w := r.s.w
 	done := false
-	end := func(refused []noPlace) {
+	end := func(refused []noPlace, err error) {
 		if done || r.over {
 			return
 		}
-		done, l.busy = true, false
-		m.takeBack(l.cell, items, refused)
-		m.send(l)
-		m.pump()
+		done = true
+		out := make([]auctioneer.Refusal, len(refused))
+		for i, no := range refused {
+			out[i] = auctioneer.Refusal{Hold: no.hold, Reason: no.reason, Full: no.full}
+		}
+		if next, more := m.house.Answered(c, out, err); more && !r.over {
+			m.perform(next)
+		}
 	}
-	proc := worker.Proc(l.proc)
+	proc := worker.Proc(c.Process)
 	to := w.byProc[proc]
 	if unreachable := w.cut(w.serverNode(r.s.id), w.machineNode(to.id)) && w.chance(500); unreachable || !to.alive || to.deaf > w.now {
 		var never []noPlace
-		for _, it := range items {
+		for _, it := range c.Work {
 			never = append(never, noPlace{it.Hold, "the cell cannot be reached", true})
 		}
 		w.res.Coverage.add(OpPerform, w)
-		r.s.later(time.Millisecond, func() { end(never) })
+		r.s.later(time.Millisecond, func() { end(never, nil) })
 		return
 	}
 	m.b.toCell(OpPerform, proc, func(p *rep) {
@@ -224,36 +250,31 @@ func (m *market) perform(l *line, items []placement.Item, all []work) {
 		if !ok || to.doomed {
 			return
 		}
-		w.send(OpPerformAnswer, w.machineNode(to.id), w.serverNode(r.s.id), func() { r.s.on(func() { end(refused) }) })
+		w.send(OpPerformAnswer, w.machineNode(to.id), w.serverNode(r.s.id), func() { r.s.on(func() { end(refused, nil) }) })
 	})
-	r.s.later(performTimeout, func() { end(nil) })
+	r.s.later(performTimeout, func() { end(nil, errSilent) })
 }
 
-// takeBack carries over what a cell did not take.
-func (m *market) takeBack(cell string, items []placement.Item, refused []noPlace) {
-	var told []placement.Refused
-	for _, no := range refused {
-		i := slices.IndexFunc(items, func(it placement.Item) bool { return it.Hold == no.hold })
-		if i < 0 {
-			continue
-		}
-		m.auction.Refuse(m.now(), no.hold, no.full)
-		told = append(told, placement.Refused{Item: items[i], Refusal: placement.RefusedByCell(cell, no.reason)})
-	}
-	m.refused(told)
+// offered takes the offer of a cell that was welcomed.
+func (m *market) offered(name worker.CellName, s cell.State) {
+	m.house.Push(s.State)
+	m.admit(name)
 }
 
 // admit tells the auction whether a cell may be given work.
-func (b *board) admit(name worker.CellName) {
-	h, ok := b.r.leader.MayReceive(name)
+func (m *market) admit(name worker.CellName) {
+	h, ok := m.r.leader.MayReceive(name)
 	reason := ""
 	if !ok {
 		reason = h.Reason.String()
-	} else if b.desk.Of(name) != nil {
+	} else if m.b != nil && m.b.desk.Of(name) != nil {
 		reason = "being drained"
 	}
-	b.market.auction.Admit(string(name), string(h.Proc), reason)
+	m.house.Admit(string(name), string(h.Proc), reason)
 }
+
+// admit tells the auction whether a cell may be given work.
+func (b *board) admit(name worker.CellName) { b.market.admit(name) }
 
 // describe prints the rows of an index on one line.
 func describe(x lrp.Index) string {

@@ -1,338 +1,177 @@
 package sim
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
+	"context"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	"cantina/auctioneer"
+	"cantina/batch"
+	"cantina/event"
 	"cantina/fence"
-	"cantina/wire"
-	pb "cantina/wire/cantinav1"
+	"cantina/placement"
+	"cantina/scheduler"
+	disk "cantina/store"
 	"cantina/worker"
 )
 
-// sched stands for the batch scheduler: it keeps the newest job and status rows,
-// starts what is due where the leader allows it, and stores every end.
+// sched is the scheduler of one term and the turns of its loop.
 type sched struct {
-	r      *reign
-	jobs   map[string]jobRow
-	status map[worker.Work]statusRow
-	dirty  bool
-	next   int
+	*scheduler.Scheduler
+	r     *reign
+	awake bool // a pass is about to be made
+	timer int  // of the newest pass
 }
 
+// ledger is the one ledger as the scheduler sees it.
+type ledger struct {
+	*auctioneer.Auctioneer
+	m *market
+}
+
+// Reserve checks what is granted.
+func (l ledger) Reserve(wants []placement.Want) []placement.Grant { return l.m.Reserve(wants) }
+
+// newSched loads the scheduler from the rows as they stand when the term begins.
 func newSched(r *reign) *sched {
-	return &sched{r: r, jobs: map[string]jobRow{}, status: map[worker.Work]statusRow{}}
+	w := r.s.w
+	return &sched{r: r, Scheduler: scheduler.New(scheduler.Config{Term: r.term, Store: termStore{r}, Registry: runs{r}, Auctioneer: ledger{r.market.house, r.market},
+		Hub: &jobHub{r: r, last: r.revision}, Clock: r.s.kernel(), NewID: func() string { return w.newID("uid-") }, NodesEvery: 20 * time.Second,
+		NodesRetry: time.Second, MergeAt: 2}, w.store.rowsOf(""))}
 }
 
-// load reads the rows as they stand when the term begins.
+// load tells the leader what the rows of jobs hold during its initial wait.
 func (s *sched) load(cfg *worker.Config) {
-	for k, v := range s.r.s.w.store.rows {
-		switch k := k.(type) {
-		case jobKey:
-			s.jobs[k.name] = v.(jobRow)
-		case statusKey:
-			s.status[k.work] = v.(statusRow)
-		case memberKey:
-			cfg.Members = append(cfg.Members, v.(worker.Member))
-		}
-	}
-	for _, name := range s.names() {
-		s.r.jobs[name] = true
-		cfg.Jobs = append(cfg.Jobs, worker.JobRow{Name: name, UID: s.jobs[name].uid})
-		for n := range s.r.s.w.cfg.Nodes { // what runs may come from an earlier definition of the job
-			cfg.HeldNodes = append(cfg.HeldNodes, host(name, jobRow{}, n), host(name, jobRow{draws: private}, n))
-		}
+	cfg.Jobs, cfg.HeldNodes = s.Names(), s.HeldNodes()
+	for _, j := range cfg.Jobs {
+		s.r.jobs[j.Name] = true
 	}
 	for _, n := range cfg.HeldNodes {
 		s.r.nodes[n] = true
 	}
-	slices.SortFunc(cfg.Members, func(a, b worker.Member) int { return cmp.Compare(a.Proc, b.Proc) })
-	s.dirty = true
 }
 
-func (s *sched) names() []string {
-	names := make([]string, 0, len(s.jobs))
-	for n := range s.jobs {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// host is the node with a limit that node n of a job draws on: at most hostLimit
-// batch tasks of all jobs at once.
-func host(name string, j jobRow, n int) string {
-	switch j.draws {
-	case private:
-		return fmt.Sprint(name, "-host-", n)
-	case nothing:
-		return ""
-	}
-	return fmt.Sprint("host-", n)
-}
-
-const hostLimit = 1
-
-func node(n int) string { return fmt.Sprint("n", n) }
-
-// LastApplied and KillStored are worker.Statuses.
-func (s *sched) LastApplied(w worker.Work) (fence.Invocation, bool) {
-	row := s.status[w]
-	return row.inv, row.real
-}
-
-// KillStored reports the stored intent to kill a run.
-func (s *sched) KillStored(r worker.Run) bool {
-	return !r.Invocation.IsZero() && s.status[r.Work].kill == r.Invocation
-}
-
-// run starts what may start.
-func (s *sched) run() {
-	if !s.dirty || s.r.over {
+// wake has the scheduler's loop run soon, if it was woken.
+func (s *sched) wake() {
+	if !s.Woken() || s.awake {
 		return
 	}
-	s.dirty = false
-	w := s.r.s.w
-	for _, name := range s.names() {
-		j := s.jobs[name]
-		if j.deleted {
-			s.bury(name)
-			continue
-		}
-		for n := range w.cfg.Nodes {
-			work := worker.Work{Job: name, Node: node(n)}
-			if s.status[work].round < j.round {
-				s.start(work, j, host(name, j, n))
-			}
-		}
-	}
-}
-
-// start runs one batch task on some cell that may take it.
-func (s *sched) start(work worker.Work, j jobRow, host string) {
-	w, l := s.r.s.w, s.r.leader
-	var nodes []string
-	if host != "" {
-		nodes = []string{host}
-		if s.used(host) >= hostLimit {
-			return
-		}
-	}
-	s.next++
-	for i := range w.cfg.Cells {
-		cell := worker.CellName(fmt.Sprintf("cell-%d", (s.next+i)%w.cfg.Cells))
-		q := worker.Request{Work: work, JobUID: j.uid, Nodes: nodes, Cell: cell}
-		s.r.explains(q)
-		if _, ok := l.MayStart(s.r.s.local(), q); !ok {
-			continue
-		}
-		inv, out, err := l.RunBatch(s.r.s.local(), q)
-		if err != nil {
-			w.fail("I10", "%v", err)
-			return
-		}
-		w.check.invokedOnce(w, inv)
-		w.check.hosts[inv] = host
-		s.r.submit(out)
-		return
-	}
-}
-
-// used counts what may be running on a host, by the leader's model.
-func (s *sched) used(h string) int {
-	n := 0
-	for _, v := range s.r.leader.Model() {
-		if s.r.s.w.check.hosts[v.Run.Invocation] == h || s.hostOf(v.Run.Work) == h {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *sched) hostOf(work worker.Work) string {
-	n := 0
-	fmt.Sscanf(work.Node, "n%d", &n)
-	return host(work.Job, s.jobs[work.Job], n)
-}
-
-// ended stores an end: a real one beats a synthetic one, a replay counts once.
-func (s *sched) ended(e worker.Ended) {
-	w := s.r.s.w
-	row := s.status[e.Run.Work]
-	newer := e.Run.Invocation.Compare(row.inv)
-	committed := item{after: func() {
-		s.r.step(worker.StatusCommitted{Run: e.Run, Kind: e.Kind})
-		s.dirty = true
-	}}
-	switch {
-	case newer < 0, newer == 0 && e.Kind != worker.Real:
-	case newer == 0 && row.real:
-		w.fail("I5", "end of %v %v counted twice", e.Run.Work, e.Run.Invocation)
-		return
-	default:
-		row.inv, row.real = e.Run.Invocation, e.Kind == worker.Real
-		if row.real && succeeded(e.Status) {
-			row.round = max(row.round, min(s.jobs[e.Run.Work.Job].round, row.round+1))
-		}
-		if row.real {
-			w.res.Ended++
-		} else {
-			w.res.Lost++
-		}
-		s.status[e.Run.Work] = row
-		committed.ops = []op{{statusKey{e.Run.Work}, row}}
-	}
-	s.r.put(committed)
-}
-
-// succeeded reports whether a batch task has done what it was to do.
-func succeeded(status string) bool {
-	m := &pb.BatchEnd{}
-	if err := proto.Unmarshal([]byte(status), m); err != nil {
-		return false
-	}
-	end, _ := wire.ToBatchEnd(m)
-	return end.ExitCode == 0 && end.Signal == 0 && !end.Killed
-}
-
-// bury deletes a tombstone when, outside the wait, nothing of the name can run.
-func (s *sched) bury(name string) {
-	l := s.r.leader
-	if l.Wait(s.r.s.local()).Active {
-		return
-	}
-	for n := range s.r.s.w.cfg.Nodes {
-		if len(l.Running(worker.Work{Job: name, Node: node(n)})) > 0 {
-			return
-		}
-	}
-	delete(s.jobs, name)
-	s.r.put(item{ops: []op{{jobKey{name}, nil}}})
-}
-
-func (s *sched) putJob(name string, j jobRow) {
-	s.jobs[name] = j
-	s.r.put(item{ops: []op{{jobKey{name}, j}}})
-	s.dirty = true
-}
-
-// client is a user: it makes jobs, asks for more rounds, deletes and re-creates
-// jobs, and kills runs, on whatever server leads.
-func (w *world) client() {
-	w.after(w.between(200*time.Millisecond, 2*time.Second), w.client)
-	r := w.leading()
-	if r == nil {
-		return
-	}
-	s := r.sched
-	s.operator()
-	name := fmt.Sprintf("job-%d", w.rng.IntN(w.cfg.Jobs))
-	j, ok := s.jobs[name]
-	w.jobs++
-	switch {
-	case !ok || j.deleted:
-		w.trace("client: make %s", name)
-		s.putJob(name, jobRow{uid: fmt.Sprint("uid-", w.jobs), draws: w.draws(), round: s.rounds(name) + 1})
-	case w.calm:
-	case w.allowed(DeleteJob) && w.chance(100):
-		w.trace("client: delete %s", name)
-		w.active[DeleteJob] = w.now + 5*time.Second
-		s.putJob(name, jobRow{uid: j.uid, deleted: true, draws: j.draws, round: j.round})
-	case w.chance(100):
-		s.kill(worker.Work{Job: name, Node: node(w.rng.IntN(w.cfg.Nodes))})
-	default:
-		done := s.rounds(name)
-		if done >= j.round {
-			j.round = done + 1
-			s.putJob(name, j)
-		}
-	}
-	s.run()
-}
-
-// draws decides what a new job's batch tasks draw on.
-func (w *world) draws() draw {
-	if w.calm {
-		return shared
-	}
-	return draw(w.rng.IntN(3))
-}
-
-// rounds is how often every node of a job is done.
-func (s *sched) rounds(name string) int {
-	least := -1
-	for n := range s.r.s.w.cfg.Nodes {
-		r := s.status[worker.Work{Job: name, Node: node(n)}].round
-		if least < 0 || r < least {
-			least = r
-		}
-	}
-	return max(least, 0)
-}
-
-// operator kills what never ends, and says what is true: that a process which is
-// gone is gone, that nothing runs while nothing runs or can start.
-func (s *sched) operator() {
-	w, l, now := s.r.s.w, s.r.leader, s.r.s.local()
-	if h, _ := l.MayReceive(""); h.Reason == worker.HoldDeposed {
-		return
-	}
-	for _, c := range w.check.all {
-		if c.never && w.calm && s.status[c.run.Work].kill != c.run.Invocation {
-			s.kill(c.run.Work)
-			break
-		}
-	}
-	if l.Wait(now).Active && len(w.check.all)+len(w.check.work.units) == 0 && !w.anyAccepts() {
-		s.r.step(worker.EndWait{By: "operator"})
-		if l.Wait(now).Active {
-			w.fail("contract", "the wait was ended by an operator and goes on")
-		}
-	}
-	if !w.allowed(Reboot) || !w.chance(100) {
-		return
-	}
-	for _, v := range l.Sessions(now) {
-		m := w.byProc[v.Proc]
-		gone := !m.alive || m.proc() != v.Proc
-		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all, func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) ||
-			slices.ContainsFunc(w.check.work.units, func(u *unit) bool { return slices.Contains(u.procs, v.Proc) }) {
-			continue
-		}
-		s.r.step(worker.Forget{Proc: v.Proc, By: "operator"})
-		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Blind {
-			w.fail("contract", "%s was forgotten and is not dead", v.Proc)
-		}
-		return
-	}
-}
-
-func (w *world) anyAccepts() bool {
-	return slices.ContainsFunc(w.machines, func(m *machine) bool {
-		return m.alive && m.agent.Accepts(m.local()) == nil
+	s.awake = true
+	s.r.s.later(s.r.s.w.between(0, shift), func() {
+		s.awake = false
+		s.pass()
 	})
 }
 
-func (s *sched) kill(work worker.Work) {
-	for _, v := range s.r.leader.Running(work) {
-		row := s.status[work]
-		row.kill = v.Run.Invocation
-		s.status[work] = row
-		run := v.Run
-		s.r.put(item{ops: []op{{statusKey{work}, row}}, after: func() { s.r.step(worker.KillWanted{Run: run}) }})
+// pass is one turn of the scheduler's loop.
+func (s *sched) pass() {
+	r := s.r
+	if r.over {
 		return
+	}
+	next, ok := s.Pass(context.Background())
+	for _, read := range s.Reads() {
+		r.s.later(r.s.w.between(0, 20*time.Millisecond), func() {
+			if !r.over {
+				read(context.Background())
+			}
+		})
+	}
+	s.timer++
+	if timer := s.timer; ok {
+		r.s.later(next+next/100+time.Microsecond, func() {
+			if s.timer == timer {
+				s.pass()
+			}
+		})
 	}
 }
 
-func (w *world) leading() *reign {
-	for _, s := range w.servers {
-		if s.reign != nil && !s.reign.over && s.alive && s.paused <= w.now {
-			return s.reign
+// turn has the loops run that were woken.
+func (r *reign) turn() {
+	if !r.over {
+		r.market.wake()
+		r.sched.wake()
+	}
+}
+
+// runs is the registry as the scheduler sees it: what it answers is checked.
+type runs struct{ r *reign }
+
+// MayRun says whether a batch task may run anywhere.
+func (x runs) MayRun(q worker.Request) (worker.Hold, bool) {
+	if !x.r.over {
+		x.r.explains(q)
+	}
+	return x.r.reg.MayRun(q)
+}
+
+// StartBatch starts a batch task on a cell, if it may.
+func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
+	if !x.r.over {
+		x.r.explains(q)
+	}
+	inv, hold, ok := x.r.reg.StartBatch(q, payload)
+	if ok {
+		x.r.s.w.check.handedOut(x.r.s.w, q, inv)
+	}
+	return inv, hold, ok
+}
+
+// Kill ends an invocation.
+func (x runs) Kill(run worker.Run) { x.r.reg.Kill(run) }
+
+// StatusCommitted acknowledges an end.
+func (x runs) StatusCommitted(run worker.Run, kind worker.Synthetic) {
+	x.r.reg.StatusCommitted(run, kind)
+}
+
+// Running returns what may be running of one work.
+func (x runs) Running(work worker.Work) []worker.RunView { return x.r.reg.Running(work) }
+
+// Model returns everything that may be running.
+func (x runs) Model() []worker.RunView { return x.r.reg.Model() }
+
+// Live returns how many invocations may be running.
+func (x runs) Live() int { return x.r.reg.Live() }
+
+// Adopted counts what reports have brought into the model.
+func (x runs) Adopted() int { return x.r.reg.Adopted() }
+
+// Idle reports that nothing of a job can be running any more.
+func (x runs) Idle(job string) bool { return x.r.reg.Idle(job) }
+
+// jobHub takes the events of the scheduler's commits.
+type jobHub struct {
+	r    *reign
+	last int64
+}
+
+// Publish checks that they come in the order of the commits.
+func (h *jobHub) Publish(revision int64, events ...event.Event) {
+	if revision < h.last {
+		h.r.s.w.fail("contract", "events of revision %d come after those of %d", revision, h.last)
+	}
+	h.last = revision
+	for _, e := range events {
+		if e.Text != "" {
+			h.r.s.w.trace("  scheduler %v: %s: %s", h.r.term, e.Subject, e.Text)
 		}
 	}
-	return nil
+}
+
+// opsOf are a shell's rows as this store takes them.
+func (r *reign) opsOf(rows []disk.Op) []op {
+	all := make([]op, len(rows))
+	for i, o := range rows {
+		all[i].key = o.Key
+		delete(r.newest, o.Key)
+		if o.Value != nil {
+			row := r.s.w.open(o.Key, o.Value)
+			all[i].val = row
+			if row.row != nil {
+				r.newest[o.Key] = row.row
+			}
+		}
+	}
+	return all
 }

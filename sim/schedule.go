@@ -9,6 +9,7 @@ import (
 
 	"cantina/cron"
 	"cantina/schedule"
+	"cantina/scheduler"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -269,8 +270,8 @@ type decision struct {
 	t      *times
 	row    schedule.Row
 	starts []op
-	tasks  []string // rows of tasks among them
-	job    string   // born again
+	tasks  []string            // rows of tasks among them
+	births []*scheduler.Change // of jobs that are born again
 	sends  []firedKey
 }
 
@@ -283,11 +284,15 @@ func (d *decision) move(m schedule.Move) {
 		d.starts = append(d.starts, op{f, m.ID})
 		switch {
 		case d.row.Definition.Job != nil:
-			d.job = d.row.Name
-			s := d.t.r.sched
-			j := jobRow{uid: d.row.UID + "/" + m.ID, draws: nothing, round: s.rounds(d.job) + 1}
-			s.jobs[d.job], s.dirty = j, true
-			d.starts = append(d.starts, op{jobKey{d.job}, j})
+			want := d.t.p.w.wanted(d.row.Name, nothing)
+			want.Job.Owner = d.row.UID
+			c, err := d.t.r.sched.Renew(domain, want)
+			if err != nil {
+				d.t.p.w.fail("contract", "%v is not born again: %v", d.row.Key, err)
+				return
+			}
+			d.births = append(d.births, c)
+			d.starts = append(d.starts, d.t.r.opsOf(c.Ops)...)
 		case d.row.Definition.Signal != nil:
 			d.sends = append(d.sends, f)
 		default:
@@ -322,26 +327,30 @@ func (d *decision) commit(row *schedule.Row) {
 		d.send()
 	}
 	if t.p.w.cfg.ScheduleMistakes.CursorApart && len(d.starts) > 0 {
-		t.r.put(item{ops: d.starts, after: func() {
+		t.r.put(item{ops: d.starts, landed: d.born, after: func() {
 			d.landed()
 			t.r.put(item{ops: []op{cursor}, after: func() { t.flying[row.Key]-- }})
 		}})
 		return
 	}
-	t.r.put(item{ops: append(d.starts, cursor), after: func() {
+	t.r.put(item{ops: append(d.starts, cursor), landed: d.born, after: func() {
 		t.flying[row.Key]--
 		d.landed()
 		t.run()
 	}})
 }
 
+// born tells the scheduler what became of the jobs.
+func (d *decision) born(revision int64, err error) {
+	for _, c := range d.births {
+		c.Done(revision, err)
+	}
+}
+
 // landed does what waits for the commit.
 func (d *decision) landed() {
 	for _, guid := range d.tasks {
 		d.t.show(guid)
-	}
-	if d.job != "" {
-		d.t.r.sched.run()
 	}
 	if !d.t.p.w.cfg.ScheduleMistakes.SignalBeforeCommit {
 		d.send()
@@ -371,11 +380,10 @@ func (t *times) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 		}
 		return schedule.OfTask(x.Task, t.wall(), t.heard(x.Holder.Proc, wait), t.r.leader.IsDead(worker.Proc(x.Holder.Proc)))
 	}
-	j, ok := t.r.sched.jobs[row.Name]
-	switch {
-	case !ok || t.r.sched.rounds(row.Name) >= j.round:
+	switch t.r.sched.Running(row.Name, wait) {
+	case scheduler.AnswerEnded:
 		return schedule.Ended
-	case wait:
+	case scheduler.AnswerUnknown:
 		return schedule.Unknown
 	}
 	return schedule.Running

@@ -1,10 +1,11 @@
 package sim
 
 import (
-	"strings"
 	"time"
 
+	"cantina/batch"
 	"cantina/schedule"
+	"cantina/scheduler"
 	"cantina/worker"
 )
 
@@ -51,23 +52,19 @@ func (p *plans) committing(o op) {
 		if was != nil && is != nil && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) {
 			p.w.fail("I12", "the cursor of %s goes back from %v to %v", k.name, was.State.Cursor, is.State.Cursor)
 		}
-	case jobKey:
-		p.born(k.name, o.val)
 	}
 }
 
 // born: a job is born again by its schedule only when the earlier round is over, but with
 // replace. What a removed schedule of that name started is not waited for.
-func (p *plans) born(name string, val any) {
-	row, _ := p.w.store.rows[scheduleKey{name}].(*schedule.Row)
-	was, _ := p.w.store.rows[jobKey{name}].(jobRow)
-	is, _ := val.(jobRow)
-	if row == nil || was.uid == "" || is.uid == "" || was.uid == is.uid || !strings.HasPrefix(was.uid, row.UID+"/") || row.Definition.Overlap != schedule.OverlapForbid || row.Definition.Job == nil {
+func (p *plans) born(was, is *scheduler.JobRecord) {
+	row, _ := p.w.store.rows[scheduleKey{is.Name}].(*schedule.Row)
+	if row == nil || was == nil || was.Deleted || is.Deleted || was.UID == is.UID || was.Spec.Owner != row.UID || row.Definition.Overlap != schedule.OverlapForbid || row.Definition.Job == nil {
 		return
 	}
 	for n := range p.w.cfg.Nodes {
-		if st, _ := p.w.store.rows[statusKey{worker.Work{Job: name, Node: node(n)}}].(statusRow); st.round < was.round {
-			p.w.fail("I12", "job %s is born again and node %d is at round %d of %d", name, n, st.round, was.round)
+		if st, _ := p.w.check.jobs.of(worker.Work{Job: is.Name, Node: node(n)}); st.Bits&(batch.Done|batch.Failed) == 0 {
+			p.w.fail("I12", "job %s is born again and node %d is at %+v", is.Name, n, st)
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 )
 
@@ -31,8 +33,10 @@ type reign struct {
 	id        int
 	made      int // the store's generation when won
 	term      fence.Term
-	leader    *worker.Leader
+	reg       *registry.Registry
+	leader    *worker.Leader // its machine, for the checks
 	sched     *sched
+	market    *market
 	board     *board // of services and tasks; nil without them
 	times     *times
 	held      time.Duration // lease held until, by own clock
@@ -51,24 +55,13 @@ type reign struct {
 	perished  map[worker.Proc]bool // declared dead
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
-	calls     map[callKey]bool    // RunTasks and Notifies without an answer
-	beats     map[saying]func(worker.HeartbeatAnswer)
-	updates   []*statusCall
 	t         worker.Timeouts
-}
-
-type callKey struct {
-	inv    fence.Invocation
-	proc   worker.Proc
-	notify int64
 }
 
 // item is one transition and what follows it.
 type item struct {
-	ops     []op
-	effects []worker.Effect
-	seq     int64
-	after   func()
+	ops   []op
+	after func()
 	// landed is told the outcome, as by store.Reign; refused: nothing of it is sent.
 	landed  func(revision int64, err error)
 	refused error
@@ -90,11 +83,20 @@ func (s *server) on(fn func()) {
 		s.inbox = append(s.inbox, func() {
 			if s.alive && s.life == life {
 				fn()
+				s.turn()
 			}
 		})
 		return
 	}
 	fn()
+	s.turn()
+}
+
+// turn has the loops of the leader's shells run that were woken.
+func (s *server) turn() {
+	if s.reign != nil {
+		s.reign.turn()
+	}
 }
 
 func (s *server) later(d time.Duration, fn func()) {
@@ -180,7 +182,7 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, calls: map[callKey]bool{}, beats: map[saying]func(worker.HeartbeatAnswer){}, jobs: map[string]bool{}, nodes: map[string]bool{},
+	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
 		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
@@ -189,29 +191,27 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 			r.newest[key] = row
 		}
 	}
+	r.market = newMarket(r)
 	r.sched = newSched(r)
-	cfg := worker.Config{Term: term, Now: s.local(), Timeouts: r.t, Witness: w.cfg.Witness, List: w.store.list(),
-		Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true, Statuses: r.sched, Mistakes: w.cfg.Mistakes,
+	cfg := worker.Config{Term: term, Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
 		AllowBump: w.chance(300), TurnoverLimit: 4}
 	w.store.fresh = false
 	r.sched.load(&cfg)
-	l, err := worker.NewLeader(cfg)
-	if err != nil {
+	if err := r.newRegistry(cfg); err != nil {
 		w.fail("setup", "%v", err)
 		return
 	}
-	r.leader = l
 	r.times = newTimes(r)
 	s.reign, s.old = r, term
 	w.res.Terms++
-	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(cfg.Members), cfg.Restored)
-	if _, err := l.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
+	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(r.reg.Members()), cfg.Restored)
+	if _, err := r.leader.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
 		w.fail("contract", "no event is taken for one: %v", err)
 	}
 	if w.mixed() {
-		r.board = newBoard(r, cfg.Members)
+		r.board = newBoard(r)
 	}
-	r.submit(l.Start())
+	r.reg.Begin()
 	r.tick()
 	r.keepAlive()
 }
@@ -248,7 +248,7 @@ func (r *reign) lost() {
 		r.end("lease is gone")
 		return
 	}
-	r.step(worker.TermHeard{Term: r.s.w.store.term})
+	r.reg.Heard(worker.TermHeard{Term: r.s.w.store.term})
 	if _, err := r.leader.Step(r.s.local(), worker.Tick{}); !errors.Is(err, worker.ErrDeposed) {
 		r.s.w.fail("contract", "a leader that heard a higher term goes on: %v", err)
 	}
@@ -266,6 +266,7 @@ func (r *reign) end(why string) {
 		r.s.reign = nil
 		r.s.later(r.s.w.between(50*time.Millisecond, 500*time.Millisecond), r.s.campaign)
 	}
+	r.reg.End()
 	waiting := append(r.flight, r.pending...)
 	r.flight, r.pending = nil, nil
 	for _, it := range waiting {
@@ -284,11 +285,9 @@ func (r *reign) tick() {
 	if r.over {
 		return
 	}
-	r.step(worker.Tick{LeaseHeld: r.leaseHeld()})
-	r.sched.run()
+	r.reg.Tick()
 	if r.board != nil {
 		r.board.pass()
-		r.board.market.pump()
 	}
 	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
@@ -298,40 +297,11 @@ func (r *reign) tick() {
 	r.s.later(r.t.Check, r.tick)
 }
 
-// step is the leader's loop: one event, one transition, its effects after the commit.
-func (r *reign) step(e worker.Event) {
-	if r.over {
-		return
-	}
-	seen := r.before(e)
-	out, err := r.leader.Step(r.s.local(), e)
-	if errors.Is(err, worker.ErrDeposed) {
-		return // EndTerm waits for the commit before it
-	}
-	r.contract(seen, e, out)
-	if err != nil {
-		r.s.w.fail("I10", "%T: %v", e, err)
-		return
-	}
-	r.submit(out)
-}
-
-func (r *reign) submit(out worker.Output) {
-	if out.Seq == 0 {
-		return
-	}
-	r.put(item{ops: ops(out.Rows), effects: out.Effects, seq: out.Seq})
-}
-
 // put queues a transition. When the term is over nothing becomes of it.
 func (r *reign) put(it item) {
 	if r.over {
 		r.s.later(0, func() { it.tell(0, errTermOver) })
 		return
-	}
-	if r.s.w.cfg.Mistakes.EffectBeforeCommit {
-		r.perform(it.effects)
-		it.effects = nil
 	}
 	r.pending = append(r.pending, it)
 	r.commit()
@@ -400,7 +370,7 @@ func (r *reign) transact(all []op, done func()) {
 }
 
 func hasJob(all []op) bool {
-	return slices.ContainsFunc(all, func(o op) bool { _, ok := o.key.(jobKey); return ok })
+	return slices.ContainsFunc(all, func(o op) bool { text, ok := o.key.(string); return ok && strings.HasPrefix(text, jobPrefix) })
 }
 
 func (r *reign) done(batch []item) {
@@ -414,21 +384,14 @@ func (r *reign) done(batch []item) {
 		} else {
 			it.tell(0, it.refused)
 		}
-		if !r.over {
-			r.perform(it.effects)
-		}
 		if r.over {
 			r.abandon(batch[i+1:])
 			return
-		}
-		if it.seq > 0 {
-			r.step(worker.Committed{Seq: it.seq})
 		}
 		if it.after != nil {
 			it.after()
 		}
 	}
-	r.sched.run()
 	r.commit()
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"cantina/batch"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -140,7 +141,16 @@ func (c *checker) ledgerSettled(w *world, b *board, all *rows) {
 			}
 		}
 	}
-	for _, v := range b.market.auction.Cells() {
+	for _, j := range b.r.sched.Jobs("", "", 0) {
+		pairs, err := b.r.sched.Pairs(j.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning}})
+		if err != nil {
+			continue // it is being removed, or cannot be read
+		}
+		for _, p := range pairs {
+			want[p.Cell] = want[p.Cell].Add(need(j.Resources[batch.LevelWorker]))
+		}
+	}
+	for _, v := range b.market.house.Cells() {
 		w.trace("ledger %+v", v)
 		if !v.Used.Equal(want[v.Name]) || v.InFlight > 0 {
 			w.fail("I4", "the ledger has %v on %s (%d in flight), the rows %v", v.Used, v.Name, v.InFlight, want[v.Name])

@@ -2,43 +2,17 @@ package sim
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"cantina/fence"
+	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
 )
 
-// The rows of the simulated store.
-type (
-	jobKey    struct{ name string }
-	statusKey struct{ work worker.Work }
-	memberKey struct{ proc worker.Proc }
-	listKey   struct{}
-)
-
-// draw is on which nodes with a limit the batch tasks of a job draw.
-type draw int
-
-const (
-	shared  draw = iota // those of all jobs
-	private             // its own
-	nothing
-)
-
-type jobRow struct {
-	uid     string
-	deleted bool
-	draws   draw
-	round   int // how often each node is to have run
-}
-
-type statusRow struct {
-	inv   fence.Invocation
-	real  bool
-	round int // done up to this round
-	kill  fence.Invocation
-}
+// jobPrefix begins the keys of jobs.
+const jobPrefix = "job/"
 
 type op struct {
 	key, val any // val nil = delete
@@ -122,6 +96,9 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 		if s.w.mixed() {
 			s.w.check.stored(s.w, o)
 		}
+		if text, ok := o.key.(string); ok {
+			s.w.check.jobStored(s.w, text, o.val)
+		}
 		if o.val == nil {
 			delete(s.rows, o.key)
 		} else {
@@ -154,23 +131,18 @@ func (s *storage) back(c snapshot, restored bool) {
 }
 
 func (s *storage) list() workerset.ID {
-	id, _ := s.rows[listKey{}].(workerset.ID)
-	return id
+	if x, ok := s.rows[registry.ListRow].(*saved); ok {
+		return x.row.(workerset.ID)
+	}
+	return workerset.ID{}
 }
 
-func ops(rows []worker.Row) []op {
-	var os []op
-	for _, r := range rows {
-		switch r := r.(type) {
-		case worker.PutMember:
-			os = append(os, op{memberKey{r.Member.Proc}, r.Member})
-		case worker.DeleteMember:
-			os = append(os, op{memberKey{r.Proc}, nil})
-		case worker.PutList:
-			os = append(os, op{listKey{}, r.ID})
-		case worker.ClearRestored:
-			os = append(os, op{restoredKey{}, nil})
-		}
+// memberOf is the process whose member row has the key.
+func memberOf(key any) (worker.Proc, bool) {
+	text, ok := key.(string)
+	if !ok {
+		return "", false
 	}
-	return os
+	proc, ok := strings.CutPrefix(text, registry.MemberRow(""))
+	return worker.Proc(proc), ok
 }

@@ -11,6 +11,8 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/run"
+	"cantina/registry"
+	"cantina/scheduler"
 	disk "cantina/store"
 )
 
@@ -29,9 +31,20 @@ type aside struct {
 	answered bool // an operator's answer is on its way
 }
 
+// decode reads a row of any shell.
+func decode(x disk.Row) (any, error) {
+	if r, ok, err := scheduler.ReadRow(x.Key, x.Value); ok {
+		return r, err
+	}
+	if r, err := registry.Decode(x); r != nil || err != nil {
+		return r, err
+	}
+	return bbs.Decode(x)
+}
+
 // open reads what a shell has encoded.
 func (w *world) open(key string, value []byte) *saved {
-	row, err := bbs.Decode(disk.Row{Key: key, Value: value})
+	row, err := decode(disk.Row{Key: key, Value: value})
 	if err != nil {
 		w.fail("I8", "a row is written that nobody can read: %v", err)
 	}
@@ -60,24 +73,12 @@ func (t termStore) Submit(x disk.Transition, done func(revision int64, err error
 
 func (t termStore) write(x disk.Transition, done func(revision int64, err error)) {
 	r := t.r
-	if r.s.w.cfg.rules.early && done != nil {
+	if (r.s.w.cfg.rules.early || r.s.w.cfg.Mistakes.EffectBeforeCommit) && done != nil {
 		landed := done
 		done = nil
 		r.s.later(0, func() { landed(r.revision, nil) })
 	}
-	all := make([]op, len(x.Ops))
-	for i, o := range x.Ops {
-		all[i].key = o.Key
-		delete(r.newest, o.Key)
-		if o.Value != nil {
-			row := r.s.w.open(o.Key, o.Value)
-			all[i].val = row
-			if row.row != nil {
-				r.newest[o.Key] = row.row
-			}
-		}
-	}
-	r.put(item{ops: all, landed: done, alone: r.tight})
+	r.put(item{ops: r.opsOf(x.Ops), landed: done, alone: r.tight})
 }
 
 // Fits refuses what has more than one row while the caller wants it so: then a manifest
@@ -88,6 +89,14 @@ func (t termStore) Fits(x disk.Transition) error {
 	}
 	return nil
 }
+
+// ClearRestored takes the mark of a restored store away.
+func (t termStore) ClearRestored(done func(revision int64, err error)) {
+	t.r.put(item{ops: []op{{restoredKey{}, nil}}, landed: done})
+}
+
+// LeaseHeld reports that no other server can lead.
+func (t termStore) LeaseHeld() bool { return t.r.leaseHeld() }
 
 // Wait applies no back pressure.
 func (t termStore) Wait(context.Context) error { return nil }

@@ -92,6 +92,11 @@ func (m *machine) used() resource.Amounts {
 			sum = sum.Add(u.need)
 		}
 	}
+	for _, c := range m.box {
+		if !c.orphan && c.alive && !c.extra {
+			sum = sum.Add(c.need)
+		}
+	}
 	return sum
 }
 

@@ -160,7 +160,6 @@ type world struct {
 	check    checker
 	res      Result
 	failed   *Violation
-	jobs     int
 	ids      int // of newID
 	spoilt   int // rows that were made unreadable
 	plans    *plans

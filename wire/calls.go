@@ -3,6 +3,8 @@ package wire
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"cantina/batch"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -184,4 +186,23 @@ func ToBatchEnd(m *pb.BatchEnd) (batch.Ended, []byte) {
 	return batch.Ended{
 		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), Killed: m.GetKilled(), TimedOut: m.GetTimedOut(), Reason: m.GetReason(),
 	}, m.Status
+}
+
+// EncodeBatchEnd returns the bytes of FromBatchEnd, as a StatusItem carries them.
+func EncodeBatchEnd(e batch.Ended, status []byte) (string, error) {
+	text, err := proto.Marshal(FromBatchEnd(e, status))
+	if err != nil {
+		return "", fmt.Errorf("batch end: %w", err)
+	}
+	return string(text), nil
+}
+
+// DecodeBatchEnd is the inverse of EncodeBatchEnd.
+func DecodeBatchEnd(text string) (batch.Ended, []byte, error) {
+	var m pb.BatchEnd
+	if err := proto.Unmarshal([]byte(text), &m); err != nil {
+		return batch.Ended{}, nil, fmt.Errorf("batch end: %w", err)
+	}
+	e, status := ToBatchEnd(&m)
+	return e, status, nil
 }

@@ -90,6 +90,7 @@ type Leader struct {
 
 	counter int64
 	model   model
+	adopted int // what reports have brought into the model
 
 	t0       time.Duration // when the wait began
 	wait     bool

@@ -120,6 +120,7 @@ func (l *Leader) record(p *process, h Held, preds []*process) {
 		l.audit(AuditDoubled, p, h.Run, fmt.Sprintf("also held as %v by process %s", others[0].run.Invocation, others[0].proc))
 	}
 	e := l.model.add(p, h.Run)
+	l.adopted++
 	e.sure = true
 	if l.cfg.Statuses.KillStored(h.Run) {
 		l.wantKill(e)

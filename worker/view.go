@@ -127,6 +127,10 @@ func (l *Leader) runView(e *entry) RunView {
 // Live returns how many invocations may be running.
 func (l *Leader) Live() int { return len(l.model.byRun) }
 
+// Adopted counts the invocations that reports have brought into the model so far: who
+// decides by the whole of the model looks at it again when this has changed.
+func (l *Leader) Adopted() int { return l.adopted }
+
 // Idle reports that nothing of a job can be running: the initial wait is over and
 // the model has no invocation of the name.
 func (l *Leader) Idle(job string) bool {

@@ -339,11 +339,11 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 
 // driven lists what the simulator drives or speaks with beside the core: the shells
 // themselves, and the values that they exchange.
-var driven = []string{"bbs", "cell", "event", "executor", "internal/booking", "internal/draining", "internal/run", "registry", "store", "wire", "wire/cantinav1"}
+var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/booking", "internal/draining", "internal/run", "registry", "scheduler", "store"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
-// shells take a context and a log, and a batch task ends with a message.
-var simStandard = []string{"context", "flag", "google.golang.org/protobuf/proto", "io", "log/slog"}
+// shells take a context and a log.
+var simStandard = []string{"context", "flag", "io", "log/slog"}
 
 // The simulator holds the world, in one goroutine without a clock; what is decided in it
 // comes from the core and from the shells, whose Run it never calls.

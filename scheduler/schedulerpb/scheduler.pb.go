@@ -100,7 +100,10 @@ type Job struct {
 	// Absent in a tombstone.
 	Spec *JobSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Of a tombstone: whose nodes what still runs may draw on.
-	Forest        string `protobuf:"bytes,8,opt,name=forest,proto3" json:"forest,omitempty"`
+	Forest string `protobuf:"bytes,8,opt,name=forest,proto3" json:"forest,omitempty"`
+	// Other forests over which earlier lives of the name ran: what still runs may draw on
+	// their nodes.
+	Former        []string `protobuf:"bytes,9,rep,name=former,proto3" json:"former,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -189,6 +192,13 @@ func (x *Job) GetForest() string {
 		return x.Forest
 	}
 	return ""
+}
+
+func (x *Job) GetFormer() []string {
+	if x != nil {
+		return x.Former
+	}
+	return nil
 }
 
 type JobSpec struct {
@@ -1409,7 +1419,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"Invocation\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
-	"\acounter\x18\x03 \x01(\x03R\acounter\"\x8e\x02\n" +
+	"\acounter\x18\x03 \x01(\x03R\acounter\"\xa6\x02\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x121\n" +
@@ -1418,7 +1428,8 @@ const file_scheduler_proto_rawDesc = "" +
 	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x16\n" +
 	"\x06paused\x18\x06 \x01(\bR\x06paused\x12.\n" +
 	"\x04spec\x18\a \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\x12\x16\n" +
-	"\x06forest\x18\b \x01(\tR\x06forest\"\xdf\a\n" +
+	"\x06forest\x18\b \x01(\tR\x06forest\x12\x16\n" +
+	"\x06former\x18\t \x03(\tR\x06former\"\xdf\a\n" +
 	"\aJobSpec\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +

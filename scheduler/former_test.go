@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/batch"
+	"cantina/worker"
+)
+
+// onHosts is a job whose batch tasks draw on one host at a time, over a forest of this name.
+func onHosts(name, forest string) Wanted {
+	w := testJob(name, map[string][]string{"h": {"a"}})
+	w.Job.Forest, w.Forest.Name = forest, forest
+	w.Forest.Limits = map[string]map[string]batch.Limit{"host": {"readers": {Default: 1, Limit: 1}}}
+	return w
+}
+
+// reported puts a run into the model, as a report of its cell does.
+func (r *rig) reported(v worker.RunView) {
+	r.reg.mu.Lock()
+	v.Ending = false
+	r.reg.model[v.Run.Work] = v
+	r.reg.adopted++
+	r.reg.mu.Unlock()
+	r.StartsChanged()
+	synctest.Wait()
+}
+
+// busy makes a job run over forest f, ends its life in some way, and returns what runs.
+func busy(t *testing.T, st *fakeStore, f string, end func(r *rig)) worker.RunView {
+	t.Helper()
+	r := begin(t, st, 1)
+	r.cell("c", 9)
+	other := onHosts("other", "f")
+	r.apply(onHosts("j", f))
+	r.wantStarted("j/a")
+	run := r.reg.Model()[0]
+	r.reg.mu.Lock()
+	r.reg.notIdle = true
+	r.reg.mu.Unlock()
+	r.apply(other) // waits for the host
+	end(r)
+	r.stop()
+	return run
+}
+
+// TestWhatRunsOfAnEarlierLifeHoldsItsNodes: after a change of leader, what still runs of a
+// job that was removed, or born again over another forest, draws on the nodes it had, though
+// nobody can say which.
+func TestWhatRunsOfAnEarlierLifeHoldsItsNodes(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"removed": func(r *rig) { r.do(r.Remove("j")) },
+		"removed and born again over another forest": func(r *rig) {
+			r.do(r.Remove("j"))
+			r.apply(onHosts("j", "elsewhere"))
+		},
+		"renewed over another forest": func(r *rig) { r.do(r.Renew("dom", onHosts("j", "elsewhere"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := newFakeStore()
+				run := busy(t, st, "f", end)
+				r := begin(t, st, 2)
+				if got := fmt.Sprint(r.HeldNodes()); got != "[forest/f]" && got != "[forest/elsewhere forest/f]" {
+					t.Errorf("held: %s", got)
+				}
+				r.reported(run)
+				r.cell("c", 9)
+				r.wantStarted("")
+				r.end("j", "a", 0, "")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := r.reg.takeStarted(); got != "other/a" && got != "j/a other/a" {
+					t.Errorf("started %s", got)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestAReportIsLookedAtBeforeTheNextStart: however shortly before the model was compared.
+func TestAReportIsLookedAtBeforeTheNextStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		run := busy(t, st, "f", func(*rig) {})
+		r := begin(t, st, 2)
+		r.reg.mu.Lock()
+		r.reg.hold = worker.Hold{Reason: worker.HoldWait}
+		r.reg.mu.Unlock()
+		r.cell("c", 9) // the model was compared
+		r.reg.mu.Lock()
+		r.reg.hold = worker.Hold{}
+		r.reg.mu.Unlock()
+		r.reported(run) // and the wait has ended with it
+		r.wantStarted("")
+		r.end("j", "a", 0, "")
+		r.wantStarted("other/a")
+		r.stop()
+	})
+}
+
+// TestARenewedJobLeavesTheBoardOfItsEarlierForest: nothing is picked there any more, and what
+// runs draws there until it ends.
+func TestARenewedJobLeavesTheBoardOfItsEarlierForest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, newFakeStore(), 1)
+		r.cell("c", 9)
+		j := onHosts("j", "f")
+		j.Forest.Sources[0].Manual[0].Children = []string{"a", "b"}
+		r.apply(j)
+		r.wantStarted("j/a")
+		r.apply(onHosts("other", "f"))
+		r.wantStarted("")
+		next := onHosts("j", "elsewhere")
+		next.Forest.Sources[0].Manual[0].Children = []string{"x"}
+		r.do(r.Renew("dom", next))
+		r.wantStarted("j/x")
+		r.end("j", "a", 0, "")
+		r.wantStarted("other/a")
+		r.end("other", "a", 0, "")
+		r.wantStarted("")
+		r.stop()
+	})
+}

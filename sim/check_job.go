@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"cantina/batch"
+	"cantina/fence"
+	"cantina/scheduler"
+	"cantina/worker"
+)
+
+// jobCheck is what the rows of jobs say that are durable.
+type jobCheck struct {
+	jobs     map[string]*scheduler.JobRecord              // by name
+	statuses map[string]map[string]scheduler.StatusRecord // by uid and node; of the lives that are there
+	forests  map[string]string                            // by uid, of all lives
+}
+
+func newJobCheck() jobCheck {
+	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{}, forests: map[string]string{}}
+}
+
+// readJobs reads the rows of jobs of a store as a new leader would.
+func readJobs(w *world) jobCheck {
+	c := newJobCheck()
+	rows := w.store.rowsOf("")
+	for _, statuses := range []bool{false, true} {
+		for _, row := range rows {
+			if r, ok := w.store.rows[row.Key].(*saved).row.(scheduler.Row); ok && (r.Statuses != nil) == statuses {
+				c.take(w, &r, nil)
+			}
+		}
+	}
+	return c
+}
+
+// take takes one durable row; each, if set, looks at a status before it is the newest.
+func (c *jobCheck) take(w *world, r *scheduler.Row, each func(was, is *scheduler.StatusRecord)) {
+	if j := r.Job; j != nil {
+		if was := c.jobs[j.Name]; was != nil && was.UID != j.UID {
+			delete(c.statuses, was.UID)
+		}
+		c.jobs[j.Name] = j
+		if j.Deleted {
+			delete(c.statuses, j.UID)
+			return
+		}
+		c.forests[j.UID] = j.Forest
+		if c.statuses[j.UID] == nil {
+			c.statuses[j.UID] = map[string]scheduler.StatusRecord{}
+		}
+	}
+	for i := range r.Statuses {
+		is := &r.Statuses[i]
+		of := c.statuses[is.UID]
+		if of == nil {
+			continue // what is cleaned away
+		}
+		if was, ok := of[is.Node]; ok {
+			if each != nil {
+				each(&was, is)
+			}
+			if was.Segment > is.Segment {
+				continue
+			}
+		}
+		of[is.Node] = *is
+	}
+}
+
+// of returns the durable status of a work, and whether there is one.
+func (c *jobCheck) of(work worker.Work) (batch.Status, bool) {
+	j := c.jobs[work.Job]
+	if j == nil {
+		return batch.Status{}, false
+	}
+	st, ok := c.statuses[j.UID][work.Node]
+	return st.Status, ok
+}
+
+// host is the node with a limit that a batch task of a job draws on; empty = none.
+func (c *jobCheck) host(uid, node string) string {
+	if f := c.forests[uid]; f == "hosts" || strings.HasSuffix(f, limited) {
+		return f + "/" + node
+	}
+	return ""
+}
+
+// jobStored: I5 on each row of jobs that becomes durable. A real end is counted once, a
+// status never goes back to an earlier invocation; a job is born again when it may be.
+func (c *checker) jobStored(w *world, key string, val any) {
+	row, ok := val.(*saved)
+	if !ok {
+		if name, ok := strings.CutPrefix(key, jobPrefix); ok {
+			if j := c.jobs.jobs[name]; j != nil {
+				delete(c.jobs.statuses, j.UID)
+			}
+			delete(c.jobs.jobs, name)
+		}
+		return
+	}
+	r, ok := row.row.(scheduler.Row)
+	if !ok {
+		return
+	}
+	if r.Job != nil {
+		w.plans.born(c.jobs.jobs[r.Job.Name], r.Job)
+	}
+	for i := range r.Statuses {
+		if s := &r.Statuses[i]; c.jobs.statuses[s.UID] != nil {
+			c.counted(w, s)
+		}
+	}
+	c.jobs.take(w, &r, func(was, is *scheduler.StatusRecord) { c.replaced(w, was, is) })
+}
+
+// counted counts an end that becomes durable.
+func (c *checker) counted(w *world, s *scheduler.StatusRecord) {
+	was, ok := c.jobs.statuses[s.UID][s.Node]
+	switch same := ok && was.Status.Invocation == s.Status.Invocation; {
+	case same && real(was.Status) == real(s.Status), s.Status.Invocation.IsZero():
+	case real(s.Status):
+		w.res.Ended++
+	case s.Status.Bits&batch.HasSavedBackoff != 0:
+		w.res.Lost++
+	}
+}
+
+// real reports that a process said how it ended, or a person has decided since.
+func real(s batch.Status) bool { return s.Bits&batch.Overwriteable == 0 }
+
+func (c *checker) replaced(w *world, was, is *scheduler.StatusRecord) {
+	switch newer := is.Status.Invocation.Compare(was.Status.Invocation); {
+	case newer < 0:
+		w.fail("I5", "%s of %s goes back from %v to %v", is.Node, is.UID, was.Status.Invocation, is.Status.Invocation)
+	case newer > 0 || !real(was.Status):
+	case !edited(was.Status, is.Status):
+		w.fail("I5", "end of %s of %s, %v, is counted twice: %+v, then %+v", is.Node, is.UID, is.Status.Invocation, was.Status, is.Status)
+	}
+}
+
+// edited reports that a status differs from another by what a person may do: nothing,
+// forgiving, forgetting.
+func edited(was, is batch.Status) bool {
+	was.Reason, is.Reason = "", ""
+	forgiven, _ := batch.Forgiven(was)
+	return is == was || is == forgiven || is == batch.Status{Invocation: was.Invocation}
+}
+
+// recount compares what was kept with the rows: nothing durable is cleaned away.
+func (c *jobCheck) recount(w *world) {
+	fresh := readJobs(w)
+	for uid, of := range c.statuses {
+		for node, st := range of {
+			if got, ok := fresh.statuses[uid][node]; !ok || got.Status != st.Status {
+				w.fail("I5", "the status of %s of %s is %+v and no more in the store (%+v)", node, uid, st, got)
+			}
+		}
+	}
+	if len(fresh.jobs) != len(c.jobs) {
+		w.fail("checker", "%d jobs in the store, %d known", len(fresh.jobs), len(c.jobs))
+	}
+}
+
+// handedOut: an invocation is handed out once, for ever.
+func (c *checker) handedOut(w *world, q worker.Request, i fence.Invocation) {
+	if c.invoked[i] {
+		w.fail("I2", "invocation %v is handed out twice", i)
+	}
+	c.invoked[i] = true
+	c.hosts[i], c.uids[i] = c.jobs.host(q.JobUID, q.Work.Node), q.JobUID
+}
+
+// acknowledged: what a cell may forget is durable, unless the job has gone or was born
+// again since it started, or a later run of the batch task is on: its end is to come.
+func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
+	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
+		return
+	}
+	j := c.jobs.jobs[a.Run.Work.Job]
+	if j == nil || j.Deleted || a.Run.Invocation.Compare(j.Born) <= 0 {
+		return
+	}
+	if slices.ContainsFunc(r.leader.Running(a.Run.Work), func(v worker.RunView) bool { return v.Run.Invocation.Compare(a.Run.Invocation) > 0 }) {
+		return
+	}
+	st, _ := c.jobs.of(a.Run.Work)
+	if st.Invocation.Compare(a.Run.Invocation) < 0 || st.Invocation == a.Run.Invocation && !real(st) {
+		w.fail("I5", "end of %v %v is acknowledged and not durable: %+v", a.Run.Work, a.Run.Invocation, st)
+	}
+}
+
+// wentBack follows a restore: what runs of a job that the copy does not know draws on
+// nodes that nobody can know.
+func (c *checker) wentBack(w *world) {
+	forests := c.jobs.forests
+	c.jobs = readJobs(w)
+	for uid, f := range forests {
+		if c.jobs.forests[uid] == "" {
+			c.jobs.forests[uid] = f
+		}
+	}
+	for inv, uid := range c.uids {
+		if h := c.hosts[inv]; h != "" && !c.jobs.has(uid) {
+			if c.counts(inv) {
+				c.byHost[h]--
+			}
+			delete(c.hosts, inv)
+		}
+	}
+}
+
+// counts reports that an invocation is alive and counted.
+func (c *checker) counts(inv fence.Invocation) bool {
+	return slices.ContainsFunc(c.all, func(k *container) bool { return k.run.Invocation == inv })
+}
+
+// has reports whether a job with the uid is there, or a tombstone of it.
+func (c *jobCheck) has(uid string) bool {
+	for _, j := range c.jobs {
+		if j.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// jobsSettled: I14, after the faults every batch task of every job is done.
+func (c *checker) jobsSettled(w *world, r *reign) {
+	now := r.s.local()
+	for _, v := range r.sched.Jobs("", "", 0) {
+		if v.Removed || v.Progress.State == batch.JobDone && v.Progress.Done == w.cfg.Nodes {
+			continue
+		}
+		h, _ := r.leader.MayRun(now, worker.Request{Work: worker.Work{Job: v.Name, Node: node(0)}, JobUID: v.UID})
+		why, err := r.sched.Explain(v.Name, "")
+		w.fail("I14", "%s is %+v (%v, %v, %v, running %v)", v.Name, v.Progress, h, why, err, r.leader.Model())
+	}
+}

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cantina/action"
+	"cantina/batch"
+	"cantina/resource"
+	"cantina/scheduler"
+	"cantina/worker"
+)
+
+// draw is on which nodes with a limit the batch tasks of a job draw.
+type draw int
+
+const (
+	shared  draw = iota // those of all jobs
+	private             // its own
+	nothing
+)
+
+// hostLimit is how many batch tasks may draw on a node at once.
+const hostLimit = 1
+
+const hostLevel = "host"
+
+func node(n int) string { return fmt.Sprint("n", n) }
+
+// wanted is a job of a user.
+func (w *world) wanted(name string, d draw) scheduler.Wanted {
+	f := batch.ForestSpec{Name: "hosts", Levels: []string{hostLevel}, Instance: "all", Order: batch.OrderLexicographic,
+		Limits: map[string]map[string]batch.Limit{hostLevel: {"tasks": {Default: 1, Limit: hostLimit}}}}
+	switch d {
+	case private:
+		f.Name = name + limited
+	case nothing:
+		f.Name, f.Limits = name+"-nodes", nil
+	}
+	nodes := batch.Source{Kind: batch.SourceManual}
+	for n := range w.cfg.Nodes {
+		nodes.Manual = append(nodes.Manual, batch.ManualNode{Name: node(n)})
+	}
+	f.Sources = []batch.Source{nodes}
+	return scheduler.Wanted{Forest: f, Job: batch.Job{Name: name, Forest: f.Name, Retries: 2, Backoff: batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
+		Workload:  action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
+		Resources: map[string]resource.Amounts{batch.LevelWorker: w.share()}}}
+}
+
+// limited ends the names of forests whose nodes are one job's own and have a limit.
+const limited = "-hosts"
+
+// share is what a batch task takes of its cell: beside services and tasks little, alone so
+// much that cells are full now and then.
+func (w *world) share() resource.Amounts {
+	if w.mixed() {
+		return resource.Amounts{"memory_mb": 40}
+	}
+	return resource.Amounts{"memory_mb": 200}
+}
+
+// draws decides what a new job's batch tasks draw on.
+func (w *world) draws() draw {
+	if w.calm {
+		return shared
+	}
+	return draw(w.rng.IntN(3))
+}
+
+// client is a user: it makes, changes, deletes and re-creates jobs, has them run again,
+// and kills runs, on whatever server leads.
+func (w *world) client() {
+	w.after(w.between(200*time.Millisecond, 2*time.Second), w.client)
+	r := w.leading()
+	if r == nil {
+		return
+	}
+	r.s.on(func() {
+		if !r.over {
+			r.sched.operator()
+			r.sched.use(fmt.Sprintf("job-%d", w.rng.IntN(w.cfg.Jobs)))
+		}
+	})
+}
+
+// use is what a user does with a job.
+func (s *sched) use(name string) {
+	w := s.r.s.w
+	v, err := s.Job(name)
+	exists := s.Changeable(name) == nil
+	switch {
+	case !exists:
+		w.trace("client: make %s", name)
+		s.change(s.Apply(domain, []scheduler.Wanted{w.wanted(name, w.draws())}, false))
+	case w.calm:
+		s.mend(&v)
+	case w.allowed(DeleteJob) && w.chance(100):
+		w.trace("client: delete %s", name)
+		w.active[DeleteJob] = w.now + 5*time.Second
+		s.change(s.Remove(name))
+	case w.chance(80):
+		s.kill(worker.Work{Job: name, Node: node(w.rng.IntN(w.cfg.Nodes))})
+	case v.Paused && w.chance(500), w.chance(40):
+		w.trace("client: pause %s: %v", name, !v.Paused)
+		s.change(s.Pause(name, !v.Paused))
+	case err == nil && !v.Removed && w.chance(60):
+		s.edit(&v)
+	case err == nil && v.Progress.State.Ended() && w.chance(250):
+		w.trace("client: make %s anew", name)
+		s.change(s.Renew(domain, w.wanted(name, w.draws())))
+	case err == nil && v.Progress.State.Ended():
+		w.trace("client: run %s again", name)
+		s.do(s.Rerunning(name, batch.NodeFilter{}))
+	}
+}
+
+// edit changes a job in its place.
+func (s *sched) edit(v *scheduler.JobView) {
+	w := s.r.s.w
+	want := scheduler.Wanted{Job: v.Job, Forest: v.Forest}
+	want.Job.Config = w.newID("config-")
+	w.trace("client: edit %s", v.Name)
+	_, err := s.Plan(domain, []scheduler.Wanted{want}, false)
+	c, problem := s.Apply(domain, []scheduler.Wanted{want}, false)
+	if fmt.Sprint(err) != fmt.Sprint(problem) {
+		w.fail("contract", "a plan says %v, its application %v", err, problem)
+	}
+	if errors.Is(problem, scheduler.ErrInvalid) {
+		return // what is newer than what was seen runs over other nodes
+	}
+	s.change(c, problem)
+}
+
+// mend has a job come to its end.
+func (s *sched) mend(v *scheduler.JobView) {
+	switch {
+	case v.Paused:
+		s.change(s.Pause(v.Name, false))
+	case v.Progress.State == batch.JobFailed:
+		s.do(s.Forgiving(v.Name, batch.NodeFilter{}))
+	}
+}
+
+// change submits what was prepared.
+func (s *sched) change(c *scheduler.Change, err error) {
+	if err != nil {
+		s.r.s.w.fail("contract", "a change is refused: %v", err)
+		return
+	}
+	s.Submit(c, func(int64, error) {})
+}
+
+// do makes all steps of an edit.
+func (s *sched) do(e *scheduler.Edit) {
+	more := false
+	_, more, err := e.Step(func(err error) {
+		if err == nil && more && !s.r.over {
+			s.do(e)
+		}
+	})
+	if err != nil && !errors.Is(err, batch.ErrUnknownJob) {
+		s.r.s.w.fail("contract", "an edit is refused: %v", err)
+	}
+}
+
+// kill stores the intent to end what runs of a work.
+func (s *sched) kill(work worker.Work) {
+	c, err := s.Kill(work.Job, batch.NodeFilter{Node: work.Node})
+	if errors.Is(err, batch.ErrUnknownNode) || errors.Is(err, batch.ErrUnknownJob) {
+		return // its nodes are not read yet
+	}
+	s.r.s.w.trace("client: kill %v", work)
+	s.change(c, err)
+}
+
+// operator kills what never ends, and says what is true: that a process which is
+// gone is gone, that nothing runs while nothing runs or can start.
+func (s *sched) operator() {
+	w, l, now := s.r.s.w, s.r.leader, s.r.s.local()
+	if h, _ := l.MayReceive(""); h.Reason == worker.HoldDeposed {
+		return
+	}
+	for _, c := range w.check.all {
+		if c.never && w.calm && !s.KillStored(c.run) {
+			s.kill(c.run.Work)
+			break
+		}
+	}
+	if l.Wait(now).Active && len(w.check.all)+len(w.check.work.units) == 0 && !w.anyAccepts() {
+		_ = s.r.reg.EndWait("operator")
+		if l.Wait(now).Active {
+			w.fail("contract", "the wait was ended by an operator and goes on")
+		}
+	}
+	if !w.allowed(Reboot) || !w.chance(100) {
+		return
+	}
+	for _, v := range l.Sessions(now) {
+		m := w.byProc[v.Proc]
+		gone := !m.alive || m.proc() != v.Proc
+		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all, func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) ||
+			slices.ContainsFunc(w.check.work.units, func(u *unit) bool { return slices.Contains(u.procs, v.Proc) }) {
+			continue
+		}
+		_ = s.r.reg.Forget(v.Proc, "operator")
+		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Blind {
+			w.fail("contract", "%s was forgotten and is not dead", v.Proc)
+		}
+		return
+	}
+}
+
+func (w *world) anyAccepts() bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		return m.alive && m.agent.Accepts(m.local()) == nil
+	})
+}
+
+func (w *world) leading() *reign {
+	for _, s := range w.servers {
+		if s.reign != nil && !s.reign.over && s.alive && s.paused <= w.now {
+			return s.reign
+		}
+	}
+	return nil
+}
