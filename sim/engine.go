@@ -186,6 +186,9 @@ func (h *engine) AdoptionRecorded() {}
 // Capacity is what the cell offers to services and tasks.
 func (h *engine) Capacity() resource.Amounts { return h.m.w.capacity() }
 
+// Isolation says in words how strong it can isolate: not at all.
+func (h *engine) Isolation() []string { return nil }
+
 // Probe makes and removes a container.
 func (h *engine) Probe(ctx context.Context) error {
 	m := h.m
