@@ -205,6 +205,3 @@ func (h *engine) Probe(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Isolation implements cell.Executor.
-func (h *engine) Isolation() []string { return nil }
