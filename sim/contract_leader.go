@@ -97,8 +97,9 @@ func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 	if gone := !s.known && (got == worker.Die || got == worker.DieAll); gone && (want == worker.Die || want == worker.Refused) {
 		return // it was displaced or lost earlier in this term, and is told so
 	}
-	if want == worker.Refused && got == worker.Die && h.HasWork && h.Epoch != r.term.Epoch {
-		return // an old heartbeat of a predecessor with work of another store: either answer ends it
+	old := h.HasWork && h.Epoch != r.term.Epoch && got == worker.Die
+	if old && (want == worker.Refused || want == worker.DieAll && r.s.w.cfg.Witness == worker.WitnessConsensus) {
+		return // an old heartbeat with work of another store: either answer ends it
 	}
 	if !answered || sure && got != want {
 		r.s.w.fail("contract", "heartbeat of %s (%s): %v, want %v: %s", h.Proc, h.Cell, got, want, why)
