@@ -273,7 +273,7 @@ func (c *Change) note(text string) {
 
 func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 	c := Change{Kind: "service", Name: d.Service.Name, Verb: VerbKeep}
-	if b.bad[serviceRow(d.Service)] {
+	if b.bad[ServiceRow(d.Service)] {
 		return c, fmt.Errorf("service %v: %w", d.Service, ErrQuarantined)
 	}
 	old := b.services.Service(d.Service)

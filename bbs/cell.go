@@ -116,7 +116,7 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 		return false
 	}
 	x, known := v.indices[k]
-	return v.badRows[IndexRow(k)] || known && v.badRows[serviceRow(serviceOf(x.row))]
+	return v.badRows[IndexRow(k)] || known && v.badRows[ServiceRow(serviceOf(x.row))]
 }
 
 // SessionChanged tells what became of the session of a cell process.

@@ -13,14 +13,14 @@ import (
 
 // service returns the newest row of a service that may be changed.
 func (b *BBS) service(k lrp.ServiceKey, w Write) (*lrp.Service, error) {
-	if b.bad[serviceRow(k)] {
+	if b.bad[ServiceRow(k)] {
 		return nil, fmt.Errorf("service %v: %w", k, ErrQuarantined)
 	}
 	s := b.services.Service(k)
 	if s == nil {
 		return nil, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
-	return s, b.expect(serviceRow(k), b.view.serviceRevision(k), w.Expect)
+	return s, b.expect(ServiceRow(k), b.view.serviceRevision(k), w.Expect)
 }
 
 // ScaleService sets how many instances are wanted. It acts at once, whatever the

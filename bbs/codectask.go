@@ -77,7 +77,8 @@ const (
 	prefixIdem    = "idem/"
 )
 
-func serviceRow(k lrp.ServiceKey) string { return prefixService + k.Domain + "/" + k.Name }
+// ServiceRow is the key of the row of a service.
+func ServiceRow(k lrp.ServiceKey) string { return prefixService + k.Domain + "/" + k.Name }
 
 // IndexRow is the key of the row of an index.
 func IndexRow(k lrp.Key) string { return prefixIndex + k.Process + "/" + strconv.Itoa(k.Index) }

@@ -119,7 +119,7 @@ func (b *BBS) GetService(k lrp.ServiceKey) (Service, error) {
 	defer v.mu.RUnlock()
 	s, ok := v.services[k]
 	switch {
-	case v.badRows[serviceRow(k)]:
+	case v.badRows[ServiceRow(k)]:
 		return Service{}, fmt.Errorf("service %v: %w", k, ErrQuarantined)
 	case !ok:
 		return Service{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)

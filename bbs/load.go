@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/bbs/bbspb"
+	"cantina/event"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -142,7 +143,7 @@ func decodeService(row store.Row) (*lrp.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if serviceRow(s.Key) != row.Key {
+	if ServiceRow(s.Key) != row.Key {
 		return nil, errRecord
 	}
 	return s, lrp.CheckService(s)
@@ -345,7 +346,33 @@ func (b *BBS) takeBack(key string, value []byte, revision int64) error {
 		if err != nil {
 			return err
 		}
+		b.cfg.Hub.Publish(revision, b.returned(key)...)
 	}
 	b.converge(false)
 	return nil
+}
+
+// returned are the events of a row that is back: what hears of rows did not know it. With a
+// service its instances are told anew, for nobody knew what they were.
+func (b *BBS) returned(key string) []event.Event {
+	v := b.view
+	if guid, ok := strings.CutPrefix(key, prefixTask); ok {
+		return taskUnit(taskChange{guid: guid, after: v.task(guid)}).events
+	}
+	var keys []instanceKey
+	var out []event.Event
+	if k, ok := serviceOfRow(key); ok && strings.HasPrefix(key, prefixService) {
+		s := b.services.Service(k)
+		out = append(out, event.Event{Kind: event.Service, Domain: k.Domain, Subject: k.String(), Service: s})
+		keys = v.instancesOf(k)
+	}
+	if k, ok := indexOfRow(key); ok && strings.HasPrefix(key, prefixIndex) {
+		keys = []instanceKey{{key: k}}
+	}
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, k := range keys {
+		out = append(out, indexUnit(indexChange{lrp.Index{Key: k.key}, v.indices[k.key].row}, nil).events...)
+	}
+	return out
 }

@@ -224,7 +224,7 @@ func (t *tx) units() []unit {
 }
 
 func (t *tx) serviceUnit(c serviceChange) unit {
-	u := unit{op: store.Op{Key: serviceRow(c.key)}}
+	u := unit{op: store.Op{Key: ServiceRow(c.key)}}
 	e := event.Event{Kind: event.Service, Domain: c.key.Domain, Subject: c.key.String(), Service: c.after}
 	if c.after == nil {
 		e.Gone, e.Service = true, c.before

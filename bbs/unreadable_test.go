@@ -88,7 +88,7 @@ func damages(t *testing.T, value []byte) map[string][]byte {
 func (r *rig) rowsOfEveryKind() map[string]string {
 	page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
 	return map[string]string{
-		kindService: serviceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"), kindDomain: domainRow("d"),
+		kindService: ServiceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"), kindDomain: domainRow("d"),
 		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"),
 	}
 }
@@ -159,7 +159,7 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 		alter(x)
 		return encode(kindTask, taskRecord(x))
 	}
-	svc, idx, tsk := serviceRow(webKey), IndexRow(lrp.Key{Process: "p", Index: 1}), TaskRow("t")
+	svc, idx, tsk := ServiceRow(webKey), IndexRow(lrp.Key{Process: "p", Index: 1}), TaskRow("t")
 	for name, c := range map[string]struct {
 		key   string
 		value []byte
@@ -338,10 +338,10 @@ func TestOrphansAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		r.overwrite(serviceRow(webKey), []byte("garbage"))
+		r.overwrite(ServiceRow(webKey), []byte("garbage"))
 		r.reelect()
 		done := make(chan error, 1)
-		if err := r.b.Release(serviceRow(webKey), false, nil, func(_ int64, err error) { done <- err }); err != nil {
+		if err := r.b.Release(ServiceRow(webKey), false, nil, func(_ int64, err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
@@ -377,7 +377,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		r.serve()
 		page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
 		k0, k1 := page.Items[0].Key, page.Items[1].Key
-		r.smash(IndexRow(k0), serviceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
+		r.smash(IndexRow(k0), ServiceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
 		r.reelect()
 		if n := r.b.Count().Quarantined; n != 3 {
 			t.Fatalf("%d quarantined", n)

@@ -103,7 +103,7 @@ func serviceOf(x lrp.Index) lrp.ServiceKey {
 // cannot be read may have an owner.
 func (v *view) orphan(x lrp.Index) bool {
 	_, owned := v.processes[x.Key.Process]
-	return !owned && !v.badRows[serviceRow(serviceOf(x))]
+	return !owned && !v.badRows[ServiceRow(serviceOf(x))]
 }
 
 func (v *view) putIndex(x lrp.Index, revision int64) {

@@ -253,7 +253,7 @@ func (l *link) UpdateStatus(ctx context.Context, u worker.UpdateStatus) (got []w
 // Rows implements cell.Leader.
 func (l *link) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
 	a, err := l.request(ctx, OpRows, OpRowsAnswer, &request{from: callerOf(from), query: &query{q.Only, q.LRPs, q.Tasks}})
-	return cell.Rows{LRPs: a.lrps, Tasks: a.tasks}, err
+	return a.rows, err
 }
 
 // LRPEvents implements cell.Leader.

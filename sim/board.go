@@ -49,7 +49,8 @@ func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 // newBoard loads the rows as they stand when a term begins.
 func newBoard(r *reign) *board {
 	w := r.s.w
-	b := &board{r: r, market: r.market}
+	b := &board{r: r}
+	b.market = r.market
 	b.market.serve(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.desk = b.newDesk(rows)

@@ -7,7 +7,6 @@ import (
 	"cantina/cell"
 	"cantina/fence"
 	"cantina/lrp"
-	"cantina/task"
 	"cantina/worker"
 )
 
@@ -38,8 +37,7 @@ type query struct {
 type answer struct {
 	errs    []error
 	unknown bool
-	lrps    []lrp.Index
-	tasks   []*task.Task
+	rows    cell.Rows
 }
 
 // asked takes a harmoniser's call, if this server leads.
@@ -97,9 +95,9 @@ func (b *board) events(q *request) {
 }
 
 // rows reads committed rows.
-func (b *board) rows(cell string, q *query) answer {
-	r := b.Rows(cell, q.lrps, q.tasks, q.only)
-	return answer{lrps: r.LRPs, tasks: r.Tasks}
+func (b *board) rows(name string, q *query) answer {
+	r := b.Rows(name, q.lrps, q.tasks, q.only)
+	return answer{rows: cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs, QuarantinedTasks: r.QuarantinedTasks}}
 }
 
 // sessionChanged tells the board what became of a session.
@@ -134,7 +132,7 @@ func (b *board) heeded(proc string, e lrp.Event) {
 	all := b.r.work()
 	for _, x := range all.indices {
 		k := x.Key
-		if !slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) {
+		if !slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) || b.r.frozen(x) {
 			continue
 		}
 		switch e.(type) {

@@ -240,11 +240,14 @@ func (c *checker) fullWork(w *world) {
 		w.fail("checker", "%d containers alive (%d exclusive, %d tasks), %d known", n, len(only), len(running), len(c.work.units))
 	}
 	for _, row := range w.store.rowsOf("") {
+		if w.store.rows[row.Key].(*saved).sound != nil {
+			continue
+		}
 		x, err := decode(row)
 		if err == nil && !reflect.DeepEqual(x, w.store.rows[row.Key].(*saved).row) {
 			err = fmt.Errorf("row %s says %+v, and was taken for %+v", row.Key, x, w.store.rows[row.Key].(*saved).row)
 		}
-		if err != nil && w.spoilt == 0 {
+		if err != nil {
 			w.fail("checker", "%v", err)
 		}
 	}

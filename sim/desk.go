@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/internal/draining"
 	"cantina/registry"
 	disk "cantina/store"
@@ -30,21 +31,21 @@ func (b *board) tellDrain(_ worker.CellName, proc worker.Proc, o draining.Order)
 	if b.stops() {
 		return
 	}
-	id := o.ID
-	if o.Undo {
-		id = ""
-	}
-	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(id, o.Deadline) })
+	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(o) })
 }
 
-// beatAnswered takes the state of a cell that has its name and was welcomed.
-func (b *board) beatAnswered(cell worker.CellName, s cellState) {
-	b.desk.Heard(cell, draining.Said{Evacuating: s.evacuating, ID: s.evac, Over: s.over, Waits: s.waits})
+// heard takes what a cell says of its drain, which has its name and was welcomed.
+func (b *board) heard(name worker.CellName, s cell.State) {
+	b.desk.Heard(name, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
 }
 
 // drain empties a cell, or takes that back: an operator's word.
 func (b *board) drain(name worker.CellName, wanted bool) {
 	w := b.r.s.w
+	if d := b.desk.Of(name); !wanted && d != nil && d.Quarantined {
+		b.desk.Drop(name, func(error) {})
+		return
+	}
 	if !wanted {
 		w.trace("customer: undrain %s", name)
 		b.ask("undrain", func(ctx context.Context) error { return b.desk.Undrain(ctx, name, bbs.Write{}) })

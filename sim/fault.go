@@ -37,6 +37,7 @@ const (
 	FailWork
 	ChangeService
 	ChangeTask
+	SpoilRow
 	faultCount
 )
 
@@ -45,7 +46,7 @@ const batchFaults = Drain
 
 var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
 	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
-	"other flags", "farewell", "drain", "fail work", "change service", "change task"}
+	"other flags", "farewell", "drain", "fail work", "change service", "change task", "spoil row"}
 
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
@@ -195,7 +196,7 @@ func (w *world) fault() {
 	}
 	w.after(w.between(time.Second, 10*time.Second), w.fault)
 	f := Fault(w.rng.IntN(int(w.faults())))
-	if only := w.cfg.Only; len(only) > 0 {
+	if only := w.cfg.Only; w.cfg.focus {
 		f = only[w.rng.IntN(len(only))]
 	}
 	if !w.allowed(f) {
@@ -309,6 +310,8 @@ func (w *world) inflictMore(f Fault, m *machine) {
 		}
 	case Drain:
 		w.drainOne(m.name)
+	case SpoilRow:
+		w.spoil()
 	case OtherFlags, DeleteJob, FailWork, ChangeService, ChangeTask:
 	}
 	if len(w.store.older) < 5 {

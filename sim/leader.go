@@ -272,10 +272,10 @@ func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(work
 		if r.over || a.Verdict != worker.Welcome || !holds {
 			return
 		}
-		c := says(b, state)
-		r.market.offered(b.Cell, c)
+		state.Process = string(b.Proc)
+		r.market.offered(b.Cell, state)
 		if r.board != nil {
-			r.board.beatAnswered(b.Cell, c)
+			r.board.heard(b.Cell, state)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"cantina/bbs"
 	"cantina/task"
 )
 
@@ -18,11 +19,11 @@ func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= 
 
 // Handle implements slog.Handler.
 func (c complaints) Handle(_ context.Context, rec slog.Record) error {
-	text, allowed := rec.Message, rec.Message == "row quarantined" && c.r.s.w.spoilt > 0
+	text, allowed := rec.Message, c.r.s.w.spoilt > 0 && rec.Message == "row quarantined"
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
-		if err, ok := a.Value.Any().(error); ok && errors.Is(err, task.ErrRunningOnDifferentCell) {
-			allowed = true // its row has moved on
+		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, bbs.ErrQuarantined)) {
+			allowed = true // its row has moved on, or nobody can read it
 		}
 		return true
 	})

@@ -9,6 +9,7 @@ import (
 
 	"cantina/auctioneer"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/internal/booking"
 	"cantina/lrp"
 	"cantina/placement"
@@ -255,9 +256,9 @@ func (m *market) perform(c auctioneer.Call) {
 }
 
 // offered takes the offer of a cell that was welcomed.
-func (m *market) offered(cell worker.CellName, c cellState) {
-	m.house.Push(c.offer)
-	m.admit(cell)
+func (m *market) offered(name worker.CellName, s cell.State) {
+	m.house.Push(s.State)
+	m.admit(name)
 }
 
 // admit tells the auction whether a cell may be given work.

@@ -30,10 +30,10 @@ func planted() []mistake {
 		var m worker.Mistakes
 		reflect.ValueOf(&m).Elem().Field(i).SetBool(true)
 		name := typ.Field(i).Name
-		all = append(all, mistake{name, Config{Mistakes: m, Only: hints[name]}})
+		all = append(all, mistake{name, Config{Mistakes: m, Only: hints[name], focus: hints[name] != nil}})
 	}
 	for _, r := range wrongRules() {
-		all = append(all, mistake{r.name, Config{Load: Mixed, rules: r.rules, Only: hints[r.name]}})
+		all = append(all, mistake{r.name, Config{Load: Mixed, rules: r.rules, Only: hints[r.name], focus: hints[r.name] != nil}})
 	}
 	return all
 }

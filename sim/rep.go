@@ -2,10 +2,10 @@ package sim
 
 import (
 	"context"
-	"time"
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -48,26 +48,20 @@ func (p *rep) cancelTask(uid string) {
 	_ = p.m.cell.CancelTask(context.Background(), p.term, p.proc, uid) // a lost call is found by the cell's poll
 }
 
-// evacuate begins to empty the cell, or takes that back (no id).
-func (p *rep) evacuate(id string, left time.Duration) {
+// evacuate begins to empty the cell, or takes that back.
+func (p *rep) evacuate(o draining.Order) {
 	m := p.m
-	if m.cell.Evacuate(context.Background(), p.term, p.proc, cell.Evacuation{ID: id, Deadline: left, Undo: id == ""}) != nil {
+	e := cell.Evacuation{ID: o.ID, Reason: o.Reason, Deadline: o.Deadline, StopBatch: o.StopBatch, Undo: o.Undo}
+	if m.cell.Evacuate(context.Background(), p.term, p.proc, e) != nil {
 		return
 	}
 	switch {
-	case id == "":
+	case o.Undo:
 		m.evac = evacuation{}
-	case m.evac.id != id:
-		m.evac = evacuation{id: id, since: m.w.now}
+	case m.evac.id != o.ID:
+		m.evac = evacuation{id: o.ID, since: m.w.now}
 	}
 	m.w.trace("%s: evacuation %+v", m.name, m.evac)
-}
-
-// says is what a cell tells the leader of itself.
-func says(b worker.Heartbeat, s cell.State) cellState {
-	c := cellState{offer: s.State, over: s.Evacuation.Over, evacuating: s.Evacuating, waits: s.Evacuation.Waits, evac: s.Evacuation.ID}
-	c.offer.Process = string(b.Proc)
-	return c
 }
 
 // lrpOp and taskOp are the kinds of message of the events that cells send.

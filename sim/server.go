@@ -45,7 +45,7 @@ type reign struct {
 	flying    bool
 	over      bool
 	revision  int64                // of the last commit
-	bad       map[string][]byte    // quarantined rows
+	bad       map[string]*aside    // quarantined rows
 	newest    map[string]any       // decoded rows, as submitted
 	threads   *threads             // calls that wait
 	dead      bool                 // its process has died
@@ -183,7 +183,7 @@ func (s *server) campaign() {
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
 	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
-		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string][]byte{}, newest: map[string]any{}}
+		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {

@@ -20,8 +20,15 @@ import (
 // shell gave it. It is never changed after its commit.
 type saved struct {
 	value    []byte
-	revision int64 // of its commit
-	row      any   // what the value says, for the checks; nil when nobody asks
+	revision int64  // of its commit
+	row      any    // what the value says, for the checks; nil when nobody asks
+	sound    []byte // what the value was before it was spoilt; nil = it is as it was written
+}
+
+// aside is a row that a term has quarantined.
+type aside struct {
+	disk.Quarantine
+	answered bool // an operator's answer is on its way
 }
 
 // decode reads a row of any shell.
@@ -106,14 +113,15 @@ func (t termStore) WriteManifest(m disk.Manifest, done func(revision int64, err 
 // Quarantine sets a row aside: nothing writes it until it is dropped or restored.
 func (t termStore) Quarantine(q disk.Quarantine) {
 	t.r.s.w.trace("  store: %s is quarantined: %s", q.Key, q.Reason)
-	t.r.bad[q.Key] = q.Bytes
+	t.r.bad[q.Key] = &aside{Quarantine: q}
+	delete(t.r.newest, q.Key)
 }
 
 // Quarantined lists what was set aside.
 func (t termStore) Quarantined() []disk.Quarantine {
 	var out []disk.Quarantine
 	for _, key := range sortedKeys(t.r.bad) {
-		out = append(out, disk.Quarantine{Key: key, Bytes: t.r.bad[key]})
+		out = append(out, t.r.bad[key].Quarantine)
 	}
 	return out
 }
@@ -126,16 +134,18 @@ func (t termStore) Drop(key string, done func(revision int64, err error)) {
 // Restore puts value in its place; nil: the row as it was.
 func (t termStore) Restore(key string, value []byte, done func(revision int64, err error)) {
 	if value == nil {
-		value = slices.Clone(t.r.bad[key])
+		value = slices.Clone(t.r.bad[key].Bytes)
 	}
 	t.resolve(disk.Op{Key: key, Value: value}, done)
 }
 
 func (t termStore) resolve(o disk.Op, done func(revision int64, err error)) {
-	if t.r.bad[o.Key] == nil {
+	q := t.r.bad[o.Key]
+	if q == nil || q.answered {
 		t.r.put(item{refused: disk.ErrNotQuarantined, landed: done})
 		return
 	}
+	q.answered = true
 	t.write(disk.Transition{Ops: []disk.Op{o}}, func(revision int64, err error) {
 		if err == nil {
 			delete(t.r.bad, o.Key)

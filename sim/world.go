@@ -31,6 +31,8 @@ type Config struct {
 	Only []Fault
 	// Trace gets one line for each step; nil = none.
 	Trace io.Writer
+	// focus makes each fault one of Only; tests look for a mistake with it.
+	focus bool
 	// rules are those of services and tasks; tests put wrong ones in their place.
 	rules rules
 }

@@ -44,7 +44,7 @@ func (l *Leader) MayReceive(cell CellName) (Hold, bool) {
 		h.Reason = HoldNotReported
 	case !l.isDurable(p):
 		h.Reason = HoldNotMember
-	case p.health.State != Healthy && p.blocked:
+	case p.health.State == Unhealthy && p.blocked:
 		h.Reason = HoldConsensus
 	case p.health.State != Healthy:
 		h.Reason = HoldNotHealthy
