@@ -276,7 +276,8 @@ func (s *Scheduler) running(p *pick) {
 }
 
 // compare reads what the model has, and books what is not known yet; first comes before
-// that, under the lock. What ends between the two does not run any more.
+// that, under the lock. What ends between the two does not run any more. What a row ends
+// is ended, if nobody has asked for that: it was reported before its name was born again.
 func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 	s.mu.Lock()
 	s.meanwhile = make(map[fence.Invocation]bool)
@@ -285,9 +286,24 @@ func (s *Scheduler) compare(read func() []worker.RunView, first func()) {
 	s.mu.Lock()
 	first()
 	holds := s.adoptViews(views)
+	kills := s.condemned(views)
 	s.meanwhile = nil
 	s.mu.Unlock()
 	s.holdAll(holds)
+	for _, r := range kills {
+		s.cfg.Registry.Kill(r)
+	}
+}
+
+// condemned returns what is to be ended by the rows, and goes on in the model.
+func (s *Scheduler) condemned(views []worker.RunView) []worker.Run {
+	var out []worker.Run
+	for _, v := range views {
+		if !v.Ending && !v.Kill && !s.meanwhile[v.Run.Invocation] && s.killStored(v.Run) {
+			out = append(out, v.Run)
+		}
+	}
+	return out
 }
 
 // start hands a granted pick to its cell. The lock is not held: the registry may
