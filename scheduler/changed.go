@@ -109,5 +109,6 @@ func (s *Scheduler) takeOver(old, j *job) {
 		k := batch.Key{Job: j.row.name, Node: node}
 		j.forest.board.Adopt(k, s.strangers[k], "")
 		delete(s.strangers, k)
+		s.adopted = -1 // of an earlier life: the next comparison ends it
 	}
 }

@@ -234,6 +234,10 @@ func (r *fakeRegistry) Kill(x worker.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kills = append(r.kills, x)
+	if v, ok := r.model[x.Work]; ok && v.Run == x {
+		v.Kill = true
+		r.model[x.Work] = v
+	}
 }
 
 func (r *fakeRegistry) StatusCommitted(x worker.Run, kind worker.Synthetic) {
@@ -383,7 +387,7 @@ func begin(t *testing.T, st *fakeStore, revision int64, model ...worker.RunView)
 	clock := run.Bubble()
 	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
 	for _, v := range model {
-		v.Ending = false // what an earlier leader was told is told again
+		v.Ending, v.Kill = false, false // what an earlier leader was told is told again
 		r.reg.model[v.Run.Work] = v
 	}
 	r.auction = auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})

@@ -280,10 +280,15 @@ func (s *Scheduler) LastApplied(w worker.Work) (inv fence.Invocation, real bool)
 }
 
 // KillStored reports a stored intent to end an invocation: one of its own, or the
-// deletion of its job. It is worker.Statuses.
+// deletion or new birth of its job. It is worker.Statuses.
 func (s *Scheduler) KillStored(r worker.Run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.killStored(r)
+}
+
+// killStored is KillStored under the lock.
+func (s *Scheduler) killStored(r worker.Run) bool {
 	j := s.jobs[r.Work.Job]
 	if j == nil {
 		return false

@@ -57,8 +57,10 @@ type plans struct {
 	uids   int
 	orders int
 	boxes  map[string]*box
-	sent   map[firedKey]int // signals
+	sent   map[firedKey]int // signals; of what a restore made unknown, only those sent since
 	fired  int
+	// restored is the generation of the store that the newest restore made.
+	restored int
 }
 
 // box is the container of a task.

@@ -139,7 +139,11 @@ func (t *times) dead() {
 
 // signal sends a signal, and tells a while later how it fared, unless the leader ends.
 func (p *plans) signal(t *times, k schedule.Key, uid string, f firedKey) {
-	if p.sent[f]++; p.sent[f] > 1 {
+	p.w.trace("leader %v sends the signal of %s for %v", t.r.term, f.uid, time.Unix(0, f.at).UTC())
+	if !p.erased(t.r, f) {
+		p.sent[f]++
+	}
+	if p.sent[f] > 1 {
 		p.w.fail("I12", "the signal of %s for %v is sent a second time", f.uid, time.Unix(0, f.at).UTC())
 	}
 	t.r.s.later(p.between(0, time.Second), func() {

@@ -79,6 +79,14 @@ func (p *plans) back() {
 			delete(p.sent, f)
 		}
 	}
+	p.restored = p.w.store.made
+}
+
+// erased reports that a leader has a firing committed that a restore has taken out of the
+// store since: the answer to the commit came after the restore.
+func (p *plans) erased(r *reign, f firedKey) bool {
+	_, known := p.w.store.rows[f]
+	return r.made < p.restored && !known
 }
 
 // liveness: after the faults nothing stays undecided, and nothing counts as running.

@@ -1,0 +1,64 @@
+package scheduler
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+// TestAStrangerEndsWhenItsNameIsBornAgain: what runs of a job that a restored store has
+// forgotten is let be as long as no row says what it is. Once its name is born again it is
+// of an earlier life, which ends before the new one starts: in the term in which it was
+// reported, too, whether the report comes before the birth or while that is being committed.
+func TestAStrangerEndsWhenItsNameIsBornAgain(t *testing.T) {
+	for _, reported := range []string{"before the birth", "while it is committed", "just before it is durable"} {
+		t.Run(reported, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := begin(t, newFakeStore(), 1)
+				r.cell("c", 3)
+				r.apply(jobWith(2, "a"))
+				r.wantStarted("j/a")
+				old := r.reg.Model()[0]
+				r.stop()
+
+				st := newFakeStore() // it knows nothing of the job
+				r = begin(t, st, 2)
+				r.cell("c", 3)
+				if reported == "before the birth" {
+					r.reported(old)
+				}
+				if len(r.reg.kills) > 0 {
+					t.Errorf("a stranger is ended: %v", r.reg.kills)
+				}
+				st.setManual(true)
+				c, err := r.Apply("dom", []Wanted{jobWith(2, "a")}, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Submit(c, func(int64, error) {})
+				switch reported {
+				case "while it is committed":
+					r.reported(old)
+				case "just before it is durable":
+					r.reg.mu.Lock()
+					r.reg.model[old.Run.Work] = old
+					r.reg.adopted++
+					r.reg.mu.Unlock()
+				}
+				st.setManual(false)
+				synctest.Wait()
+				r.wantStarted("")
+				if !slices.Contains(r.reg.kills, old.Run) || !r.KillStored(old.Run) {
+					t.Errorf("%v goes on: %v are ended", old.Run, r.reg.kills)
+				}
+				r.end("j", "a", 0, "")
+				r.wantStarted("j/a")
+				r.end("j", "a", 0, "")
+				if p := r.progressOf("j"); p.Done != 1 {
+					t.Errorf("the new life: %+v", p)
+				}
+				r.stop()
+			})
+		})
+	}
+}
