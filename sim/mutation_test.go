@@ -117,6 +117,10 @@ func TestMutation(t *testing.T) {
 	}
 }
 
+// mutantLimit is when a mutant is taken to hang, which somebody noticed: a multiple of what
+// the slowest of the runs takes on a busy machine.
+const mutantLimit = 5 * time.Minute
+
 // tryMutant deletes one clause and runs the simulator, the search, then the tables.
 func tryMutant(t *testing.T, dir string, m mutant) string {
 	path := filepath.Join(dir, m.file)
@@ -135,7 +139,7 @@ func tryMutant(t *testing.T, dir string, m mutant) string {
 		runs = append(runs, run{"search", "./worker", "TestSearch$"})
 	}
 	for _, by := range append(runs, run{"table", "./" + filepath.Dir(m.file), "."}) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), mutantLimit)
 		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-overlay="+overlay, "-run", by.run, by.pkg)
 		cmd.Dir, cmd.Env = dir, mutate.Environ()
 		out, err := cmd.CombinedOutput()

@@ -59,6 +59,9 @@ func TestConsensusWitness(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if testing.Short() {
+		return // the search is long
+	}
 	_, err := RunMany(Many{Seed: *seedFlag, Steps: 20_000_000, Config: Config{Witness: worker.WitnessConsensus}})
 	var v *Violation
 	if !errors.As(err, &v) || v.Invariant != "I2" {
