@@ -341,7 +341,9 @@ func TestPassAndAnsweredWithoutRun(t *testing.T) {
 	a := New(Config{Clock: run.Kernel()}, nil, &fakeBoard{})
 	a.Admit("c", "p", "")
 	a.Push(placement.State{Cell: "c", Process: "p", Version: 1, Capacity: resource.Amounts{resource.Containers: 9}})
-	item := func(id string) placement.Item { return placement.Item{ID: id, Hold: "hold-" + id, Kind: placement.KindTask} }
+	item := func(id string) placement.Item {
+		return placement.Item{ID: id, Hold: "hold-" + id, Kind: placement.KindTask}
+	}
 	request := func(id string) {
 		t.Helper()
 		if err := a.Request(item(id)); err != nil {

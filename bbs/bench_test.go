@@ -36,7 +36,8 @@ func (idle) CancelTask(task.Holder, string, string) {}
 func (idle) MayStart(string, string) bool { return true }
 
 // Blind is false.
-func (idle) Blind() bool { return false }
+func (idle) MayLive(string) []string { return nil }
+func (idle) Blind() bool             { return false }
 
 // Send does nothing.
 func (idle) Send(*task.Task) {}

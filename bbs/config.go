@@ -82,6 +82,8 @@ type Sessions interface {
 	// Blind reports whether rows may be older than what cells run (restored store
 	// during the initial wait): then nothing exclusive starts.
 	Blind() bool
+	// MayLive returns the processes of a cell that are not certainly dead, in order.
+	MayLive(cell string) []string
 }
 
 // Hub takes the events of each commit, in order.

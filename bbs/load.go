@@ -318,8 +318,12 @@ func (b *BBS) Release(key string, restore bool, value []byte, done func(revision
 		b.cfg.Store.Drop(key, func(revision int64, err error) { b.released(key, nil, revision, err, done) })
 		return nil
 	}
-	if _, err := b.read(store.Row{Key: key, Value: value}); err != nil {
+	row := store.Row{Key: key, Value: value}
+	if _, err := b.read(row); err != nil {
 		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, ErrQuarantined)
+	}
+	if _, err := b.overtaken(row); err != nil {
+		return fmt.Errorf("restore %s: %w: %w", key, err, ErrQuarantined)
 	}
 	b.cfg.Store.Restore(key, value, func(revision int64, err error) { b.released(key, value, revision, err, done) })
 	return nil
@@ -338,15 +342,25 @@ func (b *BBS) released(key string, value []byte, revision int64, err error, done
 func (b *BBS) takeBack(key string, value []byte, revision int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	row := store.Row{Key: key, Value: value, Revision: revision}
+	var gone []heritage
+	if value != nil {
+		var err error
+		if gone, err = b.overtaken(row); err != nil { // since Release looked
+			b.quarantine(row, err)
+			return err
+		}
+	}
 	b.markBad(key, false)
 	if value != nil {
 		b.view.mu.Lock()
-		err := b.load(store.Row{Key: key, Value: value, Revision: revision})
+		err := b.load(row)
 		b.view.mu.Unlock()
 		if err != nil {
 			return err
 		}
 		b.cfg.Hub.Publish(revision, b.returned(key)...)
+		b.bequeath(gone)
 	}
 	b.converge(false)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -44,6 +45,7 @@ type rig struct {
 	callbacks []*task.Task
 	withdrawn int
 	dead      map[string]bool
+	later     map[string]bool // further processes of the cells
 	blind     bool
 	slow      bool // what starts is ready a call later
 	mute      bool // cells do not reach the next leader
@@ -113,7 +115,7 @@ func (r *rig) elect(change func(*Config)) {
 		change(&cfg)
 	}
 	r.rows = RollForwardOthers(reign, reign.Rows())
-	r.b = New(cfg, r.rows, reign.Revision(), []string{"a1", "b1"})
+	r.b = New(cfg, r.rows, reign.Revision(), slices.Concat([]string{"a1", "b1"}, slices.Sorted(maps.Keys(r.later))))
 	ended := make(chan error, 1)
 	go func() { ended <- r.b.Run(ctx) }()
 	r.stop = func() {
@@ -198,6 +200,19 @@ func (r *rig) MayStart(_, proc string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.dead[proc]
+}
+
+// MayLive implements Sessions.
+func (r *rig) MayLive(cell string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, p := range []string{cell + "1", cell + "2", cell + "3"} {
+		if !r.dead[p] && (p == cell+"1" || r.later[p]) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // Blind is what the test says.

@@ -17,6 +17,7 @@ type Auction struct {
 	seq     int64
 	marks   []*entry // entries that have a cell reserved, in order of reservation
 	last    time.Duration
+	freed   bool // room came free that no round has told of
 }
 
 // entry is one item that waits.
@@ -58,7 +59,9 @@ type Result struct {
 	// Expired holds what was in flight too long without an answer: its room is free
 	// again, and convergence decides what becomes of it.
 	Expired []Item
-	// Woken is set when the rest of a cell ended: batch work may find room.
+	// Woken is set when batch work may find room that nobody released: the rest of a cell
+	// ended, work in flight was refused or got no answer in time, or a cell is not kept
+	// for an item any more.
 	Woken bool
 	// More is set when the round ended at its bound.
 	More bool
@@ -149,6 +152,7 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool) {
 	}
 	c := h.cell
 	a.unbook(h)
+	a.freed = true
 	if full && a.byName[c.name] == c {
 		a.rest(c, now+a.cfg.Rest)
 	}
@@ -177,13 +181,14 @@ func (a *Auction) Round(now time.Duration) Result {
 	a.last = now
 	resting := len(a.resting)
 	a.wake(now)
-	r.Woken = len(a.resting) < resting
+	a.freed = a.freed || len(a.resting) < resting
 	a.expire(now, &r)
 	a.rouse()
 	fresh := a.admitFresh(now)
 	a.place(now, &r)
 	a.report(now, fresh, &r)
 	a.reserveCells(now)
+	r.Woken, a.freed = a.freed, false
 	return r
 }
 
@@ -195,6 +200,7 @@ func (a *Auction) expire(now time.Duration, r *Result) {
 			continue // stranded and over time at once
 		}
 		a.unbook(h)
+		a.freed = true
 		if h.Kind == KindBatch {
 			continue
 		}

@@ -83,6 +83,49 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	}
 }
 
+// TestRoomThatNobodyReleased: every way in which room comes free without a call of Release
+// is told once, so that batch work that was refused asks again.
+func TestRoomThatNobodyReleased(t *testing.T) {
+	for name, c := range map[string]func(a *Auction) (now time.Duration){
+		"no answer in time":      func(*Auction) time.Duration { return time.Minute },
+		"the item does not suit": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", false); return time.Millisecond },
+		"the cell takes nothing": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", true); return time.Millisecond },
+		"an unconfirmed grant ends": func(a *Auction) time.Duration {
+			a.Release("h-x.0")
+			a.Reserve([]Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 10}}}, 0)
+			return time.Minute
+		},
+		"a cell is kept no longer": func(a *Auction) time.Duration {
+			submitMore := lrpItem("big", 0, 100)
+			if err := a.Submit(0, submitMore); err != nil {
+				panic(err)
+			}
+			a.Round(0)
+			if r := a.Round(25 * time.Second); r.Woken || len(a.marks) != 1 {
+				panic(len(a.marks))
+			}
+			a.Withdraw("big.0")
+			return 26 * time.Second
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := NewAuction(Config{Patience: 20 * time.Second})
+			join(a, plainState("c", 1, 100, 10))
+			submit(t, a, 0, lrpItem("x", 0, 10))
+			if r := a.Round(0); placedIDs(r) != "x.0" || r.Woken {
+				t.Fatalf("%+v", r)
+			}
+			now := c(a)
+			if r := a.Round(now); !r.Woken {
+				t.Error("nobody was told")
+			}
+			if r := a.Round(now); r.Woken {
+				t.Error("told twice")
+			}
+		})
+	}
+}
+
 func TestACellThatRests(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))

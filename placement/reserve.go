@@ -85,6 +85,7 @@ func (a *Auction) unmark(e *entry) {
 	}
 	e.mark = nil
 	c.earmark, c.earmarkFor = nil, ""
+	a.freed = true
 	a.touch(c, true)
 	a.marks = slices.DeleteFunc(a.marks, func(x *entry) bool { return x == e })
 }

@@ -107,6 +107,17 @@ func (r *Registry) MayStart(cell, proc string) bool {
 	return ok && h.Proc == worker.Proc(proc)
 }
 
+// MayLive returns the processes of a cell that are not certainly dead, in order.
+func (r *Registry) MayLive(cell string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, p := range r.leader.MayLive(worker.CellName(cell)) {
+		out = append(out, string(p))
+	}
+	return out
+}
+
 // Receives says why a cell may not be given work now; an empty reason means that it may.
 func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 	r.mu.Lock()

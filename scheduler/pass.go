@@ -17,6 +17,10 @@ import (
 // asked: few at first, for usually one slot is free; more while all find room.
 const firstChunk, maxChunk = 16, 1024
 
+// maxTries bounds how often what was refused is asked for again because others gave
+// their grants back.
+const maxTries = 3
+
 // adoptEvery bounds how often the whole model is compared.
 const adoptEvery = time.Second
 
@@ -181,27 +185,39 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 		}})
 		asked = append(asked, p)
 	}
-	grants := s.cfg.Auctioneer.Reserve(wants)
 	all := len(asked) == len(picks)
-	var confirmed, declined []string
-	for i, p := range asked {
-		p.grant = grants[i]
-		switch {
-		case p.grant.Refusal != nil:
-			s.refuse(p, p.grant.Refusal.String())
-			all = false
-		case s.start(ctx, p):
-			confirmed = append(confirmed, p.grant.Hold)
-		default:
-			declined = append(declined, p.grant.Hold)
-			all = false
+	for tries := 0; len(asked) > 0; tries++ {
+		grants := s.cfg.Auctioneer.Reserve(wants)
+		var refused []*pick
+		var again []placement.Want
+		var confirmed, declined []string
+		for i, p := range asked {
+			p.grant = grants[i]
+			switch {
+			case p.grant.Refusal != nil:
+				refused, again = append(refused, p), append(again, wants[i])
+			case s.start(ctx, p):
+				confirmed = append(confirmed, p.grant.Hold)
+			default:
+				declined = append(declined, p.grant.Hold)
+			}
 		}
-	}
-	if len(confirmed) > 0 {
-		s.cfg.Auctioneer.Confirm(confirmed...)
-	}
-	if len(declined) > 0 {
-		s.cfg.Auctioneer.Decline(declined...)
+		if len(confirmed) > 0 {
+			s.cfg.Auctioneer.Confirm(confirmed...)
+		}
+		all = all && len(refused)+len(declined) == 0
+		if len(declined) > 0 {
+			s.cfg.Auctioneer.Decline(declined...)
+		}
+		if len(declined) == 0 || tries == maxTries {
+			for _, p := range refused {
+				s.refuse(p, p.grant.Refusal.String())
+			}
+			break
+		}
+		// What was refused may have missed only what was given back, of which no token of
+		// Room tells.
+		asked, wants = refused, again
 	}
 	return all
 }

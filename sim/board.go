@@ -163,6 +163,15 @@ func (b *board) MayStart(cell, proc string) bool {
 	return ok && h.Proc == worker.Proc(proc)
 }
 
+// MayLive implements bbs.Sessions.
+func (b *board) MayLive(cell string) []string {
+	var out []string
+	for _, p := range b.r.leader.MayLive(worker.CellName(cell)) {
+		out = append(out, string(p))
+	}
+	return out
+}
+
 // Blind implements bbs.Sessions.
 func (b *board) Blind() bool {
 	active, blind := b.r.leader.Waits()

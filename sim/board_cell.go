@@ -51,11 +51,15 @@ func (s *server) asked(q *request) {
 	}
 }
 
-// known reports whether the caller is the process that holds its cell's name.
+// known reports whether the caller is the process that holds its cell's name, and knows
+// the term.
 func (b *board) known(from caller) bool {
 	r := b.r
-	if r.term.Less(from.term) {
+	switch {
+	case r.term.Less(from.term):
 		r.reg.Heard(worker.TermHeard{Term: from.term})
+		return false
+	case from.term.Less(r.term):
 		return false
 	}
 	v, ok := r.leader.Session(r.s.local(), from.cell)

@@ -1,8 +1,8 @@
 // Package sim runs a whole cluster in one goroutine under one seed: servers that
 // campaign for one store, cells with their machines, reapers and containers, and
-// a network between them. The cells and the bulletin board are the production
-// ones, the leader's machine is worker.Leader; the package holds no rule of the
-// domain, only the world around them and the invariants.
+// a network between them. Cells, registry, board, auctioneer, scheduler and drains
+// are the production ones; the package holds the world around them, the invariants, a
+// stand-in for the timetable, and the lines that wire a server together.
 //
 // Everything random comes from the seed: messages dropped, doubled, delayed,
 // reordered and cut in one or both directions; servers, cells and machines that

@@ -62,6 +62,9 @@ func (b *board) repair() {
 		default:
 			err = b.Release(key, true, x.sound, nil)
 		}
+		if errors.Is(err, bbs.ErrQuarantined) {
+			continue // it names work that one of several processes may have: tried again
+		}
 		if err != nil && !errors.Is(err, disk.ErrNotQuarantined) {
 			w.fail("contract", "row %s cannot be answered: %v", key, err)
 		}

@@ -56,6 +56,18 @@ func (l *Leader) Holds(cell CellName, proc Proc) bool {
 	return p != nil && p.row.Proc == proc
 }
 
+// MayLive returns the processes of a cell that are not certainly dead, in order.
+func (l *Leader) MayLive(cell CellName) []Proc {
+	var out []Proc
+	for id, p := range l.procs {
+		if p.row.Cell == cell && !p.dead {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // IsBack reports that a process has said in this term what it runs, and is HEALTHY.
 func (l *Leader) IsBack(proc Proc) bool {
 	p := l.procs[proc]

@@ -151,6 +151,7 @@ func TestALoopAsksAgainWhenWokenOrDue(t *testing.T) {
 		synctest.Wait()
 		work.Add(1)
 		time.Sleep(time.Hour)
+		synctest.Wait() // the loop is due at the same moment
 		stop()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)

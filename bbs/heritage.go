@@ -1,0 +1,86 @@
+package bbs
+
+import (
+	"fmt"
+	"slices"
+
+	"cantina/lrp"
+	"cantina/store"
+	"cantina/task"
+)
+
+// heritage is a process that a row names and that ended while nobody could read the row.
+type heritage struct {
+	cell, proc string
+	heir       string // the process of the cell that may have its work; empty when there is none
+}
+
+// overtaken lists the processes that a row which is to be read again names and that are
+// certainly dead by now. What of their work survives the restart of a cell may be with
+// a later process of it; nobody was told, for the row could not be read. The
+// error says why that process is not certain.
+func (b *BBS) overtaken(row store.Row) ([]heritage, error) {
+	var out []heritage
+	for _, h := range b.named(row) {
+		live := b.cfg.Sessions.MayLive(h.cell)
+		if slices.Contains(live, h.proc) || slices.Contains(out, h) {
+			continue
+		}
+		switch {
+		case b.cfg.Sessions.Blind():
+			return nil, fmt.Errorf("it names process %s of cell %s, which is not known while a restored store waits for its cells (restore the row when the initial wait is over)", h.proc, h.cell)
+		case len(live) > 1:
+			return nil, fmt.Errorf("it names process %s of cell %s, which has ended, and any of %v may have its work (restore the row when one of them is left)", h.proc, h.cell, live)
+		case len(live) == 1:
+			h.heir = live[0]
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// named lists the processes that a row names; with a service those of its instances, of
+// which nobody knew whether they survive a restart.
+func (b *BBS) named(row store.Row) []heritage {
+	var out []heritage
+	add := func(x lrp.Index) {
+		for _, a := range x.Rows() {
+			if a.Proc != "" {
+				out = append(out, heritage{cell: a.Cell, proc: a.Proc})
+			}
+		}
+	}
+	v, err := Decode(row)
+	if err != nil {
+		return nil
+	}
+	switch v := v.(type) {
+	case *lrp.Service:
+		for _, k := range b.view.instancesOf(v.Key) {
+			add(b.services.Index(k.key))
+		}
+	case lrp.Index:
+		add(v)
+	case *task.Task:
+		if v.Holder.Proc != "" {
+			out = append(out, heritage{cell: v.Holder.Cell, proc: v.Holder.Proc})
+		}
+	}
+	return out
+}
+
+// bequeath gives the work of processes that ended unnoticed to their heirs, whose harmonisers
+// say whether they have it, and takes the rest for dead.
+func (b *BBS) bequeath(gone []heritage) {
+	t := b.begin(b.now())
+	for _, h := range gone {
+		if h.heir != "" {
+			t.inherit(h.cell, h.proc, h.heir)
+		}
+		b.services.ProcDied(h.proc)
+		b.tasks.ProcDied(h.proc)
+	}
+	if len(t.indices)+len(t.tasks) > 0 {
+		b.submit(t, nil)
+	}
+}
