@@ -33,7 +33,9 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	switch {
 	case j == nil, inv.Compare(j.Born) <= 0:
 		return u
-	case r != nil && r.inv.Compare(inv) > 0: // a later invocation runs: this one is old
+	case r != nil && r.inv.Compare(inv) > 0 && rep.Bits&Overwriteable != 0:
+		// A later invocation runs: that this one is lost does not matter. What its process says
+		// does: the later one may never have started.
 		return u
 	case r != nil && r.inv == inv && (r.job == nil || r.uid != "" && r.uid != j.UID):
 		return u

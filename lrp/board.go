@@ -302,7 +302,7 @@ func (b *Board) Domains() map[string]time.Time { return b.domains }
 func (b *Board) QuarantineIndex(k Key, bad bool) {
 	setOrDelete(b.badKeys, k, bad)
 	b.dirtyKeys[k] = struct{}{}
-	if p := b.procs[k.Process]; p != nil && p.version != nil {
+	if p := b.procs[k.Process]; p != nil {
 		b.dirtySvcs[p.service] = struct{}{}
 	}
 }

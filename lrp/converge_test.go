@@ -195,6 +195,28 @@ func TestQuarantinedRowsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestARemovedServiceStaysForWhatCannotBeRead: an instance whose row cannot be read may run; as
+// long as that is so, its service and its version stay known, so that a later version of
+// the same name knows what it must wait for.
+func TestARemovedServiceStaysForWhatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.b.QuarantineIndex(Key{"p1", 0}, true)
+	w.apply(Desired{Instances: 1, Exclusive: true})
+	w.settle()
+	s := *w.b.Service(svc)
+	s.Removed = true
+	w.b.PutService(&s)
+	w.settle()
+	if w.b.Service(svc) == nil || w.b.Top("p1") != 1 {
+		t.Fatal("forgotten while an instance may run")
+	}
+	w.b.QuarantineIndex(Key{"p1", 0}, false) // dropped
+	w.settle()
+	if w.b.Service(svc) != nil {
+		t.Fatal("a removed service without instances stays")
+	}
+}
+
 func TestRequestsWithoutEffectAreRepeated(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 1})

@@ -342,5 +342,10 @@ func (b *Board) Top(process string) int {
 			top = max(top, i+1)
 		}
 	}
+	for k := range b.badKeys { // what cannot be read may run
+		if k.Process == process {
+			top = max(top, k.Index+1)
+		}
+	}
 	return top
 }

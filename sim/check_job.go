@@ -173,16 +173,13 @@ func (c *checker) handedOut(w *world, q worker.Request, i fence.Invocation) {
 }
 
 // acknowledged: what a cell may forget is durable, unless the job has gone or was born
-// again since it started, or a later run of the batch task is on: its end is to come.
+// again since it started.
 func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
 	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
 		return
 	}
 	j := c.jobs.jobs[a.Run.Work.Job]
 	if j == nil || j.Deleted || a.Run.Invocation.Compare(j.Born) <= 0 {
-		return
-	}
-	if slices.ContainsFunc(r.leader.Running(a.Run.Work), func(v worker.RunView) bool { return v.Run.Invocation.Compare(a.Run.Invocation) > 0 }) {
 		return
 	}
 	st, _ := c.jobs.of(a.Run.Work)

@@ -81,6 +81,7 @@ func (w *world) client() {
 		if !r.over {
 			r.sched.operator()
 			r.sched.use(fmt.Sprintf("job-%d", w.rng.IntN(w.cfg.Jobs)))
+			r.sched.mendOwned()
 		}
 	})
 }
@@ -140,6 +141,19 @@ func (s *sched) mend(v *scheduler.JobView) {
 		s.change(s.Pause(v.Name, false))
 	case v.Progress.State == batch.JobFailed:
 		s.do(s.Forgiving(v.Name, batch.NodeFilter{}))
+	}
+}
+
+// mendOwned has the jobs of schedules come to their end after the faults: their schedule
+// may be gone, or have no later time that runs them again.
+func (s *sched) mendOwned() {
+	if !s.r.s.w.calm {
+		return
+	}
+	for _, v := range s.Jobs("", "", 0) {
+		if v.Job.Owner != "" && !v.Removed {
+			s.mend(&v)
+		}
 	}
 }
 
