@@ -349,15 +349,29 @@ func (b *BBS) surplusOf(a Application) (services, tasks []string) {
 	return services, tasks
 }
 
+// leftOut reports that a step of an application does nothing for a row, because it was set
+// aside since the step was promised.
+func (b *BBS) leftOut(row string) bool {
+	if b.bad[row] {
+		b.cfg.Log.Error("part of an application left out: its row is quarantined", "key", row)
+	}
+	return b.bad[row]
+}
+
 // applyStep does one step of an application.
 func (t *tx) applyStep(s step) error {
 	b := t.b
-	if old, known := b.domains[s.domain]; s.setFresh && (!known || !old.Equal(s.until) || !s.empty()) {
+	if b.leftOut(domainRow(s.domain)) {
+		// its freshness stays unknown
+	} else if old, known := b.domains[s.domain]; s.setFresh && (!known || !old.Equal(s.until) || !s.empty()) {
 		t.setDomain(s.domain, s.until)
 	} else if !s.setFresh { // a later step of a manifest
 		t.redefine(s.domain)
 	}
 	for _, d := range s.services {
+		if b.leftOut(ServiceRow(d.Service)) {
+			continue
+		}
 		old := b.services.Service(d.Service)
 		next, err := lrp.Apply(old, d, b.cfg.NewID(), t.now)
 		if err != nil {
@@ -373,21 +387,27 @@ func (t *tx) applyStep(s step) error {
 		}
 	}
 	for _, n := range s.tasks {
+		if b.leftOut(appliedRow(s.domain, n.Name)) {
+			continue
+		}
 		if err := t.runApplied(s.domain, n); err != nil {
 			return err
 		}
 	}
 	for _, n := range s.removeTasks {
+		if b.leftOut(appliedRow(s.domain, n)) {
+			continue
+		}
 		last := b.applied[appliedRow(s.domain, n)]
 		t.setApplied(s.domain, n, "", nil)
-		if old := b.tasks.Get(last.guid); old != nil && !old.Ended() {
+		if old := b.tasks.Get(last.guid); old != nil && !old.Ended() && !b.leftOut(TaskRow(last.guid)) {
 			if err := t.stepTask(last.guid, task.Cancel{}); err != nil {
 				return err
 			}
 		}
 	}
 	t.addRows(s.rows)
-	if s.key != nil {
+	if s.key != nil && !b.leftOut(s.keyRow) {
 		return t.recall(s.keyRow, s.key)
 	}
 	return nil

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"cantina/lrp"
 	"cantina/store"
 	"cantina/store/mem"
+	"cantina/task"
 )
 
 // large is an application with many services and rows of another owner.
@@ -134,4 +136,58 @@ func TestOneThingLargerThanATransaction(t *testing.T) {
 			t.Fatalf("written: %v", rows)
 		}
 	})
+}
+
+// TestAPromisedApplyMeetsARowThatCannotBeRead: a leader died in the middle of a large
+// application, and a row that the rest of it writes cannot be read any more: that part
+// is left out, the rest goes on, and the term lasts.
+func TestAPromisedApplyMeetsARowThatCannotBeRead(t *testing.T) {
+	for _, key := range []string{domainRow("d"), ServiceRow(webNamed("s030")), appliedRow("d", "once"), idemRow("k")} {
+		t.Run(key, func(t *testing.T) {
+			var d dying
+			cut := 0
+			for after := 2; after <= 12; after++ {
+				d.at(0)
+				inBubbleOn(t, mem.Config{Fault: d.fault, Limits: small}, func(t *testing.T, r *rig) {
+					r.apply(nil, nil) // makes the row of the domain
+					a := large()
+					a.Tasks = []NamedTask{{"once", task.Definition{Workload: runs("/bin/true")}}}
+					d.at(after)
+					_, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
+					d.at(0)
+					r.depose()
+					if err != nil && len(r.keysLeft("row/"+store.ManifestPrefix)) > 0 {
+						cut++
+					}
+					if _, err := r.backend.Txn(t.Context(), store.Txn{Then: []store.Write{{Key: "cantina/row/" + key, Value: []byte("garbage")}}}); err != nil {
+						t.Fatal(err)
+					}
+					r.elect(nil)
+					r.serve()
+					if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "later", Domain: "e", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+						t.Fatalf("after %d transactions: %v", after, err)
+					}
+				})
+			}
+			if cut == 0 {
+				t.Fatal("no leader died in the middle")
+			}
+		})
+	}
+}
+
+func webNamed(name string) lrp.ServiceKey { return lrp.ServiceKey{Domain: "d", Name: name} }
+
+// keysLeft are the keys of the backend with a prefix below its root.
+func (r *rig) keysLeft(prefix string) []string {
+	r.t.Helper()
+	got, err := r.backend.Range(r.t.Context(), store.Query{From: "cantina/" + prefix, To: "cantina/" + prefix + "\xff"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []string
+	for _, e := range got.Entries {
+		out = append(out, e.Key)
+	}
+	return out
 }

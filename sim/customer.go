@@ -74,6 +74,9 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 			return
 		}
 		b.r.s.w.trace("customer: %s: %v", what, err)
+		if errors.Is(err, bbs.ErrOver) && !b.r.over {
+			b.r.s.w.fail("contract", "the board gave up in the middle of its term: %v", err)
+		}
 		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, bbs.ErrQuarantined, draining.ErrUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition} {
 			if errors.Is(err, late) {
 				return
