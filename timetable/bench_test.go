@@ -49,6 +49,9 @@ func (*world) MayStart(string, string) bool { return false }
 // Blind is false.
 func (*world) Blind() bool { return false }
 
+// MayLive implements bbs.Sessions: nothing runs.
+func (*world) MayLive(string) []string { return nil }
+
 // Send does nothing.
 func (*world) Send(*task.Task) {}
 

@@ -312,6 +312,9 @@ func (r *rig) MayStart(string, string) bool { return true }
 // Blind implements bbs.Sessions.
 func (r *rig) Blind() bool { return false }
 
+// MayLive implements bbs.Sessions: nothing runs.
+func (r *rig) MayLive(string) []string { return nil }
+
 // Heard implements timetable.Sessions.
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }
 
