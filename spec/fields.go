@@ -63,7 +63,7 @@ type service struct {
 	StartTimeout duration         `spec:"start_timeout" default:"no limit" doc:"time to become RUNNING"`
 	Restart      *restart         `spec:"restart" doc:"when a crashed instance starts again"`
 	Update       *update          `spec:"update" doc:"how a new version takes the place of the old one"`
-	Exclusive    bool             `spec:"exclusive" default:"false" doc:"no second copy may ever run: stop-first everywhere, on_partition stop"`
+	Exclusive    bool             `spec:"exclusive" default:"false" doc:"no second copy may ever run: stop-first everywhere, on_partition stop. Of what ran before the service became exclusive only the stop is waited for: plan says so"`
 	OnPartition  enum[partitions] `spec:"on_partition" default:"keep" doc:"what a cell that lost its leader does with it"`
 	Routes       free[string]     `spec:"routes" doc:"opaque text per router"`
 	Annotation   string           `spec:"annotation" doc:"opaque text, at most 10 KiB"`
