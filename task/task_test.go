@@ -513,3 +513,32 @@ func TestAtMostOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestATaskToldToEndIsNotGone: the time of an evacuation ends a task before its container has
+// ended; of one that was cancelled meanwhile that says nothing about its being gone.
+func TestATaskToldToEndIsNotGone(t *testing.T) {
+	by := Holder{Cell: "a", Proc: "p"}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	row, _, err := Desire(Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(e Event) {
+		t.Helper()
+		next, _, err := Step(row, e, Env{Now: at, Eligible: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row = next
+	}
+	do(Start{UID: "u", By: by, Reservation: "r"})
+	do(Cancel{})
+	do(Complete{UID: "u", By: by, Result: Result{Failed: true, Reason: ReasonEvacuation}})
+	if !row.Ending() {
+		t.Fatal("gone while its container may run")
+	}
+	do(Missing{UID: "u", By: by})
+	if row.Ending() {
+		t.Fatal("its container is gone and it is not")
+	}
+}
