@@ -353,7 +353,7 @@ func (b *BBS) surplusOf(a Application) (services, tasks []string) {
 // aside since the step was promised.
 func (b *BBS) leftOut(row string) bool {
 	if b.bad[row] {
-		b.cfg.Log.Error("part of an application left out: its row is quarantined", "key", row)
+		b.cfg.Log.Error("part of an application left out", "key", row, "error", ErrQuarantined)
 	}
 	return b.bad[row]
 }
