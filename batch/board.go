@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -247,7 +246,7 @@ func (b *Board) runKeys(job string) []Key {
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, func(x, y Key) int { return cmp.Or(strings.Compare(x.Job, y.Job), strings.Compare(x.Node, y.Node)) })
+	slices.SortFunc(out, Key.Compare)
 	return out
 }
 

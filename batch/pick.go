@@ -1,11 +1,9 @@
 package batch
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"cantina/fence"
 	"cantina/resource"
@@ -245,9 +243,7 @@ func (b *Board) settleAdopted() (drawn []draw) {
 			open = append(open, r)
 		}
 	}
-	slices.SortFunc(open, func(x, y *run) int {
-		return cmp.Or(strings.Compare(x.key.Job, y.key.Job), strings.Compare(x.key.Node, y.key.Node))
-	})
+	slices.SortFunc(open, func(x, y *run) int { return x.key.Compare(y.key) })
 	for _, r := range open {
 		r.draws = b.drawsToday(r.job, r.node)
 		for _, d := range r.draws {

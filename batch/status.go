@@ -1,6 +1,9 @@
 package batch
 
 import (
+	"cmp"
+	"strings"
+
 	"cantina/fence"
 	"cantina/resource"
 )
@@ -55,6 +58,11 @@ type Ended struct {
 
 // Key is the identity of a batch task.
 type Key struct{ Job, Node string }
+
+// Compare orders keys by job, then by node.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Job, other.Job), strings.Compare(k.Node, other.Node))
+}
 
 // Status is the stored status of one pair.
 type Status struct {

@@ -226,9 +226,7 @@ func (b *Board) Runs(job string) []RunView {
 			out = append(out, RunView{Key: k, Invocation: r.inv, Cell: r.cell, Since: r.since, Orphan: r.job == nil})
 		}
 	}
-	slices.SortFunc(out, func(a, c RunView) int {
-		return cmp.Or(strings.Compare(a.Key.Job, c.Key.Job), strings.Compare(a.Key.Node, c.Key.Node))
-	})
+	slices.SortFunc(out, func(a, c RunView) int { return a.Key.Compare(c.Key) })
 	return out
 }
 

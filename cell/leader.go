@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"cantina/action"
+	"cantina/batch"
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/placement"
@@ -143,6 +144,12 @@ type BatchWork struct {
 	JobUID    string
 	// Attempt is the number of the attempt, from 1; its output is found by it.
 	Attempt string
+}
+
+// WorkOf is what a cell is sent of a batch task.
+func WorkOf(p *batch.Payload) *BatchWork {
+	return &BatchWork{Domain: p.Domain, Workload: p.Workload, Program: p.Program, Env: p.Env, Resources: p.Resources,
+		JobUID: p.Labels["job_uid"], Attempt: p.Labels["attempt"]}
 }
 
 // RunItem is one runTask; Work is nil for a probe.

@@ -15,17 +15,24 @@ import (
 	"cantina/resource"
 )
 
+// alone is a cell on simulated containers whose leader never answers.
+func alone(t *testing.T, dir string) (*Cell, *simulate.Executor, run.Clock) {
+	t.Helper()
+	clock := run.Bubble()
+	exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
+	c, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler)}, Simulated{exec}, &leader{clock: clock, silent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, exec, clock
+}
+
 // TestCellWithoutLeaderLeavesAtOnce: it does not wait for an answer that nobody owes it.
 func TestCellWithoutLeaderLeavesAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		clock := run.Bubble()
-		exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
+		c, exec, clock := alone(t, dir)
 		defer exec.Close()
-		c, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler)}, Simulated{exec}, &leader{clock: clock, silent: true})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		if err := c.Run(ctx); err != nil {
@@ -41,13 +48,8 @@ func TestCellWithoutLeaderLeavesAtOnce(t *testing.T) {
 func TestToldToEndSaysTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		clock := run.Bubble()
-		exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
+		c, exec, _ := alone(t, dir)
 		defer exec.Close()
-		c, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler)}, Simulated{exec}, &leader{clock: clock, silent: true})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := exec.Launch(executor.Reservation{ID: "x"}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
 			t.Fatal(err)
 		}

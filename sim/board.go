@@ -54,7 +54,7 @@ func newBoard(r *reign) *board {
 	b.market.serve(b)
 	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.desk = b.newDesk(rows)
-	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: b, Hub: b, Callbacks: b, Clock: r.s.kernel(),
+	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: r.reg, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
 		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, r.reg.Members())
 	b.desk.Attach(b.BBS)
@@ -155,27 +155,6 @@ func (b *board) Send(t *task.Task) {
 			b.CallbackDone(t.GUID, t.UID, false, "nobody listens")
 		}
 	})
-}
-
-// MayStart implements bbs.Sessions.
-func (b *board) MayStart(cell, proc string) bool {
-	h, ok := b.r.leader.MayReceive(worker.CellName(cell))
-	return ok && h.Proc == worker.Proc(proc)
-}
-
-// MayLive implements bbs.Sessions.
-func (b *board) MayLive(cell string) []string {
-	var out []string
-	for _, p := range b.r.leader.MayLive(worker.CellName(cell)) {
-		out = append(out, string(p))
-	}
-	return out
-}
-
-// Blind implements bbs.Sessions.
-func (b *board) Blind() bool {
-	active, blind := b.r.leader.Waits()
-	return active && blind
 }
 
 // now is the leader's wall clock.

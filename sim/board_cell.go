@@ -62,7 +62,7 @@ func (b *board) known(from caller) bool {
 	case from.term.Less(r.term):
 		return false
 	}
-	v, ok := r.leader.Session(r.s.local(), from.cell)
+	v, ok := r.reg.Session(from.cell)
 	return ok && v.Proc == from.proc && v.Reported
 }
 
@@ -116,15 +116,13 @@ func (b *board) sessionChanged(e worker.SessionChanged) {
 	case e.To == worker.MustDie && !e.Succeeded:
 		b.heeded(proc, lrp.CellMustDie{Cell: name, Proc: proc})
 	}
-	b.admit(e.Cell)
 }
 
 // died tells the board that a process is certainly dead.
 func (b *board) died(e worker.Dead) {
-	h, _ := b.r.leader.MayReceive(e.Cell)
-	b.Dead(e, h.Proc)
+	holder, _ := b.r.reg.Receives(e.Cell)
+	b.Dead(e, holder)
 	b.heeded(string(e.Proc), lrp.ProcDead{Proc: string(e.Proc)})
-	b.admit(e.Cell)
 }
 
 // heeded: what an event of a session promises holds right after it.

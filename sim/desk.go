@@ -16,8 +16,8 @@ import (
 // newDesk reads the drains of the load.
 func (b *board) newDesk(rows []disk.Row) *draining.Desk {
 	r := b.r
-	return draining.New(draining.Config{Store: termStore{r}, Clock: r.s.kernel(), Log: slog.New(complaints{r}), Batch: r.leader.OnCell, Tell: b.tellDrain,
-		Session: func(name worker.CellName) (worker.SessionView, bool) { return r.leader.Session(r.s.local(), name) },
+	return draining.New(draining.Config{Store: termStore{r}, Clock: r.s.kernel(), Log: slog.New(complaints{r}), Batch: r.reg.OnCell, Tell: b.tellDrain,
+		Session: r.reg.Session,
 		Go:      func(f func(context.Context)) { r.threads.run(func() { f(context.Background()) }) },
 		Changed: func(name worker.CellName, _ *registry.Drain, _ int64, _ string) {
 			if !b.stops() {

@@ -199,7 +199,8 @@ func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.R
 			if w.chance(500) {
 				load.OnCellRestart = action.RestartKeep
 			}
-			items[i].Work = &cell.BatchWork{Domain: x.Domain, Workload: &load, Program: x.Program, Env: x.Env, Resources: x.Resources, JobUID: x.Labels["job_uid"], Attempt: x.Labels["attempt"]}
+			items[i].Work = cell.WorkOf(x)
+			items[i].Work.Workload = &load
 		}
 	}
 	m := w.byProc[proc]

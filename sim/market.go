@@ -263,14 +263,11 @@ func (m *market) offered(name worker.CellName, s cell.State) {
 
 // admit tells the auction whether a cell may be given work.
 func (m *market) admit(name worker.CellName) {
-	h, ok := m.r.leader.MayReceive(name)
-	reason := ""
-	if !ok {
-		reason = h.Reason.String()
-	} else if m.b != nil && m.b.desk.Of(name) != nil {
+	proc, reason := m.r.reg.Receives(name)
+	if reason == "" && m.b != nil && m.b.desk.Of(name) != nil {
 		reason = "being drained"
 	}
-	m.house.Admit(string(name), string(h.Proc), reason)
+	m.house.Admit(string(name), string(proc), reason)
 }
 
 // admit tells the auction whether a cell may be given work.

@@ -197,8 +197,7 @@ func (p protocol) RunTasks(ctx context.Context, name worker.CellName, tasks []wo
 	for i, t := range tasks {
 		items[i].Call = t
 		if x := payloads[i]; x != nil {
-			items[i].Work = &cell.BatchWork{Domain: x.Domain, Workload: x.Workload, Program: x.Program, Env: x.Env, Resources: x.Resources,
-				JobUID: x.Labels["job_uid"], Attempt: x.Labels["attempt"]}
+			items[i].Work = cell.WorkOf(x)
 		}
 	}
 	return c.RunTasks(ctx, items)

@@ -17,6 +17,17 @@ import (
 	"cantina/worker"
 )
 
+// sleeping applies a service of one instance.
+func sleeping(t *testing.T, v view) lrp.ServiceKey {
+	t.Helper()
+	load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
+	web := lrp.ServiceKey{Domain: "d", Name: "web"}
+	if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, api.Write{}); err != nil {
+		t.Fatal(err)
+	}
+	return web
+}
+
 // TestStatesOfASilentCellAreDoubted: whatever is shown of work whose cell is not in order
 // says so, and is otherwise what was last heard.
 func TestStatesOfASilentCellAreDoubted(t *testing.T) {
@@ -24,11 +35,7 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v := view{tm}
-		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
-		web := lrp.ServiceKey{Domain: "d", Name: "web"}
-		if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, api.Write{}); err != nil {
-			t.Fatal(err)
-		}
+		web := sleeping(t, v)
 		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
@@ -137,11 +144,7 @@ func TestWhatHangsIsShown(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v := view{tm}
-		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
-		web := lrp.ServiceKey{Domain: "d", Name: "web"}
-		if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, api.Write{}); err != nil {
-			t.Fatal(err)
-		}
+		web := sleeping(t, v)
 		const where = "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
 		state := cell.State{Conditions: []cell.Condition{{Instance: "i", What: "service web/0", Text: where}}}
 		state.Version = 1
