@@ -18,6 +18,7 @@ type promises struct {
 	shown    worker.State            // by CellChanged
 	sent     map[int64]time.Duration // when each heartbeat was sent, local
 	credited time.Duration           // sending time of the newest credited beat of this term; 0 = none
+	until    time.Duration           // the deadline that was set last, local; 0 = none
 	t        worker.Timeouts         // of the newest answer
 	beatBy   time.Duration           // true time; 0 = none
 	statusBy time.Duration
@@ -56,6 +57,19 @@ func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect)
 	m.follows(b, e, es)
 	m.rests(b, e, es)
 	m.timely(b, es)
+	m.accepts(es)
+}
+
+// accepts: a cell that takes work has all that work rests on.
+func (m *machine) accepts(es []worker.CellEffect) {
+	for _, f := range es {
+		if d, ok := f.(worker.SetDeadline); ok {
+			m.promises.until = d.At
+		}
+	}
+	if m.w.cfg.Mistakes == (worker.Mistakes{}) && m.agent.Accepts(m.local()) == nil {
+		m.grounded("accepts work", m.promises.until)
+	}
 }
 
 // answers: each call gets its answer, and what it asks for happens.
@@ -150,9 +164,13 @@ func (m *machine) starting() {
 	if m.w.cfg.Mistakes != (worker.Mistakes{}) {
 		return
 	}
-	p := m.promises
-	if m.agent.State() != worker.Healthy || !p.eligible || p.credited == 0 || m.deadline > 0 && m.local() >= m.deadline {
-		m.w.fail("contract", "%s starts work: %v, durable %v, credited %v", m.name, m.agent.State(), p.eligible, p.credited)
+	m.grounded("starts work", m.deadline)
+}
+
+func (m *machine) grounded(what string, deadline time.Duration) {
+	p := &m.promises
+	if m.agent.State() != worker.Healthy || !p.eligible || p.credited == 0 || deadline > 0 && m.local() >= deadline {
+		m.w.fail("contract", "%s %s: %v, durable %v, credited %v, deadline in %v", m.name, what, m.agent.State(), p.eligible, p.credited, deadline-m.local())
 	}
 }
 
@@ -189,6 +207,7 @@ func (m *machine) perform() {
 	if m.w.calm || m.agent.Accepts(m.local()) != nil {
 		return
 	}
+	m.accepts(nil)
 	m.w.seq++
 	c := &container{m: m, id: fmt.Sprint("x-", m.w.seq), extra: true, alive: true, procs: []worker.Proc{m.proc()},
 		run: worker.Run{Invocation: fence.Invocation{Term: fence.Term{Epoch: -1}, Counter: int64(m.w.seq)}}}
@@ -198,7 +217,7 @@ func (m *machine) perform() {
 	m.w.after(m.w.between(time.Second, 30*time.Second), func() { m.ended(c, "done") })
 }
 
-// rests: a refused cell waits a second, unless something happens.
+// rests: a refused cell waits a second, unless something happens, and not longer.
 func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 	switch e := e.(type) {
 	case worker.CellTick:
@@ -209,7 +228,7 @@ func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 		m.promises.quiet = 0
 		newest := m.promises.sent[e.Answer.Beat+1] == 0 && m.promises.sent[e.Answer.Beat] > 0
 		if e.Answer.Verdict == worker.Refused && e.Answer.Proc == b.proc && newest && !has[worker.SendBeat](es) && b.state != worker.MustDie {
-			m.promises.quiet = m.w.now + 900*time.Millisecond
+			m.promises.quiet, m.promises.beatBy = m.w.now+900*time.Millisecond, m.w.now+1350*time.Millisecond
 		}
 	default:
 		m.promises.quiet = 0
@@ -232,6 +251,9 @@ func (m *machine) expect(e worker.CellEvent) (newest bool) {
 	case worker.CellTick:
 		if m.w.chance(15) {
 			m.later(0, m.perform)
+		}
+		if m.w.chance(100) { // between two ticks, also after a pause
+			m.later(m.w.between(0, time.Second), func() { m.accepts(nil) })
 		}
 	}
 	return false

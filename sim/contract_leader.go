@@ -14,6 +14,7 @@ type seen struct {
 	known   bool
 	wait    worker.WaitView
 	earlier []worker.SessionView // members of the sender's folder that began before it
+	adopted map[worker.Run]bool  // what an unknown process tells of, and another one holds
 }
 
 func (r *reign) look(cell worker.CellName, proc worker.Proc) seen {
@@ -49,9 +50,27 @@ func (r *reign) before(e worker.Event) seen {
 	case worker.ReportReceived:
 		return r.look("", e.Report.Proc)
 	case worker.StatusReceived:
-		return r.look(e.Update.Cell, e.Update.Proc)
+		s := r.look(e.Update.Cell, e.Update.Proc)
+		s.adopted = r.adopted(s, e.Update)
+		return s
 	}
 	return seen{}
+}
+
+// adopted returns what of a status of an unknown process another one may run.
+func (r *reign) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool {
+	if s.known {
+		return nil
+	}
+	held := map[worker.Run]bool{}
+	for _, it := range u.Items {
+		for _, v := range r.leader.Running(it.Run.Work) {
+			if v.Run == it.Run && it.Kind == worker.StatusEnded {
+				held[v.Run] = true
+			}
+		}
+	}
+	return held
 }
 
 // contract checks what the leader promises, right after a step.
@@ -70,6 +89,9 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 			r.displaced[d.Call.Proc] = true // a holder that was lost already: its session changes no more
 		}
 	}
+	r.agrees(e, out)
+	r.asked++
+	r.receives(r.s.w.machines[r.asked%len(r.s.w.machines)].name)
 	switch e := e.(type) {
 	case worker.BeatReceived:
 		r.verdict(s, e.Beat, out)
@@ -79,6 +101,30 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 		r.sure(e.Answer)
 	}
 	r.succession(s, e)
+}
+
+// agrees: with the hashes as the witness a session is HEALTHY for the first time only
+// when its newest heartbeat showed the newest set that anybody was told.
+func (r *reign) agrees(e worker.Event, out worker.Output) {
+	if b, ok := e.(worker.BeatReceived); ok && b.Beat.Beat > r.shows[b.Beat.Proc].Beat {
+		r.shows[b.Beat.Proc] = b.Beat
+	}
+	for _, f := range out.Effects {
+		switch f := f.(type) {
+		case worker.AnswerBeat:
+			if !f.Answer.SetID.IsZero() {
+				r.told = f.Answer.SetID
+			}
+		case worker.SessionChanged:
+			if f.To != worker.Healthy || r.agreed[f.Proc] {
+				continue
+			}
+			r.agreed[f.Proc] = true
+			if shown := r.shows[f.Proc].SetID; r.s.w.cfg.Witness == worker.WitnessConsensus && shown != r.told {
+				r.s.w.fail("contract", "%s becomes HEALTHY, and shows the set %v, not %v", f.Proc, shown, r.told)
+			}
+		}
+	}
 }
 
 // verdict: a heartbeat is answered by the table of docs/design/worker-protocol.md.
@@ -93,6 +139,9 @@ func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 			return
 		}
 	}
+	if h.Farewell {
+		r.leaves(h, out)
+	}
 	want, why, sure := r.wanted(s, h)
 	if gone := !s.known && (got == worker.Die || got == worker.DieAll); gone && (want == worker.Die || want == worker.Refused) {
 		return // it was displaced or lost earlier in this term, and is told so
@@ -103,6 +152,18 @@ func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 	}
 	if !answered || sure && got != want {
 		r.s.w.fail("contract", "heartbeat of %s (%s): %v, want %v: %s", h.Proc, h.Cell, got, want, why)
+	}
+}
+
+// leaves: who says farewell is told that its session is over, whoever it is.
+func (r *reign) leaves(h worker.Heartbeat, out worker.Output) {
+	for _, f := range out.Effects {
+		if a, ok := f.(worker.AnswerBeat); ok && a.Answer.Verdict == worker.Welcome && a.Answer.State != worker.MustDie {
+			r.s.w.fail("contract", "%s says farewell and is told %v", h.Proc, a.Answer.State)
+		}
+	}
+	if v, known := r.leader.Session(r.s.local(), h.Cell); known && v.Proc == h.Proc && v.State != worker.MustDie && !h.HasWork {
+		r.s.w.fail("contract", "%s has said farewell and is %v", h.Proc, v.State)
 	}
 }
 
@@ -144,18 +205,19 @@ func (r *reign) fresh(p worker.Proc) bool {
 	return false
 }
 
-// statuses: of an earlier term or before the report nothing is taken, and every
+// statuses: of an earlier term, before the report, or of what another process has adopted
+// from an unknown one nothing is taken, and every
 // end is answered, handed over, or on its way.
 func (r *reign) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
 	early := u.Term.Less(r.term) || s.known && !s.sender.Reported && !s.sender.Dead
 	for _, f := range out.Effects {
 		if e, ok := f.(worker.Ended); ok {
 			r.handed[e.Run] = true
-			if early {
+			if early || s.adopted[e.Run] {
 				r.s.w.fail("contract", "%v is taken from %s too early", e.Run, u.Proc)
 			}
 		}
-		if a, ok := f.(worker.AnswerStatus); ok && early && a.Answer.OK {
+		if a, ok := f.(worker.AnswerStatus); ok && a.Answer.OK && (early || s.adopted[a.Answer.Run]) {
 			r.s.w.fail("contract", "%v of %s is acknowledged too early", a.Answer.Run, u.Proc)
 		}
 		if _, ok := f.(worker.EndTerm); ok {
@@ -228,21 +290,30 @@ func (r *reign) explains(q worker.Request) {
 	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
 		return
 	}
-	now, l := r.s.local(), r.leader
-	h, ok := l.MayReceive(q.Cell)
-	if h.Reason == worker.HoldDeposed {
+	if !r.receives(q.Cell) {
 		return // EndTerm waits for the commit before it
 	}
-	if want := reason(l.Session(now, q.Cell)); h.Reason != want || ok != (want == worker.HoldNone) {
-		r.s.w.fail("contract", "%s: %v, want %v", q.Cell, h.Reason, want)
-	}
+	now, l := r.s.local(), r.leader
 	wait := l.Wait(now)
 	node := slices.ContainsFunc(q.Nodes, func(n string) bool { return r.nodes[n] })
 	idle := len(l.Running(q.Work)) == 0
-	_, ok = l.MayRun(now, q)
+	_, ok := l.MayRun(now, q)
 	if free := idle && (!wait.Active || !wait.Blind && !r.jobs[q.Work.Job] && !node); free != ok {
 		r.s.w.fail("contract", "%v may run: %v (waiting %v, node %v, running %v)", q.Work, ok, wait.Active, node, !idle)
 	}
+}
+
+// receives: whether a cell may be given work, and why not, is what its session shows;
+// false when the leader has heard a higher term.
+func (r *reign) receives(cell worker.CellName) bool {
+	h, ok := r.leader.MayReceive(cell)
+	if h.Reason == worker.HoldDeposed {
+		return false
+	}
+	if want := reason(r.leader.Session(r.s.local(), cell)); h.Reason != want || ok != (want == worker.HoldNone) {
+		r.s.w.fail("contract", "%s: %v, want %v", cell, h.Reason, want)
+	}
+	return true
 }
 
 func reason(v worker.SessionView, held bool) worker.HoldReason {

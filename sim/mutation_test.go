@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,8 @@ func mutantsOf(t *testing.T, path, rel string) []mutant {
 }
 
 // TestMutation deletes each case of worker/, workerset/, lrp/ and task/ and shows who
-// notices: the simulator, the search, or only a table. It writes the table that docs/design/simulator.md has. CANTINA_SOAK=1 and CANTINA_MUTATION=file.
+// notices: the simulator, the search, or only a table. It writes the table that docs/design/simulator.md has. CANTINA_MUTATION=file;
+// CANTINA_MUTATION_ONLY: only clauses whose "file:line " begins with one of these words.
 func TestMutation(t *testing.T) {
 	out := os.Getenv("CANTINA_MUTATION")
 	if out == "" {
@@ -97,6 +99,11 @@ func TestMutation(t *testing.T) {
 	var table strings.Builder
 	count := map[string]int{}
 	ms := mutants(t, root)
+	if only := strings.Fields(os.Getenv("CANTINA_MUTATION_ONLY")); len(only) > 0 {
+		ms = slices.DeleteFunc(ms, func(m mutant) bool {
+			return !slices.ContainsFunc(only, func(o string) bool { return strings.HasPrefix(fmt.Sprintf("%s:%d ", m.file, m.line), o) })
+		})
+	}
 	for _, file := range []string{"worker/cell.go", "workerset/propagate.go", "lrp/step.go", "task/step.go"} {
 		if by := tryMutant(t, root, mutant{file: file}); by != "nobody" {
 			t.Fatalf("the %s fails although nothing is deleted in %s", by, file)

@@ -11,6 +11,7 @@ import (
 	"cantina/fence"
 	"cantina/registry"
 	"cantina/worker"
+	"cantina/workerset"
 )
 
 // server is one control-plane process: a candidate, then perhaps a leader.
@@ -56,6 +57,10 @@ type reign struct {
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
 	t         worker.Timeouts
+	told      workerset.ID                     // the newest set that a cell was told
+	shows     map[worker.Proc]worker.Heartbeat // each process's newest
+	agreed    map[worker.Proc]bool             // has been HEALTHY
+	asked     int                              // which machine's session is looked at next
 }
 
 // item is one transition and what follows it.
@@ -183,7 +188,7 @@ func (s *server) campaign() {
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
 	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
-		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
+		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {
