@@ -176,6 +176,7 @@ func (c *checker) liveness(w *world) {
 		return
 	}
 	w.plans.liveness(r)
+	r.promised()
 	now := r.s.local()
 	if v := r.leader.Wait(now); v.Active {
 		w.fail("I14", "still waiting for %v", v.For)

@@ -235,6 +235,16 @@ func (r *reign) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
 	}
 }
 
+// promised: after the faults every cell lives by the promise of who leads, and its row
+// says so: nobody waits longer for it than has to be.
+func (r *reign) promised() {
+	for _, v := range r.leader.Sessions(r.s.local()) {
+		if v.State == worker.Healthy && v.Member && v.Promise != r.t.DiesWithin() {
+			r.s.w.fail("I14", "the row of %s promises %v, the leader %v", v.Proc, v.Promise, r.t.DiesWithin())
+		}
+	}
+}
+
 func (r *reign) sure(a worker.RunAnswer) {
 	for _, v := range r.leader.Running(a.Run.Work) {
 		known := v.Run == a.Run && v.Proc == a.Proc && !v.Ending && r.lives(v.Proc)

@@ -118,6 +118,7 @@ type process struct {
 	// durable: the row is in the store; promised is the promise the store has.
 	durable   bool
 	promised  time.Duration
+	unsaid    bool   // row.Promise is longer than what the store says
 	health    Health // times on the policy clock
 	blocked   bool   // unhealthy for lack of consensus alone
 	connected bool   // has beaten in this term
@@ -193,7 +194,7 @@ func (l *Leader) restore(m Member) {
 	}
 	p := l.newProcess(m, l.cfg.Now)
 	p.member, p.durable, p.promised, p.since = true, true, written, l.cfg.Now
-	p.displaced = m.Displaced
+	p.displaced, p.unsaid = m.Displaced, m.Promise != written
 	p.health.BecameUnhealthy = l.cfg.Now + max(0, l.t.Stretch(m.Promise)-l.t.Lost)
 	if l.set != nil {
 		return
@@ -338,7 +339,7 @@ func (l *Leader) heard(t fence.Term) bool {
 
 // putMember writes the newest row of p.
 func (l *Leader) putMember(p *process) {
-	p.member = true
+	p.member, p.unsaid = true, false
 	l.rows = append(l.rows, PutMember{p.row})
 	l.writes = append(l.writes, write{l.seq + 1, p, p.row.Promise})
 }

@@ -85,7 +85,9 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	l.blind = true
 	for _, p := range l.order {
 		if p.member && !p.connected {
-			p.row.Promise = l.untrusted(p.row.Promise)
+			was := p.row.Promise
+			p.row.Promise = l.untrusted(was)
+			p.unsaid = p.unsaid || p.row.Promise != was
 		}
 	}
 	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version, l.list.Version)
@@ -237,15 +239,16 @@ func (l *Leader) enlist(p *process, now time.Duration) {
 }
 
 // lower shortens the promise in p's row once p lives by the shorter one, and
-// lengthens it before the longer one is sent.
+// lengthens it before the longer one is sent; what a row of a store that went back may
+// stand for is written too, since no credit exceeds what the store says.
 func (l *Leader) lower(p *process, h Heartbeat) {
 	own := l.ownPromise()
 	switch {
 	case p.dead:
 	case !p.member:
 		p.row.Promise = max(p.row.Promise, h.Promise)
-	case p.row.Promise < max(own, h.Promise):
-		p.row.Promise = max(own, h.Promise)
+	case p.unsaid || p.row.Promise < max(own, h.Promise):
+		p.row.Promise = max(p.row.Promise, own, h.Promise)
 		l.putMember(p)
 	case p.row.Promise > own && h.Term == l.cfg.Term && h.Promise == own && p.credited:
 		p.row.Promise = own

@@ -301,9 +301,40 @@ func TestAdoption(t *testing.T) {
 	if r.members() != "p2:1m26s" {
 		t.Fatal(r.members())
 	}
+	r.out = nil
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x}) // late, from a process that is known no more
+	if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 {
+		t.Fatalf("what p2 runs is for p2 to tell: %v %v", a, peek[Ended](r))
+	}
 }
 
 func (r *rig) kill(x Run) { r.kills[x] = true; r.step(KillWanted{x}) }
+
+// TestShortPromiseOfAnOldCopy: a restored row that promises less than this leader does is
+// raised to the longest promise first, then the cell is credited with the leader's own, and
+// its row comes down to that. It would live by the short one for ever otherwise, and end its
+// work while its session lasts.
+func TestShortPromiseOfAnOldCopy(t *testing.T) {
+	m := member("p1", "w1", 1)
+	m.Promise = 50 * sec
+	r := newRig(t, func(c *Config) {
+		withMembers(m)(c)
+		c.Restored = true
+	})
+	lives := func(h *Heartbeat) { h.Promise = m.Promise }
+	r.beat("w1", "p1", 1, lives)
+	r.report("p1")
+	r.probe("w1", "p1", true)
+	for range 3 {
+		if a := r.beat("w1", "p1", 1, lives); a.Credit {
+			m.Promise = a.Promise
+		}
+	}
+	own := r.l.ownPromise()
+	if want := "p1:" + own.String(); m.Promise != own || r.members() != want {
+		t.Fatalf("lives by %v, row %s, want %s", m.Promise, r.members(), want)
+	}
+}
 
 // TestReboot: another boot id on the folder's lock proves death at once.
 func TestReboot(t *testing.T) {
