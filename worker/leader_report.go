@@ -169,7 +169,7 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 	delete(l.silent, p.row.Proc)
 	for _, e := range sortedEntries(p.work) {
 		if !e.ending {
-			l.end(e, p, Ended{Kind: Lost, Reason: "cell process is dead: " + proof.String()})
+			l.end(e, p, Ended{Kind: Lost, Reason: "lost with cell " + string(p.row.Cell) + ": " + proof.Words()})
 		}
 	}
 	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})

@@ -73,7 +73,11 @@ func (c *cli) statusText(s *pb.Status) error {
 		if s.Longest != nil {
 			text += ", at most " + s.Longest.AsDuration().Round(time.Second).String()
 		}
-		row("waiting", text+": nothing that may already run is started")
+		text += ": nothing that may already run is started"
+		if len(s.WaitingFor) == 0 {
+			text += "; where no such cell is alive: cantina leader end-wait --accept-double-starts"
+		}
+		row("waiting", text)
 	}
 	for _, h := range s.Held {
 		row("held", heldText(h))

@@ -2,14 +2,18 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"cantina/api"
+	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/lrp"
+	"cantina/scheduler"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -70,6 +74,43 @@ func (d *doubts) task(t bbs.Task) api.Task {
 	return x
 }
 
+// pair adds the doubt about its cell to a batch task that runs.
+func (d *doubts) pair(p scheduler.PairView) api.Pair {
+	x := api.Pair{Job: p.Job, NodeView: p.NodeView, Path: p.Path, Data: p.Data}
+	if p.Class == batch.ClassRunning {
+		x.Doubt = d.of(p.Cell)
+	}
+	return x
+}
+
+// unsurePairs adds, for each cell that has running batch tasks of a job and is not in
+// order, that it is not, and how long what it has counts as running; node "" = all.
+func (v view) unsurePairs(x *api.Explanation, job, node string) error {
+	running, err := v.jobs.Pairs(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
+	if err != nil {
+		return err
+	}
+	on, d := map[string][]string{}, v.doubts()
+	for _, p := range running {
+		if d.of(p.Cell) != "" {
+			on[p.Cell] = append(on[p.Cell], p.Node)
+		}
+	}
+	cells := slices.Sorted(maps.Keys(on))
+	for _, name := range cells[:min(len(cells), namedCells)] {
+		r := api.Reason{Code: codeUnsure, Text: d.of(name) + "; what was last heard of " + list(on[name]) + " is shown"}
+		if s, ok := v.reg.Session(worker.CellName(name)); ok && s.State == worker.MustDie {
+			r.Text = d.of(name) + "; " + list(on[name]) + " may still run, and starts nowhere else before the cell is certainly dead"
+			r.Longest = s.Expiry
+		}
+		x.Reasons = append(x.Reasons, r)
+	}
+	if more := len(cells) - namedCells; more > 0 {
+		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that run some of it are not HEALTHY", more)})
+	}
+	return nil
+}
+
 // unsure adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
 func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
@@ -78,8 +119,13 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 	if err != nil {
 		return err
 	}
+	w, blind := v.blind()
 	for _, row := range p.Items {
 		i := d.instance(row)
+		if blind && (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.Exclusive {
+			sayHeld(x, w.Longest)
+			blind = false
+		}
 		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.PlacementError != "" {
 			v.remedy(x, lrpItem(i.Key))
 		}
@@ -135,6 +181,9 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	if t.State == task.Pending && t.Rejection != "" {
 		v.remedy(x, taskItem(guid))
 	}
+	if w, blind := v.blind(); blind && t.State == task.Pending {
+		sayHeld(x, w.Longest)
+	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
 	if text := v.doubts().task(t).Doubt; text != "" {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: text + "; what was last heard of it is shown"})
@@ -161,13 +210,24 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 	more := 0
 	for _, s := range sessions {
 		text := doubt(string(s.Cell), s, true)
-		lrps, tasks := v.board.OnCell(string(s.Cell))
-		switch n := lrps + tasks; {
-		case !s.Holder || text == "" || n == 0:
+		lrps, tasks := 0, 0
+		if s.Holder {
+			lrps, tasks = v.board.OnCell(string(s.Cell))
+		} else { // only what its rows of batch tasks hold is known to be its own
+			text += fmt.Sprintf(" (process %s, which does not hold the name)", s.Proc)
+		}
+		switch {
+		case s.State == worker.Healthy || lrps+tasks+s.Work == 0:
 		case len(out) == namedCells:
 			more++
+		case s.State == worker.MustDie:
+			text += fmt.Sprintf("; its %s may still run: what must not run twice starts nowhere else before it is certainly dead", counted(lrps, tasks, s.Work))
+			if s.Expiry > 0 {
+				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
+			}
+			out = append(out, text)
 		default:
-			out = append(out, fmt.Sprintf("%s; what was last heard of its %s is shown", text, counted(lrps, tasks)))
+			out = append(out, fmt.Sprintf("%s; what was last heard of its %s is shown", text, counted(lrps, tasks, s.Work)))
 		}
 	}
 	if more > 0 {
@@ -176,7 +236,7 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 	return out
 }
 
-func counted(lrps, tasks int) string {
+func counted(lrps, tasks, pairs int) string {
 	var parts []string
 	add := func(n int, name string) {
 		if n == 1 {
@@ -187,5 +247,9 @@ func counted(lrps, tasks int) string {
 	}
 	add(lrps, "instance")
 	add(tasks, "task")
+	add(pairs, "batch task")
+	if n := len(parts) - 1; n > 1 {
+		parts = []string{strings.Join(parts[:n], ", "), parts[n]}
+	}
 	return strings.Join(parts, " and ")
 }
