@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func (l *Leader) tickWait(now time.Duration) {
 		return
 	}
 	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait {
-		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %d processes have not been heard of", l.cfg.InitialWait, len(l.silent)))
+		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %s", l.cfg.InitialWait, l.unheard()))
 		return
 	}
 	if l.m.PartialConsensus && l.partial() {
@@ -156,6 +157,23 @@ func (l *Leader) endWait(kind AuditKind, why string) {
 // forceWait is an operator's word that nothing else runs.
 func (l *Leader) forceWait(by string) {
 	if l.wait {
-		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %d processes have not been heard of", by, len(l.silent)))
+		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %s", by, l.unheard()))
 	}
+}
+
+// unheard names the cells that the wait waited for when it was cut short, at most ten.
+func (l *Leader) unheard() string {
+	var names []string
+	for _, p := range l.silent {
+		names = append(names, string(p.row.Cell))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	switch more := len(names) - 10; {
+	case len(names) == 0:
+		return "every process on the list had been heard of"
+	case more > 0:
+		return fmt.Sprintf("not heard of: %s and %d more", strings.Join(names[:10], ", "), more)
+	}
+	return "not heard of: " + strings.Join(names, ", ")
 }

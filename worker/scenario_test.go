@@ -2,6 +2,7 @@ package worker
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -462,7 +463,7 @@ func TestCautionWait(t *testing.T) {
 	}
 	m := newRig(t, func(c *Config) { c.Members = []Member{member("p1", "w1", 1)} })
 	m.step(EndWait{By: "ann"})
-	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active {
+	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active || !strings.Contains(a.Text, "ann, who accepts double starts; not heard of: w1") {
 		t.Fatalf("%+v", a)
 	}
 	m.step(EndWait{By: "ann"})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/batch"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -41,7 +42,12 @@ func (c *cli) jobTable() table[*pb.Job] {
 }
 
 // nodeNote is the doubt about one that runs, else how the last attempt ended.
-func nodeNote(x *pb.JobNode) string { return cmp.Or(x.Doubt, x.Reason) }
+func nodeNote(x *pb.JobNode) string {
+	if x.State == batch.ClassRunning.String() && x.Reason != "" {
+		return cmp.Or(x.Doubt, "attempt before: "+x.Reason)
+	}
+	return cmp.Or(x.Doubt, x.Reason)
+}
 
 func jobNote(x *pb.Job) string {
 	switch {

@@ -85,6 +85,9 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 	}
 	out := explainedJob(s, &j.Progress, class, why)
 	v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
+	if s.Node != "" {
+		v.doubled(&out, worker.Work{Job: s.Name, Node: s.Node})
+	}
 	return out, v.unsurePairs(&out, s.Name, s.Node)
 }
 

@@ -111,6 +111,24 @@ func (v view) unsurePairs(x *api.Explanation, job, node string) error {
 	return nil
 }
 
+// doubled adds that a batch task runs more than once: after a wait that was cut short.
+func (v view) doubled(x *api.Explanation, w worker.Work) {
+	if text := doubledText(v.reg.Running(w)); text != "" {
+		x.Reasons = append(x.Reasons, api.Reason{Code: "doubled", Text: text})
+	}
+}
+
+func doubledText(runs []worker.RunView) string {
+	if len(runs) < 2 {
+		return ""
+	}
+	var on []string
+	for _, r := range runs {
+		on = append(on, fmt.Sprintf("on cell %s as %v", r.Cell, r.Run.Invocation))
+	}
+	return "it runs more than once, since the initial wait was cut short or the store went back: " + list(on)
+}
+
 // unsure adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
 func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
