@@ -88,7 +88,7 @@ func (l *Leader) tickWait(now time.Duration) {
 	if !l.wait {
 		return
 	}
-	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait {
+	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait && !l.reporting() {
 		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %s", l.cfg.InitialWait, l.unheard()))
 		return
 	}
@@ -106,16 +106,21 @@ func (l *Leader) tickWait(now time.Duration) {
 	l.endWait(AuditWaitEnded, "every listed process has reported or is dead")
 }
 
+// reporting tells that a process has been heard of that has not said yet what it runs; when
+// it never does it is lost. No time that passes ends the wait meanwhile, only an operator's
+// word (Bistro: no worker is NEW).
+func (l *Leader) reporting() bool {
+	return slices.ContainsFunc(l.order, func(p *process) bool { return p.connected && p.health.State == New })
+}
+
 // tickConsensus ends the wait by the cells' hashes alone (Bistro).
 func (l *Leader) tickConsensus(now time.Duration) {
 	expired := now >= l.lapseEnd()
 	if !expired && !l.set.Consensus() {
 		return
 	}
-	for _, p := range l.order {
-		if p.connected && p.health.State == New {
-			return
-		}
+	if l.reporting() {
+		return
 	}
 	if expired {
 		l.endWait(AuditWaitEnded, "the longest promise has passed")
