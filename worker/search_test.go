@@ -562,7 +562,7 @@ func (s *search) run(b budget, limit int) (complete bool) {
 	return true
 }
 
-// soakBudgets are visited by make soak, whole or up to 200,000 states each.
+// soakBudgets are visited by make soak, whole or up to 120,000 states each.
 var soakBudgets = []budget{
 	{lose: 1, calls: 1}, {twice: 1, calls: 1, kill: 1}, {restart: 1}, {time: 2}, {restart: 1, time: 1}, {pause: 1, time: 1},
 	{tasks: 2, lose: 1, calls: 1}, {tasks: 2, restart: 1}, {tasks: 2, twice: 1, calls: 1}, {tasks: 2, time: 1, kill: 1},
@@ -572,7 +572,7 @@ var soakBudgets = []budget{
 func TestSearch(t *testing.T) {
 	limit, budgets := 1_000, []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {time: 2}, {tasks: 2, calls: 1}, {tasks: 2, restart: 1}}
 	if os.Getenv("CANTINA_SOAK") != "" {
-		limit, budgets = 200_000, soakBudgets
+		limit, budgets = 120_000, soakBudgets
 	}
 	for _, b := range budgets {
 		t.Run(fmt.Sprintf("%+v", b), func(t *testing.T) {
