@@ -98,17 +98,21 @@ func (v view) unsurePairs(x *api.Explanation, job, node string) error {
 	}
 	cells := slices.Sorted(maps.Keys(on))
 	for _, name := range cells[:min(len(cells), namedCells)] {
-		r := api.Reason{Code: codeUnsure, Text: d.of(name) + "; what was last heard of " + list(on[name]) + " is shown"}
-		if s, ok := v.reg.Session(worker.CellName(name)); ok && s.State == worker.MustDie {
-			r.Text = d.of(name) + "; " + list(on[name]) + " may still run, and starts nowhere else before the cell is certainly dead"
-			r.Longest = s.Expiry
-		}
-		x.Reasons = append(x.Reasons, r)
+		x.Reasons = append(x.Reasons, v.unsureOf(name, d.of(name), list(on[name])))
 	}
 	if more := len(cells) - namedCells; more > 0 {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that run some of it are not HEALTHY", more)})
 	}
 	return nil
+}
+
+// unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
+// one that is lost is what must not run twice.
+func (v view) unsureOf(cell, doubt, what string) api.Reason {
+	if s, ok := v.reg.Session(worker.CellName(cell)); ok && s.State == worker.MustDie {
+		return api.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before the cell is certainly dead", Longest: s.Expiry}
+	}
+	return api.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
 }
 
 // doubled adds that a batch task runs more than once: after a wait that was cut short.
@@ -168,7 +172,7 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 	slices.Sort(cells)
 	for _, name := range cells[:min(len(cells), namedCells)] {
 		names := slices.Compact(on[name])
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: reasons[name] + "; what was last heard of " + list(names) + " is shown"})
+		x.Reasons = append(x.Reasons, v.unsureOf(name, reasons[name], list(names)))
 	}
 	if more := len(cells) - namedCells; more > 0 {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
