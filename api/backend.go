@@ -246,6 +246,8 @@ type Pair struct {
 	Path []string
 	// Data is what it reported as JSON; only in results.
 	Data []byte
+	// Doubt is as that of an Instance, for one that runs.
+	Doubt string
 }
 
 // PairFilter selects batch tasks of one job.

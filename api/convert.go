@@ -262,7 +262,7 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 // pair is node with what only a list of one job tells.
 func pair(p *Pair) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
-	m.Path, m.Data = cleanAll(p.Path), toStruct(p.Data)
+	m.Path, m.Data, m.Doubt = cleanAll(p.Path), toStruct(p.Data), clean(p.Doubt)
 	return m
 }
 

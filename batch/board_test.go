@@ -101,7 +101,7 @@ func TestDependencies(t *testing.T) {
 	if got := keys(b.Pick(9)); got != "job1:db11" {
 		t.Errorf("got %s", got)
 	}
-	if w, err := b.Explain(Key{"job1", "db21"}, ""); err != nil || len(w) != 1 || !strings.Contains(w[0].Text, `depends on job "job2", which is not done`) {
+	if w, err := b.Explain(Key{"job1", "db21"}, "", 0); err != nil || len(w) != 1 || !strings.Contains(w[0].Text, `depends on job "job2", which is not done`) {
 		t.Errorf("explain: %v, %v", w, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestFreedSlotIsRefilledFromItsOwnNode(t *testing.T) {
 	if got := keys(s); got != "a:db22 a:db12" {
 		t.Fatal(got)
 	}
-	why, err := b.Explain(Key{"a", "db21"}, "")
+	why, err := b.Explain(Key{"a", "db21"}, "", 0)
 	if err != nil || len(why) != 1 || why[0].String() != "host host2: slots 2 needed, 0 free, held by a/db22; it starts when one of them ends" {
 		t.Errorf("explain: %v, %v", why, err)
 	}
@@ -369,7 +369,7 @@ func TestRefusals(t *testing.T) {
 	if got := keys(b.Pick(9)); got != "pinned:db12 pinned:db11" {
 		t.Errorf("a dead host stops only what is pinned to it: %s", got)
 	}
-	if w, _ := b.Explain(Key{"pinned", "db21"}, ""); len(w) != 1 || w[0].Text != "no cell on host2" {
+	if w, _ := b.Explain(Key{"pinned", "db21"}, "", 0); len(w) != 1 || w[0].Text != "no cell on host2" {
 		t.Errorf("explain: %v", w)
 	}
 	if !b.Blocked() {

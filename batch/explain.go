@@ -35,8 +35,9 @@ func (w Why) String() string {
 
 // Explain says why a batch task is as it is: every reason that keeps it from
 // starting, none when it may start now. Reason is that of its last end, which the
-// board does not hold; empty = not known. It returns ErrUnknownJob or ErrUnknownNode.
-func (b *Board) Explain(k Key, reason string) ([]Why, error) {
+// board does not hold; empty = not known. now (Unix ms) is by what a backoff is measured:
+// the board hears of the time only when something is due. It returns ErrUnknownJob or ErrUnknownNode.
+func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	j, n, err := b.lookup(k)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (b *Board) Explain(k Key, reason string) ([]Why, error) {
 	case ClassDone:
 		say(Why{Text: "ended: done"})
 	case ClassFailed, ClassBackoff:
-		say(b.explainEnd(j, n, reason))
+		say(b.explainEnd(j, n, reason, now))
 	case ClassBlocked:
 		b.explainDependencies(j, n, say)
 	case ClassAvoided, ClassDisabled:
@@ -87,11 +88,12 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 }
 
 // explainEnd says how a node's last run ended, and how to run it again.
-func (b *Board) explainEnd(j *job, n int32, reason string) Why {
+func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
 	x := b.pair(j, n)
 	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
 	if x.class == ClassBackoff {
-		w.Text = fmt.Sprintf("waits %v more after an error", time.Duration(b.dueAt(x)-b.now)*time.Millisecond)
+		left := time.Duration(b.dueAt(x)-max(b.now, now)) * time.Millisecond
+		w.Text = fmt.Sprintf("waits %v more after an error", max(0, left+time.Second-1).Truncate(time.Second))
 	}
 	if how := b.unpack(x).ending(reason); how != "" {
 		w.Text += ": " + how
@@ -135,8 +137,8 @@ const named = 5
 // ExplainJob says why a job as a whole is not done: its switches, up to five nodes
 // that failed or wait after an error, up to five that other jobs block, and what the
 // first node that is ready lacks. reason gives the reason of a node's last end, which
-// the board does not hold. It returns ErrUnknownJob.
-func (b *Board) ExplainJob(name string, reason func(node string) string) ([]Why, error) {
+// the board does not hold; now is as in Explain. It returns ErrUnknownJob.
+func (b *Board) ExplainJob(name string, reason func(node string) string, now int64) ([]Why, error) {
 	j := b.jobs[name]
 	if j == nil {
 		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
@@ -154,7 +156,7 @@ func (b *Board) ExplainJob(name string, reason func(node string) string) ([]Why,
 		b.explainSwitches(j, func(w Why) { out = append(out, w) })
 	}
 	for _, n := range j.first(named, ClassFailed, ClassBackoff) {
-		of(n)(b.explainEnd(j, n, reason(b.f.names[j.level].list[n])))
+		of(n)(b.explainEnd(j, n, reason(b.f.names[j.level].list[n]), now))
 	}
 	if more := c[ClassFailed] + c[ClassBackoff] - named; more > 0 {
 		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait after an error", more), Change: "cantina job retry " + quoted(name)})

@@ -30,24 +30,24 @@ func TestExplainAJob(t *testing.T) {
 	of := func(node string) string { return reasons[node] }
 	retry := "; cantina job retry 'first job' --node "
 	want := "db12: failed: exit status 3" + retry + "db12\ndb21: failed: exit code 4: no disk" + retry + "db21\ndb22: failed: signal 9" + retry + "db22"
-	why, err := b.ExplainJob("first job", of)
+	why, err := b.ExplainJob("first job", of, 0)
 	if err != nil || lines(why) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, lines(why), want)
 	}
-	one, err := b.Explain(Key{"first job", "db21"}, reasons["db21"])
+	one, err := b.Explain(Key{"first job", "db21"}, reasons["db21"], 0)
 	if err != nil || lines(one) != "failed: exit code 4: no disk"+retry+"db21" {
 		t.Errorf("%v\n%s", err, lines(one))
 	}
-	why, _ = b.ExplainJob("second", of)
+	why, _ = b.ExplainJob("second", of, 0)
 	if got := lines(why); strings.Count(got, "blocked by first job/db") != 3 || !strings.Contains(got, "db12: blocked by first job/db12: it depends on") {
 		t.Errorf("blocked:\n%s", got)
 	}
 	put(t, b, Job{Name: "second", DependsOn: []string{"first job"}, Paused: true, Disabled: true})
-	why, _ = b.ExplainJob("second", of)
+	why, _ = b.ExplainJob("second", of, 0)
 	if got := lines(why); !strings.HasPrefix(got, "the job is disabled; enable it in its file and apply it\nthe job is paused; cantina job resume second\n") {
 		t.Errorf("switches:\n%s", got)
 	}
-	if _, err := b.ExplainJob("x", of); !errors.Is(err, ErrUnknownJob) {
+	if _, err := b.ExplainJob("x", of, 0); !errors.Is(err, ErrUnknownJob) {
 		t.Error(err)
 	}
 }
@@ -72,7 +72,7 @@ func TestExplainNamesAFewNodes(t *testing.T) {
 		}
 	}
 	put(t, b, Job{Name: "a"})
-	why, err := b.ExplainJob("a", func(string) string { return "" })
+	why, err := b.ExplainJob("a", func(string) string { return "" }, 0)
 	if err != nil || len(why) != 6 || why[5].String() != "3 more nodes failed or wait after an error; cantina job retry a" {
 		t.Errorf("%v\n%s", err, lines(why))
 	}
@@ -82,6 +82,34 @@ func TestQuoted(t *testing.T) {
 	for name, want := range map[string]string{"a-1/b.c": "a-1/b.c", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$x": "'$x'"} {
 		if got := quoted(name); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestExplainCountsDown: what is left of a backoff is told by the time of the question, not
+// by when the board last heard of the time, which is when something was due.
+func TestExplainCountsDown(t *testing.T) {
+	b := twoHosts(t)
+	n := int64(0)
+	put(t, b, Job{Name: "a", Retries: 5, Backoff: Backoff{Seconds: []int{30}, Repeat: true}})
+	start(t, b, b.Pick(1), &n)
+	var k Key
+	for r := range b.runs {
+		k = r
+	}
+	finish(t, b, k, Report{Bits: Error | UsesBackoff, ExitCode: 3, Reason: "exit code 3"})
+	due, ok := b.NextDue()
+	if !ok {
+		t.Fatal("no backoff")
+	}
+	for left, want := range map[int64]string{30_000: "waits 30s more", 12_001: "waits 13s more", 1: "waits 1s more", 0: "waits 0s more", -5000: "waits 0s more"} {
+		one, err := b.Explain(k, "", due-left)
+		if err != nil || !strings.Contains(lines(one), want) {
+			t.Errorf("%d ms before: %v\n%s", left, err, lines(one))
+		}
+		all, err := b.ExplainJob("a", func(string) string { return "" }, due-left)
+		if err != nil || !strings.Contains(lines(all), k.Node+": "+want) {
+			t.Errorf("%d ms before, the job: %v\n%s", left, err, lines(all))
 		}
 	}
 }

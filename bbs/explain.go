@@ -122,8 +122,20 @@ func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now ti
 		e.add("stopping", "is to be stopped on cell "+o.Cell, "", 0)
 	}
 	if o.CrashCount > 0 && o.State != lrp.Crashed {
-		e.add("crashes", fmt.Sprintf("crashed %d times, last: %s", o.CrashCount, o.CrashReason), "", 0)
+		e.add("crashes", crashes(o.CrashCount, o.CrashReason), "", 0)
 	}
+}
+
+// crashes counts them in words; the reason of the last is known until the next start.
+func crashes(n int, last string) string {
+	text := fmt.Sprintf("it has crashed %d times", n)
+	if n == 1 {
+		text = "it has crashed once"
+	}
+	if last != "" {
+		text += ", last: " + last
+	}
+	return text
 }
 
 func explainCrash(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {

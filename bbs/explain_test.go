@@ -94,3 +94,17 @@ func TestEveryTaskIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestCrashesInWords: a start clears the reason, and then none is announced.
+func TestCrashesInWords(t *testing.T) {
+	for want, c := range map[string]struct {
+		n    int
+		last string
+	}{
+		"it has crashed once": {1, ""}, "it has crashed 3 times": {3, ""}, "it has crashed 3 times, last: exit status 1": {3, "exit status 1"},
+	} {
+		if got := crashes(c.n, c.last); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

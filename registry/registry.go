@@ -157,12 +157,18 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	return r, nil
 }
 
+// tickPeriod is how often the leader reads the clocks: at least each second, however long
+// the check interval has to be (it is longer than the drift of a long time-out).
+func tickPeriod(check time.Duration) time.Duration {
+	return max(min(check/4, time.Second), 10*time.Millisecond)
+}
+
 // Run ticks until ctx is done, then waits for every call to a cell.
 func (r *Registry) Run(ctx context.Context) error {
 	defer r.calls.Wait()
 	defer r.cancel()
 	r.Begin()
-	tick := time.NewTicker(max(r.cfg.Worker.Timeouts.Check/4, 10*time.Millisecond))
+	tick := time.NewTicker(tickPeriod(r.cfg.Worker.Timeouts.Check))
 	defer tick.Stop()
 	for {
 		select {

@@ -217,7 +217,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	ended := false
 	if node == "" {
 		ended = s.progress(j).State.Ended()
-		more, err := j.forest.board.ExplainJob(name, func(n string) string { return j.reasons[n] })
+		more, err := j.forest.board.ExplainJob(name, func(n string) string { return j.reasons[n] }, s.nowMilli())
 		if err != nil {
 			s.mu.Unlock()
 			return nil, err
@@ -227,7 +227,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 		}
 		why = append(why, more...)
 	} else {
-		more, err := j.forest.board.Explain(batch.Key{Job: name, Node: node}, j.reasons[node])
+		more, err := j.forest.board.Explain(batch.Key{Job: name, Node: node}, j.reasons[node], s.nowMilli())
 		if err != nil {
 			s.mu.Unlock()
 			return nil, err

@@ -113,6 +113,23 @@ func (p Proof) String() string {
 	return "unknown proof"
 }
 
+// Words says in a sentence for people why the process is certainly dead.
+func (p Proof) Words() string {
+	switch p {
+	case ProofFarewell:
+		return "it said farewell"
+	case ProofExpiry:
+		return "it was silent for longer than its work may live"
+	case ProofSuccessor:
+		return "a later process of it has shown that the work is gone"
+	case ProofBoot:
+		return "its machine has started anew"
+	case ProofOperator:
+		return "an operator has said that it is dead"
+	}
+	return p.String()
+}
+
 // Dead tells that a process is certainly dead: nothing deadline-bound of it is
 // alive or can start. The bulletin board ends its tasks as lost and releases its
 // exclusive services. For batch tasks Ended effects come first, in the same Output; the member row

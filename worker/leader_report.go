@@ -117,7 +117,8 @@ func (l *Leader) record(p *process, h Held, preds []*process) {
 		return
 	}
 	if others := l.model.byWork[h.Work]; len(others) > 0 && !h.Ended {
-		l.audit(AuditDoubled, p, h.Run, fmt.Sprintf("also held as %v by process %s", others[0].run.Invocation, others[0].proc))
+		other := l.runView(others[0])
+		l.audit(AuditDoubled, p, h.Run, fmt.Sprintf("may run twice: also held as %v by cell %s (process %s)", other.Run.Invocation, other.Cell, other.Proc))
 	}
 	e := l.model.add(p, h.Run)
 	l.adopted++
@@ -169,7 +170,7 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 	delete(l.silent, p.row.Proc)
 	for _, e := range sortedEntries(p.work) {
 		if !e.ending {
-			l.end(e, p, Ended{Kind: Lost, Reason: "cell process is dead: " + proof.String()})
+			l.end(e, p, Ended{Kind: Lost, Reason: "lost with cell " + string(p.row.Cell) + ": " + proof.Words()})
 		}
 	}
 	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})

@@ -410,7 +410,7 @@ func TestReports(t *testing.T) {
 	r.l.wait = true
 	r.l.blind = true
 	r.report("p2", Held{Run: old(8, "lost")})
-	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled {
+	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled || a[0].Text != "may run twice: also held as "+lost.Invocation.String()+" by cell w1 (process p1)" {
 		t.Fatalf("%v", a)
 	}
 }

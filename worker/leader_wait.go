@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -87,8 +88,8 @@ func (l *Leader) tickWait(now time.Duration) {
 	if !l.wait {
 		return
 	}
-	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait {
-		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %d processes have not been heard of", l.cfg.InitialWait, len(l.silent)))
+	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait && !l.reporting() {
+		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %s", l.cfg.InitialWait, l.unheard()))
 		return
 	}
 	if l.m.PartialConsensus && l.partial() {
@@ -105,16 +106,21 @@ func (l *Leader) tickWait(now time.Duration) {
 	l.endWait(AuditWaitEnded, "every listed process has reported or is dead")
 }
 
+// reporting tells that a process has been heard of that has not said yet what it runs; when
+// it never does it is lost. No time that passes ends the wait meanwhile, only an operator's
+// word (Bistro: no worker is NEW).
+func (l *Leader) reporting() bool {
+	return slices.ContainsFunc(l.order, func(p *process) bool { return p.connected && p.health.State == New })
+}
+
 // tickConsensus ends the wait by the cells' hashes alone (Bistro).
 func (l *Leader) tickConsensus(now time.Duration) {
 	expired := now >= l.lapseEnd()
 	if !expired && !l.set.Consensus() {
 		return
 	}
-	for _, p := range l.order {
-		if p.connected && p.health.State == New {
-			return
-		}
+	if l.reporting() {
+		return
 	}
 	if expired {
 		l.endWait(AuditWaitEnded, "the longest promise has passed")
@@ -156,6 +162,23 @@ func (l *Leader) endWait(kind AuditKind, why string) {
 // forceWait is an operator's word that nothing else runs.
 func (l *Leader) forceWait(by string) {
 	if l.wait {
-		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %d processes have not been heard of", by, len(l.silent)))
+		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %s", by, l.unheard()))
 	}
+}
+
+// unheard names the cells that the wait waited for when it was cut short, at most ten.
+func (l *Leader) unheard() string {
+	var names []string
+	for _, p := range l.silent {
+		names = append(names, string(p.row.Cell))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	switch more := len(names) - 10; {
+	case len(names) == 0:
+		return "every process on the list had been heard of"
+	case more > 0:
+		return fmt.Sprintf("not heard of: %s and %d more", strings.Join(names[:10], ", "), more)
+	}
+	return "not heard of: " + strings.Join(names, ", ")
 }

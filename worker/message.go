@@ -224,19 +224,26 @@ type NotifyAnswer struct {
 	OK   bool
 }
 
-// KillTask asks a cell to end one invocation. It changes no state at either end;
-// the end arrives as a status. Failure: the leader repeats it while the
-// invocation stands in the model. Replay and delay: harmless, an invocation is
-// unique. A kill that arrives before its task is answered "not held" and repeated.
+// KillTask asks a cell to end one invocation (Bistro killTask). It changes no state at either end;
+// the end arrives as a status.
+//
+// Failure: the leader repeats it each 5 s while the invocation stands in the model, and to
+// whoever has adopted it; the wish is stored, so that the next leader does the same. Partial
+// failure (done, answer lost): the repeat finds the container ending, or ended. Delay and
+// replay: harmless, an invocation is unique and never started again. A kill that arrives before its task is answered
+// "not held" and repeated. Identity: Term and Proc must be the cell's own.
 type KillTask struct {
 	Term fence.Term
 	Proc Proc
 	Run  Run
 }
 
-// Suicide is requestSuicide: Die, or DieAll. It is repeated as the answer to
-// each later heartbeat. A delayed one is harmless: Proc must be the receiver's
-// and a process id is never used twice.
+// Suicide is requestSuicide: Die, or DieAll. The cell does what the verdict of the same name says.
+//
+// Failure: it has no answer; the same verdict is the answer to each later heartbeat, and a cell
+// that hears neither gives up by its own deadline. Partial failure: the same, once. Delay and
+// replay: harmless, Proc must be the receiver's and a process id is never used twice.
+// Identity: as said, and Term must not be lower than the cell's.
 type Suicide struct {
 	Term fence.Term
 	Proc Proc

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -396,18 +397,30 @@ func TestVersionsOfThePool(t *testing.T) {
 			t.Fatalf("%+v", id)
 		}
 	}
-	r.tick(59 * sec)
+	for _, c := range []CellName{"w2", "w3"} {
+		r.report(Proc("p" + c))
+	}
+	pass := func(d time.Duration) {
+		for end := r.now + d; r.now < end; {
+			r.tick(min(sec, end-r.now))
+			for _, c := range []CellName{"w2", "w3"} {
+				r.probe(c, Proc("p"+c), true)
+				r.beat(c, Proc("p"+c), 1)
+			}
+		}
+	}
+	pass(59 * sec)
 	if a := r.beat("w1", "new@h2", 1); a.Verdict != DieAll {
 		t.Fatalf("%+v", a)
 	}
-	if a := r.beat("w1", "pw1", 1); a.State != New || a.SetID.Version != 3 || len(peek[SendReportRequest](r)) == 0 {
-		t.Fatalf("%+v", a)
+	if a := r.beat("w1", "pw1", 1); a.State != New || a.SetID != id || len(peek[SendReportRequest](r)) == 0 {
+		t.Fatalf("the rejected newcomer changed something: %+v", a)
 	}
-	r.tick(3 * sec)
+	pass(3 * sec)
 	r.out = nil
 	a := r.beat("w1", "newer@h2", 1)
-	if a.State != New || a.SetID.Hash.Count == 0 {
-		t.Fatalf("%+v", a)
+	if want := (workerset.Hash{}.Add("pw2").Add("pw3").Add("newer@h2")); a.State != New || a.SetID.Version != 5 || a.SetID.Hash != want {
+		t.Fatalf("removal and addition are two versions: %+v", a)
 	}
 	if s := take[SendSuicide](r); len(s) != 1 || s[0].Call.Proc != "pw1" {
 		t.Fatalf("%v", s)
@@ -460,9 +473,25 @@ func TestCautionWait(t *testing.T) {
 	if r.l.Wait(r.now).Active || take[Audit](r)[0].Kind != AuditWaitForced {
 		t.Fatal("forced")
 	}
+	n := newRig(t, func(c *Config) {
+		c.InitialWait = 10 * sec
+		c.Members = []Member{member("p1", "w1", 1), member("p2", "w2", 1)}
+	})
+	n.tick(5 * sec)
+	n.beat("w1", "p1", 1)
+	n.tick(5 * sec)
+	if !n.l.Wait(n.now).Active {
+		t.Fatal("ready, but what w1 runs is not known yet")
+	}
+	n.report("p1")
+	n.out = nil
+	n.tick(sec)
+	if n.l.Wait(n.now).Active || !strings.HasSuffix(take[Audit](n)[0].Text, "not heard of: w2") {
+		t.Fatal("w1 has reported; w2 is not waited for")
+	}
 	m := newRig(t, func(c *Config) { c.Members = []Member{member("p1", "w1", 1)} })
 	m.step(EndWait{By: "ann"})
-	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active {
+	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active || !strings.Contains(a.Text, "ann, who accepts double starts; not heard of: w1") {
 		t.Fatalf("%+v", a)
 	}
 	m.step(EndWait{By: "ann"})

@@ -15,11 +15,12 @@ import (
 	"cantina/workerset"
 )
 
-// The exhaustive search: two cells, one batch task, a leader that may restart, at
+// The exhaustive search: two cells, one or two batch tasks, a leader that may restart, at
 // most four messages in flight, each delivered in any order, lost or doubled; an
 // agent that may be paused; time as a few ordered steps, each long enough for a
 // time-out. Every state that these choices reach from the start, within the
-// budgets, is visited once: the task is never alive twice.
+// budgets, is visited once: no task is ever alive twice. The cells begin alike, so the
+// first task starts on cell 0: what begins on cell 1 is the same with the names exchanged.
 
 // msg is a message in flight. At most one of the events is set.
 type msg struct {
@@ -43,6 +44,7 @@ type node struct {
 	store  searchStore
 	budget budget
 	path   []string
+	beside bool // the second task begins on the cell of the first
 	late   bool // answers of this exchange fly
 	beats  bool // the next heartbeat reaches the leader
 	err    string
@@ -50,21 +52,28 @@ type node struct {
 
 // budget is how much may still go wrong.
 type budget struct {
+	tasks                                                int // wanted: 0 = 1
 	lose, twice, late, calls, restart, pause, time, kill int
 }
 
 type searchStore struct {
 	members map[Proc]Member
 	list    workerset.ID
-	last    applied
-	done    bool
+	last    [2]applied
+	done    [2]bool
 }
 
 // LastApplied and KillStored are Statuses.
-func (n *node) LastApplied(Work) (fence.Invocation, bool) { return n.store.last.inv, n.store.last.real }
-func (n *node) KillStored(Run) bool                       { return false }
+func (n *node) LastApplied(w Work) (fence.Invocation, bool) {
+	a := n.store.last[number(w)]
+	return a.inv, a.real
+}
+func (n *node) KillStored(Run) bool { return false }
 
-var theWork = Work{"job", "n"}
+// theWorks are the batch tasks of the search; number is the place of one.
+func theWorks() [2]Work { return [2]Work{{"job", "n"}, {"job", "m"}} }
+
+func number(w Work) int { works := theWorks(); return slices.Index(works[:], w) }
 
 func searchTimeouts() Timeouts {
 	return Timeouts{Heartbeat: sec, HeartbeatGrace: sec, Healthcheck: sec, HealthcheckGrace: 2 * sec, Check: sec / 2,
@@ -146,18 +155,27 @@ func (s *search) up(n *node, e Event) {
 	s.schedule(n)
 }
 
-// schedule starts the task where it may start.
+// schedule starts what is wanted where it may start.
 func (s *search) schedule(n *node) {
-	if n.leader == nil || n.store.done || n.path == nil && n.budget.time > 1000 {
+	if n.path == nil && n.budget.time > 1000 {
 		return
 	}
-	for k := range n.cells {
-		i := (k + int(n.leader.counter)) % len(n.cells) // not where it was tried last
-		q := Request{Work: theWork, Cell: CellName(fmt.Sprint("c", i))}
-		if _, ok := n.leader.MayStart(n.now, q); ok {
-			_, out, err := n.leader.RunBatch(n.now, q)
-			if err == nil {
-				s.perform(n, out)
+	works := theWorks()
+	for w := range max(1, n.budget.tasks) {
+		for k := range n.cells {
+			if n.leader == nil || n.store.done[w] {
+				break
+			}
+			i := (k + int(n.leader.counter)) % len(n.cells) // not where one was tried last
+			if n.beside {
+				i = k
+			}
+			q := Request{Work: works[w], Cell: CellName(fmt.Sprint("c", i))}
+			if _, ok := n.leader.MayStart(n.now, q); ok {
+				_, out, err := n.leader.RunBatch(n.now, q)
+				if err == nil {
+					s.perform(n, out)
+				}
 			}
 		}
 	}
@@ -198,9 +216,9 @@ func (s *search) effect(n *node, e Effect) {
 	case SendSuicide:
 		s.down(n, e.Call.Proc, SuicideAsked{e.Call})
 	case Ended:
-		if e.Kind == Real || n.store.last.inv != e.Run.Invocation {
-			n.store.last = applied{e.Run.Invocation, e.Kind == Real}
-			n.store.done = n.store.done || e.Kind == Real && e.Status == "ok"
+		if w := number(e.Run.Work); e.Kind == Real || n.store.last[w].inv != e.Run.Invocation {
+			n.store.last[w] = applied{e.Run.Invocation, e.Kind == Real}
+			n.store.done[w] = n.store.done[w] || e.Kind == Real && e.Status == "ok"
 		}
 		s.up(n, StatusCommitted{e.Run, e.Kind})
 	case EndTerm:
@@ -314,8 +332,10 @@ func (s *search) cellEffect(n *node, i int, e CellEffect) {
 		s.fly(n, msg{cell: i, up: NotifyAnswered(e)})
 	case Launch:
 		for j := range n.cells {
-			if len(n.alive[j]) > 0 {
-				n.err = fmt.Sprintf("%v starts on cell %d while %v is alive on cell %d", e.Run.Invocation, i, n.alive[j][0].Invocation, j)
+			for _, r := range n.alive[j] {
+				if r.Work == e.Run.Work {
+					n.err = fmt.Sprintf("%v starts on cell %d while %v is alive on cell %d", e.Run.Invocation, i, r.Invocation, j)
+				}
 			}
 		}
 		n.alive[i] = append(n.alive[i], e.Run)
@@ -331,12 +351,16 @@ func (s *search) cellEffect(n *node, i int, e CellEffect) {
 }
 
 func (s *search) end(n *node, i int, status string) {
-	runs := n.alive[i]
-	n.alive[i] = nil
-	for _, r := range runs {
-		if !n.paused[i] {
-			s.cell(n, i, WorkEnded{r, status})
-		}
+	for len(n.alive[i]) > 0 {
+		s.endOne(n, i, 0, status)
+	}
+}
+
+func (s *search) endOne(n *node, i, k int, status string) {
+	r := n.alive[i][k]
+	n.alive[i] = slices.Delete(n.alive[i], k, k+1)
+	if !n.paused[i] {
+		s.cell(n, i, WorkEnded{r, status})
 	}
 }
 
@@ -430,7 +454,7 @@ func fingerprint(n *node) uint64 {
 		texts[i] = md.b.String()
 	}
 	slices.Sort(texts)
-	fmt.Fprint(&d.b, texts, n.now, n.term, n.dead, n.paused, n.starts, n.budget, n.store.last, n.store.done)
+	fmt.Fprint(&d.b, texts, n.now, n.term, n.dead, n.paused, n.starts, n.budget, n.beside, n.store.last, n.store.done)
 	d.dump(reflect.ValueOf(n.store.members))
 	h := fnv.New64a()
 	h.Write([]byte(d.b.String()))
@@ -479,15 +503,17 @@ func (s *search) expand(n *node) {
 			s.next(n, fmt.Sprint("resume cell ", i), func(c *node) {
 				c.paused[i] = false
 				for _, h := range c.cells[i].Held() {
-					if !h.Ended && len(c.alive[i]) == 0 {
+					if !h.Ended && !slices.Contains(c.alive[i], h.Run) {
 						s.cell(c, i, WorkEnded{h.Run, "killed"})
 					}
 				}
 				s.cell(c, i, CellTick{})
 			})
 		}
-		if len(n.alive[i]) > 0 && n.budget.kill > 0 {
-			s.next(n, fmt.Sprint("the task ends on cell ", i), func(c *node) { c.budget.kill--; s.end(c, i, "killed") })
+		for k := range n.alive[i] {
+			if n.budget.kill > 0 {
+				s.next(n, fmt.Sprint("a task ends on cell ", i), func(c *node) { c.budget.kill--; s.endOne(c, i, k, "killed") })
+			}
 		}
 	}
 }
@@ -519,7 +545,10 @@ func (s *search) expandCell(n *node, i int) {
 func (s *search) run(b budget, limit int) (complete bool) {
 	s.seen = map[uint64]bool{}
 	root := s.start(b)
-	s.next(root, "the task is wanted", func(c *node) { s.schedule(c) })
+	s.next(root, "the work is wanted", func(c *node) { s.schedule(c) })
+	if b.tasks > 1 {
+		s.next(root, "the work is wanted on one cell", func(c *node) { c.beside = true; s.schedule(c) })
+	}
 	for len(s.stack) > 0 && s.found == "" {
 		if s.visited >= limit {
 			return false
@@ -533,25 +562,29 @@ func (s *search) run(b budget, limit int) (complete bool) {
 	return true
 }
 
-// soakBudgets are visited by make soak, whole or up to 200,000 states each.
+// soakBudgets are visited by make soak, whole or up to 120,000 states each.
 var soakBudgets = []budget{
 	{lose: 1, calls: 1}, {twice: 1, calls: 1, kill: 1}, {restart: 1}, {time: 2}, {restart: 1, time: 1}, {pause: 1, time: 1},
+	{tasks: 2, lose: 1, calls: 1}, {tasks: 2, restart: 1}, {tasks: 2, twice: 1, calls: 1}, {tasks: 2, time: 1, kill: 1},
 }
 
 // TestSearch visits every state within small budgets.
 func TestSearch(t *testing.T) {
-	limit, budgets := 1_000, []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {time: 2}}
+	limit, budgets := 1_000, []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {time: 2}, {tasks: 2, calls: 1}, {tasks: 2, restart: 1}}
 	if os.Getenv("CANTINA_SOAK") != "" {
-		limit, budgets = 200_000, soakBudgets
+		limit, budgets = 120_000, soakBudgets
 	}
 	for _, b := range budgets {
-		s := &search{t: t}
-		began := time.Now()
-		complete := s.run(b, limit)
-		t.Logf("%+v: %d states in %v, complete %v", b, s.visited, time.Since(began).Round(time.Millisecond), complete)
-		if s.found != "" {
-			t.Error(s.found)
-		}
+		t.Run(fmt.Sprintf("%+v", b), func(t *testing.T) {
+			t.Parallel()
+			s := &search{t: t}
+			began := time.Now()
+			complete := s.run(b, limit)
+			t.Logf("%d states in %v, complete %v", s.visited, time.Since(began).Round(time.Millisecond), complete)
+			if s.found != "" {
+				t.Error(s.found)
+			}
+		})
 	}
 }
 

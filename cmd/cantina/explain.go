@@ -96,6 +96,8 @@ func saysAll(r *pb.Reason) bool {
 // eventOf is what an event says where nothing beside it says whose it is.
 func eventOf(e *pb.Event) string {
 	switch {
+	case e.Gone && e.Instance != nil:
+		return e.Subject + whose(e.Instance) + " is gone"
 	case e.Gone:
 		return e.Subject + " is gone"
 	case e.Node != nil && e.Text == "":

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/batch"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -39,6 +41,14 @@ func (c *cli) jobTable() table[*pb.Job] {
 	}
 }
 
+// nodeNote is the doubt about one that runs, else how the last attempt ended.
+func nodeNote(x *pb.JobNode) string {
+	if x.State == batch.ClassRunning.String() && x.Reason != "" {
+		return cmp.Or(x.Doubt, "attempt before: "+x.Reason)
+	}
+	return cmp.Or(x.Doubt, x.Reason)
+}
+
 func jobNote(x *pb.Job) string {
 	switch {
 	case len(x.Errors) > 0:
@@ -59,7 +69,7 @@ func (c *cli) nodeTable() table[*pb.JobNode] {
 			{name: "ATTEMPTS", text: func(x *pb.JobNode) string { return number(x.Attempts) }},
 			{name: "CODE", text: nodeCode},
 			{name: "TIME", text: func(x *pb.JobNode) string { return c.when(x.Time) }},
-			{name: "NOTE", text: func(x *pb.JobNode) string { return x.Reason }},
+			{name: "NOTE", text: nodeNote},
 			{name: "NEXT", wide: true, text: func(x *pb.JobNode) string { return c.when(x.Next) }},
 			{name: "LOSSES", wide: true, text: func(x *pb.JobNode) string { return number(x.Losses) }},
 			{name: "INVOCATION", wide: true, text: func(x *pb.JobNode) string { return x.Invocation }},
@@ -87,7 +97,7 @@ func resultTable(c *cli) table[*pb.JobNode] {
 		{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
 		{name: "CODE", text: nodeCode},
 		{name: "DATA", text: dataText},
-		{name: "NOTE", text: func(x *pb.JobNode) string { return x.Reason }},
+		{name: "NOTE", text: nodeNote},
 		{name: "TIME", wide: true, text: func(x *pb.JobNode) string { return c.when(x.Time) }},
 		{name: "CELL", wide: true, text: func(x *pb.JobNode) string { return x.Cell }},
 	}

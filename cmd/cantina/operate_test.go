@@ -97,14 +97,17 @@ func TestStatusIsAligned(t *testing.T) {
 
 func TestEventTexts(t *testing.T) {
 	for want, e := range map[string]*pb.Event{
-		"RUNNING":            {Task: &pb.Task{State: "RUNNING"}},
-		"COMPLETED failed":   {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
-		"job running":        {Job: &pb.Job{State: "running"}},
-		"n7 backoff":         {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
-		"d/web/0 is gone":    {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
-		"waiting":            {Schedule: &pb.Schedule{State: "waiting"}},
-		"web/1 CLAIMED":      {Instance: &pb.Instance{Service: "web", Index: 1, State: "CLAIMED"}},
-		"web/1 UNCLAIMED: x": {Instance: &pb.Instance{Service: "web", Index: 1, State: "UNCLAIMED", PlacementError: "x"}},
+		"RUNNING":                         {Task: &pb.Task{State: "RUNNING"}},
+		"COMPLETED failed":                {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
+		"job running":                     {Job: &pb.Job{State: "running"}},
+		"n7 backoff":                      {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
+		"d/web/0 is gone":                 {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
+		"waiting":                         {Schedule: &pb.Schedule{State: "waiting"}},
+		"web/0 RUNNING (suspect) on c1":   {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "SUSPECT", Cell: "c1"}},
+		"web/0 RUNNING on c2":             {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "ORDINARY", Cell: "c2"}},
+		"d/web/0 (suspect) on c1 is gone": {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{Presence: "SUSPECT", Cell: "c1"}},
+		"web/1 CLAIMED":                   {Instance: &pb.Instance{Service: "web", Index: 1, State: "CLAIMED"}},
+		"web/1 UNCLAIMED: x":              {Instance: &pb.Instance{Service: "web", Index: 1, State: "UNCLAIMED", PlacementError: "x"}},
 	} {
 		if got := eventOf(e); got != want {
 			t.Errorf("%q, want %q", got, want)

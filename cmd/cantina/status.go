@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cantina/api"
 	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
@@ -73,7 +74,11 @@ func (c *cli) statusText(s *pb.Status) error {
 		if s.Longest != nil {
 			text += ", at most " + s.Longest.AsDuration().Round(time.Second).String()
 		}
-		row("waiting", text+": nothing that may already run is started")
+		text += ": nothing that may already run is started"
+		if len(s.WaitingFor) == 0 {
+			text += "; where no such cell is alive: cantina leader end-wait --accept-double-starts"
+		}
+		row("waiting", text)
 	}
 	for _, h := range s.Held {
 		row("held", heldText(h))
@@ -122,6 +127,9 @@ func (c *cli) leaderVerb() *cobra.Command {
 			"still runs on a silent cell may then run twice. It is recorded, and status shows it.",
 		Example: "  cantina leader end-wait --accept-double-starts --yes",
 		RunE: func(*cobra.Command, []string) error {
+			if !accept {
+				return failf(api.ExitUsage, "what still runs on a silent cell may be started a second time: give --accept-double-starts to accept that")
+			}
 			if err := c.confirm("end the initial wait; work that still runs on a silent cell may run twice"); err != nil {
 				return err
 			}

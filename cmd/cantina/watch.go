@@ -178,7 +178,7 @@ func eventText(x *pb.Event) string {
 	}
 	switch {
 	case x.Instance != nil:
-		text := x.Instance.Service + "/" + number(x.Instance.Index) + " " + x.Instance.State
+		text := indexOf(x.Instance) + " " + x.Instance.State + whose(x.Instance)
 		if x.Instance.State == lrp.Unclaimed.String() && x.Instance.PlacementError != "" {
 			text += ": " + x.Instance.PlacementError
 		}
@@ -197,4 +197,19 @@ func eventText(x *pb.Event) string {
 		return x.Schedule.State
 	}
 	return ""
+}
+
+// indexOf names the index of a row as people do.
+func indexOf(x *pb.Instance) string { return x.Service + "/" + number(x.Index) }
+
+// whose tells the rows of one index apart: by what they are beside ordinary, and by their cell.
+func whose(x *pb.Instance) string {
+	text := ""
+	if x.Presence != "" && x.Presence != lrp.Ordinary.String() {
+		text = " (" + strings.ToLower(x.Presence) + ")"
+	}
+	if x.Cell != "" {
+		text += " on " + x.Cell
+	}
+	return text
 }

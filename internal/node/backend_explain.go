@@ -85,7 +85,10 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 	}
 	out := explainedJob(s, &j.Progress, class, why)
 	v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
-	return out, nil
+	if s.Node != "" {
+		v.doubled(&out, worker.Work{Job: s.Name, Node: s.Node})
+	}
+	return out, v.unsurePairs(&out, s.Name, s.Node)
 }
 
 // explainedJob explains a job by its progress, or one of its batch tasks by its class.
@@ -138,13 +141,19 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	return out, nil
 }
 
+// ifSilent says when a process that does not speak again is certainly dead.
+func ifSilent(dead time.Duration) string {
+	if dead <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; if it stays silent, certainly dead in %s", dead.Round(time.Second))
+}
+
 func explainCell(s api.Subject, c *api.Cell, now time.Time) api.Explanation {
 	out := api.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
-	add := func(code, text string) {
-		out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: text, Longest: c.DeadIn})
-	}
+	add := func(code, text string) { out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: text}) }
 	if c.Session != worker.Healthy {
-		add("session", c.Reason)
+		add("session", c.Reason+ifSilent(c.DeadIn))
 	}
 	if c.Unavailable != "" {
 		out.State += ", unavailable"

@@ -43,14 +43,14 @@ func nodeFilter(f api.PairFilter, r api.Range) batch.NodeFilter {
 	return n
 }
 
-func pairs(all []scheduler.PairView, limit int) api.Listed[api.Pair] {
-	out := api.Listed[api.Pair]{}
+func (v view) pairs(all []scheduler.PairView, limit int) api.Listed[api.Pair] {
+	out, d := api.Listed[api.Pair]{}, v.doubts()
 	for i, p := range all {
 		if i == limit {
 			out.Next = all[i-1].Node
 			break
 		}
-		out.Items = append(out.Items, api.Pair(p))
+		out.Items = append(out.Items, d.pair(p))
 	}
 	return out
 }
@@ -61,13 +61,13 @@ func (v view) ListPairs(f api.PairFilter, r api.Range) (api.Listed[api.Pair], er
 		return api.Listed[api.Pair]{}, err
 	}
 	all, err := v.jobs.Pairs(f.Job, nodeFilter(f, r))
-	return pairs(all, r.Limit), err
+	return v.pairs(all, r.Limit), err
 }
 
 // ListResults implements api.Jobs.
 func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
 	all, err := v.jobs.Results(ctx, f.Job, nodeFilter(f, r))
-	return pairs(all, r.Limit), err
+	return v.pairs(all, r.Limit), err
 }
 
 // change commits a change of one job, once for the caller's key, and returns how

@@ -8,7 +8,6 @@ import (
 	"cantina/api"
 	"cantina/bbs"
 	"cantina/internal/draining"
-	"cantina/scheduler"
 	"cantina/store"
 	"cantina/timetable"
 	"cantina/worker"
@@ -49,7 +48,7 @@ func (v view) Status() (api.Status, error) {
 	for _, d := range v.drains.All() {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
-	v.held(&s, all)
+	v.held(&s, w, all)
 	rollouts, more := v.board.Rollouts(maxHeld)
 	for _, r := range rollouts {
 		s.Rollouts = append(s.Rollouts, api.Rollout(r))
@@ -62,30 +61,6 @@ func (v view) Status() (api.Status, error) {
 	s.Warnings = append(s.Warnings, v.audits...)
 	v.mu.Unlock()
 	return s, v.fresh()
-}
-
-// maxHeld bounds how much held work, and how many rollouts, a status lists.
-const maxHeld = 50
-
-// held lists the jobs that the initial wait holds.
-func (v view) held(s *api.Status, all []scheduler.JobView) {
-	if !s.Waiting {
-		return
-	}
-	for _, j := range all {
-		if j.Progress.State.Ended() || j.Removed {
-			continue
-		}
-		h, ok := v.reg.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID})
-		if ok {
-			continue
-		}
-		if len(s.Held) == maxHeld {
-			s.HeldMore++
-			continue
-		}
-		s.Held = append(s.Held, api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
-	}
 }
 
 // EndWait implements api.Operation.

@@ -2,14 +2,18 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"cantina/api"
+	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/lrp"
+	"cantina/scheduler"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -70,6 +74,65 @@ func (d *doubts) task(t bbs.Task) api.Task {
 	return x
 }
 
+// pair adds the doubt about its cell to a batch task that runs.
+func (d *doubts) pair(p scheduler.PairView) api.Pair {
+	x := api.Pair{Job: p.Job, NodeView: p.NodeView, Path: p.Path, Data: p.Data}
+	if p.Class == batch.ClassRunning {
+		x.Doubt = d.of(p.Cell)
+	}
+	return x
+}
+
+// unsurePairs adds, for each cell that has running batch tasks of a job and is not in
+// order, that it is not, and how long what it has counts as running; node "" = all.
+func (v view) unsurePairs(x *api.Explanation, job, node string) error {
+	running, err := v.jobs.Pairs(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
+	if err != nil {
+		return err
+	}
+	on, d := map[string][]string{}, v.doubts()
+	for _, p := range running {
+		if d.of(p.Cell) != "" {
+			on[p.Cell] = append(on[p.Cell], p.Node)
+		}
+	}
+	cells := slices.Sorted(maps.Keys(on))
+	for _, name := range cells[:min(len(cells), namedCells)] {
+		x.Reasons = append(x.Reasons, v.unsureOf(name, d.of(name), list(on[name])))
+	}
+	if more := len(cells) - namedCells; more > 0 {
+		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that run some of it are not HEALTHY", more)})
+	}
+	return nil
+}
+
+// unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
+// one that is lost is what must not run twice.
+func (v view) unsureOf(cell, doubt, what string) api.Reason {
+	if s, ok := v.reg.Session(worker.CellName(cell)); ok && s.State == worker.MustDie {
+		return api.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before the cell is certainly dead", Longest: s.Expiry}
+	}
+	return api.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
+}
+
+// doubled adds that a batch task runs more than once: after a wait that was cut short.
+func (v view) doubled(x *api.Explanation, w worker.Work) {
+	if text := doubledText(v.reg.Running(w)); text != "" {
+		x.Reasons = append(x.Reasons, api.Reason{Code: "doubled", Text: text})
+	}
+}
+
+func doubledText(runs []worker.RunView) string {
+	if len(runs) < 2 {
+		return ""
+	}
+	var on []string
+	for _, r := range runs {
+		on = append(on, fmt.Sprintf("on cell %s as %v", r.Cell, r.Run.Invocation))
+	}
+	return "it runs more than once, since the initial wait was cut short or the store went back: " + list(on)
+}
+
 // unsure adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
 func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
@@ -78,8 +141,13 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 	if err != nil {
 		return err
 	}
+	w, blind := v.blind()
 	for _, row := range p.Items {
 		i := d.instance(row)
+		if blind && (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.Exclusive {
+			sayHeld(x, w.Longest)
+			blind = false
+		}
 		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.PlacementError != "" {
 			v.remedy(x, lrpItem(i.Key))
 		}
@@ -104,7 +172,7 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 	slices.Sort(cells)
 	for _, name := range cells[:min(len(cells), namedCells)] {
 		names := slices.Compact(on[name])
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: reasons[name] + "; what was last heard of " + list(names) + " is shown"})
+		x.Reasons = append(x.Reasons, v.unsureOf(name, reasons[name], list(names)))
 	}
 	if more := len(cells) - namedCells; more > 0 {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
@@ -135,6 +203,9 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	if t.State == task.Pending && t.Rejection != "" {
 		v.remedy(x, taskItem(guid))
 	}
+	if w, blind := v.blind(); blind && t.State == task.Pending {
+		sayHeld(x, w.Longest)
+	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
 	if text := v.doubts().task(t).Doubt; text != "" {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: text + "; what was last heard of it is shown"})
@@ -161,13 +232,24 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 	more := 0
 	for _, s := range sessions {
 		text := doubt(string(s.Cell), s, true)
-		lrps, tasks := v.board.OnCell(string(s.Cell))
-		switch n := lrps + tasks; {
-		case !s.Holder || text == "" || n == 0:
+		lrps, tasks := 0, 0
+		if s.Holder {
+			lrps, tasks = v.board.OnCell(string(s.Cell))
+		} else { // only what its rows of batch tasks hold is known to be its own
+			text += fmt.Sprintf(" (process %s, which does not hold the name)", s.Proc)
+		}
+		switch {
+		case s.State == worker.Healthy || lrps+tasks+s.Work == 0:
 		case len(out) == namedCells:
 			more++
+		case s.State == worker.MustDie:
+			text += fmt.Sprintf("; its %s may still run: what must not run twice starts nowhere else before it is certainly dead", counted(lrps, tasks, s.Work))
+			if s.Expiry > 0 {
+				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
+			}
+			out = append(out, text)
 		default:
-			out = append(out, fmt.Sprintf("%s; what was last heard of its %s is shown", text, counted(lrps, tasks)))
+			out = append(out, fmt.Sprintf("%s; what was last heard of its %s is shown", text, counted(lrps, tasks, s.Work)))
 		}
 	}
 	if more > 0 {
@@ -176,7 +258,7 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 	return out
 }
 
-func counted(lrps, tasks int) string {
+func counted(lrps, tasks, pairs int) string {
 	var parts []string
 	add := func(n int, name string) {
 		if n == 1 {
@@ -187,5 +269,9 @@ func counted(lrps, tasks int) string {
 	}
 	add(lrps, "instance")
 	add(tasks, "task")
+	add(pairs, "batch task")
+	if n := len(parts) - 1; n > 1 {
+		parts = []string{strings.Join(parts[:n], ", "), parts[n]}
+	}
 	return strings.Join(parts, " and ")
 }

@@ -26,11 +26,22 @@ func begin(t *testing.T) (*term, func()) {
 	return beginOver(t, mem.Config{})
 }
 
+// beginBlind begins a term over a new store of which nobody has said that the cluster is new.
+func beginBlind(t *testing.T) (*term, func()) {
+	t.Helper()
+	return beginAs(t, mem.Config{}, false)
+}
+
 // beginOver begins a term over a store that may hold its answers back.
 func beginOver(t *testing.T, backend mem.Config) (*term, func()) {
 	t.Helper()
+	return beginAs(t, backend, true)
+}
+
+func beginAs(t *testing.T, backend mem.Config, newCluster bool) (*term, func()) {
+	t.Helper()
 	clock := run.Bubble()
-	s, err := store.New(mem.New(backend), store.Config{Clock: clock, NewCluster: true})
+	s, err := store.New(mem.New(backend), store.Config{Clock: clock, NewCluster: newCluster})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +50,7 @@ func beginOver(t *testing.T, backend mem.Config) (*term, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tm, err := newTerm(ServerConfig{Name: "s", NewCluster: true, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: slog.New(slog.DiscardHandler)}, reign, link.NewDirectory(link.Security{}))
+	tm, err := newTerm(ServerConfig{Name: "s", NewCluster: newCluster, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: slog.New(slog.DiscardHandler)}, reign, link.NewDirectory(link.Security{}))
 	if err != nil {
 		t.Fatal(err)
 	}

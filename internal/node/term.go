@@ -290,16 +290,28 @@ const maxAudits = 20
 // Audit implements registry.Listener.
 func (t *term) Audit(e worker.Audit) {
 	logAudit(t.log, e)
-	t.hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: e.Text})
+	t.hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
 	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.audits = append(t.audits, e.Text)
+	t.audits = append(t.audits, auditText(e))
 	if len(t.audits) > maxAudits {
 		t.audits = slices.Delete(t.audits, 0, 1)
 	}
+}
+
+// auditText is an audit as people read it where nothing beside it says whose it is.
+func auditText(e worker.Audit) string {
+	text := e.Text
+	if e.Run != (worker.Run{}) {
+		text = fmt.Sprintf("%v (%v): %s", e.Run.Work, e.Run.Invocation, text)
+	}
+	if e.Cell != "" {
+		text = "cell " + string(e.Cell) + ": " + text
+	}
+	return text
 }
 
 // logAudit writes what is to be kept, as a warning when something was not as it should
@@ -315,6 +327,9 @@ func logAudit(log *slog.Logger, e worker.Audit) {
 	}
 	if e.Proc != "" {
 		attrs = append(attrs, slog.String("proc", string(e.Proc)))
+	}
+	if e.Run != (worker.Run{}) {
+		attrs = append(attrs, slog.String("task", e.Run.Work.String()), slog.String("invocation", e.Run.Invocation.String()))
 	}
 	log.LogAttrs(context.Background(), level, "audit", attrs...)
 }

@@ -18,7 +18,7 @@ import (
 // loss, and what runs over the change goes on.
 func TestKillLeader(t *testing.T) {
 	r, w := seeded(t), newWitness(t)
-	kills, nodes := soak(2, 50), soak(300, 1000)
+	kills, nodes := soak(5, 50), 1000
 	c := startCluster(t, patient, 2, 3)
 	apply(t, c.addr(), appendSpec(w, nodes))
 	must(t, c.addr(), "wait", "web", "--timeout", "60s")

@@ -3530,8 +3530,10 @@ type JobNode struct {
 	// What it reported; only in results.
 	Data *structpb.Struct `protobuf:"bytes,13,opt,name=data,proto3" json:"data,omitempty"`
 	// Attempts that ended because their cell was lost.
-	Losses        int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
+	Losses int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
+	// Why a running one may not be so any more, as that of an instance. Not in events.
+	Doubt         string `protobuf:"bytes,16,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3669,6 +3671,13 @@ func (x *JobNode) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *JobNode) GetDoubt() string {
+	if x != nil {
+		return x.Doubt
+	}
+	return ""
 }
 
 type ListJobsRequest struct {
@@ -9149,7 +9158,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\abackoff\x18\x06 \x01(\x05R\abackoff\x12\x18\n" +
 	"\ablocked\x18\a \x01(\x05R\ablocked\x12\x18\n" +
 	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
-	"\bdisabled\x18\t \x01(\x05R\bdisabled\"\xcd\x03\n" +
+	"\bdisabled\x18\t \x01(\x05R\bdisabled\"\xe3\x03\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -9168,7 +9177,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04path\x18\f \x03(\tR\x04path\x12+\n" +
 	"\x04data\x18\r \x01(\v2\x17.google.protobuf.StructR\x04data\x12\x16\n" +
 	"\x06losses\x18\x0e \x01(\x05R\x06losses\x120\n" +
-	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"O\n" +
+	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05doubt\x18\x10 \x01(\tR\x05doubt\"O\n" +
 	"\x0fListJobsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\"f\n" +

@@ -4199,6 +4199,11 @@ func (x *EvacuateResponse) GetProc() string {
 	return ""
 }
 
+// Bistro's getLogs. Failure: the reader is told that the cell does not answer, and asks
+// again at the same cursor. Partial failure, delay and replay: harmless, it changes nothing
+// and a cursor names lines for ever. Identity: to says whom the leader means; it is not
+// checked, for output belongs to the folder and not to a process, and is read from a cell
+// that is being given up, too.
 type ReadLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	To    *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
