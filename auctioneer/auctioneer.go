@@ -9,9 +9,8 @@
 //	scheduler ──Reserve, Confirm, Release──▶      ──Room──▶ scheduler
 //
 // All methods but Run may be called from any goroutine and only take a short lock; no
-// I/O happens under it. Run does nothing but call Pass when it is woken or due, make the
-// calls that Pass and Answered return, and wait; whoever has a loop of its own does the
-// same (Woken). Callers request work after the commit of its row, so nothing
+// I/O happens under it. Run drives Loop; whoever has no goroutines drives it in another
+// way (Ground). Callers request work after the commit of its row, so nothing
 // here is outward before its commit. Losing a request is safe: convergence repeats
 // it. A new term makes a new Auctioneer, rebuilt from rows (Hold) and from what
 // sessions push and report.
@@ -60,6 +59,18 @@ type Config struct {
 	PerformTimeout time.Duration
 	Clock          run.Clock
 	Log            *slog.Logger
+	// Ground is how calls to cells run; a simulator has its own.
+	Ground Ground
+}
+
+// Ground is how calls to cells run side by side, and are limited in time. What is not set
+// is that of a real process: goroutines and timers.
+type Ground struct {
+	// Go has f run beside everything else.
+	Go     func(f func())
+	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	// Watch, when set, is told of the calls that a pass begins, before they are made.
+	Watch func([]Call)
 }
 
 // Stats counts since the term began.
@@ -83,9 +94,12 @@ type Auctioneer struct {
 	stats   Stats
 
 	lines map[string]*line // by cell
+	woken bool             // there may be something to do
+	due   time.Duration    // there is anyway, by the boot clock
 
-	wake chan struct{}
-	room chan struct{}
+	loop  *run.Loop
+	calls sync.WaitGroup // of Run
+	room  chan struct{}
 }
 
 // line is the calls to one cell process: one at a time, what comes meanwhile
@@ -96,8 +110,7 @@ type line struct {
 	busy          bool
 }
 
-// Call is work for one cell process: a Perform call to be made. Its answer goes to
-// Answered.
+// Call is work for one cell process: a Perform call to be made.
 type Call struct {
 	Cell, Process string
 	Work          []placement.Item
@@ -112,10 +125,18 @@ func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Auctioneer{
+	a := &Auctioneer{
 		cfg: cfg, cells: cells, board: board, auction: placement.NewAuction(cfg.Placement),
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), lines: make(map[string]*line),
+		room: make(chan struct{}, 1), lines: make(map[string]*line),
 	}
+	a.loop = run.NewLoop("auction", a.next)
+	if a.cfg.Ground.Go == nil {
+		a.cfg.Ground.Go = a.calls.Go
+	}
+	if a.cfg.Ground.Within == nil {
+		a.cfg.Ground.Within = context.WithTimeout
+	}
+	return a
 }
 
 // locked runs f under the lock and wakes the loop.
@@ -123,8 +144,9 @@ func (a *Auctioneer) locked(f func(now time.Duration)) {
 	now := a.cfg.Clock.Boot()
 	a.mu.Lock()
 	f(now)
+	a.woken = true
 	a.mu.Unlock()
-	ring(a.wake)
+	a.loop.Wake()
 }
 
 // ring leaves at most one token in a channel of one.

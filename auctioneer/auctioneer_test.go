@@ -335,43 +335,53 @@ func BenchmarkRequestToPerform(b *testing.B) {
 	<-ended
 }
 
-// TestPassAndAnsweredWithoutRun: the loop's body alone: one call to a process at a time, what
-// comes meanwhile goes with the next, and nothing is woken by what changes nothing.
-func TestPassAndAnsweredWithoutRun(t *testing.T) {
-	a := New(Config{Clock: run.Kernel()}, nil, &fakeBoard{})
+// TestTheLoopWithoutGoroutines: one call to a process at a time, what comes meanwhile goes
+// with the next, and nothing is woken by what changes nothing.
+func TestTheLoopWithoutGoroutines(t *testing.T) {
+	var begun []func()
+	var watched int
+	cells := &fakeCells{}
+	a := New(Config{Clock: run.Kernel(), Ground: Ground{Go: func(f func()) { begun = append(begun, f) }, Watch: func(c []Call) { watched += len(c) }}}, cells, &fakeBoard{})
+	woken := 0
+	a.Loop().OnWake(func() { woken++ })
+	turn := func() {
+		t.Helper()
+		do, _ := a.Loop().Next()
+		if do == nil {
+			t.Fatal("nothing to do")
+		}
+		do(t.Context())
+		if do, pause := a.Loop().Next(); do != nil || pause <= 0 {
+			t.Fatal("a pass is to be made again")
+		}
+	}
 	a.Admit("c", "p", "")
 	a.Push(placement.State{Cell: "c", Process: "p", Version: 1, Capacity: resource.Amounts{resource.Containers: 9}})
-	item := func(id string) placement.Item {
-		return placement.Item{ID: id, Hold: "hold-" + id, Kind: placement.KindTask}
-	}
 	request := func(id string) {
 		t.Helper()
-		if err := a.Request(item(id)); err != nil {
+		if err := a.Request(placement.Item{ID: id, Hold: "hold-" + id, Kind: placement.KindTask}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	request("one")
-	if !a.Woken() || a.Woken() {
-		t.Error("a request wakes once")
-	}
-	calls, _, _ := a.Pass()
-	if len(calls) != 1 || calls[0].Cell != "c" || calls[0].Process != "p" || len(calls[0].Work) != 1 {
-		t.Fatalf("%+v", calls)
+	if turn(); len(begun) != 1 || watched != 1 || woken == 0 {
+		t.Fatalf("%d calls, %d watched, woken %d", len(begun), watched, woken)
 	}
 	request("two")
 	request("three")
-	if more, _, _ := a.Pass(); len(more) != 0 {
-		t.Errorf("a second call beside the first: %+v", more)
+	if turn(); len(begun) != 1 {
+		t.Errorf("a second call beside the first")
 	}
-	next, more := a.Answered(calls[0], nil, nil)
-	if !more || len(next.Work) != 2 {
-		t.Fatalf("%+v, %v", next, more)
-	}
-	a.Woken()
-	if _, more := a.Answered(next, []Refusal{{Hold: "hold-two", Reason: "no", Full: true}}, nil); more || !a.Woken() {
-		t.Errorf("another call: %v; a refusal wakes", more)
-	}
-	if s := a.Stats(); s.RefusedByCell != 1 || s.Waiting != 1 {
-		t.Errorf("%+v", s)
+	cells.set(func(_ string, work []placement.Item) ([]Refusal, error) {
+		if len(work) == 2 {
+			return []Refusal{{Hold: "hold-two", Reason: "no", Full: true}}, nil
+		}
+		return nil, nil
+	})
+	woken = 0
+	begun[0]()
+	want(t, "calls", cells.take(), "c/p [one]", "c/p [two three]")
+	if s := a.Stats(); s.RefusedByCell != 1 || s.Waiting != 1 || woken != 1 || watched != 1 {
+		t.Errorf("%+v, woken %d, watched %d", s, woken, watched)
 	}
 }

@@ -2,70 +2,71 @@ package auctioneer
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"cantina/internal/run"
 	"cantina/placement"
 )
 
 // Run places work until ctx is done, and returns when every call to a cell has
 // ended.
 func (a *Auctioneer) Run(ctx context.Context) error {
-	var working sync.WaitGroup
-	defer working.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		calls, next, ok := a.Pass()
-		for _, c := range calls {
-			working.Go(func() { a.perform(ctx, c) })
-		}
-		if ok {
-			timer.Reset(next)
-		} else {
-			timer.Stop()
-		}
-		select {
-		case <-a.wake:
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	defer a.calls.Wait()
+	return a.loop.Run(ctx)
+}
+
+// Loop is what Run drives, for whoever has no goroutines.
+func (a *Auctioneer) Loop() *run.Loop { return a.loop }
+
+// next says whether a pass is to be made, or for how long none is.
+func (a *Auctioneer) next() (do func(context.Context), pause time.Duration) {
+	now := a.cfg.Clock.Boot()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.woken || a.due <= now:
+		return a.begin, 0
+	case a.due == run.Never:
+		return nil, run.Never
+	}
+	return nil, a.due - now
+}
+
+// begin makes a pass, and begins the calls that follow from it.
+func (a *Auctioneer) begin(ctx context.Context) {
+	calls := a.pass()
+	if a.cfg.Ground.Watch != nil && len(calls) > 0 {
+		a.cfg.Ground.Watch(calls)
+	}
+	for _, c := range calls {
+		a.cfg.Ground.Go(func() { a.perform(ctx, c) })
 	}
 }
 
 // perform makes a call, and those to the same process that come up meanwhile.
 func (a *Auctioneer) perform(ctx context.Context, c Call) {
 	for more := true; more && ctx.Err() == nil; {
-		called, cancel := context.WithTimeout(ctx, a.cfg.PerformTimeout)
+		called, cancel := a.cfg.Ground.Within(ctx, a.cfg.PerformTimeout)
 		refused, err := a.cells.Perform(called, c.Cell, c.Process, c.Work)
 		cancel()
-		c, more = a.Answered(c, refused, err)
+		c, more = a.answered(c, refused, err)
 	}
 }
 
-// Woken takes the token that says that there may be something to do for Pass; it does
-// not wait.
-func (a *Auctioneer) Woken() bool {
-	select {
-	case <-a.wake:
-		return true
-	default:
-		return false
-	}
-}
-
-// Pass runs rounds until nothing is left to place and tells the board what waits. It
-// returns the calls that are to be made now, at most one to each cell process at a time,
-// and after how long the next round is due anyway; ok is false when none is.
-func (a *Auctioneer) Pass() (calls []Call, next time.Duration, ok bool) {
+// pass runs rounds until nothing is left to place and tells the board what waits. It
+// returns the calls that are to be made now, at most one to each cell process at a time.
+func (a *Auctioneer) pass() (calls []Call) {
 	for more := true; more; {
 		now := a.cfg.Clock.Boot()
 		a.mu.Lock()
+		a.woken = false
 		more = a.round(now)
 		results := a.outbox
 		a.outbox = nil
-		next, ok = a.auction.Next()
+		due, ok := a.auction.Next()
+		if a.due = due; !ok {
+			a.due = run.Never
+		}
 		for i := range results {
 			calls = append(calls, a.queue(results[i].Placed)...)
 		}
@@ -73,9 +74,8 @@ func (a *Auctioneer) Pass() (calls []Call, next time.Duration, ok bool) {
 		for i := range results {
 			a.tell(&results[i])
 		}
-		next -= now
 	}
-	return calls, max(next, 0), ok
+	return calls
 }
 
 // round runs one round into the outbox; the lock is held.
@@ -140,9 +140,9 @@ func (l *line) next() (Call, bool) {
 	return c, true
 }
 
-// Answered takes the answer to a call, once; an err is none. It returns the next call to
+// answered takes the answer to a call, once; an err is none. It returns the next call to
 // the same process, when there is one to be made.
-func (a *Auctioneer) Answered(c Call, refused []Refusal, err error) (next Call, more bool) {
+func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, more bool) {
 	if err != nil {
 		// The work stays in flight until it is claimed or its time is over.
 		a.cfg.Log.Warn("cell did not answer a placement", "cell", c.Cell, "items", len(c.Work), "error", err)

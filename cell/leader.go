@@ -146,6 +146,18 @@ type BatchWork struct {
 	Attempt string
 }
 
+// RunItems are the items of calls: payloads has the work of each, nil for a probe.
+func RunItems(calls []worker.RunTask, payloads []*batch.Payload) []RunItem {
+	items := make([]RunItem, len(calls))
+	for i, t := range calls {
+		items[i].Call = t
+		if x := payloads[i]; x != nil {
+			items[i].Work = WorkOf(x)
+		}
+	}
+	return items
+}
+
 // WorkOf is what a cell is sent of a batch task.
 func WorkOf(p *batch.Payload) *BatchWork {
 	return &BatchWork{Domain: p.Domain, Workload: p.Workload, Program: p.Program, Env: p.Env, Resources: p.Resources,

@@ -251,39 +251,66 @@ func (l *link) UpdateStatus(ctx context.Context, u worker.UpdateStatus) (got []w
 }
 
 // Rows implements cell.Leader.
-func (l *link) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
-	a, err := l.request(ctx, OpRows, OpRowsAnswer, &request{from: callerOf(from), query: &query{q.Only, q.LRPs, q.Tasks}})
-	return a.rows, err
-}
-
-// LRPEvents implements cell.Leader.
-func (l *link) LRPEvents(ctx context.Context, from cell.Caller, es []cell.LRPEvent) ([]error, error) {
-	for _, e := range es[1:] {
-		l.m.w.res.Coverage.add(lrpOp(e.Event), l.m.w)
-	}
-	a, err := l.request(ctx, lrpOp(es[0].Event), OpLRPAnswer, &request{from: callerOf(from), events: es})
-	return a.errs, err
-}
-
-// TaskEvents implements cell.Leader.
-func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskEvent) ([]error, error) {
-	for _, e := range es[1:] {
-		l.m.w.res.Coverage.add(taskOp(e.Event), l.m.w)
-	}
-	a, err := l.request(ctx, taskOp(es[0].Event), OpTaskAnswer, &request{from: callerOf(from), changes: es})
-	return a.errs, err
-}
-
-func (l *link) request(ctx context.Context, op, answered Op, q *request) (got answer, err error) {
-	err = l.ask(ctx, op, func(s *server, reply func(Op, func())) {
-		asked := *q
-		asked.reply = func(a answer) { reply(answered, func() { got = a }) }
-		s.asked(&asked)
+func (l *link) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (got cell.Rows, err error) {
+	err = l.request(ctx, OpRows, OpRowsAnswer, func(r *reign) (func(), error) {
+		rows, err := r.office.Rows(context.Background(), from, q)
+		return func() { got = rows }, err
 	})
-	if err == nil && got.unknown {
-		err = errNoAnswer
-	}
 	return got, err
 }
 
-func callerOf(c cell.Caller) caller { return caller{c.Cell, c.Proc, c.Term} }
+// LRPEvents implements cell.Leader.
+func (l *link) LRPEvents(ctx context.Context, from cell.Caller, es []cell.LRPEvent) (got []error, err error) {
+	for _, e := range es[1:] {
+		l.m.w.res.Coverage.add(lrpOp(e.Event), l.m.w)
+	}
+	err = l.request(ctx, lrpOp(es[0].Event), OpLRPAnswer, func(r *reign) (func(), error) {
+		errs, err := r.office.LRPEvents(context.Background(), from, es)
+		return func() { got = errs }, err
+	})
+	return got, err
+}
+
+// TaskEvents implements cell.Leader.
+func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskEvent) (got []error, err error) {
+	for _, e := range es[1:] {
+		l.m.w.res.Coverage.add(taskOp(e.Event), l.m.w)
+	}
+	err = l.request(ctx, taskOp(es[0].Event), OpTaskAnswer, func(r *reign) (func(), error) {
+		errs, err := r.office.TaskEvents(context.Background(), from, es)
+		if err == nil && !r.dead {
+			for i, e := range es {
+				l.m.w.check.answered(r, e.GUID, e.Event, errs[i])
+			}
+		}
+		return func() { got = errs }, err
+	})
+	return got, err
+}
+
+// request has whoever leads, if the server that is asked does, do what may wait; take takes
+// the answer.
+func (l *link) request(ctx context.Context, op, answered Op, do func(r *reign) (take func(), err error)) error {
+	var refused error
+	err := l.ask(ctx, op, func(s *server, reply func(Op, func())) {
+		r := s.reign
+		if r == nil {
+			return
+		}
+		r.threads.run(func() {
+			take, err := do(r)
+			if r.dead {
+				return
+			}
+			reply(answered, func() {
+				if refused = err; err == nil {
+					take()
+				}
+			})
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return refused
+}

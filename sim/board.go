@@ -1,15 +1,12 @@
 package sim
 
 import (
-	"log/slog"
 	"time"
 
 	"cantina/bbs"
-	hub "cantina/event"
 	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/task"
-	"cantina/worker"
 )
 
 // rules are the decisions of the core. Tests put wrong ones in their place.
@@ -21,14 +18,13 @@ type rules struct {
 
 func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
 
-// board is the bulletin board of one term, the shell itself, with what it is connected to.
+// board is the bulletin board of one term, the shell itself, with the drains that it commits.
 type board struct {
 	*bbs.BBS
-	r      *reign
-	desk   *draining.Desk
-	market *market
-	full   time.Duration // of the last pass over everything
-	next   time.Duration // of a pass that is planned; 0 = none
+	r    *reign
+	desk *draining.Desk
+	full time.Duration // of the last pass over everything
+	next time.Duration // of a pass that is planned; 0 = none
 }
 
 // The settings of the boards: short, so that much happens.
@@ -45,25 +41,6 @@ func taskPolicy() task.Policy {
 
 // epoch is where all wall clocks begin.
 func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
-
-// newBoard loads the rows as they stand when a term begins.
-func newBoard(r *reign) *board {
-	w := r.s.w
-	b := &board{r: r}
-	b.market = r.market
-	b.market.serve(b)
-	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
-	b.desk = b.newDesk(rows)
-	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: r.reg, Hub: b, Callbacks: b, Clock: r.s.kernel(),
-		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
-		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, r.reg.Members())
-	b.desk.Attach(b.BBS)
-	b.market.book.Load(b.BBS)
-	b.market.Request(b.Pending())
-	b.full = r.s.local()
-	b.pass()
-	return b
-}
 
 // rules are those that the run has, watched: each decision is traced, and keeps the
 // invariants of an index.
@@ -116,32 +93,9 @@ func (b *board) pass() {
 	}
 }
 
-// Publish implements bbs.Hub: the ledger hears of what is committed.
-func (b *board) Publish(_ int64, events ...hub.Event) {
-	b.market.book.Take(events...)
-}
-
-// stops reports whether an effect is not made any more: the term is over, or the process
-// dies right before it.
-func (b *board) stops() bool { return b.r.over || b.r.dies() }
-
-// StopInstance implements bbs.Cells; a lost call is found by the cell's poll.
-func (b *board) StopInstance(key lrp.Key, who lrp.Identity) {
-	if !b.stops() {
-		b.toCell(OpStop, worker.Proc(who.Proc), func(p *rep) { p.stopInstance(key, who.Instance) })
-	}
-}
-
-// CancelTask implements bbs.Cells.
-func (b *board) CancelTask(holder task.Holder, _, uid string) {
-	if !b.stops() {
-		b.toCell(OpCancel, worker.Proc(holder.Proc), func(p *rep) { p.cancelTask(uid) })
-	}
-}
-
 // Send implements bbs.Callbacks: it delivers the end of a task, or fails to.
 func (b *board) Send(t *task.Task) {
-	if b.stops() {
+	if b.r.stops() {
 		return
 	}
 	w := b.r.s.w

@@ -195,7 +195,7 @@ func (c *checker) liveness(w *world) {
 			w.fail("I14", "%+v is still on the list", v)
 		}
 	}
-	if r.board != nil {
+	if w.mixed() {
 		c.settled(w, r.board)
 	}
 }

@@ -39,7 +39,7 @@ func (w *world) newID(prefix string) string {
 func (w *world) customer() {
 	w.after(w.between(200*time.Millisecond, 3*time.Second), w.customer)
 	r := w.leading()
-	if r == nil || r.board == nil {
+	if r == nil {
 		return
 	}
 	defer r.turn()
@@ -314,7 +314,7 @@ func (w *world) recreate(b *board, t *task.Task) {
 // drainOne drains a cell, or takes a drain back.
 func (w *world) drainOne(name worker.CellName) {
 	r := w.leading()
-	if r == nil || r.board == nil {
+	if r == nil {
 		return
 	}
 	r.board.drain(name, r.board.desk.Submitted(name) == nil)

@@ -2,42 +2,12 @@ package sim
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"cantina/bbs"
-	"cantina/cell"
 	"cantina/internal/draining"
-	"cantina/registry"
-	disk "cantina/store"
 	"cantina/worker"
 )
-
-// newDesk reads the drains of the load.
-func (b *board) newDesk(rows []disk.Row) *draining.Desk {
-	r := b.r
-	return draining.New(draining.Config{Store: termStore{r}, Clock: r.s.kernel(), Log: slog.New(complaints{r}), Batch: r.reg.OnCell, Tell: b.tellDrain,
-		Session: r.reg.Session,
-		Go:      func(f func(context.Context)) { r.threads.run(func() { f(context.Background()) }) },
-		Changed: func(name worker.CellName, _ *registry.Drain, _ int64, _ string) {
-			if !b.stops() {
-				b.admit(name)
-			}
-		}}, rows)
-}
-
-// tellDrain calls a cell.
-func (b *board) tellDrain(_ worker.CellName, proc worker.Proc, o draining.Order) {
-	if b.stops() {
-		return
-	}
-	b.toCell(OpDrain, proc, func(p *rep) { p.evacuate(o) })
-}
-
-// heard takes what a cell says of its drain, which has its name and was welcomed.
-func (b *board) heard(name worker.CellName, s cell.State) {
-	b.desk.Heard(name, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
-}
 
 // drain empties a cell, or takes that back: an operator's word.
 func (b *board) drain(name worker.CellName, wanted bool) {

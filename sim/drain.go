@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"cantina/cell"
 )
 
 // evacuation is what a cell was told.
@@ -17,3 +19,14 @@ func (m *machine) wall() time.Time {
 }
 
 func (m *machine) zone() string { return fmt.Sprint("zone-", m.id%2) }
+
+// evacuates notes that the cell has taken it that it is to be emptied, or need not be.
+func (m *machine) evacuates(e cell.Evacuation) {
+	switch {
+	case e.Undo:
+		m.evac = evacuation{}
+	case m.evac.id != e.ID:
+		m.evac = evacuation{id: e.ID, since: m.w.now}
+	}
+	m.w.trace("%s: evacuation %+v", m.name, m.evac)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"cantina/bbs"
 	"cantina/task"
@@ -14,12 +15,16 @@ import (
 // the world has done to them.
 type complaints struct{ r *reign }
 
+// worldly are the warnings of what the world does to a leader.
+var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "a higher term was heard: this one ends",
+	"segments cannot be merged", "adopted batch task is booked elsewhere"}
+
 // Enabled implements slog.Handler.
 func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
 // Handle implements slog.Handler.
 func (c complaints) Handle(_ context.Context, rec slog.Record) error {
-	text, allowed := rec.Message, c.r.s.w.spoilt > 0 && rec.Message == "row quarantined"
+	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.spoilt > 0 && rec.Message == "row quarantined"
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, bbs.ErrQuarantined)) {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"time"
 
-	"cantina/auctioneer"
 	"cantina/batch"
-	"cantina/event"
 	"cantina/fence"
-	"cantina/placement"
 	"cantina/scheduler"
 	disk "cantina/store"
 	"cantina/worker"
@@ -22,30 +19,12 @@ type sched struct {
 	timer int  // of the newest pass
 }
 
-// ledger is the one ledger as the scheduler sees it.
-type ledger struct {
-	*auctioneer.Auctioneer
-	m *market
-}
-
-// Reserve checks what is granted.
-func (l ledger) Reserve(wants []placement.Want) []placement.Grant { return l.m.Reserve(wants) }
-
-// newSched loads the scheduler from the rows as they stand when the term begins.
-func newSched(r *reign) *sched {
-	w := r.s.w
-	return &sched{r: r, Scheduler: scheduler.New(scheduler.Config{Term: r.term, Store: termStore{r}, Registry: runs{r}, Auctioneer: ledger{r.market.house, r.market},
-		Hub: &jobHub{r: r, last: r.revision}, Clock: r.s.kernel(), NewID: func() string { return w.newID("uid-") }, NodesEvery: 20 * time.Second,
-		NodesRetry: time.Second, MergeAt: 2}, w.store.rowsOf(""))}
-}
-
-// load tells the leader what the rows of jobs hold during its initial wait.
-func (s *sched) load(cfg *worker.Config) {
-	cfg.Jobs, cfg.HeldNodes = s.Names(), s.HeldNodes()
-	for _, j := range cfg.Jobs {
+// load notes what the rows of jobs hold during the initial wait.
+func (s *sched) load() {
+	for _, j := range s.Names() {
 		s.r.jobs[j.Name] = true
 	}
-	for _, n := range cfg.HeldNodes {
+	for _, n := range s.HeldNodes() {
 		s.r.nodes[n] = true
 	}
 }
@@ -89,20 +68,22 @@ func (s *sched) pass() {
 // turn has the loops run that were woken.
 func (r *reign) turn() {
 	if !r.over {
-		r.market.wake()
 		r.sched.wake()
 	}
 }
 
 // runs is the registry as the scheduler sees it: what it answers is checked.
-type runs struct{ r *reign }
+type runs struct {
+	scheduler.Registry
+	r *reign
+}
 
 // MayRun says whether a batch task may run anywhere.
 func (x runs) MayRun(q worker.Request) (worker.Hold, bool) {
 	if !x.r.over {
 		x.r.explains(q)
 	}
-	return x.r.reg.MayRun(q)
+	return x.Registry.MayRun(q)
 }
 
 // StartBatch starts a batch task on a cell, if it may.
@@ -110,53 +91,11 @@ func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch
 	if !x.r.over {
 		x.r.explains(q)
 	}
-	inv, hold, ok := x.r.reg.StartBatch(q, payload)
+	inv, hold, ok := x.Registry.StartBatch(q, payload)
 	if ok {
 		x.r.s.w.check.handedOut(x.r.s.w, q, inv)
 	}
 	return inv, hold, ok
-}
-
-// Kill ends an invocation.
-func (x runs) Kill(run worker.Run) { x.r.reg.Kill(run) }
-
-// StatusCommitted acknowledges an end.
-func (x runs) StatusCommitted(run worker.Run, kind worker.Synthetic) {
-	x.r.reg.StatusCommitted(run, kind)
-}
-
-// Running returns what may be running of one work.
-func (x runs) Running(work worker.Work) []worker.RunView { return x.r.reg.Running(work) }
-
-// Model returns everything that may be running.
-func (x runs) Model() []worker.RunView { return x.r.reg.Model() }
-
-// Live returns how many invocations may be running.
-func (x runs) Live() int { return x.r.reg.Live() }
-
-// Adopted counts what reports have brought into the model.
-func (x runs) Adopted() int { return x.r.reg.Adopted() }
-
-// Idle reports that nothing of a job can be running any more.
-func (x runs) Idle(job string) bool { return x.r.reg.Idle(job) }
-
-// jobHub takes the events of the scheduler's commits.
-type jobHub struct {
-	r    *reign
-	last int64
-}
-
-// Publish checks that they come in the order of the commits.
-func (h *jobHub) Publish(revision int64, events ...event.Event) {
-	if revision < h.last {
-		h.r.s.w.fail("contract", "events of revision %d come after those of %d", revision, h.last)
-	}
-	h.last = revision
-	for _, e := range events {
-		if e.Text != "" {
-			h.r.s.w.trace("  scheduler %v: %s: %s", h.r.term, e.Subject, e.Text)
-		}
-	}
 }
 
 // opsOf are a shell's rows as this store takes them.

@@ -9,6 +9,7 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/internal/office"
 	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
@@ -36,9 +37,9 @@ type reign struct {
 	term      fence.Term
 	reg       *registry.Registry
 	leader    *worker.Leader // its machine, for the checks
+	office    *office.Office // the parts of a leader
 	sched     *sched
-	market    *market
-	board     *board // of services and tasks; nil without them
+	board     *board
 	times     *times
 	held      time.Duration // lease held until, by own clock
 	pending   []item
@@ -196,29 +197,22 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 			r.newest[key] = row
 		}
 	}
-	r.market = newMarket(r)
-	r.sched = newSched(r)
-	cfg := worker.Config{Term: term, Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
+	cfg := worker.Config{Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
 		AllowBump: w.chance(300), TurnoverLimit: 4}
 	w.store.fresh = false
-	r.sched.load(&cfg)
-	if err := r.newRegistry(cfg); err != nil {
+	s.reign, s.old = r, term
+	if err := r.open(cfg); err != nil {
 		w.fail("setup", "%v", err)
 		return
 	}
+	r.sched.load()
 	r.times = newTimes(r)
-	s.reign, s.old = r, term
 	w.res.Terms++
 	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(r.reg.Members()), cfg.Restored)
 	if _, err := r.leader.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
 		w.fail("contract", "no event is taken for one: %v", err)
 	}
-	if w.mixed() {
-		r.board = newBoard(r)
-	}
-	r.reg.Begin()
-	r.tick()
-	r.keepAlive()
+	r.begin()
 }
 
 const leaseDrift = 200 * time.Millisecond
@@ -291,9 +285,7 @@ func (r *reign) tick() {
 		return
 	}
 	r.reg.Tick()
-	if r.board != nil {
-		r.board.pass()
-	}
+	r.board.pass()
 	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		call := cell.Work{Term: r.term, Proc: m.proc()}

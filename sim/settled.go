@@ -70,7 +70,7 @@ func (w *world) settle() {
 		w.fail("setup", "%v of calm are less than K = %v", w.cfg.Calm, k)
 	}
 	w.after(k, func() {
-		if r := w.leading(); r != nil && r.board != nil {
+		if r := w.leading(); r != nil {
 			w.check.settled(w, r.board)
 		} else {
 			w.fail("I14", "nobody leads %v after the faults", k)
@@ -150,7 +150,7 @@ func (c *checker) ledgerSettled(w *world, b *board, all *rows) {
 			want[p.Cell] = want[p.Cell].Add(need(j.Resources[batch.LevelWorker]))
 		}
 	}
-	for _, v := range b.market.house.Cells() {
+	for _, v := range b.r.office.House.Cells() {
 		w.trace("ledger %+v", v)
 		if !v.Used.Equal(want[v.Name]) || v.InFlight > 0 {
 			w.fail("I4", "the ledger has %v on %s (%d in flight), the rows %v", v.Used, v.Name, v.InFlight, want[v.Name])

@@ -339,7 +339,7 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 
 // driven lists what the simulator drives or speaks with beside the core: the shells
 // themselves, and the values that they exchange.
-var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/booking", "internal/draining", "internal/run", "registry", "scheduler", "store"}
+var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/draining", "internal/office", "internal/run", "registry", "scheduler", "store"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
 // shells take a context and a log.

@@ -13,9 +13,7 @@ import (
 
 // cellNow describes the cell whose name a session holds.
 func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
-	v.mu.Lock()
-	st, since := v.states[s.Cell], v.changed[s.Cell]
-	v.mu.Unlock()
+	st, since := v.State(s.Cell)
 	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Since: since, Reason: s.Reason,
 		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Evacuating: st.Evacuating, Capacity: st.Capacity,
 		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),

@@ -57,9 +57,7 @@ func (v view) Status() (api.Status, error) {
 	if n.Orphans > 0 {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
 	}
-	v.mu.Lock()
-	s.Warnings = append(s.Warnings, v.audits...)
-	v.mu.Unlock()
+	s.Warnings = append(s.Warnings, v.Audits()...)
 	return s, v.fresh()
 }
 

@@ -14,9 +14,8 @@ const codeHeldUp = "held_up"
 
 // conditions are what a cell last said of containers that something holds up.
 func (v view) conditions(name string) []cell.Condition {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.states[worker.CellName(name)].Conditions
+	st, _ := v.State(worker.CellName(name))
+	return st.Conditions
 }
 
 // condition is that of one container, of those for which is holds.
@@ -30,15 +29,8 @@ func (v view) condition(name string, is func(cell.Condition) bool) string {
 
 // heldUp adds to an explanation what of the subject is held up on any cell.
 func (v view) heldUp(x *api.Explanation, is func(cell.Condition) bool) {
-	v.mu.Lock()
-	names := make([]worker.CellName, 0, len(v.states))
-	for name := range v.states {
-		names = append(names, name)
-	}
-	v.mu.Unlock()
-	slices.Sort(names)
 	shown := 0
-	for _, name := range names {
+	for _, name := range v.Heard() {
 		for _, c := range v.conditions(string(name)) {
 			if !is(c) {
 				continue

@@ -12,6 +12,7 @@ import (
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
+	"cantina/internal/market"
 	"cantina/lrp"
 	"cantina/scheduler"
 	"cantina/task"
@@ -149,7 +150,7 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 			blind = false
 		}
 		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.PlacementError != "" {
-			v.remedy(x, lrpItem(i.Key))
+			v.remedy(x, market.LRPItem(i.Key))
 		}
 		if i.Doubt != "" && (index < 0 || i.Key.Index == index) {
 			on[i.Cell] = append(on[i.Cell], fmt.Sprintf("%s/%d", k.Name, i.Key.Index))
@@ -201,7 +202,7 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 		return err
 	}
 	if t.State == task.Pending && t.Rejection != "" {
-		v.remedy(x, taskItem(guid))
+		v.remedy(x, market.TaskItem(guid))
 	}
 	if w, blind := v.blind(); blind && t.State == task.Pending {
 		sayHeld(x, w.Longest)

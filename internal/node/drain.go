@@ -8,44 +8,10 @@ import (
 	"time"
 
 	"cantina/api"
-	"cantina/cell"
-	"cantina/event"
 	"cantina/internal/draining"
-	"cantina/registry"
 	"cantina/store"
 	"cantina/worker"
 )
-
-// newDrains reads the drains of the load.
-func (t *term) newDrains(rows []store.Row) *draining.Desk {
-	return draining.New(draining.Config{Store: t.reign, Clock: t.cfg.Clock, Log: t.log, Batch: func(name worker.CellName) int { return t.reg.OnCell(name) }, Tell: t.tellDrain, Go: t.call, Changed: t.drainChanged,
-		Session: func(name worker.CellName) (worker.SessionView, bool) { return t.reg.Session(name) }}, rows)
-}
-
-// drainChanged tells placement, and whoever watches cells, of a committed change.
-func (t *term) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
-	t.admit(name)
-	state := event.CellState{Name: name, Term: t.Term(), Evacuating: next != nil}
-	if s, ok := t.reg.Session(name); ok {
-		state.Proc, state.Session, state.Reason = s.Proc, s.State, s.Reason
-	}
-	t.log.Info("drain", "cell", string(name), "text", text)
-	t.hub.Publish(revision, event.Event{Kind: event.Cell, Subject: string(name), Text: text, Cell: &state})
-}
-
-// tellDrain calls a cell.
-func (t *term) tellDrain(name worker.CellName, proc worker.Proc, o draining.Order) {
-	to := t.cells.Cell(name)
-	if to == nil {
-		return
-	}
-	t.call(func(ctx context.Context) {
-		e := cell.Evacuation{ID: o.ID, Reason: o.Reason, Deadline: o.Deadline, StopBatch: o.StopBatch, Undo: o.Undo}
-		if err := to.Evacuate(ctx, t.Term(), proc, e); err != nil {
-			t.log.Debug("call failed", "call", "Evacuate", "cell", string(name), "error", err)
-		}
-	})
-}
 
 // conflicting says to clients that a drain which cannot be read stands in the way.
 func conflicting(err error) error {
@@ -78,9 +44,7 @@ func (t *term) drainOf(name worker.CellName) *api.Drain {
 		return nil
 	}
 	out := &api.Drain{Reason: d.Reason, By: d.By, Since: d.Since, Until: d.Until, StopBatch: d.StopBatch, Ended: d.Ended, Waits: d.Waited}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if st := t.states[name]; d.Ended.IsZero() && st.Evacuation.ID == d.ID() {
+	if st, _ := t.State(name); d.Ended.IsZero() && st.Evacuation.ID == d.ID() {
 		out.Waits = st.Evacuation.Waits
 	}
 	return out
@@ -94,9 +58,8 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 	if _, err := v.GetCell(name); err != nil {
 		return api.Cell{}, err
 	}
-	v.mu.Lock()
-	normal := v.states[name].Evacuation.Timeout
-	v.mu.Unlock()
+	st, _ := v.State(name)
+	normal := st.Evacuation.Timeout
 	if normal <= 0 {
 		normal = defaultDrain
 	}
@@ -131,7 +94,6 @@ func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
 	return v.GetCell(name)
 }
 
-// explainDrain says in words that a cell is drained, and how far that is.
 // drainState says, after the state of a session, how far a drain has come.
 func drainState(d *api.Drain) string {
 	if d.Ended.IsZero() {
@@ -140,6 +102,7 @@ func drainState(d *api.Drain) string {
 	return ", drained"
 }
 
+// explainDrain says in words that a cell is drained, and how far that is.
 func explainDrain(d *api.Drain) string {
 	text := "it is drained"
 	if d.By != "" {

@@ -13,29 +13,14 @@ import (
 	"cantina/internal/draining"
 	"cantina/registry"
 	"cantina/store"
+	"cantina/store/mem"
 )
-
-// put writes a row as a new leader will find it.
-func (t *term) put(tb testing.TB, key string, value []byte) {
-	tb.Helper()
-	done := make(chan error, 1)
-	t.reign.Submit(store.Transition{Ops: []store.Op{{Key: key, Value: value}}}, func(_ int64, err error) { done <- err })
-	if err := <-done; err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// desk reads the drains of a load, as a new leader does.
-func (t *term) desk(rows []store.Row) *draining.Desk {
-	d := t.newDrains(rows)
-	d.Attach(t.board)
-	return d
-}
 
 // TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack: it is counted, nothing else is
 // done for it, and an operator's word removes the row, by whichever verb.
 func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 	key := registry.DrainRow("c")
+	garbage := store.Op{Key: key, Value: []byte("garbage")}
 	for name, word := range map[string]func(context.Context, view) error{
 		"undrain": func(ctx context.Context, v view) error {
 			_, err := v.UndrainCell(ctx, "c", api.Write{By: "ann"})
@@ -46,10 +31,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tm, end := begin(t)
+			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
-			tm.put(t, key, []byte("garbage"))
-			tm.drains = tm.desk([]store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
 			v := view{tm}
 			d := tm.drains.Of("c")
 			if d == nil || !d.Quarantined || !d.Until.IsZero() || !strings.Contains(d.Reason, "undrain takes it back") {
@@ -71,10 +54,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			}
 		})
 		synctest.Test(t, func(t *testing.T) {
-			tm, end := begin(t)
+			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
-			tm.put(t, key, []byte("garbage"))
-			tm.drains = tm.desk([]store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
 			v, sub := view{tm}, tm.hub.Tail()
 			if err := word(t.Context(), v); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -99,13 +80,10 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 // TestADrainIsRestored once somebody has mended its row.
 func TestADrainIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm, end := begin(t)
-		defer end()
-		key := registry.DrainRow("c")
-		now := tm.cfg.Clock.Wall().Round(0)
+		key, now := registry.DrainRow("c"), time.Now().Round(0)
 		op := registry.DrainOp(&registry.Drain{Cell: "c", Reason: "new disk", By: "ann", Since: now, Until: now.Add(time.Hour)})
-		tm.put(t, key, op.Value) // mended meanwhile
-		tm.drains = tm.desk([]store.Row{{Key: key, Value: []byte("garbage"), Revision: 2}})
+		tm, end := beginWith(t, mem.Config{}, true, []store.Op{op}, store.Row{Key: key, Value: []byte("garbage"), Revision: 2}) // mended meanwhile
+		defer end()
 		if err := (view{tm}).ReleaseQuarantined(t.Context(), key, true, api.Write{}); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +12,10 @@ import (
 
 	"cantina/action"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/internal/link"
+	"cantina/internal/market"
+	"cantina/internal/office"
 	"cantina/internal/run"
 	"cantina/placement"
 	"cantina/resource"
@@ -29,16 +34,18 @@ func begin(t *testing.T) (*term, func()) {
 // beginBlind begins a term over a new store of which nobody has said that the cluster is new.
 func beginBlind(t *testing.T) (*term, func()) {
 	t.Helper()
-	return beginAs(t, mem.Config{}, false)
+	return beginWith(t, mem.Config{}, false, nil)
 }
 
 // beginOver begins a term over a store that may hold its answers back.
 func beginOver(t *testing.T, backend mem.Config) (*term, func()) {
 	t.Helper()
-	return beginAs(t, backend, true)
+	return beginWith(t, backend, true, nil)
 }
 
-func beginAs(t *testing.T, backend mem.Config, newCluster bool) (*term, func()) {
+// beginWith begins a term over a store that has ops; the load shows bad instead of the rows
+// of the same keys, as when somebody mends them just then.
+func beginWith(t *testing.T, backend mem.Config, newCluster bool, ops []store.Op, bad ...store.Row) (*term, func()) {
 	t.Helper()
 	clock := run.Bubble()
 	s, err := store.New(mem.New(backend), store.Config{Clock: clock, NewCluster: newCluster})
@@ -50,7 +57,17 @@ func beginAs(t *testing.T, backend mem.Config, newCluster bool) (*term, func()) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tm, err := newTerm(ServerConfig{Name: "s", NewCluster: newCluster, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: slog.New(slog.DiscardHandler)}, reign, link.NewDirectory(link.Security{}))
+	for _, op := range ops {
+		done := make(chan error, 1)
+		reign.Submit(store.Transition{Ops: []store.Op{op}}, func(_ int64, err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := slices.DeleteFunc(slices.Clone(reign.Rows()), func(r store.Row) bool {
+		return slices.ContainsFunc(bad, func(b store.Row) bool { return b.Key == r.Key })
+	})
+	tm, err := newTerm(ServerConfig{Name: "s", NewCluster: newCluster, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: slog.New(slog.DiscardHandler)}, reign, append(rows, bad...), link.NewDirectory(link.Security{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +81,16 @@ func beginAs(t *testing.T, backend mem.Config, newCluster bool) (*term, func()) 
 	}
 }
 
+// silent is a cell that never answers.
+type silent struct{ link.Cell }
+
+// Perform implements link.Cell.
+func (silent) Perform(context.Context, cell.Work) ([]cell.Refusal, error) {
+	return nil, errors.New("no answer")
+}
+
 func (t *term) join(name string, memory int) {
+	t.cells.SetLocal(worker.CellName(name), silent{})
 	t.house.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1, Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
 	t.house.Admit(name, "p-"+name, "")
 }
@@ -92,8 +118,8 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		pass(joinGrace / 2)
-		tm.market.recheck()
+		pass(office.JoinGrace / 2)
+		tm.Market.Recheck()
 		synctest.Wait()
 		for _, guid := range []string{"helped", "never"} {
 			if x, err := tm.board.GetTask(guid); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "largest cell 100") {
@@ -101,8 +127,8 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 			}
 		}
 		tm.join("large", 2000)
-		pass(joinGrace)
-		tm.market.recheck()
+		pass(office.JoinGrace)
+		tm.Market.Recheck()
 		synctest.Wait()
 		if x, _ := tm.board.GetTask("helped"); x.Ended() {
 			t.Errorf("a cell that helps has joined: %+v", x.Task)
@@ -126,13 +152,13 @@ func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		item := placement.Item{ID: taskItem("t")}
-		tm.market.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
+		item := placement.Item{ID: market.TaskItem("t")}
+		tm.Market.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
 		synctest.Wait()
 		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
 			t.Fatalf("one cell refused: %+v, %v", x.Task, err)
 		}
-		tm.market.Waiting([]placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}})
+		tm.Market.Waiting([]placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}})
 		synctest.Wait()
 		if x, err := tm.board.GetTask("t"); err != nil || x.Outcome != task.Failed {
 			t.Fatalf("no cell has room: %+v, %v", x.Task, err)

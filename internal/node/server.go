@@ -270,7 +270,7 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 
 // lead runs one term.
 func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
-	t, err := newTerm(s.cfg, reign, s.cells)
+	t, err := newTerm(s.cfg, reign, reign.Rows(), s.cells)
 	if err != nil {
 		return errors.Join(err, reign.Resign(context.WithoutCancel(ctx)))
 	}

@@ -152,7 +152,7 @@ func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
 		if v := beat("q", "g", 1); v != worker.DieAll {
 			t.Fatal(v)
 		}
-		if tm.cells.Cell("c") != at || tm.states["c"].Address != "unix:"+dir+"/p" {
+		if st, _ := tm.State("c"); tm.cells.Cell("c") != at || st.Address != "unix:"+dir+"/p" {
 			t.Error("calls to the cell go to the newcomer")
 		}
 	})

@@ -1,4 +1,4 @@
-package node
+package office
 
 import (
 	"log/slog"
@@ -44,9 +44,5 @@ func TestAuditsSayWhose(t *testing.T) {
 		if got := auditText(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-	}
-	one, two := worker.RunView{Run: run(3), Cell: "c1"}, worker.RunView{Run: run(4), Cell: "c2"}
-	if got := doubledText([]worker.RunView{one, two}); !strings.HasSuffix(got, ": on cell c1 as 1.2.3, on cell c2 as 1.2.4") || doubledText([]worker.RunView{one}) != "" {
-		t.Errorf("%q", got)
 	}
 }

@@ -1,0 +1,188 @@
+// Package market stands between the bulletin board of a leader and its auctioneer: wants
+// become items, items that were placed become the work of a Perform call, and why an item
+// found no place goes back to the board. The server and the simulator use it alike.
+// (Diego dev notes, Distributing ActualLRPs: Auctioneer.)
+//
+//	board ──wants──► Market ──items──► auctioneer ──placed──► Market ──cell.Work──► cell
+//	board ◄──reasons── Market ◄──refused── auctioneer ◄──refusals── Market ◄────────┘
+//
+// Its methods may be called at the same time.
+package market
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"cantina/auctioneer"
+	"cantina/bbs"
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/worker"
+)
+
+// Cells reaches cell processes.
+type Cells interface {
+	// Perform hands work to the process that it is for, and returns what was refused. An
+	// error is an unknown outcome, unless NeverSent says that the call certainly did not leave.
+	Perform(ctx context.Context, name worker.CellName, work cell.Work) ([]cell.Refusal, error)
+	NeverSent(err error) bool
+}
+
+// Board is told why work has no place: bbs.BBS.
+type Board interface {
+	PlacementFailed(k lrp.Key, reason string)
+	TaskRefused(guid, uid, reason string)
+	TaskRejected(guid, uid, reason string, never bool)
+}
+
+// Config is what a market is made of. All is needed.
+type Config struct {
+	Term  fence.Term
+	Cells Cells
+	// NewID returns the id of an instance.
+	NewID func() string
+	// Settled says that the cells have had their time to join: what none of those that are
+	// here could ever hold may end.
+	Settled func() bool
+}
+
+// Market is made by New and connected by Attach before anything is asked of it.
+type Market struct {
+	cfg   Config
+	house *auctioneer.Auctioneer
+	board Board
+
+	mu    sync.Mutex
+	lrps  map[string]bbs.LRPWant // by item id
+	tasks map[string]bbs.TaskWant
+	early map[string]bool // items that no cell could hold, found before the cells had settled
+}
+
+// New returns a market without wants. It is the Cells and the Feedback of its auctioneer.
+func New(cfg Config) *Market {
+	return &Market{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, early: map[string]bool{}}
+}
+
+// Attach gives the market the auctioneer that places its items.
+func (m *Market) Attach(house *auctioneer.Auctioneer) { m.house = house }
+
+// Serve gives the market the board whose wants they are.
+func (m *Market) Serve(b Board) { m.board = b }
+
+// LRPItem names the item of an index, for the auctioneer's Explain.
+func LRPItem(k lrp.Key) string { return "lrp/" + k.String() }
+
+// TaskItem names the item of a task.
+func TaskItem(guid string) string { return "task/" + guid }
+
+// Request implements bbs.Auctioneer.
+func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
+	items := make([]placement.Item, 0, len(lrps)+len(tasks))
+	m.mu.Lock()
+	for _, w := range lrps {
+		d := w.Desired
+		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: m.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
+			Need: d.Workload.Resources, Avoid: w.Avoid,
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations}})
+		m.lrps[LRPItem(w.Key)] = w
+	}
+	for _, w := range tasks {
+		d := w.Definition
+		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Kind: placement.KindTask, Need: d.Workload.Resources,
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations}})
+		m.tasks[TaskItem(w.GUID)] = w
+	}
+	m.mu.Unlock()
+	if err := m.house.Request(items...); err != nil {
+		panic(fmt.Sprintf("items made here are refused: %v", err))
+	}
+}
+
+// Withdraw implements bbs.Auctioneer.
+func (m *Market) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
+	var ids []string
+	m.mu.Lock()
+	for _, k := range lrps {
+		ids = append(ids, LRPItem(k))
+		delete(m.lrps, LRPItem(k))
+	}
+	for _, t := range tasks {
+		if w, ok := m.tasks[TaskItem(t.GUID)]; ok && w.UID == t.UID {
+			ids = append(ids, TaskItem(t.GUID))
+			delete(m.tasks, TaskItem(t.GUID))
+		}
+	}
+	m.mu.Unlock()
+	m.house.Withdraw(ids...)
+}
+
+// Perform implements auctioneer.Cells.
+func (m *Market) Perform(ctx context.Context, name, process string, items []placement.Item) ([]auctioneer.Refusal, error) {
+	refused, err := m.cfg.Cells.Perform(ctx, worker.CellName(name), m.work(process, items))
+	if err != nil && m.cfg.Cells.NeverSent(err) {
+		return neverSent(items, err), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]auctioneer.Refusal, len(refused))
+	for i, r := range refused {
+		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: r.Cell}
+	}
+	return out, nil
+}
+
+// work is what a call carries: what of the items is still wanted.
+func (m *Market) work(process string, items []placement.Item) cell.Work {
+	work := cell.Work{Term: m.cfg.Term, Proc: worker.Proc(process)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, it := range items {
+		if w, ok := m.lrps[it.ID]; ok {
+			work.LRPs = append(work.LRPs, cell.LRPWork{Key: w.Key, Service: w.Desired.Service, Instance: it.Hold, Workload: &w.Desired.Workload, DeadlineBound: w.Desired.DeadlineBound(), Exclusive: w.Desired.Exclusive})
+		} else if w, ok := m.tasks[it.ID]; ok && w.UID == it.Hold {
+			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Domain: w.Domain, Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
+		}
+	}
+	return work
+}
+
+// neverSent refuses what certainly never reached its cell: unlike work that may have
+// been accepted, it is placed again at once, and the cell rests. (Diego dev notes, Distributing ActualLRPs.)
+func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
+	out := make([]auctioneer.Refusal, len(items))
+	for i, it := range items {
+		out[i] = auctioneer.Refusal{Hold: it.Hold, Reason: "the cell cannot be reached: " + why.Error(), Full: true}
+	}
+	return out
+}
+
+// Waiting implements auctioneer.Feedback.
+func (m *Market) Waiting(refused []placement.Refused) {
+	for _, r := range refused {
+		m.mu.Lock()
+		l, isLRP := m.lrps[r.Item.ID]
+		t, isTask := m.tasks[r.Item.ID]
+		m.mu.Unlock()
+		switch {
+		case isLRP:
+			m.board.PlacementFailed(l.Key, r.Refusal.String())
+		case isTask && r.Refusal.Cell != "":
+			m.board.TaskRefused(t.GUID, t.UID, r.Refusal.String())
+		case isTask:
+			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNever(r.Item.ID))
+		}
+	}
+}
+
+// Unanswered implements auctioneer.Feedback: convergence decides.
+func (m *Market) Unanswered([]placement.Item) {}
+
+var (
+	_ bbs.Auctioneer      = (*Market)(nil)
+	_ auctioneer.Cells    = (*Market)(nil)
+	_ auctioneer.Feedback = (*Market)(nil)
+)

@@ -1,0 +1,110 @@
+package office
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/internal/draining"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// Term returns the term that was won.
+func (o *Office) Term() fence.Term { return o.cfg.Term }
+
+// Heartbeat implements cell.Leader. What the sender says of itself, where it is reached
+// first of all, counts only when it has its cell's name: a newcomer that is refused must
+// not draw the calls to the cell on itself.
+func (o *Office) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
+	holds := false
+	a, err := o.Registry.Heartbeat(ctx, b, func() {
+		holds = true
+		if s.Address != "" {
+			o.cfg.Cells.SetAddress(b.Cell, s.Address)
+		}
+	})
+	if err != nil {
+		return a, err
+	}
+	if a.Verdict == worker.Welcome && holds {
+		o.mu.Lock()
+		o.states[b.Cell] = s
+		o.mu.Unlock()
+		s.Process = string(b.Proc)
+		o.House.Push(s.State)
+		o.admit(b.Cell)
+		o.Drains.Heard(b.Cell, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
+	}
+	return a, nil
+}
+
+// State is what the cell's process said of itself last, and since when its session is as it
+// is; both are zero when nothing is known.
+func (o *Office) State(name worker.CellName) (cell.State, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.states[name], o.changed[name]
+}
+
+// Heard lists the cells that have said what they are, by name.
+func (o *Office) Heard() []worker.CellName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Sorted(maps.Keys(o.states))
+}
+
+// UpdateStatus implements cell.Leader.
+func (o *Office) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
+	return o.Registry.UpdateStatus(ctx, u)
+}
+
+// known checks that a caller is the process that holds its cell's name in this term,
+// and knows the term: a call from before is refused.
+func (o *Office) known(from cell.Caller) error {
+	switch own := o.cfg.Term; {
+	case own.Less(from.Term):
+		o.Registry.Heard(worker.TermHeard{Term: from.Term})
+		return cell.ErrNotLeader
+	case from.Term.Less(own):
+		return fmt.Errorf("%w: %v, this is %v", cell.ErrTerm, from.Term, own)
+	}
+	if s, ok := o.Registry.Session(from.Cell); ok && s.Proc == from.Proc && s.Reported {
+		return nil
+	}
+	return fmt.Errorf("%w: cell %s, process %s", cell.ErrProc, from.Cell, from.Proc)
+}
+
+// Rows implements cell.Leader.
+func (o *Office) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
+	if err := o.known(from); err != nil {
+		return cell.Rows{}, err
+	}
+	if !o.cfg.Store.LeaseHeld() {
+		return cell.Rows{}, store.ErrLeaseNotProven
+	}
+	r := o.Board.Rows(string(from.Cell), q.LRPs, q.Tasks, q.Only)
+	return cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs, QuarantinedTasks: r.QuarantinedTasks}, nil
+}
+
+// LRPEvents implements cell.Leader.
+func (o *Office) LRPEvents(ctx context.Context, from cell.Caller, events []cell.LRPEvent) ([]error, error) {
+	if err := o.known(from); err != nil {
+		return nil, err
+	}
+	return o.Board.LRPEvents(ctx, events)
+}
+
+// TaskEvents implements cell.Leader.
+func (o *Office) TaskEvents(ctx context.Context, from cell.Caller, events []cell.TaskEvent) ([]error, error) {
+	if err := o.known(from); err != nil {
+		return nil, err
+	}
+	return o.Board.TaskEvents(ctx, events)
+}
+
+var _ cell.Leader = (*Office)(nil)

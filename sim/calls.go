@@ -1,0 +1,214 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cantina/action"
+	"cantina/batch"
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// callTimeout is how long a call waits for its answer.
+const callTimeout = time.Second
+
+// errNeverSent tells that a call has certainly not left.
+var errNeverSent = errors.New("no connection can be made")
+
+// calls carries a leader's calls to cells: it implements office.Cells.
+type calls struct{ r *reign }
+
+// ask makes one call and waits: deliver makes it at the cell and returns what takes its
+// answer; nil = it gives none.
+func (c calls) ask(limit time.Duration, op, answered Op, p worker.Proc, deliver func(*cell.Cell) (take func())) error {
+	r := c.r
+	if r.stops() {
+		return errEnded
+	}
+	wake, wait := r.threads.park()
+	over, heard := false, false
+	r.toProc(op, p, func(to *cell.Cell, reply func(Op, func())) {
+		if take := deliver(to); take != nil {
+			reply(answered, func() {
+				if !over {
+					over, heard = true, true
+					take()
+					wake()
+				}
+			})
+		}
+	})
+	r.s.later(limit, func() {
+		over = true
+		wake()
+	})
+	if err := wait(context.Background()); err != nil {
+		return err
+	}
+	if !heard {
+		return errNoAnswer
+	}
+	return nil
+}
+
+// tell makes a call whose answer nobody waits for.
+func (c calls) tell(op Op, p worker.Proc, deliver func(*cell.Cell)) error {
+	if c.r.stops() {
+		return errEnded
+	}
+	c.r.toProc(op, p, func(to *cell.Cell, _ func(Op, func())) { deliver(to) })
+	return nil
+}
+
+// unreachable has a call fail before it left, when nobody listens or at times when the way is
+// cut.
+func (c calls) unreachable(ctx context.Context, op Op, m *machine, deaf bool) error {
+	w := c.r.s.w
+	if cut := w.cut(w.serverNode(c.r.s.id), w.machineNode(m.id)) && w.chance(500); !cut && m.alive && !deaf {
+		return nil
+	}
+	w.res.Coverage.add(op, w)
+	wake, wait := c.r.threads.park()
+	c.r.s.later(time.Millisecond, wake)
+	return errors.Join(errNeverSent, wait(ctx))
+}
+
+// GetRunningTasks implements registry.Cells.
+func (c calls) GetRunningTasks(ctx context.Context, _ worker.CellName, q worker.ReportRequest) (out worker.Report, err error) {
+	err = c.ask(callTimeout, OpGetRunning, OpReport, q.Proc, func(to *cell.Cell) func() {
+		got, err := to.GetRunningTasks(ctx, q)
+		if err != nil {
+			return nil
+		}
+		return func() { out = got }
+	})
+	return out, err
+}
+
+// RunTasks implements registry.Cells.
+func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) (out []worker.RunAnswer, err error) {
+	w, m := c.r.s.w, c.r.s.w.byProc[tasks[0].Proc]
+	items := cell.RunItems(tasks, payloads)
+	op, answered := OpProbe, OpProbe
+	for i := range items {
+		if x := items[i].Work; x != nil {
+			op, answered = OpRun, OpRunAnswer
+			load := *x.Workload
+			if w.chance(500) {
+				load.OnCellRestart = action.RestartKeep
+			}
+			x.Workload = &load
+		}
+	}
+	if op == OpRun {
+		if err := c.unreachable(ctx, op, m, m.deaf > w.now && w.chance(500)); err != nil {
+			return nil, err
+		}
+	}
+	err = c.ask(callTimeout, op, answered, tasks[0].Proc, func(to *cell.Cell) func() {
+		got, err := to.RunTasks(ctx, items)
+		if err != nil {
+			return nil
+		}
+		return func() { out = got }
+	})
+	return out, err
+}
+
+// NotifyIfTasksNotRunning implements registry.Cells.
+func (c calls) NotifyIfTasksNotRunning(ctx context.Context, _ worker.CellName, q worker.Notify) (out worker.NotifyAnswer, err error) {
+	err = c.ask(callTimeout, OpNotify, OpNotifyAnswer, q.Proc, func(to *cell.Cell) func() {
+		got, err := to.NotifyIfTasksNotRunning(ctx, q)
+		if err != nil {
+			return nil
+		}
+		return func() { out = got }
+	})
+	return out, err
+}
+
+// KillTask implements registry.Cells.
+func (c calls) KillTask(ctx context.Context, _ worker.CellName, all []worker.KillTask) error {
+	return c.ask(callTimeout, OpKill, OpKill, all[0].Proc, func(to *cell.Cell) func() {
+		_, _ = to.KillTask(ctx, all)
+		return func() {}
+	})
+}
+
+// RequestSuicide implements registry.Cells.
+func (c calls) RequestSuicide(ctx context.Context, _ worker.CellName, q worker.Suicide) error {
+	return c.ask(callTimeout, OpSuicide, OpSuicide, q.Proc, func(to *cell.Cell) func() {
+		_ = to.RequestSuicide(ctx, q)
+		return func() {}
+	})
+}
+
+// Perform implements market.Cells.
+func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (out []cell.Refusal, err error) {
+	w, m := c.r.s.w, c.r.s.w.byProc[work.Proc]
+	if err := c.unreachable(ctx, OpPerform, m, m.deaf > w.now); err != nil {
+		return nil, err
+	}
+	err = c.ask(limitOf(ctx), OpPerform, OpPerformAnswer, work.Proc, func(to *cell.Cell) func() {
+		got, err := to.Perform(ctx, work)
+		if err != nil {
+			return nil
+		}
+		return func() { out = got }
+	})
+	return out, err
+}
+
+// StopInstance implements office.Cells.
+func (c calls) StopInstance(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+	return c.tell(OpStop, proc, func(to *cell.Cell) { _ = to.StopInstance(ctx, term, proc, key, instance) })
+}
+
+// CancelTask implements office.Cells.
+func (c calls) CancelTask(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
+	return c.tell(OpCancel, proc, func(to *cell.Cell) { _ = to.CancelTask(ctx, term, proc, uid) })
+}
+
+// Evacuate implements office.Cells.
+func (c calls) Evacuate(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
+	return c.tell(OpDrain, proc, func(to *cell.Cell) {
+		if to.Evacuate(ctx, term, proc, e) == nil {
+			c.r.s.w.byProc[proc].evacuates(e)
+		}
+	})
+}
+
+// SetAddress does nothing: calls find a process by its name.
+func (calls) SetAddress(worker.CellName, string) {}
+
+// NeverSent implements registry.Cells and market.Cells.
+func (calls) NeverSent(err error) bool {
+	return errors.Is(err, errNeverSent) && !errors.Is(err, errEnded)
+}
+
+// lrpOp and taskOp are the kinds of message of the events that cells send.
+func lrpOp(e lrp.Event) Op {
+	switch e.(type) {
+	case lrp.Claim:
+		return OpClaim
+	case lrp.Start:
+		return OpStart
+	case lrp.Crash:
+		return OpCrash
+	case lrp.Remove:
+		return OpRemove
+	}
+	return OpEvacuate
+}
+
+func taskOp(e task.Event) Op {
+	if _, ok := e.(task.Start); ok {
+		return OpStartTask
+	}
+	return OpCompleteTask
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"cantina/auctioneer"
+	"cantina/bbs"
+	"cantina/event"
+	"cantina/fence"
+	"cantina/internal/office"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/registry"
+	"cantina/scheduler"
+	disk "cantina/store"
+	"cantina/worker"
+)
+
+// performTimeout bounds one call of the auction to a cell.
+const performTimeout = 1500 * time.Millisecond
+
+// open makes the office of the term: the parts of a leader and their wiring, as they are,
+// over the world. What passes between them is checked, and the process may die there.
+func (r *reign) open(cfg worker.Config) error {
+	s, w := r.s, r.s.w
+	r.sched, r.board = &sched{r: r}, &board{r: r}
+	_, err := office.New(office.Config{Term: r.term, Store: termStore{r}, Rows: w.store.rowsOf(""), Revision: w.store.revision, Cells: calls{r}, Hub: &hub{r: r, last: r.revision},
+		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside, Times: r.connect,
+		Resign: func() { r.end("a higher term was heard") },
+		Auction: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
+			Ground: auctioneer.Ground{Go: r.threads.run, Within: within, Watch: r.placed}},
+		Jobs:     scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
+		Registry: registry.Config{Worker: cfg, Ground: r.ground()},
+		Board: bbs.Config{Park: r.threads.park, Mistakes: r.board.rules(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
+			KeyLife: keyLife},
+		Edges: office.Edges{
+			News:   func(to registry.Listener) registry.Listener { return news{r, to} },
+			Wants:  func(to bbs.Auctioneer) bbs.Auctioneer { return wants{r, to} },
+			Starts: func(to scheduler.Registry) scheduler.Registry { return runs{to, r} },
+			Room:   func(to scheduler.Auctioneer) scheduler.Auctioneer { return ledger{to, r} },
+		}})
+	return err
+}
+
+// connect takes the parts of the office. There is no timetable among them.
+func (r *reign) connect(o *office.Office, _ []disk.Row) office.Times {
+	r.office, r.reg = o, o.Registry
+	r.sched.Scheduler, r.board.BBS, r.board.desk = o.Jobs, o.Board, o.Drains
+	return nil
+}
+
+// ground is how the registry runs: its machine and its steps are watched.
+func (r *reign) ground() registry.Ground {
+	s := r.s
+	return registry.Ground{Park: r.threads.park, Within: within, Watch: r.watch,
+		Go: func(f func()) { s.later(0, func() { r.threads.run(f) }) },
+		Machine: func(c worker.Config) (*worker.Leader, error) {
+			c.Mistakes = s.w.cfg.Mistakes
+			l, err := worker.NewLeader(c)
+			r.leader = l
+			return l, err
+		}}
+}
+
+// begin has the parts of the office do their work.
+func (r *reign) begin() {
+	r.board.full = r.s.local()
+	r.board.pass()
+	r.reg.Begin()
+	r.threads.drive(r.office.House.Loop(), func(d time.Duration, fn func()) {
+		r.s.later(d+r.s.w.between(0, shift), func() {
+			if !r.over {
+				fn()
+			}
+		})
+	})
+	r.tick()
+	r.keepAlive()
+}
+
+// shift is within how long a loop of a shell runs that was woken.
+const shift = 300 * time.Microsecond
+
+// beside runs what may wait, while the term lasts.
+func (r *reign) beside(f func(context.Context)) {
+	if !r.over {
+		r.threads.run(func() { f(context.Background()) })
+	}
+}
+
+// hub takes the events of a term.
+type hub struct {
+	r    *reign
+	last int64
+}
+
+// Publish checks that they come in the order of the commits.
+func (h *hub) Publish(revision int64, events ...event.Event) {
+	if revision > 0 && revision < h.last {
+		h.r.s.w.fail("contract", "events of revision %d come after those of %d", revision, h.last)
+	}
+	h.last = max(h.last, revision)
+	if h.r.s.w.cfg.Trace == nil {
+		return
+	}
+	for _, e := range events {
+		if e.Text != "" {
+			h.r.s.w.trace("  event %v: %s: %s", h.r.term, e.Subject, e.Text)
+		}
+	}
+}
+
+// stops reports whether an effect is not made any more: the term is over, or the process
+// dies right before it.
+func (r *reign) stops() bool { return r.over || r.dies() }
+
+// news is between the registry and the office: the process may die before each piece, and
+// what it promises is checked.
+type news struct {
+	r  *reign
+	to registry.Listener
+}
+
+// SessionChanged implements registry.Listener.
+func (n news) SessionChanged(e worker.SessionChanged) {
+	if n.r.stops() {
+		return
+	}
+	n.to.SessionChanged(e)
+	n.r.board.sessionChanged(e)
+}
+
+// Availability implements registry.Listener.
+func (n news) Availability(e worker.Availability) {
+	if !n.r.stops() {
+		n.to.Availability(e)
+	}
+}
+
+// Eligible implements registry.Listener.
+func (n news) Eligible(e worker.Eligible) {
+	if !n.r.stops() {
+		n.to.Eligible(e)
+	}
+}
+
+// Dead implements registry.Listener.
+func (n news) Dead(e worker.Dead) {
+	if n.r.stops() {
+		return
+	}
+	n.r.s.w.check.dead(n.r.s.w, n.r, e)
+	n.to.Dead(e)
+	n.r.board.heeded(string(e.Proc), lrp.ProcDead{Proc: string(e.Proc)})
+}
+
+// Ended implements registry.Listener.
+func (n news) Ended(e worker.Ended) {
+	if !n.r.stops() {
+		n.to.Ended(e)
+	}
+}
+
+// StartsChanged implements registry.Listener.
+func (n news) StartsChanged() { n.to.StartsChanged() }
+
+// Audit implements registry.Listener.
+func (n news) Audit(e worker.Audit) { n.to.Audit(e) }
+
+// Deposed implements registry.Listener.
+func (n news) Deposed(higher fence.Term) { n.to.Deposed(higher) }
