@@ -47,6 +47,15 @@ func (c *container) patienceOf(ctx context.Context) patience {
 // awaitLaunch waits until a start that hangs has come to something. It blocks nobody
 // but this container.
 func (c *container) awaitLaunch(p *process.Process, program string, pa patience) error {
+	if err := c.await(p.Launched(), p, program, func() []int { return []int{p.Pid} }, pa); err != nil {
+		return err
+	}
+	return p.LaunchError()
+}
+
+// await waits until a start is done, and tells meanwhile which processes it hangs in. When
+// nobody waits for it any more it kills p.
+func (c *container) await(done <-chan struct{}, p *process.Process, program string, hanging func() []int, pa patience) error {
 	limit, stop := timer(pa.limit)
 	defer stop()
 	look := time.NewTicker(hangsAfter)
@@ -55,15 +64,15 @@ func (c *container) awaitLaunch(p *process.Process, program string, pa patience)
 	defer func() { c.endHang(told) }()
 	for {
 		select {
-		case <-p.Launched():
-			return p.LaunchError()
+		case <-done:
+			return nil
 		case <-look.C:
-			told = c.setHang(told, program, []int{p.Pid})
+			told = c.setHang(told, program, hanging())
 			continue
 		case <-pa.over:
 		case <-limit:
 		}
-		err := pa.gaveUp(program, []int{p.Pid})
+		err := pa.gaveUp(program, hanging())
 		p.Signal(syscall.SIGKILL)
 		return err
 	}

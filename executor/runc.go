@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -239,31 +238,13 @@ func (c *container) awaitRunc(near *os.File, spec *runc.Spec, program string, p 
 		near.Close() // so that nobody is waited for any more
 		<-done
 	}()
-	limit, stop := timer(pa.limit)
-	defer stop()
-	look := time.NewTicker(hangsAfter)
-	defer look.Stop()
-	told := false
-	defer func() { c.endHang(told) }()
-	for {
-		select {
-		case <-done:
-			if failed != nil {
-				return said, fmt.Errorf("what has runc start it ended: %w", failed)
-			}
-			return said, nil
-		case <-look.C:
-			if pids := c.waiting(); len(pids) > 0 {
-				told = c.setHang(told, program, pids)
-			}
-			continue
-		case <-pa.over:
-		case <-limit:
-		}
-		err := pa.gaveUp(program, c.waiting())
-		p.Signal(syscall.SIGKILL)
-		return said, err
+	if err := c.await(done, p, program, c.waiting, pa); err != nil {
+		return runc.Started{}, err
 	}
+	if failed != nil {
+		return said, fmt.Errorf("what has runc start it ended: %w", failed)
+	}
+	return said, nil
 }
 
 // waiting are the processes of the container that wait in the kernel and cannot be

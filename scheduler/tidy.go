@@ -63,6 +63,19 @@ func (s *Scheduler) tidy() {
 	}
 }
 
+// sweep deletes rows, and does with the lock held what follows from the commit.
+func (s *Scheduler) sweep(ops []store.Op, landed func()) {
+	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		landed()
+	})
+}
+
 // fell deletes the row of a forest that no job needs: the one that may have needed it
 // could not be read, and was dropped. The lock is held.
 func (s *Scheduler) fell(name string, f *forest) {
@@ -76,13 +89,7 @@ func (s *Scheduler) fell(name string, f *forest) {
 		}
 	}
 	land := s.specs.add(name, nil)
-	s.cfg.Store.Submit(store.Transition{Ops: []store.Op{{Key: forestPrefix + name}}}, func(_ int64, err error) {
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.sweep([]store.Op{{Key: forestPrefix + name}}, func() {
 		land()
 		f.gone = true
 	})
@@ -121,14 +128,8 @@ func (s *Scheduler) clean(uid string, j *job) {
 		}
 	}
 	j.merging = true
-	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		s.mu.Lock()
+	s.sweep(ops, func() {
 		j.merging = false
-		s.mu.Unlock()
 		ring(s.wake)
 	})
 }
@@ -156,13 +157,7 @@ func (s *Scheduler) unname(name string) {
 		land = s.rows.add(name, nil)
 	}
 	j.merging = true
-	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.sweep(ops, func() {
 		land()
 		j.merging = false
 		if last && s.jobs[name] == j {
@@ -185,13 +180,7 @@ func (s *Scheduler) bury(j *job) {
 		return
 	}
 	ops := j.segs.bury(j.row.uid, cleanOps/2)
-	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		ring(s.wake)
-	})
+	s.sweep(ops, func() { ring(s.wake) })
 }
 
 // wantMerge has small segments of a job read when there are too many. The lock is
