@@ -34,7 +34,7 @@ func (m *machine) startAgent() {
 	m.server = m.w.rng.IntN(len(m.w.servers))
 	m.threads = newThreads(m.w, func(fn func()) { m.later(0, fn) })
 	c, err := cell.New(cell.Config{Name: m.name, Clock: run.Clock{Wall: m.wall, Boot: m.local},
-		Offer: placement.State{Zone: m.zone(), Host: m.folder}, Address: m.folder, Host: m.folder, Timeouts: m.w.timeouts(),
+		Offer: placement.State{Zone: m.zone(), Host: m.folder, Labels: m.side()}, Address: m.folder, Host: m.folder, Timeouts: m.w.timeouts(),
 		Poll: pollEvery, EvacuationPoll: evacEvery, Leave: leaveBound, Ground: cell.Ground{Go: m.threads.run, Park: m.threads.park,
 			Within: within, Folder: folder{m}, Machine: m.newSession}}, &engine{m, m.life}, &link{m, m.life})
 	if err != nil {

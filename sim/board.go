@@ -63,6 +63,9 @@ func (b *board) rules() bbs.Mistakes {
 		},
 		StepTask: func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error) {
 			after, effects, err := w.cfg.rules.stepTask(t, e, env)
+			if x, ok := e.(task.Reject); ok && x.Never {
+				b.r.joined(t)
+			}
 			switch {
 			case w.cfg.Trace == nil:
 			case err != nil:

@@ -163,13 +163,17 @@ func (c *jobCheck) recount(w *world) {
 	}
 }
 
-// handedOut: an invocation is handed out once, for ever.
-func (c *checker) handedOut(w *world, q worker.Request, i fence.Invocation) {
+// handedOut: an invocation is handed out once, for ever. What a leader hands out that has not
+// heard yet that the store went back is as in wentBack.
+func (c *checker) handedOut(w *world, r *reign, q worker.Request, i fence.Invocation) {
 	if c.invoked[i] {
 		w.fail("I2", "invocation %v is handed out twice", i)
 	}
 	c.invoked[i] = true
-	c.hosts[i], c.uids[i] = c.jobs.host(q.JobUID, q.Work.Node), q.JobUID
+	c.uids[i] = q.JobUID
+	if r.made == w.store.made || c.jobs.has(q.JobUID) {
+		c.hosts[i] = c.jobs.host(q.JobUID, q.Work.Node)
+	}
 }
 
 // acknowledged: what a cell may forget is durable, unless the job has gone or was born

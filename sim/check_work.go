@@ -44,6 +44,9 @@ func (c *checker) began(w *world, u *unit) {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
 	}
 	row := w.store.task(u.guid)
+	if row != nil && row.UID == u.uid && row.Definition.Labels != nil && row.Definition.Labels["side"] != u.m.side()["side"] {
+		w.fail("contract", "%v starts on %s and wants a cell that is %s", u, u.m.folder, row.Definition.Labels["side"])
+	}
 	if e := u.m.evac; e.id != "" && row != nil && row.UID == u.uid && row.Updated.Sub(epoch()) > e.since+5*time.Second {
 		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
@@ -149,12 +152,27 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 			w.fail("I6", "%s is said to be gone while it is alive on %s", describeTask(after), u.m.folder)
 		}
 	}
+	if after != nil && after.Outcome == task.Failed && !(before != nil && same && before.Ended()) {
+		c.unplaced(w, after)
+	}
 	if after != nil && after.Outcome == task.Lost && !(same && before.Outcome == task.Lost) {
 		w.res.TasksLost++
 		if u := c.work.running[after.UID]; u != nil && !after.MayStillRun {
 			w.fail("I6", "%s is given up as lost while it is alive on %s", describeTask(after), u.m.folder)
 		}
 	}
+}
+
+// unplaced: a task ends for want of a place only when no cell could ever hold it, or when
+// cells have failed to make its container again and again.
+func (c *checker) unplaced(w *world, t *task.Task) {
+	if t.Rejection == "" || t.Rejection != t.Result.Reason || t.Rejections > 0 {
+		return
+	}
+	if t.Definition.Workload.Resources["memory_mb"] != tooLarge {
+		w.fail("contract", "%s ended for want of a place: %s", describeTask(t), t.Rejection)
+	}
+	w.res.TooLarge++
 }
 
 // answered: leave to run, and an end that a cell may forget, are durable before

@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 
+	"cantina/internal/office"
+	"cantina/task"
 	"cantina/worker"
 )
 
@@ -342,4 +344,17 @@ func reason(v worker.SessionView, held bool) worker.HoldReason {
 		return worker.HoldUnavailable
 	}
 	return worker.HoldNone
+}
+
+// joined: no task is given up as too large for every cell while a cell of the last term has not
+// said yet what it has, or one may be about to join.
+func (r *reign) joined(t *task.Task) {
+	if age := r.s.local() - r.began; age < office.JoinGrace {
+		r.s.w.fail("contract", "%s is too large for every cell %v after the term began", describeTask(t), age)
+	}
+	for _, v := range r.leader.Sessions(r.s.local()) {
+		if v.Member && !v.Reported && !v.Dead && !v.Displaced {
+			r.s.w.fail("contract", "%s is too large for every cell, and %s has not reported", describeTask(t), v.Proc)
+		}
+	}
 }

@@ -250,8 +250,17 @@ func (w *world) workload(memory int) action.Workload {
 	return l
 }
 
+// tooLarge is more memory than any cell has.
+const tooLarge = 100_000
+
 func (w *world) taskDefinition() *task.Definition {
 	d := &task.Definition{Workload: w.workload(50), PendingTimeout: pendingBound}
+	switch {
+	case w.chance(30):
+		d.Workload.Resources["memory_mb"] = tooLarge
+	case w.chance(200):
+		d.Labels = w.machines[w.rng.IntN(w.cfg.Cells)].side()
+	}
 	if w.chance(400) {
 		d.OnLost = task.LostKeep
 	}

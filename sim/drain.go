@@ -20,6 +20,11 @@ func (m *machine) wall() time.Time {
 
 func (m *machine) zone() string { return fmt.Sprint("zone-", m.id%2) }
 
+// side is a label that some work asks for.
+func (m *machine) side() map[string]string {
+	return map[string]string{"side": []string{"left", "right"}[m.id%2]}
+}
+
 // evacuates notes that the cell has taken it that it is to be emptied, or need not be.
 func (m *machine) evacuates(e cell.Evacuation) {
 	switch {

@@ -93,7 +93,7 @@ func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch
 	}
 	inv, hold, ok := x.Registry.StartBatch(q, payload)
 	if ok {
-		x.r.s.w.check.handedOut(x.r.s.w, q, inv)
+		x.r.s.w.check.handedOut(x.r.s.w, x.r, q, inv)
 	}
 	return inv, hold, ok
 }

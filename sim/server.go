@@ -34,6 +34,7 @@ type reign struct {
 	s         *server
 	id        int
 	made      int // the store's generation when won
+	began     time.Duration
 	term      fence.Term
 	reg       *registry.Registry
 	leader    *worker.Leader // its machine, for the checks
@@ -188,7 +189,7 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
+	r := &reign{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
 		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })

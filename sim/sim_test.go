@@ -75,7 +75,7 @@ func TestCleanMixed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum.Begun == 0 || sum.TasksLost == 0 || sum.Launches == 0 || sum.Stale == 0 || sum.Orphans == 0 {
+	if sum.Begun == 0 || sum.TasksLost == 0 || sum.Launches == 0 || sum.Stale == 0 || sum.TooLarge == 0 || sum.Orphans == 0 {
 		t.Fatalf("nothing happened: %+v", sum)
 	}
 	if testing.Short() {

@@ -94,6 +94,7 @@ type Result struct {
 	Begun, TasksLost int
 	Fired            int // logical times of schedules
 	Orphans          int // instances without a definition that were stopped, or were to be
+	TooLarge         int // tasks that ended because no cell could ever hold them
 	Stale            int // how often a user found that a domain was not fresh
 	Coverage         Coverage
 }
