@@ -8,6 +8,7 @@ import (
 	hub "cantina/event"
 	"cantina/internal/draining"
 	"cantina/lrp"
+	disk "cantina/store"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -44,19 +45,18 @@ func taskPolicy() task.Policy {
 }
 
 // epoch is where all wall clocks begin.
-func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
+func epoch() time.Time { return firstWall() }
 
 // newBoard loads the rows as they stand when a term begins.
-func newBoard(r *reign) *board {
+func newBoard(r *reign, rows []disk.Row) *board {
 	w := r.s.w
 	b := &board{r: r}
 	b.market = r.market
 	b.market.serve(b)
-	rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
 	b.desk = b.newDesk(rows)
 	b.BBS = bbs.New(bbs.Config{Store: termStore{r}, Auctioneer: b.market, Cells: b, Sessions: r.reg, Hub: b, Callbacks: b, Clock: r.s.kernel(),
 		Log: slog.New(complaints{r}), NewID: func() string { return w.newID("g") }, Park: r.threads.park, Mistakes: b.rules(),
-		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: keyLife}, rows, w.store.revision, r.reg.Members())
+		Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass, KeyLife: w.keyLife()}, rows, w.store.revision, r.reg.Members())
 	b.desk.Attach(b.BBS)
 	b.market.book.Load(b.BBS)
 	b.market.Request(b.Pending())

@@ -154,7 +154,7 @@ func (c *checker) full(w *world) {
 		w.fail("checker", "member rows and their running hash differ")
 	}
 	c.jobs.recount(w)
-	if w.mixed() {
+	if w.boards() {
 		c.fullWork(w)
 	}
 	leaders := 0

@@ -93,8 +93,13 @@ func (l listener) Ended(e worker.Ended) {
 	}
 }
 
-// StartsChanged tells the scheduler.
-func (l listener) StartsChanged() { l.r.sched.StartsChanged() }
+// StartsChanged tells the scheduler and the timetable.
+func (l listener) StartsChanged() {
+	l.r.sched.StartsChanged()
+	if l.r.times != nil {
+		l.r.times.Changed()
+	}
+}
 
 // Audit is for people.
 func (listener) Audit(worker.Audit) {}

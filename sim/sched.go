@@ -35,7 +35,7 @@ func (l ledger) Reserve(wants []placement.Want) []placement.Grant { return l.m.R
 func newSched(r *reign) *sched {
 	w := r.s.w
 	return &sched{r: r, Scheduler: scheduler.New(scheduler.Config{Term: r.term, Store: termStore{r}, Registry: runs{r}, Auctioneer: ledger{r.market.house, r.market},
-		Hub: &jobHub{r: r, last: r.revision}, Clock: r.s.kernel(), NewID: func() string { return w.newID("uid-") }, NodesEvery: 20 * time.Second,
+		Hub: &orderedHub{r: r, name: "scheduler", last: r.revision}, Clock: r.s.kernel(), NewID: func() string { return w.newID("uid-") }, NodesEvery: 20 * time.Second,
 		NodesRetry: time.Second, MergeAt: 2}, w.store.rowsOf(""))}
 }
 
@@ -140,21 +140,22 @@ func (x runs) Adopted() int { return x.r.reg.Adopted() }
 // Idle reports that nothing of a job can be running any more.
 func (x runs) Idle(job string) bool { return x.r.reg.Idle(job) }
 
-// jobHub takes the events of the scheduler's commits.
-type jobHub struct {
+// orderedHub takes the events of the commits of a shell.
+type orderedHub struct {
 	r    *reign
+	name string
 	last int64
 }
 
 // Publish checks that they come in the order of the commits.
-func (h *jobHub) Publish(revision int64, events ...event.Event) {
+func (h *orderedHub) Publish(revision int64, events ...event.Event) {
 	if revision < h.last {
 		h.r.s.w.fail("contract", "events of revision %d come after those of %d", revision, h.last)
 	}
 	h.last = revision
 	for _, e := range events {
 		if e.Text != "" {
-			h.r.s.w.trace("  scheduler %v: %s: %s", h.r.term, e.Subject, e.Text)
+			h.r.s.w.trace("  %s %v: %s: %s", h.name, h.r.term, e.Subject, e.Text)
 		}
 	}
 }
@@ -167,6 +168,7 @@ func (r *reign) opsOf(rows []disk.Op) []op {
 		delete(r.newest, o.Key)
 		if o.Value != nil {
 			row := r.s.w.open(o.Key, o.Value)
+			row.sameAs(r.s.w.store.rows[o.Key])
 			all[i].val = row
 			if row.row != nil {
 				r.newest[o.Key] = row.row

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"cantina/timetable"
 )
 
 // schedules is how many a run has: two each of tasks, jobs and signals.
@@ -39,10 +41,10 @@ func TestSchedulesDecideBySeed(t *testing.T) {
 // TestPlantedMistakesOfSchedules: the checks find each broken rule soon.
 func TestPlantedMistakesOfSchedules(t *testing.T) {
 	for name, c := range map[string]Config{
-		"the cursor is committed apart from the start":       {ScheduleMistakes: ScheduleMistakes{CursorApart: true}, Only: []Fault{UnknownCommit, KillServer}},
-		"a leader takes its wall clock, behind the cursor":   {ScheduleMistakes: ScheduleMistakes{WallBehindCursor: true}, Only: []Fault{KillServer}},
-		"a signal is sent before its firing is durable":      {ScheduleMistakes: ScheduleMistakes{SignalBeforeCommit: true}, Only: []Fault{UnknownCommit, KillServer}},
-		"the same, with all faults and a restored store too": {ScheduleMistakes: ScheduleMistakes{SignalBeforeCommit: true}},
+		"the cursor is committed apart from the start":       {ScheduleMistakes: timetable.Mistakes{CursorApart: true}, Only: []Fault{UnknownCommit, KillServer}},
+		"a leader takes its wall clock, behind the cursor":   {ScheduleMistakes: timetable.Mistakes{WallBehindCursor: true}, Only: []Fault{KillServer}},
+		"a signal is sent before its firing is durable":      {ScheduleMistakes: timetable.Mistakes{SignalBeforeCommit: true}, Only: []Fault{UnknownCommit, KillServer}},
+		"the same, with all faults and a restored store too": {ScheduleMistakes: timetable.Mistakes{SignalBeforeCommit: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Schedules = schedules
@@ -53,7 +55,7 @@ func TestPlantedMistakesOfSchedules(t *testing.T) {
 			}
 			t.Logf("seed %d, step %d: %s", v.Seed, v.Step, v.Text)
 			right := c
-			right.Seed, right.ScheduleMistakes = v.Seed, ScheduleMistakes{}
+			right.Seed, right.ScheduleMistakes = v.Seed, timetable.Mistakes{}
 			if _, err := Run(right); err != nil {
 				t.Fatalf("the same seed without the mistake: %v", err)
 			}

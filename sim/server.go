@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/bbs"
 	"cantina/cell"
 	"cantina/fence"
 	"cantina/registry"
@@ -38,8 +39,8 @@ type reign struct {
 	leader    *worker.Leader // its machine, for the checks
 	sched     *sched
 	market    *market
-	board     *board // of services and tasks; nil without them
-	times     *times
+	board     *board        // of services and tasks; nil without them and without schedules
+	times     *times        // of schedules; nil without them
 	held      time.Duration // lease held until, by own clock
 	pending   []item
 	flight    []item // on its way to the store
@@ -206,19 +207,25 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 		w.fail("setup", "%v", err)
 		return
 	}
-	r.times = newTimes(r)
 	s.reign, s.old = r, term
 	w.res.Terms++
 	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(r.reg.Members()), cfg.Restored)
 	if _, err := r.leader.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
 		w.fail("contract", "no event is taken for one: %v", err)
 	}
-	if w.mixed() {
-		r.board = newBoard(r)
+	if w.boards() {
+		rows := bbs.RollForwardOthers(termStore{r}, w.store.rowsOf(""))
+		r.board = newBoard(r, rows)
+		if w.cfg.Schedules > 0 {
+			r.times = newTimes(r, rows)
+		}
 	}
 	r.reg.Begin()
 	r.tick()
 	r.keepAlive()
+	if r.times != nil {
+		r.times.run()
+	}
 }
 
 const leaseDrift = 200 * time.Millisecond
@@ -294,7 +301,6 @@ func (r *reign) tick() {
 	if r.board != nil {
 		r.board.pass()
 	}
-	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		call := cell.Work{Term: r.term, Proc: m.proc()}
 		r.toProc(OpCall, m.proc(), func(c *cell.Cell, _ func(Op, func())) { _, _ = c.Perform(context.Background(), call) })
