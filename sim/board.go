@@ -30,6 +30,7 @@ type board struct {
 	market *market
 	full   time.Duration // of the last pass over everything
 	next   time.Duration // of a pass that is planned; 0 = none
+	off    time.Duration // how far the server's wall clock was off when the term began
 }
 
 // The settings of the boards: short, so that much happens.
@@ -50,7 +51,7 @@ func epoch() time.Time { return firstWall() }
 // newBoard loads the rows as they stand when a term begins.
 func newBoard(r *reign, rows []disk.Row) *board {
 	w := r.s.w
-	b := &board{r: r}
+	b := &board{r: r, off: w.plans.off(r.s.id)}
 	b.market = r.market
 	b.market.serve(b)
 	b.desk = b.newDesk(rows)
@@ -157,8 +158,8 @@ func (b *board) Send(t *task.Task) {
 	})
 }
 
-// now is the leader's wall clock.
-func (b *board) now() time.Time { return b.r.s.kernel().Wall() }
+// now is the wall clock of the board: within its term it does not step.
+func (b *board) now() time.Time { return b.r.s.wall.Add(b.r.s.local() + b.off) }
 
 // rows are the decoded rows of a board: as they are committed, or as the leader has
 // submitted them.
