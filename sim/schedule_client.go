@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,12 +46,20 @@ func (p *plans) client() {
 			p.w.fail("contract", "%v", err)
 		case p.w.calm && v.State.Paused:
 			p.pause(r.times, v.Key, false)
+		case p.w.calm && p.w.forgotten(r, v.Name):
+			p.fire(r.times, v.Key, time.Time{})
 		case p.w.calm:
 			p.tidy(r)
 		default:
 			p.meddle(r.times, &v, i)
 		}
 	})
+}
+
+// forgotten reports whether something runs for ever of a job that a restored store has forgotten:
+// it is told to end when the job is born again.
+func (w *world) forgotten(r *reign, job string) bool {
+	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all, func(c *container) bool { return c.never && c.run.Work.Job == job })
 }
 
 // tidy cancels what runs for ever.

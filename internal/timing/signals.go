@@ -30,10 +30,16 @@ type Calls struct {
 	Signal func(ctx context.Context, s timetable.Sending, a *lrp.Actual) error
 }
 
+// Instances is where a Sender finds whom to reach: bbs.BBS.
+type Instances interface {
+	GetService(k lrp.ServiceKey) (bbs.Service, error)
+	ListInstances(f bbs.InstanceFilter, r bbs.Range) (bbs.Page[bbs.Instance], error)
+}
+
 // Sender sends the signals of schedules to the instances of the board. It never repeats
 // a call. It implements timetable.Signals.
 type Sender struct {
-	board *bbs.BBS
+	board Instances
 	calls Calls
 	queue *run.Keyed
 
@@ -43,7 +49,7 @@ type Sender struct {
 }
 
 // NewSender returns the sender of a term.
-func NewSender(b *bbs.BBS, c Calls) *Sender {
+func NewSender(b Instances, c Calls) *Sender {
 	return &Sender{board: b, calls: c, queue: run.NewKeyedOn(maxCalls, func(f func()) { c.Go(func(context.Context) { f() }) })}
 }
 
