@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"cantina/action"
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cron"
@@ -299,7 +298,6 @@ func (p *plans) definition(i int) *schedule.Definition {
 	switch i % 3 {
 	case 0:
 		d.Task = &task.Definition{PendingTimeout: pendingBound, Workload: p.w.workload(50)}
-		d.Task.Workload.OnCellRestart = action.RestartStop
 		d.Task.Workload.Termination.Grace = 3 * time.Second
 	case 1:
 		want := p.w.wanted(planKey(i).Name, nothing)
