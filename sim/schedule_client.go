@@ -41,6 +41,7 @@ func (p *plans) client() {
 		switch {
 		case errors.Is(err, schedule.ErrNotFound):
 			p.apply(r.times, false, i)
+		case errors.Is(err, timetable.ErrQuarantined): // until an operator has answered
 		case err != nil:
 			p.w.fail("contract", "%v", err)
 		case p.w.calm && v.State.Paused:
@@ -86,7 +87,7 @@ func (t *times) ask(what string, fn func(ctx context.Context) error) {
 		if (errors.Is(err, bbs.ErrOver) || errors.Is(err, timetable.ErrOver)) && !t.r.over {
 			t.p.w.fail("contract", "the timetable gave up in the middle of its term: %v", err)
 		}
-		for _, fine := range []error{nil, errTermOver, bbs.ErrOver, timetable.ErrOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, bbs.ErrQuarantined} {
+		for _, fine := range []error{nil, errTermOver, bbs.ErrOver, timetable.ErrOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, bbs.ErrQuarantined, timetable.ErrQuarantined} {
 			if errors.Is(err, fine) {
 				return
 			}
