@@ -140,13 +140,13 @@ func mark(sets map[string]map[string]struct{}, key, guid string, add bool) {
 	}
 }
 
-// OnProc returns the guids RUNNING on a cell process, in order.
+// OnProc returns the guids RUNNING on a cell process, or being ended there, in order.
 func (b *Board) OnProc(proc string) []string { return keys(b.byProc[proc]) }
 
 // OnCell returns the guids whose rows name a cell, in order.
 func (b *Board) OnCell(cell string) []string { return keys(b.byCell[cell]) }
 
-// Procs returns the cell processes that RUNNING tasks name, in order.
+// Procs returns the cell processes that RUNNING tasks name, or that are to end some, in order.
 func (b *Board) Procs() []string {
 	out := make([]string, 0, len(b.byProc))
 	for p := range b.byProc {
