@@ -125,6 +125,33 @@ func TestFreedSlotIsRefilledFromItsOwnNode(t *testing.T) {
 	}
 }
 
+// TestABackoffByAClockThatWasAhead counts from the begin of the board: the leader before had
+// the wrong time.
+func TestABackoffByAClockThatWasAhead(t *testing.T) {
+	for name, at := range map[string]int64{"right": 999_000, "an hour ahead": 4_600_000} {
+		t.Run(name, func(t *testing.T) {
+			b := twoHosts(t)
+			b.Advance(1_000_000)
+			put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
+			if _, err := b.Load(Key{"a", "db11"}, Status{Bits: UsesBackoff, Time: at, Backoff: 7, Invocation: fence.Invocation{Counter: 1}}, 1); err != nil {
+				t.Fatal(err)
+			}
+			end := min(at, 1_000_000) + 7000
+			if at, ok := b.NextDue(); !ok || at != end {
+				t.Fatal(at, ok)
+			}
+			b.Advance(end - 1)
+			if got := keys(b.Pick(9)); got != "" {
+				t.Fatal(got)
+			}
+			b.Advance(end)
+			if got := keys(b.Pick(9)); got != "a:db11" {
+				t.Fatal(got)
+			}
+		})
+	}
+}
+
 func TestBackoffAndForgive(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)

@@ -93,8 +93,14 @@ func (b *Board) classify(j *job, node int32, x *pair) Class {
 	return ClassReady
 }
 
+// dueAt is until when a pair is in backoff. An end that lies ahead is by the clock of an
+// earlier leader, which was wrong: its backoff counts from the begin of this board.
 func (b *Board) dueAt(x *pair) int64 {
-	return Status{Bits: x.bits, Time: x.time, Backoff: int(x.backoff)}.Due()
+	at := x.time
+	if at > b.now && b.now > 0 {
+		at = b.began
+	}
+	return Status{Bits: x.bits, Time: at, Backoff: int(x.backoff)}.Due()
 }
 
 // dependenciesDone reports whether every job this one depends on is done on the

@@ -52,8 +52,12 @@ func (t *timers) pop() timer {
 }
 
 // Advance moves the board's clock (Unix milliseconds): what was in backoff until
-// now may run. A clock that goes back lengthens no backoff that is over.
+// now may run. A clock that goes back lengthens no backoff that is over. The first call
+// says when the board began: it comes before statuses are loaded.
 func (b *Board) Advance(now int64) {
+	if b.now == 0 {
+		b.began = now
+	}
 	b.now = max(b.now, now)
 	for len(b.due) > 0 && b.due[0].at <= b.now {
 		x := b.due.pop()

@@ -76,6 +76,10 @@ type Env struct {
 	Definition *Definition
 	// Runs answers for a run that may still run; nil = all have ended.
 	Runs func(Run) Answer
+	// Job answers for the job of the schedule, whoever set it going: it may have been
+	// applied, forgiven or run again by hand, or go on in a store that was restored. nil =
+	// it has ended.
+	Job func() Answer
 	// Free says whether a name for a run is free; nil = all are.
 	Free func(id string) bool
 }

@@ -50,6 +50,9 @@ type flight struct {
 // truth is what really runs.
 type truth struct{ running, ending bool }
 
+// theJob stands among the runs for the one job of a schedule, whoever set it going.
+const theJob = "the job"
+
 func lines() []string {
 	return []string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1-4 * * *", "0 9 * * 1", "*/20 30 * * * *"}
 }
@@ -85,6 +88,9 @@ func newWorld(t *rapid.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if w.def.Overlap != OverlapAllow && rapid.Bool().Draw(t, "job") {
+		w.def.Task, w.def.Job = nil, &Job{}
+	}
 	w.cron, w.newest = cron.Schedule{Item: it, Zone: loc}, w.durable
 	w.stored = wants{w.def, w.cron}
 	return w
@@ -93,9 +99,12 @@ func newWorld(t *rapid.T) *world {
 // answer is what this leader knows of a run: one that is not durable yet counts as
 // pending in the board.
 func (w *world) answer(r Run) Answer {
+	if w.def.Job != nil {
+		r.ID = theJob
+	}
 	x := w.runs[r.ID]
 	for _, f := range w.flight {
-		if slices.ContainsFunc(f.moves, func(m Move) bool { s, ok := m.(Start); return ok && s.ID == r.ID }) {
+		if slices.ContainsFunc(f.moves, func(m Move) bool { s, ok := m.(Start); return ok && (s.ID == r.ID || r.ID == theJob) }) {
 			return Running
 		}
 	}
@@ -109,7 +118,7 @@ func (w *world) answer(r Run) Answer {
 }
 
 func (w *world) step(e Event) {
-	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer})
+	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer, Job: func() Answer { return w.answer(Run{}) }})
 	if err != nil {
 		if !next.Equal(&w.newest) {
 			w.t.Fatalf("%T failed with %v and changed the state", e, err)
@@ -130,6 +139,12 @@ func (w *world) check(s *State, moves []Move) {
 	for _, r := range s.Live {
 		if w.answer(r) != Ended {
 			live++
+		}
+	}
+	if w.def.Job != nil {
+		live = 0
+		if w.answer(Run{}) != Ended {
+			live = 1 // also one of which the schedule knows nothing
 		}
 	}
 	starts := 0
@@ -155,7 +170,8 @@ func (w *world) check(s *State, moves []Move) {
 	if w.def.Overlap == OverlapAllow {
 		most = w.def.Max
 	}
-	if starts > 0 && live+starts > most {
+	replaces := w.def.Job != nil && w.def.Overlap == OverlapReplace // a job ends what ran of it by itself, also what this step has set going
+	if starts > 0 && live+starts > most && !replaces {
 		w.t.Fatalf("%d started while %d may run, at most %d", starts, live, most)
 	}
 	if n := len(s.History); n > 2*MaxHistory || len(s.Open) > MaxSpans {
@@ -182,7 +198,10 @@ func (w *world) commit() {
 			if w.runs[m.ID] != nil {
 				w.t.Fatalf("name %s given twice", m.ID)
 			}
-			w.runs[m.ID] = &truth{running: true}
+			w.runs[m.ID] = &truth{running: f.wants.def.Job == nil}
+			if f.wants.def.Job != nil {
+				w.runs[theJob] = &truth{running: true}
+			}
 		case End:
 			if x := w.runs[m.ID]; x != nil {
 				x.ending = true
@@ -256,7 +275,7 @@ func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
 		w := newWorld(t)
 		steps := []time.Duration{time.Second, 29 * time.Second, time.Minute, 7 * time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"time", "time", "time", "back", "tick", "tick", "tick", "commit", "commit", "crash", "held", "end", "end", "pause", "edit", "hand", "backfill"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"time", "time", "time", "back", "tick", "tick", "tick", "commit", "commit", "crash", "held", "end", "end", "pause", "edit", "hand", "backfill", "others"}).Draw(t, "what") {
 			case "time":
 				w.now = w.now.Add(rapid.SampledFrom(steps).Draw(t, "forward"))
 				w.step(Tick{})
@@ -297,6 +316,10 @@ func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
 					at = time.Time{}
 				}
 				w.step(Fire{At: at})
+			case "others":
+				if w.def.Job != nil {
+					w.runs[theJob] = &truth{running: true}
+				}
 			case "backfill":
 				w.step(Backfill{From: w.now.Add(-24 * time.Hour), To: w.now, Max: rapid.IntRange(1, 6).Draw(t, "max")})
 			}

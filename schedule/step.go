@@ -160,7 +160,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// counts says how many runs run and of how many nobody knows, and names one of them.
+// counts says how many runs run and of how many nobody knows, and names one of them. A job
+// of which this schedule knows no run may run all the same.
 func (m *machine) counts() (running, unknown int, one string) {
 	for _, r := range m.s.Live {
 		switch m.answer(r) {
@@ -175,7 +176,17 @@ func (m *machine) counts() (running, unknown int, one string) {
 		case Ended:
 		}
 	}
-	return running, unknown, one
+	if running+unknown > 0 || m.env.Definition.Job == nil || m.env.Job == nil {
+		return running, unknown, one
+	}
+	switch m.env.Job() {
+	case Running:
+		return 1, 0, "job/" + m.env.Key.Name
+	case Unknown:
+		return 0, 1, "job/" + m.env.Key.Name
+	case Ended:
+	}
+	return 0, 0, ""
 }
 
 // answer says whether a run may still run. What this step itself starts does: nobody

@@ -431,3 +431,34 @@ func TestNamesOfRuns(t *testing.T) {
 		t.Fatal(moves, err)
 	}
 }
+
+// TestAJobThatOthersSetGoing counts as an earlier run, also when the schedule knows of none.
+func TestAJobThatOthersSetGoing(t *testing.T) {
+	for _, c := range []struct {
+		overlap Overlap
+		answer  Answer
+		moves   int
+		pending int
+		why     Why
+	}{
+		{OverlapForbid, Ended, 1, 0, WhyNone}, {OverlapForbid, Running, 0, 0, WhyOverlap}, {OverlapForbid, Unknown, 0, 1, WhyNone},
+		{OverlapReplace, Ended, 1, 0, WhyNone}, {OverlapReplace, Running, 1, 0, WhyNone}, {OverlapReplace, Unknown, 1, 0, WhyNone},
+	} {
+		x := begin(t, hourly, Policy{Overlap: c.overlap})
+		x.def.Task, x.def.Job = nil, &Job{}
+		env := x.at("01:00").env()
+		env.Job = func() Answer { return c.answer }
+		s, moves, err := Step(x.s, Tick{}, env)
+		if err != nil || len(moves) != c.moves || len(s.Pending) != c.pending {
+			t.Fatalf("%+v: %v %+v %v", c, moves, s, err)
+		}
+		if c.why != WhyNone {
+			if e := s.History[0]; e.Why != c.why || e.ID != "job/n" {
+				t.Fatalf("%+v: %+v", c, e)
+			}
+		}
+		if _, _, err := Step(x.s, Fire{}, env); errors.Is(err, ErrOverlap) != (c.overlap == OverlapForbid && c.answer != Ended) {
+			t.Fatalf("%+v: by hand: %v", c, err)
+		}
+	}
+}

@@ -41,7 +41,7 @@ func (s *Scheduler) changedJobs(revision int64, b *builder) {
 func (s *Scheduler) setForest(spec *batch.ForestSpec) {
 	f := s.forests[spec.Name]
 	if f == nil {
-		b, err := batch.NewBoard(*spec)
+		b, err := s.newBoard(*spec)
 		if err != nil { // it was tried out
 			s.failLocked(err)
 			return

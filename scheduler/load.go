@@ -20,6 +20,7 @@ func New(cfg Config, rows []store.Row) *Scheduler {
 		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), bad: make(map[string]bool), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
 		ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool), strangers: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest), shadows: make(map[fence.Invocation][]string), adopted: -1, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
+	s.began.wall, s.began.boot = cfg.Clock.Wall(), cfg.Clock.Boot()
 	s.changed = true
 	of := func(prefix string, f func(r store.Row) error) {
 		for _, r := range rows {
@@ -49,6 +50,15 @@ func New(cfg Config, rows []store.Row) *Scheduler {
 	return s
 }
 
+// newBoard returns a board whose clock runs.
+func (s *Scheduler) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
+	b, err := batch.NewBoard(spec)
+	if err == nil {
+		b.Advance(s.nowMilli())
+	}
+	return b, err
+}
+
 func (s *Scheduler) loadForest(r store.Row) error {
 	spec, err := decodeForest(r.Value)
 	if err != nil {
@@ -57,7 +67,7 @@ func (s *Scheduler) loadForest(r store.Row) error {
 	if forestPrefix+spec.Name != r.Key {
 		return fmt.Errorf("forest %q in the row %s: %w", spec.Name, r.Key, errRecord)
 	}
-	b, err := batch.NewBoard(*spec)
+	b, err := s.newBoard(*spec)
 	if err != nil {
 		return err
 	}
@@ -91,7 +101,7 @@ func (s *Scheduler) seat(j *job) {
 	spec := j.row.spec
 	f := s.forests[spec.Forest]
 	if f == nil {
-		b, err := batch.NewBoard(batch.ForestSpec{Name: spec.Forest})
+		b, err := s.newBoard(batch.ForestSpec{Name: spec.Forest})
 		if err != nil { // no levels, no limits: it cannot fail
 			return
 		}

@@ -378,13 +378,23 @@ type rig struct {
 	scripts *fakeScripts
 	hub     *fakeHub
 	stop    func()
+	off     atomic.Int64 // how far the wall clock of the server is off, in nanoseconds
 }
 
 // begin starts a term on a store; model is what cells run.
 func begin(t *testing.T, st *fakeStore, revision int64, model ...worker.RunView) *rig {
 	t.Helper()
+	return beginOff(t, st, revision, 0, model...)
+}
+
+// beginOff starts a term of a server whose wall clock is off.
+func beginOff(t *testing.T, st *fakeStore, revision int64, off time.Duration, model ...worker.RunView) *rig {
+	t.Helper()
 	r := &rig{t: t, store: st, scripts: &fakeScripts{}, hub: &fakeHub{}}
+	r.off.Store(int64(off))
 	clock := run.Bubble()
+	right := clock.Wall
+	clock.Wall = func() time.Time { return right().Add(time.Duration(r.off.Load())) }
 	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
 	for _, v := range model {
 		v.Ending, v.Kill = false, false // what an earlier leader was told is told again

@@ -148,7 +148,11 @@ func (c Config) withDefaults() Config {
 
 // Scheduler is the batch loop of one term.
 type Scheduler struct {
-	cfg Config
+	cfg   Config
+	began struct {
+		wall time.Time
+		boot time.Duration
+	}
 
 	mu      sync.Mutex
 	forests map[string]*forest
@@ -233,7 +237,11 @@ func ring(c chan struct{}) {
 	}
 }
 
-func (s *Scheduler) nowMilli() int64 { return s.cfg.Clock.Wall().UnixMilli() }
+// nowMilli is the leader's wall clock, which cannot step within a term: backoffs are
+// measured by the time that really passed.
+func (s *Scheduler) nowMilli() int64 {
+	return s.began.wall.Add(s.cfg.Clock.Boot() - s.began.boot).UnixMilli()
+}
 
 // fail ends the scheduler's term.
 func (s *Scheduler) fail(err error) {

@@ -171,6 +171,36 @@ func TestBackoffSurvivesAChangeOfLeader(t *testing.T) {
 	})
 }
 
+// TestBackoffsDoNotFollowTheWallClock: one that is set within a term, or was wrong in the term
+// before, makes none longer.
+func TestBackoffsDoNotFollowTheWallClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := beginOff(t, st, 1, time.Hour)
+		r.cell("c", 2)
+		r.apply(testJob("j", map[string][]string{"h": {"a", "b"}}))
+		r.wantStarted("j/a j/b")
+		pass(time.Second)
+		r.off.Store(0) // set right
+		r.end("j", "a", 3, "")
+		pass(8 * time.Second)
+		r.wantStarted("")
+		pass(2 * time.Second)
+		r.wantStarted("j/a")
+		r.off.Store(int64(time.Hour)) // and wrong again
+		r.end("j", "b", 3, "")
+		r.end("j", "a", 3, "")
+		r.stop()
+		r = begin(t, st, 2) // another server, whose clock is right
+		r.cell("c", 2)
+		pass(8 * time.Second)
+		r.wantStarted("")
+		pass(3 * time.Second)
+		r.wantStarted("j/a j/b")
+		r.stop()
+	})
+}
+
 func TestSyntheticAndRealEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()

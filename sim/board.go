@@ -25,6 +25,7 @@ type board struct {
 	desk *draining.Desk
 	full time.Duration // of the last pass over everything
 	next time.Duration // of a pass that is planned; 0 = none
+	off  time.Duration // how far the server's wall clock was off when the term began
 }
 
 // The settings of the boards: short, so that much happens.
@@ -40,7 +41,7 @@ func taskPolicy() task.Policy {
 }
 
 // epoch is where all wall clocks begin.
-func epoch() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
+func epoch() time.Time { return firstWall() }
 
 // rules are those that the run has, watched: each decision is traced, and keeps the
 // invariants of an index.
@@ -114,8 +115,8 @@ func (b *board) Send(t *task.Task) {
 	})
 }
 
-// now is the leader's wall clock.
-func (b *board) now() time.Time { return b.r.s.kernel().Wall() }
+// now is the wall clock of the board: within its term it does not step.
+func (b *board) now() time.Time { return b.r.s.wall.Add(b.r.s.local() + b.off) }
 
 // rows are the decoded rows of a board: as they are committed, or as the leader has
 // submitted them.

@@ -154,7 +154,7 @@ func (c *checker) full(w *world) {
 		w.fail("checker", "member rows and their running hash differ")
 	}
 	c.jobs.recount(w)
-	if w.mixed() {
+	if w.boards() {
 		c.fullWork(w)
 	}
 	leaders := 0
@@ -195,7 +195,7 @@ func (c *checker) liveness(w *world) {
 			w.fail("I14", "%+v is still on the list", v)
 		}
 	}
-	if w.mixed() {
+	if w.boards() {
 		c.settled(w, r.board)
 	}
 }

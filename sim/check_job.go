@@ -104,9 +104,6 @@ func (c *checker) jobStored(w *world, key string, val any) {
 	if !ok {
 		return
 	}
-	if r.Job != nil {
-		w.plans.born(c.jobs.jobs[r.Job.Name], r.Job)
-	}
 	for i := range r.Statuses {
 		if s := &r.Statuses[i]; c.jobs.statuses[s.UID] != nil {
 			c.counted(w, s)

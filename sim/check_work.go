@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"cantina/bbs"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -47,7 +48,7 @@ func (c *checker) began(w *world, u *unit) {
 	if row != nil && row.UID == u.uid && row.Definition.Labels != nil && row.Definition.Labels["side"] != u.m.side()["side"] {
 		w.fail("contract", "%v starts on %s and wants a cell that is %s", u, u.m.folder, row.Definition.Labels["side"])
 	}
-	if e := u.m.evac; e.id != "" && row != nil && row.UID == u.uid && row.Updated.Sub(epoch()) > e.since+5*time.Second {
+	if e := u.m.evac; e.id != "" && row != nil && row.UID == u.uid && w.store.rows[bbs.TaskRow(u.guid)].(*saved).at > e.since+5*time.Second {
 		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
 	if c.work.begun[u.uid] && !c.work.excused[u.uid] {
@@ -55,6 +56,7 @@ func (c *checker) began(w *world, u *unit) {
 	}
 	delete(c.work.excused, u.uid)
 	c.work.begun[u.uid], c.work.running[u.uid] = true, u
+	w.plans.begun(u)
 }
 
 // oneVersion: an index of an exclusive service starts in its next version after it has ended

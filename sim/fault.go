@@ -399,7 +399,7 @@ func (w *world) calmDown() {
 	w.calm = true
 	clear(w.cuts)
 	w.rough, w.loseJob = 0, false
-	if w.mixed() {
+	if w.boards() {
 		w.settle()
 	}
 	for _, s := range w.servers {

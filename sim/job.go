@@ -144,20 +144,6 @@ func (s *sched) mend(v *scheduler.JobView) {
 	}
 }
 
-// mendOwned has the jobs of schedules come to their end after the faults: their schedule
-// may be gone, or have no later time that runs them again. It waits until nothing falls due
-// any more: a schedule does not count what a person runs again.
-func (s *sched) mendOwned() {
-	if s.r.s.w.plans.frozen == 0 {
-		return
-	}
-	for _, v := range s.Jobs("", "", 0) {
-		if v.Job.Owner != "" && !v.Removed {
-			s.mend(&v)
-		}
-	}
-}
-
 // change submits what was prepared.
 func (s *sched) change(c *scheduler.Change, err error) {
 	if err != nil {

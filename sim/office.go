@@ -25,8 +25,8 @@ const performTimeout = 1500 * time.Millisecond
 // over the world. What passes between them is checked, and the process may die there.
 func (r *reign) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
-	r.sched, r.board = &sched{r: r}, &board{r: r}
-	_, err := office.New(office.Config{Term: r.term, Store: termStore{r}, Rows: w.store.rowsOf(""), Revision: w.store.revision, Cells: calls{r}, Hub: &hub{r: r, last: r.revision},
+	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
+	_, err := office.New(office.Config{Term: r.term, Store: termStore{r}, Rows: w.store.rowsOf(""), Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
 		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside, Times: r.connect,
 		Resign: func() { r.end("a higher term was heard") },
 		Auction: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
@@ -34,7 +34,7 @@ func (r *reign) open(cfg worker.Config) error {
 		Jobs:     scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
 		Registry: registry.Config{Worker: cfg, Ground: r.ground()},
 		Board: bbs.Config{Park: r.threads.park, Mistakes: r.board.rules(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
-			KeyLife: keyLife},
+			KeyLife: w.keyLife()},
 		Edges: office.Edges{
 			News:   func(to registry.Listener) registry.Listener { return news{r, to} },
 			Wants:  func(to bbs.Auctioneer) bbs.Auctioneer { return wants{r, to} },
@@ -44,11 +44,15 @@ func (r *reign) open(cfg worker.Config) error {
 	return err
 }
 
-// connect takes the parts of the office. There is no timetable among them.
-func (r *reign) connect(o *office.Office, _ []disk.Row) office.Times {
+// connect takes the parts of the office, and makes the timetable if there are schedules.
+func (r *reign) connect(o *office.Office, rows []disk.Row) office.Times {
 	r.office, r.reg = o, o.Registry
 	r.sched.Scheduler, r.board.BBS, r.board.desk = o.Jobs, o.Board, o.Drains
-	return nil
+	if r.s.w.cfg.Schedules == 0 {
+		return nil
+	}
+	r.times = newTimes(r, rows)
+	return r.times
 }
 
 // ground is how the registry runs: its machine and its steps are watched.
@@ -78,6 +82,9 @@ func (r *reign) begin() {
 	})
 	r.tick()
 	r.keepAlive()
+	if r.times != nil {
+		r.times.run()
+	}
 }
 
 // shift is within how long a loop of a shell runs that was woken.

@@ -106,6 +106,7 @@ func (r *reign) opsOf(rows []disk.Op) []op {
 		delete(r.newest, o.Key)
 		if o.Value != nil {
 			row := r.s.w.open(o.Key, o.Value)
+			row.sameAs(r.s.w.store.rows[o.Key])
 			all[i].val = row
 			if row.row != nil {
 				r.newest[o.Key] = row.row

@@ -1,77 +1,30 @@
 package sim
 
 import (
+	"context"
 	"encoding/binary"
-	"fmt"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
-	"cantina/cron"
+	"cantina/cell"
+	"cantina/internal/timing"
+	"cantina/lrp"
 	"cantina/schedule"
-	"cantina/scheduler"
-	"cantina/task"
+	disk "cantina/store"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
-// ScheduleMistakes are rules of schedules that a run breaks on purpose.
-type ScheduleMistakes struct {
-	// CursorApart commits what a firing starts first, and the cursor in a transaction of
-	// its own.
-	CursorApart bool
-	// WallBehindCursor makes a new leader take its wall clock for the cursor, also when it
-	// is behind.
-	WallBehindCursor bool
-	// SignalBeforeCommit sends a signal before its firing is durable.
-	SignalBeforeCommit bool
-}
-
-// The rows of schedules.
-type (
-	scheduleKey struct{ name string }
-	taskKey     struct{ guid string }
-	// firedKey is a note of the checker: what a logical time of a schedule started.
-	firedKey struct {
-		uid string
-		at  int64
-	}
-)
-
-// firedRow is a task with the uid of the schedule that started it, how many runs that one
-// allowed at the time, and the number of that decision.
-type firedRow struct {
-	*task.Task
-	schedule    string
-	most, order int
-}
-
-// plans is all of a run that concerns schedules. It draws from a source of its own, so
-// that a run without schedules stays as it was.
+// plans is all of a run that concerns schedules. It draws from a source of its own.
 type plans struct {
 	w      *world
 	rng    *rand.Rand
 	wall   []time.Duration // by server: how far its wall clock is off
-	frozen time.Duration   // when all wall clocks stopped; 0 = they run
-	items  map[schedule.Calendar]cron.Schedule
+	frozen time.Duration   // when the wall clocks of the timetables stopped; 0 = they run
 	berlin *time.Location
-	uids   int
-	orders int
-	boxes  map[string]*box
-	sent   map[firedKey]int // signals; of what a restore made unknown, only those sent since
-	fired  int
-	// restored is the generation of the store that the newest restore made.
-	restored int
-}
-
-// box is the container of a task.
-type box struct {
-	guid, schedule string
-	most, order    int // of the row
-	m              *machine
-	proc           worker.Proc
-	alive          bool
-	// unknown: the store was restored to before it.
-	unknown bool
+	planCheck
 }
 
 // firstWall is what right wall clocks show at the begin: shortly before an hour comes
@@ -94,8 +47,7 @@ func berlin() (*time.Location, error) {
 }
 
 func newPlans(w *world) *plans {
-	p := &plans{w: w, rng: rand.New(rand.NewPCG(w.cfg.Seed, 0xca1e)), wall: make([]time.Duration, w.cfg.Servers), items: map[schedule.Calendar]cron.Schedule{},
-		boxes: map[string]*box{}, sent: map[firedKey]int{}}
+	p := &plans{w: w, rng: rand.New(rand.NewPCG(w.cfg.Seed, 0xca1e)), wall: make([]time.Duration, w.cfg.Servers), planCheck: newPlanCheck()}
 	if w.cfg.Schedules == 0 {
 		return p
 	}
@@ -106,10 +58,6 @@ func newPlans(w *world) *plans {
 	}
 	w.after(time.Second, p.client)
 	w.after(2*time.Second, p.clocks)
-	w.after(time.Second, p.sweep)
-	for _, m := range w.machines {
-		w.after(time.Second+p.between(0, time.Second), func() { p.poll(m) })
-	}
 	w.after(w.cfg.Faulty+w.cfg.Calm/4, func() { p.frozen = w.now })
 	return p
 }
@@ -120,16 +68,15 @@ func (p *plans) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(p.rng.Int64N(int64(max(b-a, 1))))
 }
 
-// now is what the wall clock of a server shows.
-func (p *plans) now(server int) time.Time {
-	at := p.w.now
-	if p.frozen > 0 {
-		at = p.frozen // nothing new falls due: what is pending is to be decided
+// off is how far the wall clock of a server is off.
+func (p *plans) off(server int) time.Duration {
+	if p.wall == nil {
+		return 0
 	}
-	return firstWall().Add(at + p.wall[server])
+	return p.wall[server]
 }
 
-// clocks steps the wall clock of some server.
+// clocks steps the wall clock of some server: all its shells read it.
 func (p *plans) clocks() {
 	if p.w.calm {
 		clear(p.wall)
@@ -148,276 +95,96 @@ func (p *plans) clocks() {
 	p.w.trace("FAULT wall clock of server %d is off by %v", i, size)
 }
 
-// calendar reads a calendar once.
-func (p *plans) calendar(r *schedule.Row) (cron.Schedule, error) {
-	c := r.Definition.Calendar
-	if s, ok := p.items[c]; ok {
-		return s, nil
+// zone finds a time zone.
+func (p *plans) zone(name string) (*time.Location, error) {
+	if name == "UTC" {
+		return time.UTC, nil
 	}
-	s := cron.Schedule{Zone: time.UTC}
-	if c.Zone != "UTC" {
-		s.Zone = p.berlin
-	}
-	it, _, err := c.Item(r.Key, s.Zone, r.Created, firstWall())
-	if err != nil {
-		return s, fmt.Errorf("calendar %q: %w", c.Line, err)
-	}
-	s.Item = it
-	p.items[c] = s
-	return s, nil
+	return p.berlin, nil
 }
 
-// times stands for the timetable of a term. The decisions are those of package schedule.
+// times is the timetable of a term, the shell itself, with what it is connected to.
 type times struct {
-	r         *reign
-	p         *plans
-	board     *schedule.Board
-	tasks     map[string]firedRow // the newest
-	committed map[string]firedRow
-	flying    map[schedule.Key]int
-	writing   map[string]int // rows of tasks under way
+	*timetable.Timetable
+	r *reign
+	p *plans
 }
 
-// newTimes reads the rows as they stand when the term begins.
-func newTimes(r *reign) *times {
-	p := r.s.w.plans
-	t := &times{r: r, p: p, board: schedule.NewBoard(), tasks: map[string]firedRow{}, committed: map[string]firedRow{}, flying: map[schedule.Key]int{}, writing: map[string]int{}}
-	var rows []schedule.Row
-	for k, v := range r.s.w.store.rows {
-		switch k := k.(type) {
-		case scheduleKey:
-			rows = append(rows, *v.(*schedule.Row))
-		case taskKey:
-			t.tasks[k.guid], t.committed[k.guid] = v.(firedRow), v.(firedRow)
-		}
-	}
-	slices.SortFunc(rows, func(a, b schedule.Row) int { return a.Compare(b.Key) })
-	for _, row := range rows {
-		if r.s.w.cfg.ScheduleMistakes.WallBehindCursor {
-			row.State.Cursor = t.wall().Truncate(time.Second)
-		}
-		row.State = schedule.Forgotten(row.State)
-		t.put(row)
-	}
+// newTimes reads the rows of the load; board, scheduler and registry are there already.
+func newTimes(r *reign, rows []disk.Row) *times {
+	w := r.s.w
+	t := &times{r: r, p: w.plans}
+	clock := r.s.kernel()
+	clock.Wall = t.wall
+	t.Timetable = timetable.New(timing.Connect(timetable.Config{Store: termStore{r}, Hub: r.hub, Clock: clock,
+		Log: slog.New(complaints{r}), Zone: w.plans.zone, NewID: func() string { return w.newID("schedule-") }, Mistakes: w.cfg.ScheduleMistakes,
+		Signals: signals{timing.NewSender(r.board.BBS, timing.Calls{Go: t.beside, Signal: t.signal}), t}}, r.board.BBS, r.sched.Scheduler, r.reg), rows)
 	return t
 }
 
-func (t *times) wall() time.Time { return t.p.now(t.r.s.id) }
-
-func (t *times) put(row schedule.Row) {
-	c, err := t.p.calendar(&row)
-	if err != nil {
-		t.p.w.fail("setup", "%v", err)
-	}
-	t.board.Put(row, c, err)
-}
-
-// run decides what is due, and what is undecided.
+// run drives the loop while the term lasts.
 func (t *times) run() {
-	if t.r.over || t.p.w.cfg.Schedules == 0 {
-		return
-	}
-	now := t.wall()
-	for {
-		k, ok := t.board.Due(now)
-		if !ok {
-			break
-		}
-		t.tick(k, now)
-	}
-	for _, k := range t.board.Waiting() {
-		t.tick(k, now)
-	}
-}
-
-func (t *times) tick(k schedule.Key, now time.Time) {
-	row, _ := t.board.Get(k)
-	if row.Definition.Job != nil && t.flying[k] > 0 {
-		t.board.Again(k, now.Add(50*time.Millisecond)) // what its job does is known after the commit
-		return
-	}
-	if err := t.step(k, schedule.Tick{}); err != nil {
-		t.p.w.fail("I10", "tick of %v: %v", k, err)
-	}
-}
-
-// step gives one event to a schedule, and hands over what follows in one transition.
-func (t *times) step(k schedule.Key, e schedule.Event) error {
-	row, ok := t.board.Get(k)
-	if !ok {
-		return schedule.ErrNotFound
-	}
-	env := schedule.Env{Now: t.wall(), Runs: func(r schedule.Run) schedule.Answer { return t.runs(&row, r) },
-		Free: func(id string) bool { _, taken := t.tasks[id]; return !taken }}
-	st, moves, err := t.board.Step(k, e, env)
-	if err != nil {
-		return err
-	}
-	d := decision{t: t, row: row}
-	for _, m := range moves {
-		d.move(m)
-	}
-	if st.Equal(&row.State) {
-		t.board.Update(k, st)
-		return nil
-	}
-	row.State = st
-	t.board.Update(k, st)
-	d.commit(&row)
-	return nil
-}
-
-// decision is what one step makes durable.
-type decision struct {
-	t      *times
-	row    schedule.Row
-	starts []op
-	tasks  []string            // rows of tasks among them
-	births []*scheduler.Change // of jobs that are born again
-	sends  []firedKey
-}
-
-func (d *decision) move(m schedule.Move) {
-	switch m := m.(type) {
-	case schedule.End:
-		d.t.taskEvent(m.ID, task.Cancel{}, d)
-	case schedule.Start:
-		f := firedKey{d.row.UID, m.Firing.At.UnixNano()}
-		d.starts = append(d.starts, op{f, m.ID})
-		switch {
-		case d.row.Definition.Job != nil:
-			want := d.t.p.w.wanted(d.row.Name, nothing)
-			want.Job.Owner = d.row.UID
-			c, err := d.t.r.sched.Renew(domain, want)
-			if err != nil {
-				d.t.p.w.fail("contract", "%v is not born again: %v", d.row.Key, err)
-				return
+	t.r.threads.drive(t.Loop(), func(d time.Duration, fn func()) {
+		t.r.s.later(d, func() {
+			if !t.r.over {
+				fn()
 			}
-			d.births = append(d.births, c)
-			d.starts = append(d.starts, d.t.r.opsOf(c.Ops)...)
-		case d.row.Definition.Signal != nil:
-			d.sends = append(d.sends, f)
-		default:
-			n, _, err := task.Desire(task.Task{GUID: m.ID, UID: fmt.Sprint(m.ID, "-", d.t.r.term), Domain: d.row.Domain, Definition: d.row.Definition.Task}, d.t.wall())
-			if err != nil {
-				d.t.p.w.fail("setup", "%v", err)
-				return
-			}
-			most := 1
-			if d.row.Definition.Overlap == schedule.OverlapAllow {
-				most = d.row.Definition.Max
-			}
-			d.t.p.orders++
-			d.put(firedRow{n, d.row.UID, most, d.t.p.orders})
-		}
-	}
-}
-
-func (d *decision) put(x firedRow) {
-	d.t.tasks[x.GUID] = x
-	d.t.writing[x.GUID]++
-	d.tasks = append(d.tasks, x.GUID)
-	d.starts = append(d.starts, op{taskKey{x.GUID}, x})
-}
-
-// commit hands the rows over: what starts and the cursor in one transition.
-func (d *decision) commit(row *schedule.Row) {
-	t := d.t
-	t.flying[row.Key]++
-	cursor := op{scheduleKey{row.Name}, row}
-	if t.p.w.cfg.ScheduleMistakes.SignalBeforeCommit {
-		d.send()
-	}
-	if t.p.w.cfg.ScheduleMistakes.CursorApart && len(d.starts) > 0 {
-		t.r.put(item{ops: d.starts, landed: d.born, after: func() {
-			d.landed()
-			t.r.put(item{ops: []op{cursor}, after: func() { t.flying[row.Key]-- }})
-		}})
-		return
-	}
-	t.r.put(item{ops: append(d.starts, cursor), landed: d.born, after: func() {
-		t.flying[row.Key]--
-		d.landed()
-		t.run()
-	}})
-}
-
-// born tells the scheduler what became of the jobs.
-func (d *decision) born(revision int64, err error) {
-	for _, c := range d.births {
-		c.Done(revision, err)
-	}
-}
-
-// landed does what waits for the commit.
-func (d *decision) landed() {
-	for _, guid := range d.tasks {
-		d.t.show(guid)
-	}
-	if !d.t.p.w.cfg.ScheduleMistakes.SignalBeforeCommit {
-		d.send()
-	}
-}
-
-func (d *decision) send() {
-	for _, f := range d.sends {
-		d.t.p.signal(d.t, d.row.Key, d.row.UID, f)
-	}
-}
-
-func (t *times) show(guid string) {
-	if t.writing[guid]--; t.writing[guid] <= 0 {
-		delete(t.writing, guid)
-		t.committed[guid] = t.tasks[guid]
-	}
-}
-
-// runs answers for a run, as the timetable's shell does.
-func (t *times) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
-	wait := t.r.leader.Wait(t.r.s.local()).Active
-	if row.Definition.Job == nil {
-		x, ok := t.tasks[r.ID]
-		if !ok {
-			return schedule.Ended
-		}
-		return schedule.OfTask(x.Task, t.wall(), t.heard(x.Holder.Proc, wait), t.r.leader.IsDead(worker.Proc(x.Holder.Proc)))
-	}
-	switch t.r.sched.Running(row.Name, wait) {
-	case scheduler.AnswerEnded:
-		return schedule.Ended
-	case scheduler.AnswerUnknown:
-		return schedule.Unknown
-	}
-	return schedule.Running
-}
-
-func (t *times) heard(proc string, wait bool) bool {
-	return !wait || slices.ContainsFunc(t.r.leader.Sessions(t.r.s.local()), func(v worker.SessionView) bool {
-		return string(v.Proc) == proc && v.Reported && v.State == worker.Healthy
+		})
 	})
 }
 
-// taskEvent gives an event to a task; d takes the row, or it is a transition of its own.
-func (t *times) taskEvent(guid string, e task.Event, d *decision) bool {
-	x, ok := t.tasks[guid]
-	if !ok {
-		return false
+// wall is the server's wall clock. Some time after the faults it stands still for the
+// timetable alone: then nothing new falls due, and what is pending is to be decided.
+func (t *times) wall() time.Time {
+	s := t.r.s
+	if t.p.frozen > 0 {
+		return s.wall.Add(s.clock.at(t.p.frozen))
 	}
-	n, _, err := task.Step(x.Task, e, task.Env{Now: t.wall(), Eligible: true})
-	if err != nil || n == x.Task {
-		return false
+	return s.kernel().Wall()
+}
+
+// beside runs f in the process, as long as the term lasts.
+func (t *times) beside(f func(context.Context)) {
+	t.r.s.later(0, func() {
+		if !t.r.over {
+			t.r.threads.run(func() { f(context.Background()) })
+		}
+	})
+}
+
+// signals sends signals: it implements timetable.Signals.
+type signals struct {
+	*timing.Sender
+	t *times
+}
+
+// Signal sends a signal, unless the process dies right before.
+func (x signals) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
+	r := x.t.r
+	if r.stops() {
+		return
 	}
-	x.Task = n
-	if d != nil {
-		d.put(x)
-		return true
-	}
-	t.tasks[guid] = x
-	t.writing[guid]++
-	t.r.put(item{ops: []op{{taskKey{guid}, x}}, after: func() {
-		t.show(guid)
-		t.p.begin(guid)
-		t.run()
-	}})
-	return true
+	x.t.p.signalled(r, s)
+	x.Sender.Signal(s, func(d schedule.Delivery) {
+		if !r.over {
+			tell(d)
+		}
+	})
+}
+
+// signal makes one call to a cell. The network doubles messages, and a connection does not:
+// a call that arrives twice is taken once.
+func (t *times) signal(ctx context.Context, s timetable.Sending, a *lrp.Actual) error {
+	t.p.calls(s, a)
+	var refused error
+	taken := false
+	err := calls{t.r}.ask(callTimeout, OpCall, OpCall, worker.Proc(a.Proc), func(to *cell.Cell) func() {
+		if taken {
+			return nil
+		}
+		taken = true
+		err := to.SignalInstance(ctx, t.r.term, worker.Proc(a.Proc), a.Key, a.Instance, s.Number)
+		return func() { refused = err }
+	})
+	return errors.Join(err, refused)
 }

@@ -1,65 +1,151 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
+	"cantina/action"
 	"cantina/batch"
+	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/scheduler"
+	"cantina/task"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
-// begun checks the overlap policy when a container begins: with each that runs, no more
-// of the same schedule run that were decided before it than it was allowed beside.
-func (p *plans) begun(b *box) {
-	p.ended()
-	running := []*box{b}
-	for _, guid := range p.guids() {
-		if o := p.boxes[guid]; o.schedule == b.schedule && !o.unknown {
-			running = append(running, o)
-		}
-	}
-	for _, x := range running {
-		n := 0
-		for _, o := range running {
-			if o.order <= x.order {
-				n++
-			}
-		}
-		if n > x.most {
-			p.w.fail("I12", "%s begins: %d of %s run, and %s was to be one of at most %d", b.guid, n, b.schedule, x.guid, x.most)
-		}
-	}
-	if o := p.boxes[b.guid]; o != nil && !o.unknown {
-		p.w.fail("I1", "the container of %s begins a second time", b.guid)
-	}
-	p.w.trace("%s: %s begins", b.m.name, b.guid)
+// planCheck is what the checks of schedules must remember.
+type planCheck struct {
+	runs   map[string]planRun
+	orders int
+	sent   map[firedKey]int            // signals; of what a restore made unknown, only those sent since
+	called map[firedKey]map[string]int // by instance: calls of a signal
+	fired  int
+	// restored is the generation of the store that the newest restore made.
+	restored int
 }
 
-// committing checks I12 on what is about to become durable: a logical time of a schedule
-// starts something once, and its cursor never goes back.
+// firedKey is a note of the checker, kept beside the rows of the store: what a logical
+// time of a schedule started.
+type firedKey struct {
+	uid string
+	at  int64
+}
+
+// planRun is a task as a run of the schedule that started it: how many runs that one
+// allowed at the time, and the number of that decision.
+type planRun struct {
+	schedule    string
+	most, order int
+}
+
+func newPlanCheck() planCheck {
+	return planCheck{runs: map[string]planRun{}, sent: map[firedKey]int{}, called: map[firedKey]map[string]int{}}
+}
+
+// logical finds the schedule and the logical time of which a program is told.
+func logical(env []action.Variable) (k schedule.Key, at time.Time, ok bool) {
+	for _, v := range env {
+		switch v.Name {
+		case "CANTINA_SCHEDULED_AT":
+			at, _ = time.Parse(time.RFC3339Nano, v.Value)
+		case "CANTINA_SCHEDULE":
+			k, ok = timetable.ParseKey(v.Value), true
+		}
+	}
+	return k, at, ok
+}
+
+// schedule returns the committed definition of a schedule, nil without one.
+func (s *storage) schedule(k schedule.Key) *schedule.Row {
+	if x, ok := s.rows[timetable.RowOf(k)].(*saved); ok {
+		return x.row.(timetable.Stored).Definition
+	}
+	return nil
+}
+
+// state returns the committed state of a schedule.
+func (s *storage) state(k schedule.Key) (timetable.Stored, bool) {
+	x, ok := s.rows[timetable.StateOf(k)].(*saved)
+	if !ok {
+		return timetable.Stored{}, false
+	}
+	return x.row.(timetable.Stored), true
+}
+
+// committing checks I12 on a row that is about to become durable.
 func (p *plans) committing(o op) {
-	rows := p.w.store.rows
-	switch k := o.key.(type) {
-	case firedKey:
-		p.fired++
-		if was, twice := rows[k]; twice {
-			p.w.fail("I12", "%v of schedule %s starts %v, and started %v", time.Unix(0, k.at).UTC(), k.uid, o.val, was)
+	x, ok := o.val.(*saved)
+	if !ok || p.w.cfg.Schedules == 0 {
+		return
+	}
+	switch row := x.row.(type) {
+	case *task.Task:
+		if was := p.w.store.task(row.GUID); was == nil || was.UID != row.UID {
+			p.taskMade(row)
 		}
-	case scheduleKey:
-		was, _ := rows[k].(*schedule.Row)
-		is, _ := o.val.(*schedule.Row)
-		if was != nil && is != nil && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) {
-			p.w.fail("I12", "the cursor of %s goes back from %v to %v", k.name, was.State.Cursor, is.State.Cursor)
+		if row.Ended() && row.Result.Reason == task.ReasonEvacuation {
+			delete(p.runs, row.UID) // told to have ended before its container has: the cell's fault, not the schedule's
+		}
+	case scheduler.Row:
+		if row.Job != nil && !row.Job.Deleted {
+			p.jobMade(row.Job)
+		}
+	case timetable.Stored:
+		if row.State != nil {
+			p.moved(&row)
 		}
 	}
 }
 
-// born: a job is born again by its schedule only when the earlier round is over, but with
-// replace. What a removed schedule of that name started is not waited for.
-func (p *plans) born(was, is *scheduler.JobRecord) {
-	row, _ := p.w.store.rows[scheduleKey{is.Name}].(*schedule.Row)
-	if row == nil || was == nil || was.Deleted || is.Deleted || was.UID == is.UID || was.Spec.Owner != row.UID || row.Definition.Overlap != schedule.OverlapForbid || row.Definition.Job == nil {
+// start: a logical time of a schedule starts something once.
+func (p *plans) start(uid string, at time.Time, what string) {
+	p.fired++
+	f := firedKey{uid, at.UnixNano()}
+	if was, twice := p.w.store.rows[f]; twice {
+		p.w.fail("I12", "%v of schedule %s starts %s, and started %v", at.UTC(), uid, what, was)
+	}
+	p.w.store.rows[f] = what
+}
+
+func (p *plans) taskMade(t *task.Task) {
+	k, at, ok := logical(t.Definition.Workload.Env)
+	if !ok {
+		return
+	}
+	row := p.w.store.schedule(k)
+	if row == nil {
+		p.w.fail("I12", "%s is a run of %v, which is not durable", t.GUID, k)
+		return
+	}
+	most := 1
+	if row.Definition.Overlap == schedule.OverlapAllow {
+		most = row.Definition.Max
+	}
+	p.orders++
+	p.runs[t.UID] = planRun{row.UID, most, p.orders}
+	p.start(row.UID, at, t.GUID)
+}
+
+func (p *plans) jobMade(j *scheduler.JobRecord) {
+	was := p.w.check.jobs.jobs[j.Name]
+	k, at, ok := logical(j.Spec.Workload.Env)
+	if !ok || was != nil && was.UID == j.UID {
+		return
+	}
+	row := p.w.store.schedule(k)
+	if row == nil {
+		p.w.fail("I12", "job %s is a run of %v, which is not durable", j.Name, k)
+		return
+	}
+	p.start(row.UID, at, j.UID)
+	p.born(was, j, row)
+}
+
+// born: a job is born again by its schedule only when the earlier round is over, whoever
+// set that going, but with replace.
+func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row) {
+	if was == nil || was.Deleted || row.Definition.Overlap != schedule.OverlapForbid {
 		return
 	}
 	for n := range p.w.cfg.Nodes {
@@ -69,48 +155,144 @@ func (p *plans) born(was, is *scheduler.JobRecord) {
 	}
 }
 
+// moved: the cursor of a schedule never goes back. What a signal's schedule fired is known
+// by its state alone.
+func (p *plans) moved(is *timetable.Stored) {
+	was, ok := p.w.store.state(is.Key)
+	if ok && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) {
+		p.w.fail("I12", "the cursor of %v goes back from %v to %v", is.Key, was.State.Cursor, is.State.Cursor)
+	}
+	if row := p.w.store.schedule(is.Key); row == nil || row.UID != is.UID || row.Definition.Signal == nil {
+		return
+	}
+	n := is.State.Fired
+	if ok && was.UID == is.UID {
+		n -= was.State.Fired
+	}
+	for _, e := range fired(is.State.History, n) {
+		p.start(is.UID, e.At, "a signal")
+	}
+}
+
+// fired are the newest n lines of a history that say that something was started or sent.
+func fired(h []schedule.Entry, n int) (out []schedule.Entry) {
+	for i := len(h) - 1; i >= 0 && len(out) < n; i-- {
+		if h[i].What != schedule.Skipped {
+			out = append(out, h[i])
+		}
+	}
+	return out
+}
+
+// committed: what the newest line of a history says to have started was started by then.
+func (p *plans) committed(ops []op) {
+	if p.w.cfg.Schedules == 0 {
+		return
+	}
+	for _, o := range ops {
+		x, ok := o.val.(*saved)
+		if !ok {
+			continue
+		}
+		r, ok := x.row.(timetable.Stored)
+		if !ok || r.State == nil || r.State.Fired == 0 {
+			continue
+		}
+		for _, e := range fired(r.State.History, 1) {
+			if _, started := p.w.store.rows[firedKey{r.UID, e.At.UnixNano()}]; !started {
+				p.w.fail("I12", "the history of %v says of %v %q, and nothing was started", r.Key, e.At, e.String())
+			}
+		}
+	}
+}
+
+// begun checks the overlap policy when the container of a task begins: with each that
+// runs, no more of the same schedule run that were decided before it than it was allowed
+// beside. Over a restored store only what the copy knew counts.
+func (p *plans) begun(u *unit) {
+	b, ok := p.runs[u.uid]
+	if !ok || u.made < p.restored {
+		return
+	}
+	for _, x := range p.w.check.work.units {
+		is, ok := p.runs[x.uid]
+		if !ok || is.schedule != b.schedule || x.made < p.restored {
+			continue
+		}
+		n := 0
+		for _, o := range p.w.check.work.units {
+			if of := p.runs[o.uid]; of.schedule == b.schedule && of.order <= is.order && o.made >= p.restored {
+				n++
+			}
+		}
+		if n > is.most {
+			p.w.fail("I12", "%v begins: %d of %s run, and %v was to be one of at most %d", u, n, b.schedule, x, is.most)
+		}
+	}
+}
+
+// signalled: a signal is sent once.
+func (p *plans) signalled(r *reign, s timetable.Sending) {
+	f := firedKey{s.UID, s.At.UnixNano()}
+	p.w.trace("leader %v sends the signal of %s for %v", r.term, s.UID, s.At)
+	if _, known := p.w.store.rows[f]; known || r.made >= p.restored { // else a restore has taken it out of the store since
+		p.sent[f]++
+	}
+	if p.sent[f] > 1 {
+		p.w.fail("I12", "the signal of %s for %v is sent a second time", s.UID, s.At)
+	}
+}
+
+// calls: each instance is called once for it.
+func (p *plans) calls(s timetable.Sending, a *lrp.Actual) {
+	f := firedKey{s.UID, s.At.UnixNano()}
+	if p.called[f] == nil {
+		p.called[f] = map[string]int{}
+	}
+	if p.called[f][a.Instance]++; p.called[f][a.Instance] > 1 && p.sent[f] > 0 {
+		p.w.fail("I12", "instance %s is called a second time for the signal of %s for %v", a.Instance, s.UID, s.At)
+	}
+}
+
 // back follows a restore: what happened after the copy is not known any more.
 func (p *plans) back() {
-	for _, b := range p.boxes {
-		b.unknown = true
-	}
 	for f := range p.sent {
 		if _, known := p.w.store.rows[f]; !known {
 			delete(p.sent, f)
+			delete(p.called, f)
 		}
 	}
 	p.restored = p.w.store.made
 }
 
-// erased reports that a leader has a firing committed that a restore has taken out of the
-// store since: the answer to the commit came after the restore.
-func (p *plans) erased(r *reign, f firedKey) bool {
-	_, known := p.w.store.rows[f]
-	return r.made < p.restored && !known
-}
-
-// liveness: after the faults nothing stays undecided, and nothing counts as running.
+// liveness: after the faults nothing stays undecided, and what is shown is durable. That
+// all runs have ended is checked for all tasks and jobs.
 func (p *plans) liveness(r *reign) {
 	if p.w.cfg.Schedules == 0 {
 		return
 	}
-	for _, k := range r.times.board.Keys() {
-		row, _ := r.times.board.Get(k)
-		if len(row.State.Pending) > 0 {
-			p.w.fail("I14", "%v of %v is still undecided, live %v", row.State.Pending, k, row.State.Live)
+	all, more := r.times.List("", schedule.Key{}, 1000)
+	if more || len(all) != r.times.Len() {
+		p.w.fail("I14", "%d of %d schedules are listed", len(all), r.times.Len())
+	}
+	for _, v := range all {
+		state, fine, why, err := r.times.Explain(v.Key)
+		if len(v.State.Pending) > 0 || v.Problem != "" || err != nil {
+			p.w.fail("I14", "%v is still undecided: %+v, %q %v %v %+v, %v", v.Key, v.State.Pending, v.Problem, state, fine, why, err)
 		}
-		stored, _ := p.w.store.rows[scheduleKey{k.Name}].(*schedule.Row)
-		if stored == nil {
-			p.w.fail("I14", "%v is not durable", k)
+		row := p.w.store.schedule(v.Key)
+		stored, ok := p.w.store.state(v.Key)
+		if row == nil || row.UID != v.UID || !ok {
+			p.w.fail("I14", "%v is not durable", v.Key)
 			continue
 		}
-		if st := schedule.Forgotten(stored.State); !st.Equal(&row.State) {
-			p.w.fail("I14", "the state of %v is not durable", k)
+		st, shown := schedule.Forgotten(*stored.State), schedule.Forgotten(v.State)
+		shown.History = slices.Clone(shown.History[max(0, len(shown.History)-schedule.MaxHistory):])
+		for i := range shown.History {
+			shown.History[i].When = shown.History[i].When.Truncate(time.Millisecond) // as it is stored
 		}
-	}
-	for guid, x := range r.times.tasks {
-		if !x.Ended() {
-			p.w.fail("I14", "%s is still %v", guid, x.State)
+		if !st.Equal(&shown) {
+			p.w.fail("I14", "the state of %v is not durable: %+v, shown %+v", v.Key, st, shown)
 		}
 	}
 }

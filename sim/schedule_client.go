@@ -1,110 +1,283 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	"cantina/action"
+	"cantina/batch"
+	"cantina/bbs"
 	"cantina/cron"
 	"cantina/schedule"
 	"cantina/task"
+	"cantina/timetable"
+	"cantina/worker"
 )
 
-// client is a person with schedules: makes, changes, pauses, runs and fills in, on
-// whatever server leads.
+// planPrefix begins the names of schedules, and so of their jobs.
+const planPrefix = "sched-"
+
+func planKey(i int) schedule.Key {
+	return schedule.Key{Domain: domain, Name: fmt.Sprint(planPrefix, i)}
+}
+
+// client is a person with schedules: makes, changes, pauses, runs and fills in, and has
+// to do with what they started, on whatever server leads.
 func (p *plans) client() {
 	p.w.after(p.between(300*time.Millisecond, 2*time.Second), p.client)
 	r := p.w.leading()
-	if r == nil {
+	if r == nil || r.times == nil {
 		return
 	}
-	t := r.times
-	t.dead()
-	i := p.rng.IntN(p.w.cfg.Schedules)
-	k := schedule.Key{Domain: "d", Name: fmt.Sprint("sched-", i)}
-	row, ok := t.board.Get(k)
-	switch {
-	case !ok:
-		p.make(t, k, i)
-	case p.w.calm && row.State.Paused:
-		p.ask(t, k, schedule.Resume{})
-	case p.w.calm:
-	default:
-		p.meddle(t, &row, i)
+	r.s.on(func() {
+		if r.over {
+			return
+		}
+		i := p.rng.IntN(p.w.cfg.Schedules)
+		v, err := r.times.Get(planKey(i))
+		switch {
+		case errors.Is(err, schedule.ErrNotFound):
+			p.apply(r.times, false, i)
+		case errors.Is(err, timetable.ErrQuarantined): // until an operator has answered
+		case err != nil:
+			p.w.fail("contract", "%v", err)
+		case p.w.calm && v.State.Paused:
+			p.pause(r.times, v.Key, false)
+		case p.w.calm && p.w.forgotten(r, v.Name):
+			p.fire(r.times, v.Key, time.Time{})
+		case p.w.calm:
+			p.tidy(r)
+		default:
+			p.meddle(r.times, &v, i)
+		}
+	})
+}
+
+// forgotten reports whether something runs for ever of a job that a restored store has forgotten:
+// it is told to end when the job is born again.
+func (w *world) forgotten(r *reign, job string) bool {
+	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all, func(c *container) bool { return c.never && c.run.Work.Job == job })
+}
+
+// tidy cancels what runs for ever.
+func (p *plans) tidy(r *reign) {
+	for _, t := range p.w.store.work().tasks {
+		if !t.Ended() && p.w.now-p.w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 20*time.Second {
+			p.cancel(r, t.GUID)
+		}
 	}
-	t.run()
 }
 
-func (p *plans) ask(t *times, k schedule.Key, e schedule.Event) {
-	err := t.step(k, e) // refusals are answers
-	p.w.trace("client: %T%v of %v: %v", e, e, k, err)
+func (p *plans) cancel(r *reign, guid string) {
+	p.w.trace("client: cancel %s", guid)
+	p.w.cancel(r.board, guid)
 }
 
-func (p *plans) meddle(t *times, row *schedule.Row, i int) {
-	now, k := t.wall(), row.Key
-	switch p.rng.IntN(12) {
-	case 0:
-		p.ask(t, k, schedule.Pause{})
-	case 1, 2:
-		p.ask(t, k, schedule.Resume{})
-	case 3, 4:
-		p.ask(t, k, schedule.Fire{})
-	case 5, 6:
-		at := now.Add(time.Duration(p.rng.IntN(60)-40) * time.Second)
-		if c, err := t.board.Cron(k); err == nil {
-			if next, err := c.Next(at); err == nil && !next.IsZero() {
-				at = next
+// ask makes one call, which may wait. What it cannot do is an answer.
+func (t *times) ask(what string, fn func(ctx context.Context) error) {
+	t.r.threads.run(func() {
+		err := fn(context.Background())
+		if t.r.dead {
+			return
+		}
+		t.p.w.trace("client: %s: %v", what, err)
+		if (errors.Is(err, bbs.ErrOver) || errors.Is(err, timetable.ErrOver)) && !t.r.over {
+			t.p.w.fail("contract", "the timetable gave up in the middle of its term: %v", err)
+		}
+		for _, fine := range []error{nil, errTermOver, bbs.ErrOver, timetable.ErrOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, bbs.ErrQuarantined, timetable.ErrQuarantined} {
+			if errors.Is(err, fine) {
+				return
 			}
 		}
-		p.ask(t, k, schedule.Fire{At: at})
+		t.p.w.fail("contract", "%s is refused: %v", what, err)
+	})
+}
+
+func (p *plans) pause(t *times, k schedule.Key, paused bool) {
+	t.ask(fmt.Sprintf("pause of %v: %v", k, paused), func(ctx context.Context) error { return t.Pause(ctx, k, paused, timetable.Write{}) })
+}
+
+func (p *plans) meddle(t *times, v *timetable.View, i int) {
+	k := v.Key
+	switch p.rng.IntN(16) {
+	case 0:
+		p.pause(t, k, true)
+	case 1, 2:
+		p.pause(t, k, false)
+	case 3, 4:
+		p.fire(t, k, time.Time{})
+	case 5, 6:
+		p.fire(t, k, p.moment(t, v))
 	case 7:
-		p.ask(t, k, schedule.Backfill{From: now.Add(-time.Minute), To: now, Max: 1 + p.rng.IntN(3)})
+		to, most := t.wall(), 1+p.rng.IntN(3)
+		p.once(t, fmt.Sprintf("backfill of %v, at most %d", k, most), func(ctx context.Context, t *times, w timetable.Write) (string, error) {
+			n, err := t.Backfill(ctx, k, to.Add(-time.Minute), to, most, w)
+			return fmt.Sprint(n), err
+		})
 	case 8:
-		p.edit(t, *row, i)
+		p.apply(t, false, i)
 	case 9:
 		if p.chance(300) {
-			p.remove(t, row)
+			t.ask(fmt.Sprintf("remove %v", k), func(ctx context.Context) error { return t.Remove(ctx, k, timetable.Write{}) })
+		}
+	case 10:
+		if p.chance(300) {
+			p.applyAll(t)
+		}
+	case 11, 12:
+		p.useRun(t.r, v)
+	}
+}
+
+// moment is a logical time to run by hand: one to come, one that was missed, one that was
+// decided, or any moment.
+func (p *plans) moment(t *times, v *timetable.View) time.Time {
+	switch h := v.State.History; p.rng.IntN(4) {
+	case 0:
+		if list, err := t.Preview(v.Key, 5); err == nil && len(list) > 0 {
+			return list[p.rng.IntN(len(list))].At
+		}
+	case 1:
+		if list, _, err := t.Missed(v.Key, 20); err == nil && len(list) > 0 {
+			return list[p.rng.IntN(len(list))].At
+		}
+	case 2:
+		if len(h) > 0 {
+			return h[p.rng.IntN(len(h))].At
+		}
+	}
+	return t.wall().Add(time.Duration(p.rng.IntN(60)-40) * time.Second)
+}
+
+func (p *plans) fire(t *times, k schedule.Key, at time.Time) {
+	p.once(t, fmt.Sprintf("run of %v for %v", k, at), func(ctx context.Context, t *times, w timetable.Write) (string, error) {
+		id, err := t.Fire(ctx, k, at, w)
+		return id, err
+	})
+}
+
+// once makes a call, at times with a key: then the same call comes once more after a while, to whoever
+// leads, and has the same answer.
+func (p *plans) once(t *times, what string, call func(context.Context, *times, timetable.Write) (string, error)) {
+	w, made := timetable.Write{}, t.r.made
+	if p.chance(300) {
+		w.Key = p.w.newID("k")
+	}
+	t.ask(what, func(ctx context.Context) error {
+		first, err := call(ctx, t, w)
+		if err == nil && !t.r.dead && w.Key != "" {
+			p.w.after(p.between(0, 20*time.Second), func() { p.again(made, what, w, first, call) })
+		}
+		return err
+	})
+}
+
+func (p *plans) again(made int, what string, w timetable.Write, first string, call func(context.Context, *times, timetable.Write) (string, error)) {
+	r := p.w.leading()
+	if r == nil || r.made != made || r.times == nil {
+		return // a store that went back has forgotten the key
+	}
+	r.s.on(func() {
+		if r.over {
+			return
+		}
+		r.times.ask("repeated "+what, func(ctx context.Context) error {
+			second, err := call(ctx, r.times, w)
+			if err == nil && !r.dead && r.made == p.w.store.made && second != first {
+				p.w.fail("contract", "%s with key %s is answered %q, and was answered %q", what, w.Key, second, first)
+			}
+			return err
+		})
+	})
+}
+
+// apply makes schedules or changes them; prune removes the others.
+func (p *plans) apply(t *times, prune bool, which ...int) {
+	var wanted []timetable.Wanted
+	for _, i := range which {
+		wanted = append(wanted, timetable.Wanted{Name: planKey(i).Name, Definition: *p.definition(i)})
+		p.w.trace("client: apply %v: %v %+v", planKey(i), wanted[len(wanted)-1].Definition.Calendar, wanted[len(wanted)-1].Definition.Policy)
+	}
+	var ttl time.Duration
+	if !p.w.calm && p.chance(500) {
+		ttl = p.between(3*time.Second, 30*time.Second)
+	}
+	t.ask(fmt.Sprintf("apply of %d schedules, prune %v", len(wanted), prune), func(ctx context.Context) error {
+		_, err := t.r.board.Apply(ctx, bbs.Application{Domain: domain, TTL: ttl, Extra: func() (bbs.Extra, error) {
+			c, err := t.Apply(domain, wanted, prune)
+			if err != nil {
+				return bbs.Extra{}, err
+			}
+			return bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo}, nil
+		}}, bbs.Write{})
+		return err
+	})
+}
+
+// applyAll has some schedules as a new file wants them, and removes the others. At times it is too
+// large for one transaction.
+func (p *plans) applyAll(t *times) {
+	var which []int
+	for i := range p.w.cfg.Schedules {
+		if p.chance(800) {
+			which = append(which, i)
+		}
+	}
+	large := p.chance(400)
+	t.r.tight = large
+	p.apply(t, true, which...)
+	t.r.tight = false
+	if large {
+		t.r.s.later(p.between(0, 80*time.Millisecond), func() { t.r.diesBy(300) }) // in the middle
+	}
+}
+
+// useRun is what a person does with what a schedule started.
+func (p *plans) useRun(r *reign, v *timetable.View) {
+	if v.Definition.Job != nil {
+		p.useJob(r.sched, v.Name)
+		return
+	}
+	for _, t := range p.w.store.work().tasks {
+		if t.Name == v.Name && !t.Ended() && p.chance(500) {
+			p.cancel(r, t.GUID)
 		}
 	}
 }
 
-// make creates a schedule: it never fires for the past.
-func (p *plans) make(t *times, k schedule.Key, i int) {
-	p.uids++
-	now := t.wall()
-	row := schedule.Row{Key: k, UID: fmt.Sprint("schedule-", p.uids), Created: now, Edited: now, Definition: p.definition(i), State: schedule.New(now)}
-	p.w.trace("client: make %v %s: %+v", k, row.UID, row.Definition.Policy)
-	t.put(row)
-	t.store(&row)
+// useJob has a job going, or ending, beside its schedule.
+func (p *plans) useJob(s *sched, name string) {
+	v, err := s.Job(name)
+	switch {
+	case s.Changeable(name) != nil || err != nil || v.Removed:
+	case v.Paused || p.chance(150):
+		p.w.trace("client: pause %s: %v", name, !v.Paused)
+		s.change(s.Pause(name, !v.Paused))
+	case v.Progress.State == batch.JobFailed && p.chance(500):
+		p.w.trace("client: forgive %s", name)
+		s.do(s.Forgiving(name, batch.NodeFilter{}))
+	case v.Progress.State.Ended():
+		p.w.trace("client: run %s again", name)
+		s.do(s.Rerunning(name, batch.NodeFilter{}))
+	default:
+		s.kill(worker.Work{Job: name, Node: node(p.rng.IntN(p.w.cfg.Nodes))})
+	}
 }
 
-func (t *times) store(row *schedule.Row) {
-	t.flying[row.Key]++
-	t.r.put(item{ops: []op{{scheduleKey{row.Name}, row}}, after: func() { t.flying[row.Key]-- }})
-}
-
-func (p *plans) edit(t *times, row schedule.Row, i int) {
-	row.Definition, row.Edited = p.definition(i), t.wall()
-	c, err := p.calendar(&row)
-	if err != nil {
-		p.w.fail("setup", "%v", err)
+// mendOwned has the jobs of schedules come to their end after the faults: their schedule
+// may be gone, or have no later time that runs them again.
+func (s *sched) mendOwned() {
+	if !s.r.s.w.calm {
 		return
 	}
-	st, _, err := schedule.Step(row.State, schedule.Edit{}, schedule.Env{Now: t.wall(), Key: row.Key, Cron: c, Definition: row.Definition})
-	if err != nil {
-		p.w.fail("I10", "edit: %v", err)
-		return
+	for _, v := range s.Jobs("", "", 0) {
+		if strings.HasPrefix(v.Name, planPrefix) && !v.Removed {
+			s.mend(&v)
+		}
 	}
-	row.State = st
-	p.w.trace("client: edit %v: %+v", row.Key, row.Definition.Policy)
-	t.put(row)
-	t.store(&row)
-}
-
-func (p *plans) remove(t *times, row *schedule.Row) {
-	p.w.trace("client: remove %v", row.Key)
-	t.board.Delete(row.Key)
-	t.r.put(item{ops: []op{{scheduleKey{row.Name}, nil}}})
 }
 
 // definition draws a schedule: its number says what it starts, so that an edit does not
@@ -125,14 +298,17 @@ func (p *plans) definition(i int) *schedule.Definition {
 	}
 	switch i % 3 {
 	case 0:
-		d.Task = &task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/work"}}, Termination: action.Termination{Grace: 3 * time.Second}}}
+		d.Task = &task.Definition{PendingTimeout: pendingBound, Workload: p.w.workload(50)}
+		d.Task.Workload.Termination.Grace = 3 * time.Second
 	case 1:
-		d.Job = &schedule.Job{}
+		want := p.w.wanted(planKey(i).Name, nothing)
+		want.Job.Domain = domain
+		d.Job = &schedule.Job{Job: want.Job, Forest: want.Forest}
 		if d.Overlap == schedule.OverlapAllow {
 			d.Overlap = schedule.OverlapForbid
 		}
 	default:
-		d.Signal = &schedule.Signal{Service: "web", Number: 1}
+		d.Signal = &schedule.Signal{Service: fmt.Sprint("svc-", p.rng.IntN(services)), Number: 1}
 		d.Overlap = schedule.OverlapForbid
 		if d.Misfire == schedule.MisfireAll {
 			d.Misfire = schedule.MisfireOnce

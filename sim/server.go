@@ -39,9 +39,10 @@ type reign struct {
 	reg       *registry.Registry
 	leader    *worker.Leader // its machine, for the checks
 	office    *office.Office // the parts of a leader
+	hub       *hub
 	sched     *sched
 	board     *board
-	times     *times
+	times     *times        // of schedules; nil without them
 	held      time.Duration // lease held until, by own clock
 	pending   []item
 	flight    []item // on its way to the store
@@ -207,7 +208,6 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 		return
 	}
 	r.sched.load()
-	r.times = newTimes(r)
 	w.res.Terms++
 	w.trace("server %d leads term %v, %d members, restored %v", s.id, term, len(r.reg.Members()), cfg.Restored)
 	if _, err := r.leader.Step(s.local(), nil); !errors.Is(err, worker.ErrMalformed) {
@@ -287,7 +287,6 @@ func (r *reign) tick() {
 	}
 	r.reg.Tick()
 	r.board.pass()
-	r.times.run()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		call := cell.Work{Term: r.term, Proc: m.proc()}
 		r.toProc(OpCall, m.proc(), func(c *cell.Cell, _ func(Op, func())) { _, _ = c.Perform(context.Background(), call) })

@@ -9,13 +9,14 @@ import (
 	"cantina/internal/draining"
 	"cantina/lrp"
 	disk "cantina/store"
+	"cantina/timetable"
 )
 
-// spoil makes a row of the board or of a drain unreadable: whoever loads it next sets it aside.
+// spoil makes a row of the board, of a drain or of a schedule unreadable: whoever loads it next sets it aside.
 // Half of the times the leader dies, so that this is soon.
 func (w *world) spoil() {
 	keys := slices.DeleteFunc(w.store.texts(), func(key string) bool {
-		return !bbs.Owns(key) && draining.CellOf(key) == "" || w.store.rows[key].(*saved).sound != nil
+		return !bbs.Owns(key) && draining.CellOf(key) == "" && !timetable.Owns(key) || w.store.rows[key].(*saved).sound != nil
 	})
 	if len(keys) == 0 {
 		return
@@ -55,6 +56,8 @@ func (b *board) repair() {
 		switch name := draining.CellOf(key); {
 		case name != "" && drop:
 			b.desk.Drop(name, func(error) {})
+		case timetable.Owns(key):
+			err = b.r.times.Release(key, !drop, x.valueOf(), nil)
 		case name != "":
 			err = b.desk.Restore(name, disk.Row{Key: key, Value: x.sound}, func(error) {})
 		case drop:
@@ -62,11 +65,19 @@ func (b *board) repair() {
 		default:
 			err = b.Release(key, true, x.sound, nil)
 		}
-		if errors.Is(err, bbs.ErrQuarantined) {
+		if errors.Is(err, bbs.ErrQuarantined) || errors.Is(err, timetable.ErrQuarantined) {
 			continue // it names work that one of several processes may have: tried again
 		}
 		if err != nil && !errors.Is(err, disk.ErrNotQuarantined) {
 			w.fail("contract", "row %s cannot be answered: %v", key, err)
 		}
 	}
+}
+
+// valueOf is the row as it was before it was spoilt.
+func (x *saved) valueOf() []byte {
+	if x == nil {
+		return nil
+	}
+	return x.sound
 }

@@ -93,7 +93,7 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 		if x, ok := o.val.(*saved); ok {
 			x.revision = s.revision
 		}
-		if s.w.mixed() {
+		if s.w.boards() {
 			s.w.check.stored(s.w, o)
 		}
 		if text, ok := o.key.(string); ok {
@@ -107,6 +107,7 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 	}
 	if len(ops) > 0 {
 		s.w.check.committed(s.w, ops)
+		s.w.plans.committed(ops)
 	}
 	return true
 }

@@ -11,18 +11,22 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/run"
+	"cantina/internal/timing"
 	"cantina/registry"
 	"cantina/scheduler"
 	disk "cantina/store"
+	"cantina/task"
+	"cantina/timetable"
 )
 
 // saved is a row that a shell has encoded. Its key in the storage is the text that the
 // shell gave it. It is never changed after its commit.
 type saved struct {
 	value    []byte
-	revision int64  // of its commit
-	row      any    // what the value says, for the checks; nil when nobody asks
-	sound    []byte // what the value was before it was spoilt; nil = it is as it was written
+	revision int64         // of its commit
+	row      any           // what the value says, for the checks; nil when nobody asks
+	sound    []byte        // what the value was before it was spoilt; nil = it is as it was written
+	at       time.Duration // true time when it was decided
 }
 
 // aside is a row that a term has quarantined.
@@ -34,6 +38,9 @@ type aside struct {
 // decode reads a row of any shell.
 func decode(x disk.Row) (any, error) {
 	if r, ok, err := scheduler.ReadRow(x.Key, x.Value); ok {
+		return r, err
+	}
+	if r, ok, err := timetable.ReadRow(timing.Contents{}, x.Key, x.Value); ok {
 		return r, err
 	}
 	if r, err := registry.Decode(x); r != nil || err != nil {
@@ -48,7 +55,19 @@ func (w *world) open(key string, value []byte) *saved {
 	if err != nil {
 		w.fail("I8", "a row is written that nobody can read: %v", err)
 	}
-	return &saved{value: value, row: row}
+	return &saved{value: value, row: row, at: w.now}
+}
+
+// sameAs has a row that is written once more, as it was, decided when it was.
+func (x *saved) sameAs(val any) {
+	was, ok := val.(*saved)
+	if !ok {
+		return
+	}
+	before, _ := was.row.(*task.Task)
+	if t, ok := x.row.(*task.Task); ok && before != nil && before.UID == t.UID && before.Updated.Equal(t.Updated) {
+		x.at = was.at
+	}
 }
 
 // errTermOver is what whoever waits for a commit is told when the term ends first.
@@ -201,12 +220,12 @@ func (s *storage) texts() []string {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // setWall sets the wall clock of a server that begins a term: it is wrong by less than a second.
-// From then on it runs as the machine's own clock does.
+// From then on it runs as the machine's own clock does, and steps when there are schedules.
 func (s *server) setWall() {
 	s.wall = epoch().Add(s.w.now + s.w.between(-time.Second, time.Second) - s.local())
 }
 
 // kernel is the clocks of a server as its shells read them.
 func (s *server) kernel() run.Clock {
-	return run.Clock{Wall: func() time.Time { return s.wall.Add(s.local()) }, Boot: s.local}
+	return run.Clock{Wall: func() time.Time { return s.wall.Add(s.local() + s.w.plans.off(s.id)) }, Boot: s.local}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -26,7 +27,7 @@ type Config struct {
 	Witness      worker.Witness
 	Mistakes     worker.Mistakes
 	// ScheduleMistakes are broken rules of schedules.
-	ScheduleMistakes ScheduleMistakes
+	ScheduleMistakes timetable.Mistakes
 	// Only restricts the faults to these; nil = all.
 	Only []Fault
 	// Trace gets one line for each step; nil = none.
@@ -238,6 +239,10 @@ func (w *world) after(d time.Duration, fn func()) {
 	w.seq++
 	heap.Push(&w.q, planned{w.now + max(d, 0), w.seq, fn})
 }
+
+// boards reports whether there is a board: for services and tasks, or for what schedules
+// start.
+func (w *world) boards() bool { return w.mixed() || w.cfg.Schedules > 0 }
 
 // mixed reports whether services and tasks are among the work.
 func (w *world) mixed() bool { return w.cfg.Load == Mixed }

@@ -15,7 +15,7 @@ import (
 type Board struct {
 	policy  Policy
 	tasks   map[string]*slot               // by guid
-	byProc  map[string]map[string]struct{} // cell process id → guids RUNNING on it
+	byProc  map[string]map[string]struct{} // cell process id → guids RUNNING on it, or being ended
 	byCell  map[string]map[string]struct{} // cell name → guids that name it
 	bad     map[string]bool                // quarantined guids
 	dead    map[string]bool                // cell processes that are certainly dead
@@ -113,7 +113,7 @@ func (b *Board) track(t *Task, add bool) {
 	if t.Holder.Cell != "" {
 		mark(b.byCell, t.Holder.Cell, t.GUID, add)
 	}
-	if t.State == Running {
+	if t.State == Running || t.Ending() {
 		mark(b.byProc, t.Holder.Proc, t.GUID, add)
 	}
 	if !t.Ended() {
@@ -140,13 +140,13 @@ func mark(sets map[string]map[string]struct{}, key, guid string, add bool) {
 	}
 }
 
-// OnProc returns the guids RUNNING on a cell process, in order.
+// OnProc returns the guids RUNNING on a cell process, or being ended there, in order.
 func (b *Board) OnProc(proc string) []string { return keys(b.byProc[proc]) }
 
 // OnCell returns the guids whose rows name a cell, in order.
 func (b *Board) OnCell(cell string) []string { return keys(b.byCell[cell]) }
 
-// Procs returns the cell processes that RUNNING tasks name, in order.
+// Procs returns the cell processes that RUNNING tasks name, or that are to end some, in order.
 func (b *Board) Procs() []string {
 	out := make([]string, 0, len(b.byProc))
 	for p := range b.byProc {
@@ -305,18 +305,22 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 	end := t.FirstCompleted.Add(b.policy.KeptFor())
 	at, calls := t.callbackDue()
 	switch {
-	case t.prunable() && !now.Before(end) && (!calls || b.policy.seed()):
+	case b.mayGo(t) && !now.Before(end) && (!calls || b.policy.seed()):
 		return Prune{}
 	case calls && !now.Before(at):
 		return KickCallback{}
 	case calls:
 		b.plan(s, at)
 	}
-	if t.prunable() {
+	if b.mayGo(t) {
 		b.plan(s, end)
 	}
 	return nil
 }
+
+// mayGo reports whether an ended task may be forgotten: not one whose container is still
+// being ended, unless its process is certainly dead. Who waits for that end asks for the row.
+func (b *Board) mayGo(t *Task) bool { return t.prunable() && (!t.Ending() || b.dead[t.Holder.Proc]) }
 
 // pruneOldest adds moves for the oldest ended tasks of a domain that keeps too
 // many. Lost tasks that wait for a person are passed over.
@@ -331,7 +335,7 @@ func (b *Board) pruneOldest(domain string, out []Move) []Move {
 		}
 		kept = append(kept, item)
 		t := b.Get(item.guid)
-		if _, calls := t.callbackDue(); t.prunable() && !calls {
+		if _, calls := t.callbackDue(); b.mayGo(t) && !calls {
 			out = append(out, Move{item.guid, Prune{}})
 			surplus--
 		}

@@ -170,6 +170,35 @@ func TestDomainKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// TestACancelledTaskGoesOnlyWhenItsContainerHas, also when others are newer and its time
+// is over: the cell says so, or is certainly dead.
+func TestACancelledTaskGoesOnlyWhenItsContainerHas(t *testing.T) {
+	for name, ends := range map[string]func(w *world){
+		"the cell says so":           func(w *world) { _ = w.step("g", Missing{UID: "ug", By: alpha}) },
+		"the cell is certainly dead": func(w *world) { w.b.ProcDied(alpha.Proc) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Policy{KeepPerDomain: 1})
+			w.desire("g", Definition{})
+			_ = w.step("g", Start{UID: "ug", By: alpha})
+			_ = w.step("g", Cancel{})
+			w.now = w.now.Add(time.Second)
+			w.desire("newer", Definition{})
+			_ = w.step("newer", Cancel{})
+			w.settle()
+			w.now = w.now.Add(48 * time.Hour)
+			w.settle()
+			if got := fmt.Sprint(w.b.GUIDs(), w.b.Procs()); got != "[g] [pa]" {
+				t.Fatal(got)
+			}
+			ends(w)
+			if w.settle(); w.b.Len() != 0 {
+				t.Fatal(w.b.GUIDs())
+			}
+		})
+	}
+}
+
 func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{})

@@ -14,6 +14,7 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/internal/run"
+	"cantina/internal/timing"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/store"
@@ -122,7 +123,7 @@ func BenchmarkDurable(b *testing.B) {
 	hub := event.New(0, reign.Revision(), w.now)
 	bb := bbs.New(bbs.Config{Store: reign, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock, Log: log, NewID: w.id}, nil, 0, nil)
 	times := timetable.New(timetable.Config{
-		Store: reign, Board: board{bb}, Jobs: w, Sessions: w, Contents: contents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
+		Store: reign, Board: timing.Board(bb), Jobs: w, Sessions: w, Contents: timing.Contents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
 		Zone: time.LoadLocation, Differ: func(any, any) []timetable.FieldChange { return nil },
 	}, nil)
 	def := schedule.Definition{
@@ -135,7 +136,7 @@ func BenchmarkDurable(b *testing.B) {
 		for n := i; n < i+40; n++ {
 			wanted = append(wanted, timetable.Wanted{Name: fmt.Sprintf("s%06d", n), Definition: def})
 		}
-		if err := (board{bb}).Decide(func(r timetable.Rows) error {
+		if err := timing.Board(bb).Decide(func(r timetable.Rows) error {
 			c, err := times.Apply("d", wanted, false)
 			if err == nil {
 				r.Add(c.Ops, c.Done, c.Undo)

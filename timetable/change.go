@@ -149,7 +149,7 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 	}
 	t.mu.Unlock()
 	t.cfg.Hub.Publish(revision, events...)
-	t.ring()
+	t.loop.Wake()
 }
 
 // edits compares what is wanted with the newest rows. The lock is held.

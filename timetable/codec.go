@@ -44,6 +44,37 @@ func keyOf(key string) (schedule.Key, bool) {
 	return k, ok && k.Name != ""
 }
 
+// Stored is what one row says of a schedule: its definition, without a state, or its state.
+type Stored struct {
+	Definition *schedule.Row
+	Key        schedule.Key // of the state
+	UID        string       // of the schedule
+	State      *schedule.State
+}
+
+// ReadRow reads a row of a schedule; ok is false for rows of others.
+func ReadRow(c Contents, key string, value []byte) (r Stored, ok bool, err error) {
+	if !Owns(key) {
+		return r, false, nil
+	}
+	k, good := keyOf(key)
+	if !good {
+		return r, true, fmt.Errorf("key %s: %w", key, errRecord)
+	}
+	if strings.HasPrefix(key, statePrefix) {
+		uid, s, err := decodeState(value)
+		return Stored{Key: k, UID: uid, State: &s}, true, err
+	}
+	row, err := decodeRow(c, value, k)
+	return Stored{Definition: &row, Key: k, UID: row.UID}, true, err
+}
+
+// RowOf and StateOf are the keys of a schedule's rows.
+func RowOf(k schedule.Key) string { return rowKey(k) }
+
+// StateOf is the key of its state.
+func StateOf(k schedule.Key) string { return stateKey(k) }
+
 // ParseKey is the inverse of Key.String.
 func ParseKey(s string) schedule.Key {
 	domain, name, _ := strings.Cut(s, "/")
@@ -107,7 +138,7 @@ func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definit
 	return m, err
 }
 
-func (t *Timetable) toDefinition(m *timetablepb.Definition) (*schedule.Definition, error) {
+func toDefinition(c Contents, m *timetablepb.Definition) (*schedule.Definition, error) {
 	d := &schedule.Definition{
 		Calendar: schedule.Calendar{Line: m.GetLine(), JSON: m.GetJson(), Zone: m.GetZone(), Gap: cron.Gap(m.GetGap()), Fold: cron.Fold(m.GetFold())},
 		Policy: schedule.Policy{
@@ -120,10 +151,10 @@ func (t *Timetable) toDefinition(m *timetablepb.Definition) (*schedule.Definitio
 	}
 	var err error
 	if m.GetTask() != nil {
-		d.Task, err = t.cfg.Contents.Task(m.Task)
+		d.Task, err = c.Task(m.Task)
 	}
 	if err == nil && m.GetJob() != nil {
-		d.Job, err = t.cfg.Contents.Job(m.Job)
+		d.Job, err = c.Job(m.Job)
 	}
 	if err != nil {
 		return nil, err
@@ -148,7 +179,7 @@ func (t *Timetable) normalised(d *schedule.Definition) (*schedule.Definition, er
 	if err := proto.Unmarshal(b, &back); err != nil {
 		return nil, fmt.Errorf("decode definition: %w", err)
 	}
-	return t.toDefinition(&back)
+	return toDefinition(t.cfg.Contents, &back)
 }
 
 // same reports whether two definitions say the same.

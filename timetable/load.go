@@ -2,6 +2,7 @@ package timetable
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,7 +39,8 @@ func (t *Timetable) load(rows []store.Row) {
 		}
 		*found[k].of(r.Key) = r
 	}
-	for k, p := range found {
+	for _, k := range slices.SortedFunc(maps.Keys(found), schedule.Key.Compare) {
+		p := found[k]
 		if !t.check(k, p) {
 			t.aside[k] = p
 			continue
@@ -65,7 +67,7 @@ func (t *Timetable) check(k schedule.Key, p *pair) bool {
 // readable says why one row of a schedule cannot be used. A state is of one definition:
 // without its cursor nothing is known of what it fired, so it must not fire.
 func (p *pair) readable(r store.Row, k schedule.Key, t *Timetable) error {
-	row, broken := t.decodeRow(p.definition.Value, k)
+	row, broken := decodeRow(t.cfg.Contents, p.definition.Value, k)
 	if !strings.HasPrefix(r.Key, statePrefix) {
 		return broken
 	}
@@ -82,7 +84,7 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 	if p.definition.Key == "" {
 		return
 	}
-	row, err := t.decodeRow(p.definition.Value, k)
+	row, err := decodeRow(t.cfg.Contents, p.definition.Value, k)
 	if err != nil {
 		return // check has said so
 	}
@@ -90,7 +92,7 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 	row.State = schedule.New(t.cfg.Clock.Wall())
 	if p.state.Key != "" {
 		if _, s, err := decodeState(p.state.Value); err == nil {
-			row.State, revision = schedule.Forgotten(s), max(revision, p.state.Revision)
+			row.State, revision = t.cfg.Mistakes.loaded(s, t.cfg.Clock.Wall()), max(revision, p.state.Revision)
 		}
 	}
 	t.put(row)
@@ -98,12 +100,12 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 }
 
 // decodeRow reads the row of a schedule, without its state.
-func (t *Timetable) decodeRow(value []byte, k schedule.Key) (schedule.Row, error) {
+func decodeRow(c Contents, value []byte, k schedule.Key) (schedule.Row, error) {
 	var m timetablepb.Schedule
 	if err := decode(value, kindSchedule, &m); err != nil {
 		return schedule.Row{}, err
 	}
-	d, err := t.toDefinition(m.Definition)
+	d, err := toDefinition(c, m.Definition)
 	if err != nil {
 		return schedule.Row{}, err
 	}
@@ -181,5 +183,5 @@ func (t *Timetable) ZonesChanged(names []string) {
 		}
 	}
 	t.mu.Unlock()
-	t.ring()
+	t.loop.Wake()
 }

@@ -22,23 +22,18 @@ const (
 	jobOps   = 2 // a job and its forest
 )
 
-// pass fires all that is due, transaction by transaction.
-func (t *Timetable) pass(ctx context.Context) error {
-	for {
-		if err := t.isOver(); err != nil {
-			return err
+// pass fires what is due, as much as one transaction holds.
+func (t *Timetable) pass(ctx context.Context) {
+	if err := t.cfg.Store.Wait(ctx); err != nil {
+		if ctx.Err() == nil {
+			t.fail(err)
 		}
-		now := t.cfg.Clock.Wall()
-		if !t.due(now) {
-			return nil
-		}
-		if err := t.cfg.Store.Wait(ctx); err != nil {
-			return err
-		}
-		err := t.cfg.Board.Decide(func(rows Rows) error { return t.fire(rows, now) })
-		if err != nil && !errors.Is(err, store.ErrTooLarge) {
-			return fmt.Errorf("decide schedules: %w", err)
-		}
+		return
+	}
+	now := t.cfg.Clock.Wall()
+	err := t.cfg.Board.Decide(func(rows Rows) error { return t.fire(rows, now) })
+	if err != nil && !errors.Is(err, store.ErrTooLarge) {
+		t.fail(fmt.Errorf("decide schedules: %w", err))
 	}
 }
 
@@ -52,8 +47,11 @@ func (t *Timetable) due(now time.Time) bool {
 	if at, ok := t.board.First(); ok && !at.After(now) {
 		return true
 	}
-	return t.board.Undecided() > 0 && (now.Sub(t.polled) >= pollGap || now.Before(t.polled))
+	return t.board.Undecided() > 0 && t.mayPoll()
 }
+
+// mayPoll reports whether what is undecided was not looked at just now. The lock is held.
+func (t *Timetable) mayPoll() bool { return t.cfg.Clock.Boot()-t.polled >= pollGap }
 
 // fire decides as much as one transaction holds.
 func (t *Timetable) fire(rows Rows, now time.Time) error {
@@ -71,11 +69,11 @@ func (t *Timetable) fire(rows Rows, now time.Time) error {
 		}
 		b.tick(k)
 	}
-	if len(b.ops)+b.others < most && (now.Sub(t.polled) >= pollGap || now.Before(t.polled)) {
-		t.polled = now
+	if len(b.ops)+b.others < most && t.mayPoll() {
+		t.polled = t.cfg.Clock.Boot()
 		for _, k := range t.board.Waiting() {
 			if len(b.ops)+b.others >= most {
-				t.polled = time.Time{} // the rest right after
+				t.polled -= pollGap // the rest right after
 				break
 			}
 			b.tick(k)
@@ -125,7 +123,8 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	if !ok {
 		return schedule.State{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	}
-	env := schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(&row, r) }, Free: b.rows.Free}
+	env := schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(&row, r) }, Free: b.rows.Free,
+		Job: func() schedule.Answer { return t.cfg.Jobs.Runs(row.Name) }}
 	st, moves, err := t.board.Step(k, e, env)
 	if err != nil {
 		return st, err
@@ -170,7 +169,10 @@ func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 		return b.t.cfg.Jobs.Runs(row.Name)
 	}
 	x := b.rows.Task(r.ID)
-	if x == nil {
+	switch {
+	case x == nil && !b.rows.Free(r.ID):
+		return schedule.Unknown // its row cannot be read: an operator's word decides
+	case x == nil:
 		return schedule.Ended
 	}
 	s := b.t.cfg.Sessions
@@ -206,7 +208,12 @@ func (b *batch) start(row *schedule.Row, m schedule.Start) error {
 		b.others += jobOps
 		return b.t.cfg.Jobs.Renew(b.rows, row.Domain, &j)
 	case d.Signal != nil:
-		b.sends = append(b.sends, b.t.send(row.Key, row.UID, *d.Signal, m.Firing.At))
+		send := b.t.send(Sending{row.Key, row.UID, m.Firing.At, *d.Signal})
+		if b.t.cfg.Mistakes.SignalBeforeCommit {
+			send()
+			return nil
+		}
+		b.sends = append(b.sends, send)
 	}
 	return nil
 }
@@ -230,7 +237,11 @@ func (b *batch) submit(ended func()) {
 	for i := range b.is {
 		t.flying[b.is[i].Key]++
 	}
-	b.rows.Add(b.ops, func(revision int64, err error) { b.committed(revision, err, ended) }, func() { b.undo(ended) })
+	add := b.rows.Add
+	if t.cfg.Mistakes.CursorApart && b.others > 0 {
+		add = b.apart
+	}
+	add(b.ops, func(revision int64, err error) { b.committed(revision, err, ended) }, func() { b.undo(ended) })
 }
 
 // undo takes everything back: the transaction was not submitted.
@@ -285,7 +296,7 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 	for _, f := range b.sends {
 		f()
 	}
-	t.ring()
+	t.loop.Wake()
 }
 
 // scheduleEvent shows a schedule after a commit, and what happened in words.

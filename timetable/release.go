@@ -85,5 +85,5 @@ func (t *Timetable) tell(revision int64, row *schedule.Row) {
 	if row != nil {
 		t.cfg.Hub.Publish(revision, event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(), Schedule: row})
 	}
-	t.ring()
+	t.loop.Wake()
 }

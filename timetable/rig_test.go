@@ -17,6 +17,7 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/internal/run"
+	"cantina/internal/timing"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/store"
@@ -90,13 +91,8 @@ func (r *rig) elect() {
 	log := slog.New(slog.DiscardHandler)
 	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), []string{"p"})
 	r.times = timetable.New(timetable.Config{
-		Store: reign, Board: board{r.board}, Jobs: r, Sessions: r, Signals: r, Contents: contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
-		Differ: func(was, is any) (out []timetable.FieldChange) {
-			for _, f := range bbs.Differ(was, is) {
-				out = append(out, timetable.FieldChange(f))
-			}
-			return out
-		},
+		Store: reign, Board: timing.Board(r.board), Jobs: r, Sessions: r, Signals: r, Contents: timing.Contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Differ: timing.Differ,
 	}, rows)
 	r.reign = reign
 	_, pending := r.board.Pending()
@@ -322,13 +318,13 @@ func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.he
 func (r *rig) Dead(string) bool { return false }
 
 // Signal implements timetable.Signals.
-func (r *rig) Signal(domain string, s schedule.Signal, tell func(schedule.Delivery)) {
-	if v, err := r.times.Get(key); err != nil || len(v.State.History) == 0 || v.State.History[len(v.State.History)-1].What != schedule.Sent {
+func (r *rig) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
+	if v, err := r.times.Get(s.Key); err != nil || len(v.State.History) == 0 || v.State.History[len(v.State.History)-1].What != schedule.Sent {
 		r.t.Errorf("a signal was sent before its commit: %+v, %v", v.State.History, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.signals = append(r.signals, domain+": "+s.String())
+	r.signals = append(r.signals, s.Key.Domain+": "+s.String())
 	r.tells = append(r.tells, tell)
 }
 
@@ -352,36 +348,3 @@ func (r *rig) Runs(name string) schedule.Answer { return r.jobs[name] }
 
 // Foreign implements timetable.Jobs.
 func (r *rig) Foreign(name, _ string) (string, bool) { return "other", name == "foreign" }
-
-type board struct{ *bbs.BBS }
-
-type rows struct{ *bbs.Decision }
-
-// Add implements timetable.Rows.
-func (r rows) Add(ops []store.Op, done func(int64, error), undo func()) {
-	r.Decision.Add(bbs.Extra{Ops: ops, Done: done, Undo: undo})
-}
-
-// Decide implements timetable.Board.
-func (b board) Decide(fn func(timetable.Rows) error) error {
-	return b.BBS.Decide(func(d *bbs.Decision) error { return fn(rows{d}) })
-}
-
-// Write implements timetable.Board.
-func (b board) Write(ctx context.Context, w timetable.Write, operation string, request []byte, fn func(timetable.Rows) ([]byte, error)) ([]byte, int64, error) {
-	return b.WriteDecision(ctx, bbs.Write{Key: w.Key, By: w.By}, operation, request, func(d *bbs.Decision) ([]byte, error) { return fn(rows{d}) })
-}
-
-type contents struct{}
-
-func (contents) TaskBytes(d *task.Definition) []byte { return bbs.EncodeDefinition(d) }
-func (contents) Task(data []byte) (*task.Definition, error) {
-	d, err := bbs.DecodeDefinition(data)
-	return &d, err
-}
-func (contents) JobBytes(j *schedule.Job) ([]byte, error) { return []byte(j.Job.Name), nil }
-func (contents) Job(data []byte) (*schedule.Job, error) {
-	j := &schedule.Job{}
-	j.Job.Name = string(data)
-	return j, nil
-}

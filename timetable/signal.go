@@ -2,7 +2,6 @@ package timetable
 
 import (
 	"fmt"
-	"time"
 
 	"cantina/schedule"
 )
@@ -10,12 +9,14 @@ import (
 // send returns what sends the signal of one firing, and notes how it fared. It is called
 // after the commit that decided the firing, once; nothing calls it again when the leader
 // or a call is lost.
-func (t *Timetable) send(k schedule.Key, uid string, s schedule.Signal, at time.Time) func() {
+func (t *Timetable) send(s Sending) func() {
 	return func() {
-		t.cfg.Signals.Signal(k.Domain, s, func(d schedule.Delivery) {
-			err := t.cfg.Board.Decide(func(rows Rows) error { return t.delivered(rows, k, uid, schedule.Delivered{At: at, Delivery: d}) })
+		t.cfg.Signals.Signal(s, func(d schedule.Delivery) {
+			err := t.cfg.Board.Decide(func(rows Rows) error {
+				return t.delivered(rows, s.Key, s.UID, schedule.Delivered{At: s.At, Delivery: d})
+			})
 			if err != nil && t.isOver() == nil {
-				t.cfg.Log.Warn("the history does not tell how a signal fared", "schedule", k.String(), "at", at, "signal", d.String(), "error", err)
+				t.cfg.Log.Warn("the history does not tell how a signal fared", "schedule", s.Key.String(), "at", s.At, "signal", d.String(), "error", err)
 			}
 		})
 	}

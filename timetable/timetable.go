@@ -93,12 +93,22 @@ type Sessions interface {
 	Dead(proc string) bool
 }
 
+// Sending is the signal of one firing.
+type Sending struct {
+	// Key and UID name the schedule; Key.Domain is the service's domain.
+	Key schedule.Key
+	UID string
+	// At is the logical time.
+	At time.Time
+	schedule.Signal
+}
+
 // Signals reaches the running instances of services.
 type Signals interface {
 	// Signal sends a signal once to each running instance of a service, and tells how it
 	// fared. It is called after the commit of the firing and does not wait; when the term
 	// ends nobody is told.
-	Signal(domain string, s schedule.Signal, tell func(schedule.Delivery))
+	Signal(s Sending, tell func(schedule.Delivery))
 	// Signalled is how many instances a signal would be sent to now; false when there is
 	// no such service.
 	Signalled(domain, service string) (running int, known bool)
@@ -148,6 +158,8 @@ type Config struct {
 	NewID func() string
 	// Differ lists the fields in which two definitions differ.
 	Differ func(was, is any) []FieldChange
+	// Mistakes are rules to break.
+	Mistakes Mistakes
 }
 
 // Timetable is the loop of schedules of one term. Its methods may be called at the
@@ -165,15 +177,14 @@ type Timetable struct {
 	single bool                 // the next transaction holds one firing: more were too large
 	// oversize are schedules whose firing is larger than a transaction.
 	oversize map[schedule.Key]bool
-	polled   time.Time // when what is undecided was looked at last
+	polled   time.Duration // when what is undecided was looked at last, by the boot clock: others may step
 	shown    map[schedule.Key]shown
 	order    []schedule.Key // of shown; nil = to be made again
 	stats    Stats
 
-	wake chan struct{}
-	over chan struct{}
-	once sync.Once
-	err  error
+	loop *run.Loop
+	over context.Context // its cause says why the term is over
+	fail context.CancelCauseFunc
 }
 
 // Stats counts since the term began.
@@ -193,27 +204,20 @@ func New(cfg Config, rows []store.Row) *Timetable {
 	}
 	t := &Timetable{
 		cfg: cfg, board: schedule.NewBoard(), bad: map[string]bool{}, aside: map[schedule.Key]*pair{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
-		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
+		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, polled: -pollGap,
 	}
+	t.loop = run.NewLoop("timetable", t.next)
+	t.over, t.fail = context.WithCancelCause(context.Background())
 	t.load(rows)
 	return t
 }
 
-// fail ends the timetable: what is in memory cannot be trusted any more.
-func (t *Timetable) fail(err error) {
-	t.once.Do(func() {
-		t.err = err
-		close(t.over)
-	})
-}
-
+// isOver says why the timetable has ended: what is in memory cannot be trusted any more.
 func (t *Timetable) isOver() error {
-	select {
-	case <-t.over:
-		return fmt.Errorf("%w: %w", ErrOver, t.err)
-	default:
-		return nil
+	if err := context.Cause(t.over); err != nil {
+		return fmt.Errorf("%w: %w", ErrOver, err)
 	}
+	return nil
 }
 
 // Stats returns the counters.
@@ -224,14 +228,7 @@ func (t *Timetable) Stats() Stats {
 }
 
 // Changed tells that the answer to what runs may have changed.
-func (t *Timetable) Changed() { t.ring() }
-
-func (t *Timetable) ring() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+func (t *Timetable) Changed() { t.loop.Wake() }
 
 // Bounds of the loop's sleep.
 const (
@@ -239,27 +236,30 @@ const (
 	pollGap = time.Second      // what is undecided is looked at this often
 )
 
-// Run fires what is due until ctx is done or the term is over.
+// Loop is what Run drives: it fires what is due, and waits until more is.
+func (t *Timetable) Loop() *run.Loop { return t.loop }
+
+// Run drives the loop until ctx is done or the term is over.
 func (t *Timetable) Run(ctx context.Context) error {
-	timer := time.NewTimer(longest)
-	defer timer.Stop()
-	for {
-		if err := t.pass(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		timer.Reset(t.sleep())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.over:
-			return t.isOver()
-		case <-timer.C:
-		case <-t.wake:
-		}
+	live, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(t.over, stop)()
+	_ = t.loop.Run(live) // it ends with its context
+	if ctx.Err() != nil {
+		return nil
 	}
+	return t.isOver()
+}
+
+// next says what the loop does next.
+func (t *Timetable) next() (do func(context.Context), pause time.Duration) {
+	switch {
+	case t.isOver() != nil:
+		return nil, run.Never
+	case t.due(t.cfg.Clock.Wall()):
+		return t.pass, 0
+	}
+	return nil, t.sleep()
 }
 
 // sleep is how long nothing falls due, by the wall clock of now.

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/batch"
+	"cantina/bbs"
 	"cantina/cron"
 	"cantina/schedule"
 	"cantina/store"
@@ -192,11 +194,19 @@ func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 	})
 }
 
+// ofJob is a schedule of a job.
+func ofJob(overlap schedule.Overlap) timetable.Wanted {
+	return one(func(d *schedule.Definition) {
+		workload := d.Task.Workload
+		d.Task, d.Overlap = nil, overlap
+		d.Job = &schedule.Job{Job: batch.Job{Name: "n", Forest: "n", Workload: workload}, Forest: batch.ForestSpec{Name: "n", Levels: []string{"host"}}}
+	})
+}
+
 // TestAJobIsRunAnew and only once its nodes have ended.
 func TestAJobIsRunAnew(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		job := one(func(d *schedule.Definition) { d.Task, d.Job = nil, &schedule.Job{}; d.Job.Job.Name = "n" })
-		r.apply(false, job)
+		r.apply(false, ofJob(schedule.OverlapForbid))
 		r.at("01:00:00").at("02:00:00")
 		if len(r.renews) != 1 {
 			t.Fatal(r.renews)
@@ -206,6 +216,65 @@ func TestAJobIsRunAnew(t *testing.T) {
 		if len(r.renews) != 2 {
 			t.Fatal(r.renews)
 		}
+	})
+}
+
+// TestAJobThatOthersHaveSetGoing is not started over by its schedule, which knows of no
+// run of it: somebody ran it again or forgave it, or a restored store had forgotten an end.
+func TestAJobThatOthersHaveSetGoing(t *testing.T) {
+	for _, c := range []struct {
+		overlap schedule.Overlap
+		what    schedule.Answer
+		renews  int
+		story   string
+	}{
+		{schedule.OverlapForbid, schedule.Running, 0, "skipped: an earlier run was still running: job/n"},
+		{schedule.OverlapForbid, schedule.Unknown, 0, ""},
+		{schedule.OverlapReplace, schedule.Running, 1, ""},
+		{schedule.OverlapReplace, schedule.Unknown, 1, ""},
+	} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			r.apply(false, ofJob(c.overlap))
+			r.jobs["n"] = c.what
+			r.at("02:00:00")
+			if len(r.renews) != c.renews || c.story != "" && r.story() != c.story {
+				t.Fatal(c, r.renews, r.story())
+			}
+			if c.renews > 0 {
+				return
+			}
+			if _, err := r.times.Fire(t.Context(), key, time.Time{}, timetable.Write{}); !errors.Is(err, schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/n") {
+				t.Fatal(err)
+			}
+			r.jobs["n"] = schedule.Ended
+			r.at("02:00:02")
+			if pended := c.what == schedule.Unknown; (len(r.renews) == 1) != pended {
+				t.Fatal(c, r.renews)
+			}
+		})
+	}
+}
+
+// TestATaskWhoseRowCannotBeRead may run: nothing starts until an operator has said what
+// became of it.
+func TestATaskWhoseRowCannotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.keep = true
+		r.apply(false, one(nil))
+		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z")
+		row := bbs.TaskRow(r.get().State.Live[0].ID)
+		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: row, Value: []byte("torn")}}}, nil)
+		synctest.Wait()
+		r.depose()
+		r.at("02:00:00").started()
+		if p := r.get().State.Pending; len(p) != 1 {
+			t.Fatal(p)
+		}
+		if err := r.board.Release(row, false, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.at("02:00:02").started("d/n 2026-03-02T02:00:00Z")
 	})
 }
 

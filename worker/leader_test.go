@@ -196,8 +196,36 @@ func TestBlind(t *testing.T) {
 		t.Fatalf("too early: %v", peek[Dead](r))
 	}
 	r.tick(2 * sec)
-	if r.l.Wait(r.now).Active || !slices.Contains(r.rows, Row(ClearRestored{})) || !r.l.IsDead("whoever") {
+	if r.l.Wait(r.now).Active || !r.l.IsDead("whoever") {
 		t.Fatal("the wait is over")
+	}
+	if slices.Contains(r.rows, Row(ClearRestored{})) {
+		t.Fatal("a job runs that no row names: it is no new one for the next leader")
+	}
+	r.status("w2", "p2", StatusItem{Kind: StatusEnded, Run: old(9, "j")})
+	r.apply(one[Ended](r))
+	r.tick(sec)
+	if !slices.Contains(r.rows, Row(ClearRestored{})) {
+		t.Fatal("nothing runs that no row names, and the store stays marked")
+	}
+}
+
+// TestRowsAreTrustedWithWorkOfKnownJobs: what runs of jobs that have rows, or was started in
+// this term, keeps no mark.
+func TestRowsAreTrustedWithWorkOfKnownJobs(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		withMembers(member("p1", "w1", 1))(c)
+		c.Restored, c.Jobs = true, []JobRow{{Name: "j", UID: "u"}}
+	})
+	r.beat("w1", "p1", 1)
+	r.report("p1", Held{Run: old(9, "j")})
+	r.healthyAgain("w1", "p1")
+	for range 12 {
+		r.tick(10 * sec)
+		r.healthyAgain("w1", "p1")
+	}
+	if r.l.Wait(r.now).Active || !slices.Contains(r.rows, Row(ClearRestored{})) {
+		t.Fatal("the store stays marked")
 	}
 }
 

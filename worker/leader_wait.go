@@ -86,6 +86,7 @@ func (l *Leader) lapseEnd() time.Duration {
 // tickWait ends the wait when nothing can be running that the model does not have.
 func (l *Leader) tickWait(now time.Duration) {
 	if !l.wait {
+		l.trustRows()
 		return
 	}
 	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait && !l.reporting() {
@@ -151,12 +152,30 @@ func (l *Leader) endWait(kind AuditKind, why string) {
 	}
 	l.blind = false
 	clear(l.silent)
-	if l.restored {
+	l.trustRows()
+	l.audit(kind, nil, Run{}, "initial wait over: "+why)
+	l.do(StartsChanged{})
+}
+
+// trustRows takes the mark of a restored store away after the wait, once nothing runs of a
+// job that no row names: without the mark a job of that name would be provably new for the
+// next leader, which may not have heard of what runs.
+func (l *Leader) trustRows() {
+	if l.restored && !l.strange() {
 		l.restored = false
 		l.rows = append(l.rows, ClearRestored{})
 	}
-	l.audit(kind, nil, Run{}, "initial wait over: "+why)
-	l.do(StartsChanged{})
+}
+
+// strange reports whether something of an earlier term may run whose job had no row when
+// this term began.
+func (l *Leader) strange() bool {
+	for w, es := range l.model.byWork {
+		if !l.jobs[w.Job] && slices.ContainsFunc(es, func(e *entry) bool { return e.run.Invocation.Term != l.cfg.Term }) {
+			return true
+		}
+	}
+	return false
 }
 
 // forceWait is an operator's word that nothing else runs.

@@ -326,7 +326,7 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 				return true
 			}
 			seen++
-			if !s.test && s.pkg != "sim" && s.pkg != "worker" && s.pkg != "workerset" && s.pkg != "bbs" {
+			if !s.test && s.pkg != "sim" && s.pkg != "worker" && s.pkg != "workerset" && s.pkg != "bbs" && s.pkg != "timetable" {
 				t.Errorf("%s: %s uses Mistakes", s.fset.Position(sel.Pos()), s.pkg)
 			}
 			return true
@@ -339,7 +339,7 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 
 // driven lists what the simulator drives or speaks with beside the core: the shells
 // themselves, and the values that they exchange.
-var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/draining", "internal/office", "internal/run", "registry", "scheduler", "store"}
+var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/draining", "internal/office", "internal/run", "internal/timing", "registry", "scheduler", "store", "timetable"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
 // shells take a context and a log.
