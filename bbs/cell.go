@@ -225,7 +225,7 @@ func (t *tx) inherit(cell, proc, successor string) {
 	}
 	for _, g := range b.tasks.OnProc(proc) {
 		row := b.tasks.Get(g)
-		if row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
+		if row.Definition.Workload.OnCellRestart.Survives() {
 			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}
