@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"cantina/batch"
 	"cantina/fence"
@@ -15,10 +16,11 @@ type jobCheck struct {
 	jobs     map[string]*scheduler.JobRecord              // by name
 	statuses map[string]map[string]scheduler.StatusRecord // by uid and node; of the lives that are there
 	forests  map[string]string                            // by uid, of all lives
+	reopened map[string]time.Duration                     // by uid: when an end was taken back last
 }
 
 func newJobCheck() jobCheck {
-	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{}, forests: map[string]string{}}
+	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{}, forests: map[string]string{}, reopened: map[string]time.Duration{}}
 }
 
 // readJobs reads the rows of jobs of a store as a new leader would.
@@ -124,10 +126,16 @@ func (c *checker) counted(w *world, s *scheduler.StatusRecord) {
 	}
 }
 
+// over reports that a node of a job runs no more.
+func over(s batch.Status) bool { return s.Bits&(batch.Done|batch.Failed) != 0 }
+
 // real reports that a process said how it ended, or a person has decided since.
 func real(s batch.Status) bool { return s.Bits&batch.Overwriteable == 0 }
 
 func (c *checker) replaced(w *world, was, is *scheduler.StatusRecord) {
+	if over(was.Status) && !over(is.Status) {
+		c.jobs.reopened[is.UID] = w.now
+	}
 	switch newer := is.Status.Invocation.Compare(was.Status.Invocation); {
 	case newer < 0:
 		w.fail("I5", "%s of %s goes back from %v to %v", is.Node, is.UID, was.Status.Invocation, is.Status.Invocation)

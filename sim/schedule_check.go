@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/batch"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/scheduler"
@@ -89,7 +88,7 @@ func (p *plans) committing(o op) {
 		}
 	case scheduler.Row:
 		if row.Job != nil && !row.Job.Deleted {
-			p.jobMade(row.Job)
+			p.jobMade(row.Job, x.at)
 		}
 	case timetable.Stored:
 		if row.State != nil {
@@ -127,7 +126,7 @@ func (p *plans) taskMade(t *task.Task) {
 	p.start(row.UID, at, t.GUID)
 }
 
-func (p *plans) jobMade(j *scheduler.JobRecord) {
+func (p *plans) jobMade(j *scheduler.JobRecord, decided time.Duration) {
 	was := p.w.check.jobs.jobs[j.Name]
 	k, at, ok := logical(j.Spec.Workload.Env)
 	if !ok || was != nil && was.UID == j.UID {
@@ -139,17 +138,21 @@ func (p *plans) jobMade(j *scheduler.JobRecord) {
 		return
 	}
 	p.start(row.UID, at, j.UID)
-	p.born(was, j, row)
+	p.born(was, j, row, decided)
 }
 
 // born: a job is born again by its schedule only when the earlier round is over, whoever
-// set that going, but with replace.
-func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row) {
+// set that going, but with replace. What takes an end back counts when the scheduler was told
+// that it is durable: until then a person's wish and a firing are side by side.
+func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided time.Duration) {
 	if was == nil || was.Deleted || row.Definition.Overlap != schedule.OverlapForbid {
 		return
 	}
+	if at, ok := p.w.check.jobs.reopened[was.UID]; ok && (decided <= at+20*time.Millisecond || slices.ContainsFunc(p.w.servers, func(s *server) bool { return s.paused >= at })) {
+		return
+	}
 	for n := range p.w.cfg.Nodes {
-		if st, _ := p.w.check.jobs.of(worker.Work{Job: is.Name, Node: node(n)}); st.Bits&(batch.Done|batch.Failed) == 0 {
+		if st, _ := p.w.check.jobs.of(worker.Work{Job: is.Name, Node: node(n)}); !over(st) {
 			p.w.fail("I12", "job %s is born again and node %d is at %+v", is.Name, n, st)
 		}
 	}
