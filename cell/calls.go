@@ -268,10 +268,10 @@ func (c *Cell) changed(from, to worker.State, reason string) {
 }
 
 // interrupted reports whether a batch container was stopped because the cell is
-// being emptied.
-func (c *Cell) interrupted(id string) bool {
-	reason, ok := c.endReasons.get(id)
-	return ok && reason == reasonEvacuated
+// being emptied. One that had ended by itself just before was not.
+func (c *Cell) interrupted(ct executor.Container) bool {
+	reason, ok := c.endReasons.get(ct.ID)
+	return ok && reason == reasonEvacuated && ct.Result.Stopped
 }
 
 // live lists what an evacuation waits for, in words.

@@ -74,6 +74,9 @@ func (b *board) rules() bbs.Mistakes {
 			case after != t:
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describeTask(t), describeTask(after))
 			}
+			if err == nil && after != t {
+				w.check.told(w, e, after)
+			}
 			return after, effects, err
 		},
 	}

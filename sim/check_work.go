@@ -177,6 +177,27 @@ func (c *checker) unplaced(w *world, t *task.Task) {
 	w.res.TooLarge++
 }
 
+// told: I6, when a cell says how a task has ended, or that it has no container of it, nothing
+// of the task is alive on that cell. (A task is COMPLETED while it may run when somebody
+// else says so, and then its row says that too: a customer has cancelled it and it is ending,
+// or its cell was given up and it may still run.)
+func (c *checker) told(w *world, e task.Event, after *task.Task) {
+	var by task.Holder
+	switch e := e.(type) {
+	case task.Complete:
+		by = e.By
+	case task.Missing:
+		by = e.By
+	default:
+		return
+	}
+	for _, u := range c.work.units {
+		if u.uid == after.UID && string(u.m.name) == by.Cell && slices.Contains(u.procs, worker.Proc(by.Proc)) {
+			w.fail("I6", "%s is told by %T while it is alive on %s", describeTask(after), e, u.m.folder)
+		}
+	}
+}
+
 // answered: leave to run, and an end that a cell may forget, are durable before
 // they are told; who has leave gets it again.
 func (c *checker) answered(r *reign, guid string, asked task.Event, err error) {
