@@ -302,6 +302,8 @@ func whatOf(l executor.Labels) string {
 		return fmt.Sprintf("service %s/%s", l[labelService], l[labelIndex])
 	case kindTask:
 		return "task " + l[labelTask]
+	case "":
+		return "what an earlier process of this cell left"
 	}
 	return fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
 }

@@ -14,6 +14,7 @@ import (
 	"cantina/executor/cgroup"
 	"cantina/executor/procid"
 	"cantina/executor/shim"
+	"cantina/resource"
 )
 
 // legacy is the file "legacy" of the data folder: where a successor has to look
@@ -285,8 +286,30 @@ func (e *Executor) killAndWait(g *cgroup.Group) {
 	}
 }
 
+// work is what a container leaves with its group: of what does not die its successor has to
+// know what it is, so that it answers for it, and that its room stays taken.
+type work struct {
+	ID        string
+	Labels    Labels
+	Resources resource.Amounts
+}
+
+// leaveWork says what a container is, on its group. A kept one has its keepsake, and nobody
+// asks for a probe.
+func (c *container) leaveWork(g *cgroup.Group) error {
+	if c.hidden || c.keep() {
+		return nil
+	}
+	b, err := json.Marshal(work{c.id, c.labels, c.need})
+	if err != nil {
+		return err
+	}
+	return g.SetWork(b)
+}
+
 // noteStuck makes containers of what does not die, so that nobody takes this
-// cell for clean.
+// cell for clean. Where groups keep no attributes they have no labels: who adopts them knows
+// only that something of its predecessor is left.
 func (e *Executor) noteStuck(class string, stays map[string]bool) {
 	entries, _ := os.ReadDir(class)
 	for _, d := range entries {
@@ -295,7 +318,12 @@ func (e *Executor) noteStuck(class string, stays map[string]bool) {
 			continue
 		}
 		stays[d.Name()] = true
-		c := newContainer(e, Reservation{ID: d.Name(), DeadlineBound: kindOf(class) == classStopBound}, nil)
+		var w work
+		if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
+			w = work{ID: d.Name()} // the group's name, and nobody knows of what
+		}
+		c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kindOf(class) == classStopBound}, w.Resources)
+		e.take(c.need, 1)
 		c.group, c.state, c.adopted = g, Running, true
 		c.stuck = &Stuck{Since: e.clock.Wall()}
 		e.stuck[c] = true

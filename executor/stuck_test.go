@@ -124,12 +124,18 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 	if !there || got.Stuck == nil || got.State == Completed || !got.Adopted || !e.Unclean() {
 		t.Errorf("%v %+v, unclean %v", there, got, e.Unclean())
 	}
+	if e.tree.V2() && (got.Labels["name"] != "x" || got.Resources[resource.Containers] != 1 || e.used[resource.Containers] != 1) {
+		t.Errorf("nobody knows what is stuck: %v takes %v, in all %v", got.Labels, got.Resources, e.used)
+	}
 	thaw()
 	if got = await(t, e, "x", completed); !got.Result.Lost || !got.Result.Failed {
 		t.Errorf("%+v", got.Result)
 	}
 	e.Delete("x")
 	await(t, e, "x", gone)
+	if n := e.used[resource.Containers]; n != 0 {
+		t.Errorf("room of %d containers is taken by nothing", n)
+	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
