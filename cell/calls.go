@@ -22,7 +22,27 @@ func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worke
 	if got.report == nil {
 		return worker.Report{}, ErrProc
 	}
-	return *got.report, nil
+	r := *got.report
+	r.Alive = c.alive()
+	return r, nil
+}
+
+// alive names the containers of services and tasks that have not ended. While the session is
+// NEW, as it is when it reports, none is started.
+func (c *Cell) alive() (all []string) {
+	for _, ct := range c.exec.List() {
+		if ct.State == executor.Reserved || ct.State == executor.Completed {
+			continue
+		}
+		switch l := ct.Labels; l[labelKind] {
+		case kindLRP:
+			all = append(all, l[labelInstance])
+		case kindTask:
+			all = append(all, l[labelUID])
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // RunTasks starts batch tasks and probes; one answer for each batch task, in order.

@@ -140,3 +140,30 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
+// there; a cell does not take its predecessor for dead then.
+func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	awaitFile(t, filepath.Join(dir, "x"))
+	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
+	c.kill(t)
+	cfg := testConfig(folder)
+	cfg.Cgroups, cfg.KillWait, cfg.StuckAfter = CgroupNone, 100*time.Millisecond, 200*time.Millisecond
+	e, stop := runExecutor(t, cfg)
+	all := e.List()
+	if len(all) != 1 || all[0].Stuck == nil || all[0].Labels != nil || !all[0].Adopted || !e.Unclean() {
+		t.Fatalf("%+v, unclean %v", all, e.Unclean())
+	}
+	thaw()
+	await(t, e, all[0].ID, completed)
+	e.Delete(all[0].ID)
+	await(t, e, all[0].ID, gone)
+	if e.Unclean() {
+		t.Error("unclean although nothing is left")
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

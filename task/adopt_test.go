@@ -25,6 +25,13 @@ func TestAdopt(t *testing.T) {
 	if same, _, err := Step(ended, Adopt{UID: "u", From: "pa", By: later}, env()); err != nil || same != ended {
 		t.Errorf("ended: %v", err)
 	}
+	cancelled, _, err := Step(row, Cancel{}, env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after, _, err := Step(cancelled, Adopt{UID: "u", From: "pa", By: later}, env()); err != nil || after.Holder != later || !after.Ending() {
+		t.Errorf("cancelled, and its container has not ended: %v %+v", err, after)
+	}
 	if _, _, err := Step(row, Adopt{UID: "x", From: "pa", By: later}, env()); !errors.Is(err, ErrOtherUID) {
 		t.Errorf("another uid: %v", err)
 	}

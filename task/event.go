@@ -28,7 +28,8 @@ type (
 		UID string
 		By  Holder
 	}
-	// Adopt says that By's predecessor From has handed the task's container over.
+	// Adopt says that By's predecessor From has handed the task's container over: of a task
+	// that runs, or that was cancelled and whose container has not ended.
 	Adopt struct {
 		UID  string
 		From string

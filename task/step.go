@@ -232,7 +232,7 @@ func (m *machine) adopt(e Adopt) error {
 		return err
 	}
 	switch {
-	case m.t.State != Running || m.t.Holder == e.By:
+	case m.t.State != Running && !m.t.Ending() || m.t.Holder == e.By:
 		return nil
 	case m.t.Holder.Cell != e.By.Cell || m.t.Holder.Proc != e.From:
 		return ErrRunningOnDifferentCell
