@@ -37,6 +37,7 @@ func (idle) MayStart(string, string) bool { return true }
 
 // Blind is false.
 func (idle) MayLive(string) []string { return nil }
+func (idle) Alive(string) []string   { return nil }
 func (idle) Blind() bool             { return false }
 
 // Send does nothing.

@@ -133,8 +133,8 @@ func (b *BBS) SessionChanged(e worker.SessionChanged) {
 }
 
 // Dead tells that a process is certainly dead; holder is the process that has its cell's
-// name now, if any. One that has taken over the folder of the dead one inherits its work
-// that survives a restart.
+// name now, if any. One that has taken over the folder of the dead one inherits its work that
+// survives a restart, and what it has reported a container of: that did not die with its process.
 func (b *BBS) Dead(e worker.Dead, holder worker.Proc) {
 	if e.Proof != worker.ProofSuccessor && e.Proof != worker.ProofBoot || holder == e.Proc {
 		holder = ""
@@ -187,9 +187,9 @@ func (t *tx) leave(cell, proc string, kept bool) {
 }
 
 // ProcDead tells that a process is certainly dead. successor is the process that
-// has taken its folder over, empty when there is none or it is not known: rows of
-// work that survives the restart of a cell go to it, and its harmoniser says
-// whether they are true.
+// has taken its folder over, empty when there is none or it is not known: rows of work that
+// survives the restart of a cell, and of what it has reported as alive, go to it, and its
+// harmoniser says whether they are true.
 func (b *BBS) ProcDead(cell, proc, successor string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,17 +215,21 @@ func (b *BBS) ProcDead(cell, proc, successor string) {
 	b.converge(false)
 }
 
-// inherit moves the rows of work that its cell keeps over a restart.
+// inherit moves the rows of work that its cell keeps over a restart, or that did not die.
 func (t *tx) inherit(cell, proc, successor string) {
 	b := t.b
+	alive := b.cfg.Sessions.Alive(successor)
 	for _, k := range b.services.OnProc(proc) {
-		if d := b.services.Env(k, t.now).Desired; d != nil && d.Workload.OnCellRestart.Survives() {
+		d := b.services.Env(k, t.now).Desired
+		lives := slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc && slices.Contains(alive, a.Instance) })
+		if lives || d != nil && d.Workload.OnCellRestart.Survives() {
 			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
 		}
 	}
-	for _, g := range b.tasks.OnProc(proc) {
+	for _, g := range b.tasks.OnCell(cell) {
 		row := b.tasks.Get(g)
-		if row.Definition.Workload.OnCellRestart.Survives() {
+		runs := row.Holder.Proc == proc && (row.State == task.Running || row.Ending())
+		if runs && (slices.Contains(alive, row.UID) || row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives()) {
 			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}

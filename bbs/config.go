@@ -84,6 +84,9 @@ type Sessions interface {
 	Blind() bool
 	// MayLive returns the processes of a cell that are not certainly dead, in order.
 	MayLive(cell string) []string
+	// Alive names the containers of services and tasks that a process has reported in this
+	// term, by instance and uid.
+	Alive(proc string) []string
 }
 
 // Hub takes the events of each commit, in order.

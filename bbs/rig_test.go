@@ -46,6 +46,7 @@ type rig struct {
 	withdrawn int
 	dead      map[string]bool
 	later     map[string]bool // further processes of the cells
+	alive     map[string][]string
 	blind     bool
 	slow      bool // what starts is ready a call later
 	mute      bool // cells do not reach the next leader
@@ -213,6 +214,13 @@ func (r *rig) MayLive(cell string) []string {
 		}
 	}
 	return out
+}
+
+// Alive implements Sessions.
+func (r *rig) Alive(proc string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alive[proc]
 }
 
 // Blind is what the test says.

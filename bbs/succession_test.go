@@ -7,6 +7,8 @@ import (
 
 	"cantina/action"
 	"cantina/lrp"
+	"cantina/task"
+	"cantina/worker"
 )
 
 // TestSuccession: when a process takes the folder of another, rows of work that
@@ -76,4 +78,60 @@ func where(t *testing.T, r *rig, k lrp.ServiceKey) string {
 		t.Fatalf("%s: %d instances run, %v", k.Name, len(page.Items), err)
 	}
 	return fmt.Sprint(page.Items[0].Cell, " ", page.Items[0].Proc)
+}
+
+// TestWhatASuccessorHasIsNotDead: an exclusive instance and a task do not survive the restart of
+// their cell, and are released and lost when its process is dead; what the successor has
+// reported a container of, because it does not die, goes to it instead.
+func TestWhatASuccessorHasIsNotDead(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s := web(1, "1")
+		s.Exclusive = true
+		r.apply([]lrp.Desired{s}, nil)
+		r.serve()
+		for _, guid := range []string{"t1", "t2", "t3"} {
+			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+				t.Fatal(err)
+			}
+			row, _ := r.b.GetTask(guid)
+			if err := r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key := lrp.ServiceKey{Domain: "d", Name: "web"}
+		page, err := r.b.ListInstances(InstanceFilter{Domain: key.Domain, Service: key.Name}, Range{Limit: 10})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatal(page.Items, err)
+		}
+		stuck, _ := r.b.GetTask("t1")
+		ending, err := r.b.CancelTask(t.Context(), "t3", Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mu.Lock()
+		r.alive = map[string][]string{"a2": {page.Items[0].Instance, stuck.UID, ending.UID}}
+		r.mu.Unlock()
+		r.b.CellMustDie("a", "a1", true)
+		r.b.Dead(worker.Dead{Cell: "a", Proc: "a1", Proof: worker.ProofSuccessor}, "a2")
+		synctest.Wait()
+		if got := where(t, r, key); got != "a a2" {
+			t.Errorf("the exclusive instance: %s", got)
+		}
+		if t1, _ := r.b.GetTask("t1"); t1.State != task.Running || t1.Holder != (task.Holder{Cell: "a", Proc: "a2"}) {
+			t.Errorf("the task that does not die: %+v", t1)
+		}
+		if t2, _ := r.b.GetTask("t2"); t2.Outcome != task.Lost {
+			t.Errorf("the task that is gone: %+v", t2)
+		}
+		// Who replaces it waits for its end, and not for a process that is dead.
+		if t3, _ := r.b.GetTask("t3"); !t3.Ending() || t3.Holder.Proc != "a2" {
+			t.Errorf("the task that was cancelled and does not die: %+v", t3)
+		}
+		// Nobody speaks for it any more.
+		r.b.Dead(worker.Dead{Cell: "a", Proc: "a2", Proof: worker.ProofExpiry}, "a2")
+		synctest.Wait()
+		if t1, _ := r.b.GetTask("t1"); t1.Outcome != task.Lost {
+			t.Errorf("of a cell that is dead: %+v", t1)
+		}
+	})
 }

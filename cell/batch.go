@@ -115,7 +115,7 @@ func (c *Cell) statusOf(ct executor.Container) (string, error) {
 	r := ct.Result
 	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped, TimedOut: r.TimedOut, Reason: r.Reason}
 	status := string(r.Status)
-	if c.interrupted(ct.ID) && status == "" {
+	if c.interrupted(ct) && status == "" {
 		end.Reason, status = reasonEvacuated, runAgain
 	}
 	if r.NotMade {

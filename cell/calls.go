@@ -22,7 +22,27 @@ func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worke
 	if got.report == nil {
 		return worker.Report{}, ErrProc
 	}
-	return *got.report, nil
+	r := *got.report
+	r.Alive = c.alive()
+	return r, nil
+}
+
+// alive names the containers of services and tasks that have not ended. While the session is
+// NEW, as it is when it reports, none is started.
+func (c *Cell) alive() (all []string) {
+	for _, ct := range c.exec.List() {
+		if ct.State == executor.Reserved || ct.State == executor.Completed {
+			continue
+		}
+		switch l := ct.Labels; l[labelKind] {
+		case kindLRP:
+			all = append(all, l[labelInstance])
+		case kindTask:
+			all = append(all, l[labelUID])
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // RunTasks starts batch tasks and probes; one answer for each batch task, in order.
@@ -268,10 +288,10 @@ func (c *Cell) changed(from, to worker.State, reason string) {
 }
 
 // interrupted reports whether a batch container was stopped because the cell is
-// being emptied.
-func (c *Cell) interrupted(id string) bool {
-	reason, ok := c.endReasons.get(id)
-	return ok && reason == reasonEvacuated
+// being emptied. One that had ended by itself just before was not.
+func (c *Cell) interrupted(ct executor.Container) bool {
+	reason, ok := c.endReasons.get(ct.ID)
+	return ok && reason == reasonEvacuated && ct.Result.Stopped
 }
 
 // live lists what an evacuation waits for, in words.
@@ -302,6 +322,8 @@ func whatOf(l executor.Labels) string {
 		return fmt.Sprintf("service %s/%s", l[labelService], l[labelIndex])
 	case kindTask:
 		return "task " + l[labelTask]
+	case "":
+		return "what an earlier process of this cell left"
 	}
 	return fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
 }

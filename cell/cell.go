@@ -253,7 +253,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot,
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
-		Predecessor: before.Proc, Gone: true, Statuses: map[worker.Run]string{}}
+		Predecessor: before.Proc, Gone: !c.nameless(), Statuses: map[worker.Run]string{}}
 	if before.Boot == id.Boot {
 		m.Deadline, m.Promise = before.Deadline, before.Promise
 	}
@@ -301,10 +301,27 @@ func (c *Cell) Begin() []*run.Loop {
 	return append(c.session.loops(), c.ending, c.polls.loop)
 }
 
-// Cleared tells that what earlier processes of the folder have left is gone. The executor
-// of a real cell has seen to that when it is open; of one whose Ground says otherwise the
-// leader does not take the end of its predecessors for proven before.
+// Cleared tells that what earlier processes of the folder have left is gone, or taken over.
+// The executor of a real cell has seen to that when it is open, but for what does not die and
+// has no name any more; of one whose Ground says otherwise the leader does not take the end
+// of its predecessors for proven before.
 func (c *Cell) Cleared() { c.session.step(worker.PredecessorsCleared{}) }
+
+// nameless reports whether something of an earlier process of the folder does not die of
+// which nobody knows what it is: its end is not proven, and this process cannot answer for it.
+func (c *Cell) nameless() bool {
+	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool {
+		return ct.Adopted && ct.Labels[labelKind] == "" && ct.State != executor.Completed
+	})
+}
+
+// namelessEnded forgets such a container. With the last one what was left is gone.
+func (c *Cell) namelessEnded(id string) {
+	c.delete(id)
+	if !c.nameless() {
+		c.Cleared()
+	}
+}
 
 // Over reports that the cell has to end, and why: a *Told, or nil after its farewell.
 func (c *Cell) Over() (bool, error) {
@@ -460,6 +477,10 @@ func (c *Cell) push(id string) {
 			c.harmoniseLRP(ctx, id)
 		case kindTask:
 			c.harmoniseTask(ctx, id)
+		case "":
+			if ct.State == executor.Completed {
+				c.namelessEnded(id)
+			}
 		}
 	})
 }

@@ -133,7 +133,8 @@ func (c *Cell) interruptBatch() {
 }
 
 // endEvacuation ends what is left when the time of an evacuation is over:
-// instances go, batch tasks run again elsewhere. Tasks fail by their own table.
+// instances go, batch tasks run again elsewhere. Tasks are stopped by their own table, and
+// fail when they have ended.
 func (c *Cell) endEvacuation(ctx context.Context) {
 	left := c.live()
 	c.mu.Lock()

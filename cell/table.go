@@ -16,6 +16,15 @@ func (t *table[V]) put(id string, v V) {
 	t.m[id] = v
 }
 
+// first puts v unless there is one.
+func (t *table[V]) first(id string, v V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.m[id]; !ok {
+		t.m[id] = v
+	}
+}
+
 func (t *table[V]) get(id string) (V, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -53,7 +53,7 @@ func (c *Cell) harmoniseTask(ctx context.Context, id string) {
 func (c *Cell) actTask(ctx context.Context, ct executor.Container, v task.View, fresh bool) bool {
 	a := c.taskTable(v)
 	alive := ct.State != executor.Completed
-	if !fresh && alive && a.Call == task.NoCall && a.Then == task.DeleteContainer {
+	if !fresh && alive && a.Call == task.NoCall && (a.Then == task.DeleteContainer || a.Then == task.StopContainer) {
 		return false
 	}
 	if a.Grade == task.Inconceivable {
@@ -80,6 +80,9 @@ func (c *Cell) actTask(ctx context.Context, ct executor.Container, v task.View, 
 		c.runTask(ctx, ct, v)
 	case task.DeleteContainer:
 		c.delete(ct.ID)
+	case task.StopContainer:
+		c.endReasons.first(ct.ID, a.Reason)
+		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
 	}
 	return true
 }
@@ -121,7 +124,7 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 	case task.CallAdopt:
 		ev = task.Adopt{UID: v.UID, From: v.Row.Holder.Proc, By: v.Self}
 	case task.CallComplete:
-		ev, running = task.Complete{UID: v.UID, By: v.Self, Result: c.resultOf(ct, a.Reason)}, nil
+		ev, running = task.Complete{UID: v.UID, By: v.Self, Result: c.resultOf(ct)}, nil
 	case task.CallMissing, task.NoCall:
 		return nil
 	}
@@ -136,16 +139,13 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 	return nil
 }
 
-// resultOf is how a task's container ended. The result file is read whether it
-// failed or not.
-func (c *Cell) resultOf(ct executor.Container, reason string) task.Result {
+// resultOf is how a task's container ended: when the cell has stopped it, why. The result
+// file is read whether it failed or not.
+func (c *Cell) resultOf(ct executor.Container) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
 		OOM: r.OOM != nil, Started: r.Started, Ended: r.Ended}
-	if own, ok := c.endReasons.get(ct.ID); ok && reason == "" {
-		reason = own
-	}
-	if reason != "" {
+	if reason, ok := c.endReasons.get(ct.ID); ok && r.Stopped {
 		out.Failed, out.Cancelled, out.Reason = true, false, reason
 		return out
 	}

@@ -13,6 +13,7 @@ import (
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
+	"cantina/executor/procid"
 	"cantina/resource"
 )
 
@@ -82,9 +83,10 @@ type container struct {
 	runcWhy   error  // why it does not
 	rootDir   string // where ResultFile is looked for; "" = folder
 
-	followers sync.WaitGroup // that take the output of a kept program
-	given     [2]int64       // bytes of each stream that the writer has been handed; of the follower
-	heir      *keepsake      // what the predecessor wrote down; nil unless adopted
+	followers sync.WaitGroup  // that take the output of a kept program
+	given     [2]int64        // bytes of each stream that the writer has been handed; of the follower
+	heir      *keepsake       // what the predecessor wrote down; nil unless adopted
+	stranger  procid.Identity // what it left without a group
 
 	mu        sync.Mutex
 	copies    int                // of files to be uploaded, so far

@@ -129,6 +129,9 @@ func (c *container) makeGroup() error {
 		return err
 	}
 	c.group = g
+	if err := c.leaveWork(g); err != nil {
+		return err
+	}
 	t := &c.spec.Workload.Termination
 	if t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0 {
 		return g.SetStop(int(stopSignal(t)), grace(t).Milliseconds())

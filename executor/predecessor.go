@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"cantina/executor/cgroup"
 	"cantina/executor/procid"
 	"cantina/executor/shim"
+	"cantina/resource"
 )
 
 // legacy is the file "legacy" of the data folder: where a successor has to look
@@ -146,10 +148,9 @@ func (e *Executor) clearPredecessor() error {
 		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))
 	}
 	e.dismiss(l.Reaper)
-	e.clearProcesses()
-	var kept map[string]bool
+	kept := e.clearProcesses()
 	if l.Tracker != "" {
-		kept = e.clearGroups(l)
+		maps.Copy(kept, e.clearGroups(l))
 	}
 	return e.clearFolders(kept)
 }
@@ -189,8 +190,10 @@ func awaitPidfd(fd int, most time.Duration) bool {
 }
 
 // clearProcesses ends process groups that were started without control groups:
-// those whose leader is exactly the process that was written down.
-func (e *Executor) clearProcesses() {
+// those whose leader is exactly the process that was written down. It returns the folders of
+// those that do not die.
+func (e *Executor) clearProcesses() map[string]bool {
+	stays := map[string]bool{}
 	files, _ := filepath.Glob(filepath.Join(e.path("run"), "*", ".pid"))
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -208,12 +211,19 @@ func (e *Executor) clearProcesses() {
 		if id.Alive() {
 			unix.Kill(-id.Pid, unix.SIGKILL)
 			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-			awaitPidfd(fd, e.cfg.StuckAfter)
+			if !awaitPidfd(fd, e.cfg.StuckAfter) {
+				folder := filepath.Base(filepath.Dir(f))
+				stays[folder] = true
+				c := newContainer(e, Reservation{ID: folder, DeadlineBound: true}, nil)
+				c.stranger = id
+				e.addStuck(c)
+			}
 		} else {
 			e.log.Info("stale pid", "pid", id.Pid, "file", f)
 		}
 		unix.Close(fd)
 	}
+	return stays
 }
 
 // clearGroups ends what is left in the predecessor's groups and returns the
@@ -285,8 +295,30 @@ func (e *Executor) killAndWait(g *cgroup.Group) {
 	}
 }
 
+// work is what a container leaves with its group: of what does not die its successor has to
+// know what it is, so that it answers for it, and that its room stays taken.
+type work struct {
+	ID        string
+	Labels    Labels
+	Resources resource.Amounts
+}
+
+// leaveWork says what a container is, on its group. A kept one has its keepsake, and nobody
+// asks for a probe.
+func (c *container) leaveWork(g *cgroup.Group) error {
+	if c.hidden || c.keep() {
+		return nil
+	}
+	b, err := json.Marshal(work{c.id, c.labels, c.need})
+	if err != nil {
+		return err
+	}
+	return g.SetWork(b)
+}
+
 // noteStuck makes containers of what does not die, so that nobody takes this
-// cell for clean.
+// cell for clean. Where groups keep no attributes they have no labels: who adopts them knows
+// only that something of its predecessor is left.
 func (e *Executor) noteStuck(class string, stays map[string]bool) {
 	entries, _ := os.ReadDir(class)
 	for _, d := range entries {
@@ -295,17 +327,33 @@ func (e *Executor) noteStuck(class string, stays map[string]bool) {
 			continue
 		}
 		stays[d.Name()] = true
-		c := newContainer(e, Reservation{ID: d.Name(), DeadlineBound: kindOf(class) == classStopBound}, nil)
-		c.group, c.state, c.adopted = g, Running, true
-		c.stuck = &Stuck{Since: e.clock.Wall()}
-		e.stuck[c] = true
-		e.containers[c.id] = c
-		e.left = append(e.left, c)
+		var w work
+		if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
+			w = work{ID: d.Name()} // the group's name, and nobody knows of what
+		}
+		c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kindOf(class) == classStopBound}, w.Resources)
+		e.take(c.need, 1)
+		c.group = g
+		e.addStuck(c)
 	}
+}
+
+// addStuck adds a container of a predecessor that does not die.
+func (e *Executor) addStuck(c *container) {
+	c.state, c.adopted = Running, true
+	c.stuck = &Stuck{Since: e.clock.Wall()}
+	e.stuck[c] = true
+	e.containers[c.id] = c
+	e.left = append(e.left, c)
 }
 
 // driveLeft waits for the end of what a predecessor could not end.
 func (c *container) driveLeft() {
+	if c.group == nil {
+		if p, err := c.e.launcher.Watch(c.stranger); err == nil {
+			c.addProcess(p)
+		}
+	}
 	c.setStuck()
 	if c.finish(0) {
 		c.unstick()

@@ -124,12 +124,45 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 	if !there || got.Stuck == nil || got.State == Completed || !got.Adopted || !e.Unclean() {
 		t.Errorf("%v %+v, unclean %v", there, got, e.Unclean())
 	}
+	if e.tree.V2() && (got.Labels["name"] != "x" || got.Resources[resource.Containers] != 1 || e.used[resource.Containers] != 1) {
+		t.Errorf("nobody knows what is stuck: %v takes %v, in all %v", got.Labels, got.Resources, e.used)
+	}
 	thaw()
 	if got = await(t, e, "x", completed); !got.Result.Lost || !got.Result.Failed {
 		t.Errorf("%+v", got.Result)
 	}
 	e.Delete("x")
 	await(t, e, "x", gone)
+	if n := e.used[resource.Containers]; n != 0 {
+		t.Errorf("room of %d containers is taken by nothing", n)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
+// there; a cell does not take its predecessor for dead then.
+func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	awaitFile(t, filepath.Join(dir, "x"))
+	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
+	c.kill(t)
+	cfg := testConfig(folder)
+	cfg.Cgroups, cfg.KillWait, cfg.StuckAfter = CgroupNone, 100*time.Millisecond, 200*time.Millisecond
+	e, stop := runExecutor(t, cfg)
+	all := e.List()
+	if len(all) != 1 || all[0].Stuck == nil || all[0].Labels != nil || !all[0].Adopted || !e.Unclean() {
+		t.Fatalf("%+v, unclean %v", all, e.Unclean())
+	}
+	thaw()
+	await(t, e, all[0].ID, completed)
+	e.Delete(all[0].ID)
+	await(t, e, all[0].ID, gone)
+	if e.Unclean() {
+		t.Error("unclean although nothing is left")
+	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

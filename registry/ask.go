@@ -118,6 +118,13 @@ func (r *Registry) MayLive(cell string) []string {
 	return out
 }
 
+// Alive names the containers of services and tasks that a process has reported.
+func (r *Registry) Alive(proc string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Alive(worker.Proc(proc))
+}
+
 // Receives says why a cell may not be given work now; an empty reason means that it may.
 func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 	r.mu.Lock()

@@ -26,6 +26,10 @@ func (m *machine) startAgent() {
 	if m.alive || !m.up || m.off {
 		return
 	}
+	if m.unnamed && m.clearing() { // its executor opens when it has ended what it can
+		m.w.after(killWait, m.startAgent)
+		return
+	}
 	m.life++
 	m.alive, m.paused, m.inbox, m.answered = true, 0, nil, 0
 	m.doomed, m.leaving, m.evac, m.pausing = false, false, evacuation{}, 0
@@ -97,7 +101,7 @@ type session struct {
 }
 
 func (m *machine) newSession(cfg worker.CellConfig) cell.Machine {
-	cfg.Gone, cfg.Mistakes = m.cleared, m.w.cfg.Mistakes
+	cfg.Gone, cfg.Mistakes = cfg.Gone && m.cleared, m.w.cfg.Mistakes
 	m.agent = worker.NewCell(cfg)
 	return &session{m.agent, m, m.life}
 }
@@ -220,6 +224,9 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 // Heartbeat implements cell.Leader.
 func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.State) (got worker.HeartbeatAnswer, err error) {
 	l.redirect()
+	if !l.gone() {
+		l.m.sticksShown(state)
+	}
 	err = l.ask(ctx, OpBeat, func(s *server, reply func(Op, func())) {
 		s.heartbeat(b, state, func(a worker.HeartbeatAnswer) { reply(OpBeatAnswer, func() { got = a }) })
 	})

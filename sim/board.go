@@ -14,6 +14,9 @@ type rules struct {
 	step     func(lrp.Index, lrp.Event, lrp.Env) (lrp.Index, []lrp.Effect, error)
 	stepTask func(*task.Task, task.Event, task.Env) (*task.Task, []task.Effect, error)
 	early    bool // answers and effects go out before the commit
+	fakes    bool // what was killed is taken for ended
+	forgets  bool // a new process of a cell takes what it could not end for gone
+	alone    bool // what a successor reports of services and tasks is not heard
 }
 
 func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
@@ -73,6 +76,9 @@ func (b *board) rules() bbs.Mistakes {
 				w.trace("  board %v: %T%v: %v", b.r.term, e, e, err)
 			case after != t:
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describeTask(t), describeTask(after))
+			}
+			if err == nil && after != t {
+				w.check.told(w, e, after)
 			}
 			return after, effects, err
 		},

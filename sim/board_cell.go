@@ -27,6 +27,15 @@ func (b *board) heeded(proc string, e lrp.Event) {
 		return
 	}
 	all := b.r.work()
+	if _, dead := e.(lrp.ProcDead); dead {
+		// The death of its holder is taken for the end of a cancelled task (schedule.OfTask);
+		// of one that was to run on without its cell nobody can say more.
+		for _, t := range all.tasks {
+			if u := w.check.work.running[t.UID]; u != nil && u.bound && t.Ending() && t.Holder.Proc == proc && b.r.term == w.store.term {
+				w.fail("I12", "%s is dead, and %s, of which %v is alive on %s, is still on it", proc, describeTask(t), u, u.m.folder)
+			}
+		}
+	}
 	for _, x := range all.indices {
 		k := x.Key
 		if !slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) || b.r.frozen(x) {

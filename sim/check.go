@@ -72,14 +72,16 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 	if r.term != w.store.term {
 		return
 	}
-	for _, k := range c.all {
+	for _, k := range slices.Clone(c.all) {
 		if !slices.Contains(k.procs, d.Proc) || k.extra && k.procs[len(k.procs)-1] != d.Proc {
 			continue
 		}
 		moved := slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
 			return v.Run == k.run && v.Proc != d.Proc && !v.Ending
 		})
-		if !moved {
+		if !moved && k.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, k.m) {
+			c.lostSight(k)
+		} else if !moved {
 			w.fail("I6", "process %s is declared dead (%v) while %v %v is alive; the leader has %+v", d.Proc, d.Proof, k.run.Work, k.run.Invocation, r.leader.Running(k.run.Work))
 		}
 	}
@@ -130,7 +132,7 @@ func (c *checker) full(w *world) {
 	live := map[worker.Work]int{}
 	for _, m := range w.machines {
 		for _, k := range m.box {
-			if k.extra || !k.alive {
+			if k.extra || !k.alive || k.unseen {
 				continue
 			}
 			if live[k.run.Work]++; live[k.run.Work] > 1 {
@@ -183,7 +185,8 @@ func (c *checker) liveness(w *world) {
 	}
 	c.jobsSettled(w, r)
 	for i := range w.cfg.Cells {
-		if v, ok := r.leader.Session(now, w.machines[i].name); !ok || v.State != worker.Healthy || !v.Eligible {
+		v, ok := r.leader.Session(now, w.machines[i].name)
+		if fine := ok && v.State == worker.Healthy && v.Eligible; !fine && !w.machines[i].shutOut() {
 			w.fail("I14", "%s is %+v", w.machines[i].name, v)
 		}
 	}

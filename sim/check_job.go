@@ -17,10 +17,12 @@ type jobCheck struct {
 	statuses map[string]map[string]scheduler.StatusRecord // by uid and node; of the lives that are there
 	forests  map[string]string                            // by uid, of all lives
 	reopened map[string]time.Duration                     // by uid: when an end was taken back last
+	names    map[string]string                            // by uid, of all lives
 }
 
 func newJobCheck() jobCheck {
-	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{}, forests: map[string]string{}, reopened: map[string]time.Duration{}}
+	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{}, forests: map[string]string{},
+		reopened: map[string]time.Duration{}, names: map[string]string{}}
 }
 
 // readJobs reads the rows of jobs of a store as a new leader would.
@@ -48,7 +50,7 @@ func (c *jobCheck) take(w *world, r *scheduler.Row, each func(was, is *scheduler
 			delete(c.statuses, j.UID)
 			return
 		}
-		c.forests[j.UID] = j.Forest
+		c.forests[j.UID], c.names[j.UID] = j.Forest, j.Name
 		if c.statuses[j.UID] == nil {
 			c.statuses[j.UID] = map[string]scheduler.StatusRecord{}
 		}
@@ -200,11 +202,11 @@ func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
 // wentBack follows a restore: what runs of a job that the copy does not know draws on
 // nodes that nobody can know.
 func (c *checker) wentBack(w *world) {
-	forests := c.jobs.forests
+	forests, names := c.jobs.forests, c.jobs.names
 	c.jobs = readJobs(w)
 	for uid, f := range forests {
 		if c.jobs.forests[uid] == "" {
-			c.jobs.forests[uid] = f
+			c.jobs.forests[uid], c.jobs.names[uid] = f, names[uid]
 		}
 	}
 	for inv, uid := range c.uids {
@@ -232,11 +234,29 @@ func (c *jobCheck) has(uid string) bool {
 	return false
 }
 
+// waitsForStuck reports whether each batch task of a job that is not done waits for one that
+// does not die, or the job for one of a job that is gone: then nothing else is wrong with it.
+func (c *checker) waitsForStuck(w *world, r *reign, v *scheduler.JobView) bool {
+	if strings.HasPrefix(v.Progress.Reason, "what still runs of a job that was removed") && w.stuckBatch(w.jobGone) {
+		return true
+	}
+	pairs, err := r.sched.Pairs(v.Name, batch.NodeFilter{})
+	if err != nil || len(pairs) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(pairs, func(p scheduler.PairView) bool {
+		return p.Class != batch.ClassDone && !w.stuckWork(worker.Work{Job: v.Name, Node: p.Node}, c.jobs.host(v.UID, p.Node))
+	})
+}
+
 // jobsSettled: I14, after the faults every batch task of every job is done.
 func (c *checker) jobsSettled(w *world, r *reign) {
 	now := r.s.local()
 	for _, v := range r.sched.Jobs("", "", 0) {
 		if v.Removed || v.Progress.State == batch.JobDone && v.Progress.Done == w.cfg.Nodes {
+			continue
+		}
+		if c.waitsForStuck(w, r, &v) {
 			continue
 		}
 		h, _ := r.leader.MayRun(now, worker.Request{Work: worker.Work{Job: v.Name, Node: node(0)}, JobUID: v.UID})

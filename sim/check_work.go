@@ -177,6 +177,27 @@ func (c *checker) unplaced(w *world, t *task.Task) {
 	w.res.TooLarge++
 }
 
+// told: I6, when a cell says how a task has ended, or that it has no container of it, nothing
+// of the task is alive on that cell. (A task is COMPLETED while it may run when somebody
+// else says so, and then its row says that too: a customer has cancelled it and it is ending,
+// or its cell was given up and it may still run.)
+func (c *checker) told(w *world, e task.Event, after *task.Task) {
+	var by task.Holder
+	switch e := e.(type) {
+	case task.Complete:
+		by = e.By
+	case task.Missing:
+		by = e.By
+	default:
+		return
+	}
+	for _, u := range c.work.units {
+		if u.uid == after.UID && string(u.m.name) == by.Cell && slices.Contains(u.procs, worker.Proc(by.Proc)) {
+			w.fail("I6", "%s is told by %T while it is alive on %s", describeTask(after), e, u.m.folder)
+		}
+	}
+}
+
 // answered: leave to run, and an end that a cell may forget, are durable before
 // they are told; who has leave gets it again.
 func (c *checker) answered(r *reign, guid string, asked task.Event, err error) {
@@ -209,7 +230,7 @@ func (c *checker) dropped(w *world, u *unit) {
 	if row == nil || row.UID != u.uid || row.Holder.Cell != string(u.m.name) || !row.Unresolved() || u.made != w.store.made {
 		return
 	}
-	if u.state == completed && len(u.procs) > 0 && u.began > 0 {
+	if u.state == completed && len(u.procs) > 0 && u.began > 0 && !u.nameless {
 		w.fail("contract", "%v is lost, has ended, and its end is dropped", u)
 	}
 	if u.state == up && row.MayStillRun {
@@ -220,13 +241,15 @@ func (c *checker) dropped(w *world, u *unit) {
 // deadUnits: I6, nothing deadline-bound of a process declared dead is alive, but what a
 // later process of the folder has adopted that the leader has recorded.
 func (c *checker) deadUnits(w *world, r *reign, d worker.Dead) {
-	for _, u := range c.work.units {
+	for _, u := range slices.Clone(c.work.units) {
 		if !u.bound || !slices.Contains(u.procs, d.Proc) {
 			continue
 		}
 		last := u.procs[len(u.procs)-1]
 		recorded := last != d.Proc && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool { return v.Proc == last && v.Member })
-		if !recorded {
+		if !recorded && u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m) {
+			c.lostSightOf(u)
+		} else if !recorded {
 			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.folder, u.procs)
 		}
 	}
@@ -238,7 +261,7 @@ func (c *checker) fullWork(w *world) {
 	only, running := map[lrp.Key]bool{}, map[string]bool{}
 	for _, m := range w.machines {
 		for _, u := range m.units {
-			if !u.alive {
+			if !u.alive || u.unseen {
 				continue
 			}
 			n++

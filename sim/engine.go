@@ -33,6 +33,8 @@ func (h *engine) Reserve(r executor.Reservation) error {
 		return fail(executor.ErrExists)
 	case r.DeadlineBound && m.pastDeadline():
 		return fail(executor.ErrDeadline)
+	case m.unclean():
+		return fail(executor.ErrUnclean)
 	case len(lacking) > 0:
 		return fail(&executor.InsufficientError{Missing: lacking})
 	}
@@ -68,6 +70,9 @@ func (h *engine) Start(id string, s executor.Spec) error {
 func (h *engine) Launch(r executor.Reservation, s executor.Spec) error {
 	if h.gone() {
 		return &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrClosed}
+	}
+	if h.m.unclean() {
+		return &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrUnclean}
 	}
 	if lacking := h.m.w.capacity().Sub(h.m.used()).Lacking(need(r.Resources)); len(lacking) > 0 {
 		return &executor.CallError{Call: "reserve", ID: r.ID, Err: &executor.InsufficientError{Missing: lacking}}
@@ -122,7 +127,7 @@ func (h *engine) Delete(id string) error {
 		return nil
 	}
 	if c := m.container(id); c != nil {
-		if c.alive {
+		if c.alive && !c.faked {
 			c.deleting, c.asked = true, true
 			m.end(c, m.grace())
 		} else {

@@ -32,6 +32,7 @@ const (
 	BreakProbe
 	OtherFlags
 	Farewell
+	HangWork
 	// Of services and tasks: only in runs that have any.
 	Drain
 	FailWork
@@ -46,7 +47,7 @@ const batchFaults = Drain
 
 var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
 	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
-	"other flags", "farewell", "drain", "fail work", "change service", "change task", "spoil row"}
+	"other flags", "farewell", "hang work", "drain", "fail work", "change service", "change task", "spoil row"}
 
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
@@ -279,6 +280,11 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 	case Twin:
 		w.twin()
 		return long
+	case HangWork:
+		if !w.hang(m) {
+			return 0
+		}
+		return long
 	default:
 		w.inflictMore(f, m)
 	}
@@ -413,6 +419,7 @@ func (w *world) calmDown() {
 		t.crash()
 	}
 	t.losePower() // somebody switches it off
+	w.calmStuck()
 	for _, m := range w.machines[:w.cfg.Cells] {
 		m.broken, m.deaf, m.lag, m.pausing = 0, 0, 0, 0
 		m.off = false

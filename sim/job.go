@@ -184,7 +184,7 @@ func (s *sched) operator() {
 		return
 	}
 	for _, c := range w.check.all {
-		if c.never && w.calm && !s.KillStored(c.run) {
+		if (c.never || c.held) && w.calm && !s.KillStored(c.run) {
 			s.kill(c.run.Work)
 			break
 		}

@@ -17,6 +17,9 @@ func (r *reign) watch(e worker.Event) func(worker.Output, error) {
 		}
 		for _, f := range out.Effects {
 			r.s.w.trace("  leader %v: %T%v", r.term, f, f)
+			if a, ok := f.(worker.Audit); ok && a.Kind == worker.AuditWaitEnded {
+				r.s.w.check.waitOver(r)
+			}
 		}
 		r.contract(seen, e, out)
 		if err != nil {

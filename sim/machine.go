@@ -45,10 +45,13 @@ type machine struct {
 	off      bool // a twin that should not run
 	units    []*unit
 	leaving  bool // a farewell was asked for
+	reboots  bool // when work that must be dead does not die
+	unnamed  bool // its groups say nothing of what is in them
 }
 
 // container is one process tree of a batch invocation.
 type container struct {
+	grip
 	m        *machine
 	id       string
 	labels   executor.Labels
@@ -70,7 +73,7 @@ type container struct {
 func newMachine(w *world, id int, cfg Config) *machine {
 	name := fmt.Sprintf("cell-%d", id%cfg.Cells)
 	m := &machine{w: w, id: id, name: worker.CellName(name), folder: fmt.Sprintf("folder-%d", id), clock: w.newClock(),
-		up: true, boots: 1, off: id >= cfg.Cells}
+		up: true, boots: 1, off: id >= cfg.Cells, reboots: w.chance(300), unnamed: w.chance(200)}
 	m.identity.Folder = m.folder
 	return m
 }
@@ -154,15 +157,18 @@ func (m *machine) launch(r executor.Reservation, keep bool) {
 
 // snapshot is the container as an executor shows it.
 func (c *container) snapshot() executor.Container {
-	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep}
-	if !c.alive {
+	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep && !c.left, Stuck: c.condition()}
+	if c.nameless {
+		ct.Labels = nil
+	}
+	if !c.alive || c.faked {
 		ct.State = executor.Completed
 		switch c.status {
 		case "ok":
 		case "failed":
 			ct.Result = executor.RunResult{Failed: true, ExitCode: 1, Reason: c.status}
 		default:
-			ct.Result = executor.RunResult{Failed: true, Stopped: c.asked, Signal: 9, Reason: c.status}
+			ct.Result = executor.RunResult{Failed: true, Stopped: c.asked && !c.left, Signal: 9, Reason: c.status}
 		}
 	}
 	return ct
@@ -192,15 +198,21 @@ func (m *machine) live() []*container {
 // end makes a container die within d.
 func (m *machine) end(c *container, d time.Duration) {
 	c.dying = true
-	m.w.after(d, func() { m.ended(c, "killed") })
+	m.w.after(d, func() {
+		if m.ended(c, "killed"); c.alive {
+			m.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })
+			m.fakeEnd(c)
+		}
+	})
 }
 
 // ended: the processes of a container are gone. What the agent knows, or another one is to
 // adopt, stays until it is deleted.
 func (m *machine) ended(c *container, status string) {
-	if !c.alive {
+	if !c.alive || c.waits(func() { m.ended(c, status) }) {
 		return
 	}
+	c.stuck = false
 	c.alive, c.status = false, status
 	m.w.check.ended(c)
 	m.w.trace("%s: container of %v %v ended: %s", m.name, c.run.Work, c.run.Invocation, status)
@@ -217,6 +229,9 @@ func (m *machine) drop(c *container) {
 	m.box = slices.DeleteFunc(m.box, func(o *container) bool { return o == c })
 	if !c.orphan {
 		m.happened(executor.Event{Kind: executor.EventDeleted, Container: c.snapshot()})
+	}
+	if c.nameless {
+		m.clearedIf()
 	}
 }
 
@@ -242,6 +257,7 @@ func (m *machine) reaper() {
 			return
 		}
 		for _, c := range m.live() {
+			c.reaped = true
 			m.end(c, m.w.between(0, killWait))
 		}
 		m.reapUnits()

@@ -47,14 +47,18 @@ func (m mistake) right() Config {
 
 // hints are the faults under which a mistake shows most often; nil = all.
 var hints = map[string][]Fault{
-	"CreditWithoutLease":  {CutStore, PauseServer, PauseAgent},
-	"CountFromAnswer":     {CutLink, PauseAgent},
-	"MemberAfterEligible": {KillServer, CutLink, KillAgent, UnknownCommit, Farewell},
-	"WaitByOwnFlags":      {OtherFlags, KillServer, PauseAgent, CutLink},
-	"NewByUID":            {DeleteJob, KillServer, CutLink},
-	"EffectBeforeCommit":  {UnknownCommit, CutLink},
-	"CreditBeforeRecord":  {CutCalls, KillAgent, PauseAgent},
-	"StartWhileBlind":     {RestoreStore, CutLink, PauseAgent, ChangeTask},
+	"CreditWithoutLease":      {CutStore, PauseServer, PauseAgent},
+	"CountFromAnswer":         {CutLink, PauseAgent},
+	"MemberAfterEligible":     {KillServer, CutLink, KillAgent, UnknownCommit, Farewell},
+	"WaitByOwnFlags":          {OtherFlags, KillServer, PauseAgent, CutLink},
+	"NewByUID":                {DeleteJob, KillServer, CutLink},
+	"EffectBeforeCommit":      {UnknownCommit, CutLink},
+	"CreditBeforeRecord":      {CutCalls, KillAgent, PauseAgent},
+	"DeadByTimeAlone":         {HangWork, KillAgent},
+	"StuckToldGone":           {HangWork, ChangeService, ChangeTask, Drain},
+	"StuckForgotten":          {HangWork, KillAgent, DeleteJob},
+	"StuckDiesWithItsProcess": {HangWork, KillAgent, ChangeTask},
+	"StartWhileBlind":         {RestoreStore, CutLink, PauseAgent, ChangeTask},
 }
 
 // patience is how many seeds after the stored one are tried, since any change of

@@ -20,14 +20,18 @@ func (w *world) longest() time.Duration {
 }
 
 // settled: I14 of services and tasks. After the faults every wanted index is RUNNING exactly
-// once, nothing else is alive, no task waits, and convergence finds nothing to do.
+// once, nothing else is alive, no task waits, and convergence finds nothing to do. What does
+// not die is excused, and what waits for exactly that.
 func (c *checker) settled(w *world, b *board) {
 	all, now := w.store.work(), b.now()
 	for _, x := range all.services {
 		c.serviceSettled(w, x)
 	}
 	for _, x := range all.indices {
-		if !all.wants(x.Key) {
+		ofIt := func(u *unit) bool {
+			return slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.Instance == u.id })
+		}
+		if !all.wants(x.Key) && !w.stuckUnit(ofIt) {
 			w.fail("I14", "%s is not wanted", describe(x))
 		}
 	}
@@ -39,7 +43,8 @@ func (c *checker) settled(w *world, b *board) {
 		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed && !told && now.Sub(t.Callback.Next) > fullPass {
 			w.fail("I14", "nobody was told of the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
 		}
-		if t.State == task.Pending || t.State == task.Running {
+		stuck := t.State == task.Running && w.stuckUnit(func(u *unit) bool { return u.uid == t.UID })
+		if (t.State == task.Pending || t.State == task.Running) && !stuck {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
 		}
 		if t.State == task.Resolving && now.Sub(t.Updated) > 2*taskPolicy().StuckResolving {
@@ -51,13 +56,17 @@ func (c *checker) settled(w *world, b *board) {
 	}
 	for _, m := range w.machines {
 		for _, u := range m.units {
-			if !named(w, u) {
+			if !named(w, u) && !u.stuck && !m.shutOut() {
 				w.fail("I14", "no row names %v on %s (state %d, orphan %v)", u, m.folder, u.state, u.orphan)
 			}
 		}
 	}
 	c.ledgerSettled(w, b, all)
-	if out, moves := b.Unsettled(); !out.Empty() || due(moves) {
+	out, moves := b.Unsettled()
+	out.Moves = slices.DeleteFunc(out.Moves, func(m lrp.Move) bool { // it is told to stop again and again
+		return w.stuckUnit(func(u *unit) bool { return u.uid == "" && u.key == m.Key })
+	})
+	if !out.Empty() || due(moves) {
 		w.fail("I14", "convergence still wants %+v and %+v", out, moves)
 	}
 }
@@ -91,6 +100,10 @@ func due(moves []task.Move) bool {
 
 func (c *checker) serviceSettled(w *world, s *lrp.Service) {
 	k := s.Key
+	stuck := w.stuckUnit(func(u *unit) bool { return u.uid == "" && u.service == k }) // its rollout or removal waits
+	if s.Removed && stuck {
+		return
+	}
 	if s.Removed {
 		w.fail("I14", "%v is removed and still there", k)
 		return
@@ -101,11 +114,14 @@ func (c *checker) serviceSettled(w *world, s *lrp.Service) {
 		for n := v.Low; n < v.High; n++ {
 			x := w.store.index(lrp.Key{Process: v.Process, Index: n})
 			o := x.Ordinary
+			if w.stuckUnit(func(u *unit) bool { return u.uid == "" && u.service == k && u.key.Index == n }) {
+				continue // it is stopped, or waits for what does not die
+			}
 			if o != nil && o.State == lrp.Crashed && o.Finished {
 				resting = true // it has done what it was to do
 				continue
 			}
-			if o == nil || o.State != lrp.Running || x.Evacuating != nil || x.Suspect != nil || o.Retiring {
+			if o == nil || o.State != lrp.Running || x.Evacuating != nil || x.Suspect != nil || o.Retiring && !stuck {
 				w.fail("I14", "%v %s is wanted", k, describe(x))
 				continue
 			}
@@ -114,7 +130,7 @@ func (c *checker) serviceSettled(w *world, s *lrp.Service) {
 			}
 		}
 	}
-	if !resting && (s.Phase != lrp.Steady && s.Phase != lrp.RollFailed || len(s.Versions) > 1 && s.Phase == lrp.Steady) {
+	if !resting && !stuck && (s.Phase != lrp.Steady && s.Phase != lrp.RollFailed || len(s.Versions) > 1 && s.Phase == lrp.Steady) {
 		w.fail("I14", "%v is %v with %d versions", k, s.Phase, len(s.Versions))
 	}
 }
@@ -152,6 +168,9 @@ func (c *checker) ledgerSettled(w *world, b *board, all *rows) {
 	}
 	for _, v := range b.r.office.House.Cells() {
 		w.trace("ledger %+v", v)
+		if w.stuckBatch(func(k *container) bool { return string(k.m.name) == v.Name && w.jobGone(k) }) {
+			continue // it is booked, and no row says what it takes
+		}
 		if !v.Used.Equal(want[v.Name]) || v.InFlight > 0 {
 			w.fail("I4", "the ledger has %v on %s (%d in flight), the rows %v", v.Used, v.Name, v.InFlight, want[v.Name])
 		}

@@ -14,6 +14,7 @@ import (
 // unit is a container of a service's instance or of a task on a machine: what an
 // executor knows of it. Its processes are alive from begin until they are gone.
 type unit struct {
+	grip
 	m         *machine
 	id        string // instance id, or "t-" and the uid
 	labels    executor.Labels
@@ -56,7 +57,10 @@ func (u *unit) String() string {
 // snapshot is the container as an executor shows it.
 func (u *unit) snapshot() executor.Container {
 	ct := executor.Container{ID: u.id, Labels: u.labels, Routable: u.state == up && !u.notReady, Resources: u.need, DeadlineBound: u.bound,
-		Adopted: u.adopted, Kept: u.keep}
+		Adopted: u.adopted, Kept: u.keep && !u.left, Stuck: u.condition()}
+	if u.nameless {
+		ct.Labels = nil
+	}
 	switch u.state {
 	case reserved:
 		ct.State = executor.Reserved
@@ -66,7 +70,7 @@ func (u *unit) snapshot() executor.Container {
 		ct.State = executor.Running
 	case completed:
 		ct.State, ct.Resources = executor.Completed, nil
-		ct.Result = executor.RunResult{Failed: u.failed, Stopped: u.asked}
+		ct.Result = executor.RunResult{Failed: u.failed, Stopped: u.asked && !u.left}
 		if u.failed {
 			ct.Result.ExitCode, ct.Result.Reason = 1, "it failed"
 		}
@@ -81,6 +85,9 @@ func (u *unit) snapshot() executor.Container {
 // room, so that all that customers ask for fits in the end.
 func (w *world) capacity() resource.Amounts {
 	share := max(1, (3+w.cfg.Cells-1)/w.cfg.Cells)
+	if w.stays != nil {
+		share *= 2
+	}
 	return resource.Amounts{"memory_mb": 500 * share, resource.Containers: 12 * share}
 }
 
@@ -108,8 +115,6 @@ func (m *machine) unit(id string) *unit {
 	}
 	return nil
 }
-
-func (m *machine) pastDeadline() bool { return m.deadline > 0 && m.local() >= m.deadline }
 
 // expire gives up a claim that nobody has used.
 func (m *machine) expire(u *unit) {
@@ -199,7 +204,17 @@ func (m *machine) stopUnit(u *unit, d time.Duration) {
 		m.complete(u)
 		return
 	}
-	m.w.after(d, func() { m.gone(u, false) })
+	m.killUnit(u, d, false)
+}
+
+// killUnit has a container be dead within d, if it dies.
+func (m *machine) killUnit(u *unit, d time.Duration, failed bool) {
+	m.w.after(d, func() {
+		if m.gone(u, failed); u.alive {
+			m.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
+			m.fakeUnit(u)
+		}
+	})
 }
 
 func (m *machine) grace() time.Duration { return m.w.between(0, 2*time.Second) }
@@ -216,10 +231,11 @@ func (m *machine) deleteUnit(u *unit) {
 
 // gone: the processes of a container have ended.
 func (m *machine) gone(u *unit, failed bool) {
-	if !u.alive {
+	if !u.alive || u.waits(func() { m.gone(u, failed) }) {
 		return
 	}
-	u.alive, u.failed = false, failed
+	u.stuck = false
+	u.alive, u.failed = false, failed || u.left
 	m.w.check.ceased(u)
 	m.w.trace("%s: %v ended: told %v, failed %v", m.name, u, u.asked, failed)
 	if u.orphan {
@@ -240,15 +256,22 @@ func (m *machine) complete(u *unit) {
 }
 
 func (m *machine) forget(u *unit) {
-	m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
 	m.told(executor.EventDeleted, u)
+	if u.alive { // a planted mistake has forgotten it
+		u.orphan = true
+		return
+	}
+	m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
+	if u.nameless {
+		m.clearedIf()
+	}
 }
 
 // disown is what becomes of the containers when the agent's process is gone: the
 // reaper ends what may not outlive it.
 func (m *machine) disown(all bool) {
 	for _, c := range slices.Clone(m.box) {
-		if c.keep && !all && !c.dying && !c.extra {
+		if c.keep && !all && !c.dying && !c.extra && !c.left {
 			continue
 		}
 		if c.orphan = true; c.alive {
@@ -258,12 +281,12 @@ func (m *machine) disown(all bool) {
 		}
 	}
 	for _, u := range slices.Clone(m.units) {
-		switch kept := u.keep && !all && !u.asked; {
+		switch kept := u.keep && !all && !u.asked && !u.left; {
 		case u.orphan:
 		case kept && (u.state == up || u.state == completed):
 		case u.alive:
 			u.orphan = true
-			m.w.after(m.w.between(0, killWait), func() { m.gone(u, true) })
+			m.killUnit(u, m.w.between(0, killWait), true)
 		default:
 			m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
 		}
@@ -273,6 +296,7 @@ func (m *machine) disown(all bool) {
 // losePower ends everything at once.
 func (m *machine) losePower() {
 	for _, c := range slices.Clone(m.box) {
+		c.free()
 		if c.orphan = true; c.alive {
 			m.ended(c, "power")
 		} else {
@@ -280,6 +304,7 @@ func (m *machine) losePower() {
 		}
 	}
 	for _, u := range slices.Clone(m.units) {
+		u.free()
 		u.orphan = true
 		if u.alive {
 			m.gone(u, true)
@@ -293,7 +318,8 @@ func (m *machine) losePower() {
 func (m *machine) reapUnits() {
 	for _, u := range m.units {
 		if u.bound && u.alive {
-			m.w.after(m.w.between(0, killWait), func() { m.gone(u, true) })
+			u.reaped = true
+			m.killUnit(u, m.w.between(0, killWait), true)
 		}
 	}
 }
@@ -311,10 +337,22 @@ func (m *machine) clearedIf() {
 }
 
 // disinherit ends what a new process does not adopt and reports whether nothing of it is left.
+// What hangs it takes over, as stuck: its executor has tried to end it.
 func (m *machine) disinherit() (gone bool) {
 	gone = true
-	for _, c := range m.box {
-		if c.orphan = c.orphan || !c.keep || c.dying || c.extra; c.orphan {
+	for _, c := range slices.Clone(m.box) {
+		c.orphan = c.orphan || !c.keep || c.dying || c.extra || c.left
+		switch {
+		case c.orphan && c.held && c.alive && !c.extra:
+			if m.w.cfg.rules.forgets {
+				continue
+			}
+			c.orphan, c.deleting, c.dying = false, false, true
+			c.inherit(m, func() { m.ended(c, "killed") })
+			gone = gone && !c.nameless
+		case c.orphan && !c.alive:
+			m.drop(c)
+		case c.orphan:
 			gone = false
 			if !c.dying {
 				m.end(c, 0)
@@ -323,7 +361,15 @@ func (m *machine) disinherit() (gone bool) {
 		c.adopted = true
 	}
 	for _, u := range m.units {
-		if u.orphan {
+		switch {
+		case u.orphan && u.held && u.alive:
+			if m.w.cfg.rules.forgets {
+				continue
+			}
+			u.orphan, u.deleting = false, false
+			u.inherit(m, func() { m.gone(u, true) })
+			gone = gone && !u.nameless
+		case u.orphan:
 			gone = false
 		}
 		u.adopted = true
@@ -331,15 +377,29 @@ func (m *machine) disinherit() (gone bool) {
 	return gone
 }
 
+// fakeUnit and fakeEnd are a planted mistake: what was killed is taken for ended.
+func (m *machine) fakeUnit(u *unit) {
+	if m.w.cfg.rules.fakes && !u.orphan && u.state != completed {
+		m.complete(u)
+	}
+}
+
+func (m *machine) fakeEnd(c *container) {
+	if m.w.cfg.rules.fakes && !c.orphan && !c.faked {
+		c.faked, c.status = true, "killed"
+		m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
+	}
+}
+
 // adopt hands what is there to a process, or to another session of it.
 func (m *machine) adopt(proc worker.Proc) {
 	for _, c := range m.box {
-		if !c.orphan {
+		if !c.orphan && !c.nameless {
 			c.procs = append(c.procs, proc)
 		}
 	}
 	for _, u := range m.units {
-		if !u.orphan {
+		if !u.orphan && !u.nameless {
 			u.procs = append(u.procs, proc)
 		}
 	}

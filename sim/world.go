@@ -155,6 +155,7 @@ type world struct {
 	boots    map[worker.Proc]string // the boot id under which each process began
 	procs    int
 	calm     bool
+	stays    *machine      // where what hangs hangs until the end
 	loseJob  bool          // the next commit of a job row is lost, and the term with it
 	rough    time.Duration // network is bad until then
 	cuts     map[[2]int]time.Duration

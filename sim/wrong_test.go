@@ -25,8 +25,13 @@ func wrongRules() []wrongRule {
 	}
 	early := rightRules()
 	early.early = true
+	fakes, forgets, alone := rightRules(), rightRules(), rightRules()
+	fakes.fakes, forgets.forgets, alone.alone = true, true, true
 	return []wrongRule{
 		{"ActBeforeCommit", early},
+		{"StuckToldGone", fakes},
+		{"StuckForgotten", forgets},
+		{"StuckDiesWithItsProcess", alone},
 		tasks("LeaveTwice", leaveTwice),
 		tasks("LostStartsAgain", lostStartsAgain),
 		tasks("StartWhileBlind", func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error) {

@@ -65,6 +65,7 @@ const (
 	Leave           Fate = iota // do nothing with it
 	RunContainer                // RESERVED: run it
 	DeleteContainer             // stop and destroy it
+	StopContainer               // stop it: Reason is how it failed, to be told when it has ended
 )
 
 // String prints the fate.
@@ -76,6 +77,8 @@ func (f Fate) String() string {
 		return "run"
 	case DeleteContainer:
 		return "delete"
+	case StopContainer:
+		return "stop"
 	}
 	return fmt.Sprintf("Fate(%d)", int(f))
 }
@@ -100,8 +103,8 @@ type Action struct {
 	Then    Fate
 	Refused Fate
 	Grade   Grade
-	// Reason is the failure to report with CallComplete in place of the container's
-	// own result; empty = the container's result.
+	// Reason is, with StopContainer, the failure to report in place of the container's own
+	// result once it has ended.
 	Reason string
 	// Why is the reason in the table.
 	Why string
@@ -270,8 +273,9 @@ func (v View) ofPredecessor(row *Task) Action {
 }
 
 // HarmoniseEvacuating is Harmonise on a cell that is being emptied: nothing new
-// starts, what runs may end by itself until the evacuation times out, then it fails.
-// (Diego dev notes, Tasks, Evacuation.)
+// starts, what runs may end by itself until the evacuation times out, then it is stopped,
+// and has failed when it has ended: who waits for its end (a schedule that forbids overlap)
+// must not take what may run for ended. (Diego dev notes, Tasks, Evacuation.)
 func HarmoniseEvacuating(v View, timedOut bool) Action {
 	a := Harmonise(v)
 	switch {
@@ -280,7 +284,7 @@ func HarmoniseEvacuating(v View, timedOut bool) Action {
 	case v.Container == Reserved && v.Row != nil && v.Row.State == Pending:
 		return Action{Then: DeleteContainer, Grade: Expected, Why: "the cell is being emptied: another one may start it"}
 	case timedOut && v.Container == Live && a.Then == Leave && v.Row != nil && v.Row.State == Running:
-		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "the time of the evacuation is over"}
+		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "the time of the evacuation is over"}
 	}
 	return a
 }

@@ -182,9 +182,6 @@ func (m *machine) complete(e Complete) error {
 	late := m.t.Unresolved()
 	switch {
 	case m.t.Ending() && m.t.Holder.Cell == e.By.Cell:
-		if e.Result.Reason == ReasonEvacuation && e.Result.Ended.IsZero() {
-			return nil // it was told to end, and has not
-		}
 		m.gone(e.Result)
 		return nil
 	case m.t.State == Pending:

@@ -190,12 +190,21 @@ func TestHarmoniseEvacuating(t *testing.T) {
 	if a := HarmoniseEvacuating(v, false); a.Call != NoCall || a.Then != Leave {
 		t.Errorf("it may end by itself: %v %v", a.Call, a.Then)
 	}
-	if a := HarmoniseEvacuating(v, true); a.Call != CallComplete || a.Then != DeleteContainer || a.Reason != "timed out during cell evacuation" {
+	if a := HarmoniseEvacuating(v, true); a.Call != NoCall || a.Then != StopContainer || a.Reason != "timed out during cell evacuation" {
 		t.Errorf("out of time: %+v", a)
 	}
 	v.Container = Done
 	if a := HarmoniseEvacuating(v, true); a.Reason != "" || a.Call != CallComplete {
-		t.Errorf("it ended in time: %+v", a)
+		t.Errorf("it has ended: %+v", a)
+	}
+	// No state of the row has the end of a live container told.
+	for _, name := range []string{"none", "PENDING", "RUNNING self", "RUNNING other", "COMPLETED self", "RESOLVING self"} {
+		for _, timedOut := range []bool{false, true} {
+			v := View{Container: Live, Self: alpha, UID: "u", Row: rowOf(t, name)}
+			if a := HarmoniseEvacuating(v, timedOut); a.Call == CallComplete || a.Call == CallMissing {
+				t.Errorf("%s, timed out %v: %v", name, timedOut, a.Call)
+			}
+		}
 	}
 }
 
@@ -512,33 +521,4 @@ func TestAtMostOnce(t *testing.T) {
 			row = after
 		}
 	})
-}
-
-// TestATaskToldToEndIsNotGone: the time of an evacuation ends a task before its container has
-// ended; of one that was cancelled meanwhile that says nothing about its being gone.
-func TestATaskToldToEndIsNotGone(t *testing.T) {
-	by := Holder{Cell: "a", Proc: "p"}
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	row, _, err := Desire(Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}}, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	do := func(e Event) {
-		t.Helper()
-		next, _, err := Step(row, e, Env{Now: at, Eligible: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		row = next
-	}
-	do(Start{UID: "u", By: by, Reservation: "r"})
-	do(Cancel{})
-	do(Complete{UID: "u", By: by, Result: Result{Failed: true, Reason: ReasonEvacuation}})
-	if !row.Ending() {
-		t.Fatal("gone while its container may run")
-	}
-	do(Missing{UID: "u", By: by})
-	if row.Ending() {
-		t.Fatal("its container is gone and it is not")
-	}
 }

@@ -52,6 +52,7 @@ func (*world) Blind() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
 func (*world) MayLive(string) []string { return nil }
+func (*world) Alive(string) []string   { return nil }
 
 // Send does nothing.
 func (*world) Send(*task.Task) {}

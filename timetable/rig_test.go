@@ -310,6 +310,7 @@ func (r *rig) Blind() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
 func (r *rig) MayLive(string) []string { return nil }
+func (r *rig) Alive(string) []string   { return nil }
 
 // Heard implements timetable.Sessions.
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }

@@ -164,6 +164,7 @@ func FromReport(x worker.Report) *pb.GetRunningTasksResponse {
 		Held: each(x.Held, func(h worker.Held) *pb.HeldRun {
 			return &pb.HeldRun{Run: FromRun(h.Run), Ended: h.Ended, Adopted: h.Adopted}
 		}),
+		Alive: x.Alive,
 	}
 }
 
@@ -175,6 +176,7 @@ func ToReport(m *pb.GetRunningTasksResponse) (worker.Report, error) {
 		Held: eachAt(m.GetHeld(), func(i int, h *pb.HeldRun) worker.Held {
 			return worker.Held{Run: r.batchRun(fmt.Sprintf("held[%d]", i), h.GetRun()), Ended: h.GetEnded(), Adopted: h.GetAdopted()}
 		}),
+		Alive: m.GetAlive(),
 	}
 	return x, r.err
 }

@@ -217,7 +217,7 @@ func (c *Cell) report(now time.Duration, q ReportRequest) {
 		c.told = true
 		c.nextBeat = min(c.nextBeat, now+firstHurry/2)
 	}
-	c.do(AnswerReport{Report{c.term, c.proc, c.predecessor, c.gone, c.Held()}})
+	c.do(AnswerReport{Report{Term: c.term, Proc: c.proc, Predecessor: c.predecessor, PredecessorsGone: c.gone, Held: c.Held()}})
 }
 
 // run answers runTask. A refusal is final for every copy of the call, since the counter counts as seen.

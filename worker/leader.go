@@ -123,6 +123,8 @@ type process struct {
 	blocked   bool   // unhealthy for lack of consensus alone
 	connected bool   // has beaten in this term
 	reported  bool
+	alive     []string // containers of services and tasks that it reported
+	remains   bool     // its newest heartbeat said that not all of its predecessors is gone
 	displaced bool
 	dead      bool // proven; its statuses are being committed
 	// obituary is the Output that tells of the death. What follows from it is submitted

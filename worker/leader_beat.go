@@ -134,7 +134,7 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 		l.verdict(h, Die, "lost, or told to die")
 		return
 	}
-	p.period = max(h.Period, time.Second)
+	p.period, p.remains = max(h.Period, time.Second), !h.PredecessorsGone
 	p.health.LastBeat = l.policy(now)
 	if !first {
 		l.echo(p, h.SetID)

@@ -152,3 +152,40 @@ func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
 	}
 	t.Fatalf("told: %v, and the row stays", told)
 }
+
+// TestWhatIsSaidToRemainIsNotDeadByTime: a process whose successor says that something of it
+// is not gone, which therefore does not die by KILL, is dead by that one's word, or when that
+// one falls silent.
+func TestWhatIsSaidToRemainIsNotDeadByTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(r *rig)
+		dead bool
+	}{
+		"it remains":              {func(*rig) {}, false},
+		"it is gone":              {func(r *rig) { r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor = "p1" }) }, true},
+		"the machine has started": {func(r *rig) { r.beat("w1", "p3", 3, func(h *Heartbeat) { h.Boot = "next" }); r.report("p3") }, true},
+		"nobody says so any more": {func(r *rig) { r.tick(4 * r.l.ownPromise()) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, withMembers())
+			r.healthy("w1", "p1", 1)
+			remains := func() {
+				r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone, h.HasWork = "p1", false, true })
+			}
+			remains()
+			r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1"}})
+			for end := r.now + 2*r.l.ownPromise(); r.now < end; {
+				r.tick(2 * sec)
+				remains()
+				r.probe("w1", "p2", true)
+			}
+			if r.l.IsDead("p1") {
+				t.Fatal("dead by its promise, and its successor says that something of it is not gone")
+			}
+			c.then(r)
+			if r.l.IsDead("p1") != c.dead {
+				t.Errorf("dead %v, want %v", !c.dead, c.dead)
+			}
+		})
+	}
+}

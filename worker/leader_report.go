@@ -89,7 +89,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 	for _, h := range r.Held {
 		l.record(p, h, preds)
 	}
-	p.reported = true
+	p.reported, p.alive = true, r.Alive
 	delete(l.silent, r.Proc)
 	p.health.State = Unhealthy
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, false, "reported what it runs"})

@@ -158,7 +158,7 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 	if l.m.MemberAfterEligible && p.reported && !p.member && !p.dead {
 		l.enlist(p, now)
 	}
-	if at, ok := l.expiry(p); ok && !p.dead && now > at {
+	if at, ok := l.expiry(p); ok && !p.dead && now > at && (!l.survived(p) || l.m.DeadByTimeAlone) {
 		l.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
@@ -195,6 +195,15 @@ func (l *Leader) drop(p *process, now time.Duration) {
 		delete(l.holders, p.row.Cell)
 	}
 	l.forget(p)
+}
+
+// survived reports whether a later process of p's folder says that something of an earlier one
+// is not gone, though it had to die by the deadline: it does not die by KILL. Nothing of p is
+// taken for dead by time as long as that is said.
+func (l *Leader) survived(p *process) bool {
+	return slices.ContainsFunc(l.folders[p.row.Folder], func(q *process) bool {
+		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.connected && q.remains && !q.dead && q.health.State != MustDie
+	})
 }
 
 // expiry is when p is certainly dead without further proof; ok is false when it never is.

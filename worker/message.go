@@ -139,6 +139,10 @@ type Report struct {
 	Predecessor      Proc
 	PredecessorsGone bool
 	Held             []Held
+	// Alive names the containers of services and tasks that the process has and that have not
+	// ended, by instance and uid, sorted: what it took over from a predecessor is in it, and
+	// is not dead with that one.
+	Alive []string
 }
 
 // RunTask starts one invocation, or probes the cell (Bistro runTask; the probe

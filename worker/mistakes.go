@@ -20,4 +20,5 @@ type Mistakes struct {
 	CreditBeforeRecord    bool // credit is given to a process whose adopted work is not recorded
 	DuplicateNeverStarted bool // a repeated RunTask is answered stale, and that is read as "never started"
 	SplitTransition       bool // a transition is committed in two halves
+	DeadByTimeAlone       bool // a promise that passed is proof, though a successor says that something is not gone
 }

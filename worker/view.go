@@ -84,6 +84,15 @@ func (l *Leader) IsDead(proc Proc) bool {
 	return p.dead
 }
 
+// Alive names the containers of services and tasks that a process has reported, by instance
+// and uid, as they were then.
+func (l *Leader) Alive(proc Proc) []string {
+	if p := l.procs[proc]; p != nil {
+		return p.alive
+	}
+	return nil
+}
+
 func (l *Leader) view(p *process, now time.Duration) SessionView {
 	v := SessionView{Cell: p.row.Cell, Proc: p.row.Proc, State: p.health.State, Holder: p.holds(l), Member: p.member,
 		Reported: p.reported, Eligible: p.reported && p.durable, Displaced: p.displaced, Dead: p.dead,

@@ -19,6 +19,13 @@ var ErrBusy = errors.New("group holds a process")
 // how its container is stopped: "<signal> <grace in milliseconds>".
 const StopAttr = "user.cantina.stop"
 
+// WorkAttr is the extended attribute of a v2 group that says what its container is, for the
+// successor of a cell that finds it and cannot end it.
+const WorkAttr = "user.cantina.work"
+
+// maxWork is how long that may be, in bytes.
+const maxWork = 16 << 10
+
 // Group is the control group of one container (or of a class).
 type Group struct {
 	tree *Tree // nil for a group found again by path
@@ -109,6 +116,27 @@ func (g *Group) SetStop(signal int, graceMS int64) error {
 		return fmt.Errorf("set %s of %s: %w", StopAttr, g.dir, err)
 	}
 	return nil
+}
+
+// SetWork leaves what the group's container is. Only v2 keeps it, and no more than 16 KiB.
+func (g *Group) SetWork(work []byte) error {
+	if !g.v2 || len(work) > maxWork {
+		return nil
+	}
+	if err := unix.Setxattr(g.dir, WorkAttr, work, 0); err != nil {
+		return fmt.Errorf("set %s of %s: %w", WorkAttr, g.dir, err)
+	}
+	return nil
+}
+
+// Work returns what SetWork left; nil when nothing is there.
+func (g *Group) Work() []byte {
+	buf := make([]byte, maxWork)
+	n, err := unix.Getxattr(g.dir, WorkAttr, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
 }
 
 // Procs lists the processes in the group and below it. A group that is gone has

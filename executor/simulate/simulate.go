@@ -40,7 +40,9 @@ type Executor struct {
 
 type container struct {
 	executor.Container
-	timer *time.Timer
+	timer  *time.Timer
+	hung   bool // does not end, whatever it is told
+	delete bool // to be forgotten once it has ended
 }
 
 // New returns an empty executor with the given capacity.
@@ -199,7 +201,7 @@ func fate(r *action.Run) (after time.Duration, code int, ok bool) {
 func (e *Executor) exit(id string, code int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c := e.containers[id]; c != nil && c.State == executor.Running {
+	if c := e.containers[id]; c != nil && c.State == executor.Running && !c.hung {
 		c.Result.ExitCode, c.Result.Failed = code, code != 0
 		if code != 0 {
 			c.Result.Reason = fmt.Sprintf("exit status %d", code)
@@ -238,11 +240,45 @@ func (e *Executor) Stop(id string) error {
 	if c == nil {
 		return &executor.CallError{Call: "stop", ID: id, Err: executor.ErrUnknown}
 	}
-	if c.State != executor.Completed {
+	e.end(c)
+	return nil
+}
+
+// end stops a container, or finds it stuck.
+func (e *Executor) end(c *container) {
+	switch {
+	case c.State == executor.Completed:
+	case c.hung && c.Stuck == nil:
+		c.Stuck = &executor.Stuck{Since: e.now(), Processes: []executor.StuckProcess{{Pid: 1, Command: "simulated", State: "D", Where: "nowhere"}}}
+		e.emit(executor.EventStuck, c)
+	case !c.hung:
 		c.Result.Stopped, c.Result.ExitCode = true, -1
 		e.complete(c)
 	}
-	return nil
+}
+
+// Hang has a container end only after Release, as one does that hangs in the kernel: once it
+// is told to end it is stuck.
+func (e *Executor) Hang(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.containers[id].hung = true
+}
+
+// Release lets a container go that Hang holds; it ends if it was told to.
+func (e *Executor) Release(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.containers[id]
+	c.hung = false
+	if c.Stuck == nil {
+		return
+	}
+	c.Stuck = nil
+	e.end(c)
+	if c.delete {
+		e.forget(c)
+	}
 }
 
 // Signal does nothing to a running container: there is no process.
@@ -269,13 +305,22 @@ func (e *Executor) Delete(id string) error {
 	if c == nil {
 		return fmt.Errorf("delete %s: %w", id, executor.ErrUnknown)
 	}
+	if c.hung {
+		c.delete = true
+		e.end(c)
+		return nil
+	}
+	e.forget(c)
+	return nil
+}
+
+func (e *Executor) forget(c *container) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	delete(e.containers, id)
+	delete(e.containers, c.ID)
 	e.used = e.used.Sub(c.Resources)
 	e.emit(executor.EventDeleted, c)
-	return nil
 }
 
 // Get returns one container.

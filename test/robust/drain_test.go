@@ -369,3 +369,36 @@ func (c *cluster) waits(name string, want func(list string) bool) {
 		c.t.Fatalf("the drain of %s waits for %q: %v", name, list, err)
 	}
 }
+
+// TestADrainsDeadlineAndForbiddenOverlap drains the cell of a schedule's run that takes three
+// seconds to end when it is told to: the next run begins on another cell as soon as that has
+// ended, and not at the deadline.
+func TestADrainsDeadlineAndForbiddenOverlap(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 2)
+	must(t, c.addr(), "drain", "c2", "--reason", "not yet")
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+schedules:
+  slow:
+    cron: '@every 1s'
+    overlap: forbid
+    misfire: skip
+    task:
+      command: [%s, slow, sh, -c, 'trap "sleep 3; exit" TERM; while :; do sleep 0.1; done']
+`, w.command()))
+	w.waitBegun("slow", 1)
+	must(t, c.addr(), "undrain", "c2")
+	c.session("c2", "HEALTHY")
+	must(t, c.addr(), "drain", "c1", "--reason", "disk", "--deadline", "1s")
+	d := c.drained("c1")
+	if len(d.Waits) != 1 || !strings.HasPrefix(d.Waits[0], "task d.slow") {
+		t.Fatalf("the drain ended as %v", d)
+	}
+	w.waitBegun("slow", 2)
+	if x := getTask(t, c.client(), strings.Fields(d.Waits[0])[1]); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonEvacuation) {
+		t.Errorf("the run that the drain ended: %v", x)
+	}
+	must(t, c.addr(), "rm", "schedule/slow", "--domain", "d", "--yes")
+	w.check()
+}

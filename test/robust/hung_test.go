@@ -3,6 +3,7 @@ package robust
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"cantina/executor/executortest"
@@ -59,6 +60,67 @@ func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 	must(t, c.addr(), "wait", "hangs", "--timeout", "60s")
 	if n := len(w.lines("hangs")); n != 2 {
 		t.Errorf("the work that hung began %d times in all, want 2", n)
+	}
+	c.session("c1", "HEALTHY")
+}
+
+// TestHungWorkOfAKilledCell kills the process of a cell whose batch task and task hang in the
+// kernel. Its next process holds both, says where they hang, and takes no work; nothing of
+// them starts on another cell until they have ended.
+func TestHungWorkOfAKilledCell(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root to mount")
+	}
+	hung, err := executortest.Hang(t.TempDir())
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 0)
+	t.Cleanup(func() { // before the cell has to end
+		if err := hung.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.startCell("c1", "--stuck-after=300ms").wait()
+	c.session("c1", "HEALTHY")
+	hangs := func(name string) string {
+		return fmt.Sprintf("echo begun >>%s/%s; cat %s/name; true", w.dir, name, hung.Dir)
+	}
+	apply(t, c.addr(), fmt.Sprintf("domain: d\njobs:\n  job: {levels: [item], nodes: [{manual: [x]}], command: [sh, -c, %q]}\n", hangs("job")))
+	<-hung.Hung
+	if err := runTask(t.Context(), c.client(), "t1", "sh", "-c", hangs("task")); err != nil {
+		t.Fatal(err)
+	}
+	if !w.until(patience, func() bool { return len(w.lines("task")) == 1 }) {
+		t.Fatal("the task does not begin")
+	}
+	c.cells["c1"].kill()
+	c.startCell("c1", "--stuck-after=300ms").wait()
+	c.session("c1", "HEALTHY")
+	c.startCell("c2").wait()
+	c.session("c2", "HEALTHY")
+	apply(t, c.addr(), "domain: e\njobs:\n  other: {levels: [item], nodes: [{manual: [x]}], command: [\"true\"]}\n")
+	must(t, c.addr(), "wait", "other", "--timeout", "60s")
+	if x := getTask(t, c.client(), "t1"); x.State != "RUNNING" || x.Cell != "c1" {
+		t.Errorf("the task: %v", x)
+	}
+	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "unclean: ") || !strings.Contains(text, "STUCK_KILLING") {
+		t.Errorf("explain:\n%s", text)
+	}
+	if n, m := len(w.lines("job")), len(w.lines("task")); n != 1 || m != 1 {
+		t.Errorf("work that may still run began %d and %d times", n, m)
+	}
+	if err := hung.Release(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.addr(), "wait", "job", "--timeout", "60s")
+	cli(t, c.addr(), "wait", "t1", "--timeout", "60s")
+	if x := getTask(t, c.client(), "t1"); x.Outcome != "failed" {
+		t.Errorf("the task: %v", x)
+	}
+	if n, m := len(w.lines("job")), len(w.lines("task")); n != 2 || m != 1 {
+		t.Errorf("the batch task began %d times in all, the task %d", n, m)
 	}
 	c.session("c1", "HEALTHY")
 }

@@ -1475,8 +1475,10 @@ type GetRunningTasksResponse struct {
 	Predecessor      string                 `protobuf:"bytes,3,opt,name=predecessor,proto3" json:"predecessor,omitempty"`
 	PredecessorsGone bool                   `protobuf:"varint,4,opt,name=predecessors_gone,json=predecessorsGone,proto3" json:"predecessors_gone,omitempty"`
 	Held             []*HeldRun             `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Containers of services and tasks that have not ended, by instance and uid.
+	Alive         []string `protobuf:"bytes,6,rep,name=alive,proto3" json:"alive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRunningTasksResponse) Reset() {
@@ -1540,6 +1542,13 @@ func (x *GetRunningTasksResponse) GetPredecessorsGone() bool {
 func (x *GetRunningTasksResponse) GetHeld() []*HeldRun {
 	if x != nil {
 		return x.Held
+	}
+	return nil
+}
+
+func (x *GetRunningTasksResponse) GetAlive() []string {
+	if x != nil {
+		return x.Alive
 	}
 	return nil
 }
@@ -5578,13 +5587,14 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\aHeldRun\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.cantina.v1.BatchRunR\x03run\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\x12\x18\n" +
-	"\aadopted\x18\x03 \x01(\bR\aadopted\"\xcb\x01\n" +
+	"\aadopted\x18\x03 \x01(\bR\aadopted\"\xe1\x01\n" +
 	"\x17GetRunningTasksResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12 \n" +
 	"\vpredecessor\x18\x03 \x01(\tR\vpredecessor\x12+\n" +
 	"\x11predecessors_gone\x18\x04 \x01(\bR\x10predecessorsGone\x12'\n" +
-	"\x04held\x18\x05 \x03(\v2\x13.cantina.v1.HeldRunR\x04held\"\x80\x04\n" +
+	"\x04held\x18\x05 \x03(\v2\x13.cantina.v1.HeldRunR\x04held\x12\x14\n" +
+	"\x05alive\x18\x06 \x03(\tR\x05alive\"\x80\x04\n" +
 	"\aRunTask\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.cantina.v1.BatchRunR\x03run\x12\x14\n" +
 	"\x05probe\x18\x02 \x01(\x03R\x05probe\x12\x12\n" +
