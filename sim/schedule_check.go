@@ -83,9 +83,6 @@ func (p *plans) committing(o op) {
 		if was := p.w.store.task(row.GUID); was == nil || was.UID != row.UID {
 			p.taskMade(row)
 		}
-		if row.Ended() && row.Result.Reason == task.ReasonEvacuation {
-			delete(p.runs, row.UID) // told to have ended before its container has: the cell's fault, not the schedule's
-		}
 	case scheduler.Row:
 		if row.Job != nil && !row.Job.Deleted {
 			p.jobMade(row.Job, x.at)
