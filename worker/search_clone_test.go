@@ -1,177 +1,131 @@
 package worker
 
 import (
-	"fmt"
-	"reflect"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
-	"unsafe"
+
+	"cantina/fence"
 )
 
-// clone copies a value with all it points to, unexported fields too. Interfaces
-// are shared; the caller replaces those that must not be.
-func clone[T any](v *T) *T {
-	seen := map[unsafe.Pointer]reflect.Value{}
-	return copyValue(reflect.ValueOf(v), seen).Interface().(*T)
+// ownLeader and ownCell give a node its own copy of what it is about to change.
+func (n *node) ownLeader() *Leader {
+	if !n.own.leader {
+		n.leader, n.own.leader = cloneLeader(n.leader), true
+	}
+	n.leader.cfg.Statuses = n
+	return n.leader
 }
 
-func copyValue(v reflect.Value, seen map[unsafe.Pointer]reflect.Value) reflect.Value {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			return v
-		}
-		if c, ok := seen[v.UnsafePointer()]; ok {
-			return c
-		}
-		c := reflect.New(v.Type().Elem())
-		seen[v.UnsafePointer()] = c
-		fill(c.Elem(), v.Elem(), seen)
-		return c
-	case reflect.Slice:
-		if v.IsNil() {
-			return v
-		}
-		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
-		for i := range v.Len() {
-			fill(c.Index(i), v.Index(i), seen)
-		}
-		return c
-	case reflect.Map:
-		if v.IsNil() {
-			return v
-		}
-		c := reflect.MakeMapWithSize(v.Type(), v.Len())
-		for it := v.MapRange(); it.Next(); {
-			c.SetMapIndex(it.Key(), copyValue(it.Value(), seen))
-		}
-		return c
-	case reflect.Struct:
-		c := reflect.New(v.Type()).Elem()
-		fill(c, v, seen)
-		return c
+func (n *node) ownCell(i int) *Cell {
+	if !n.own.cells[i] {
+		n.cells[i], n.own.cells[i] = cloneCell(n.cells[i]), true
 	}
-	return v
+	return n.cells[i]
 }
 
-// fill sets dst to a copy of src. Both are addressable, or src is read-only.
-func fill(dst, src reflect.Value, seen map[unsafe.Pointer]reflect.Value) {
-	if src.Kind() != reflect.Struct {
-		dst.Set(copyValue(src, seen))
-		return
-	}
-	dst.Set(src)
-	for i := range src.NumField() {
-		switch src.Field(i).Kind() {
-		case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Struct:
-			d := dst.Field(i)
-			d = reflect.NewAt(d.Type(), unsafe.Pointer(d.UnsafeAddr())).Elem()
-			s := d // dst holds a shallow copy of src already
-			fill(d, copyShallow(s), seen)
-		}
-	}
+// twins maps what a leader points to, to the copies.
+type twins struct {
+	oldProcs, newProcs []*process
+	entries            map[*entry]*entry
 }
 
-func copyShallow(v reflect.Value) reflect.Value {
-	c := reflect.New(v.Type()).Elem()
-	c.Set(v)
+func (t *twins) process(p *process) *process {
+	if p == nil {
+		return nil
+	}
+	if i := slices.Index(t.oldProcs, p); i >= 0 {
+		return t.newProcs[i]
+	}
+	c := *p
+	t.oldProcs, t.newProcs = append(t.oldProcs, p), append(t.newProcs, &c)
+	c.unsure.runs = slices.Clone(p.unsure.runs)
+	c.unsure.asked = maps.Clone(p.unsure.asked) // the lists in it never change
+	c.open = slices.Clone(p.open)
+	c.probe.open = slices.Clone(p.probe.open)
+	c.work = make(map[fence.Invocation]*entry, len(p.work))
+	for k, e := range p.work {
+		c.work[k] = t.entry(e)
+	}
+	return &c
+}
+
+func (t *twins) processes(ps []*process) []*process {
+	c := make([]*process, len(ps))
+	for i, p := range ps {
+		c[i] = t.process(p)
+	}
 	return c
 }
 
-// dumper writes a value in a canonical form: maps sorted, pointers followed once,
-// numbers of heartbeats relative to the newest, and nothing that only counts.
-type dumper struct {
-	b    strings.Builder
-	seen map[unsafe.Pointer]int
-	base int64 // the newest heartbeat's number
+func (t *twins) entry(e *entry) *entry {
+	c := t.entries[e]
+	if c == nil {
+		copied := *e
+		copied.acks = slices.Clone(e.acks)
+		c = &copied
+		t.entries[e] = c
+	}
+	return c
 }
 
-// uncounted are fields whose value makes no difference to what can happen.
-var uncounted = map[string]bool{"cfg": true, "t": true, "m": true, "seq#Leader": true, "committed": true, "lastTick": true,
-	"nextBeat": true, "hurry": true, "beats": true, "beat": true, "probing": true, "probeBeat": true, "probe": true,
-	"order": true, "goneList": true, "sent": true, "Timeouts": true, "killAt": true, "Reason": true}
-
-func (d *dumper) dump(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			d.b.WriteString("-")
-			return
-		}
-		if n, ok := d.seen[v.UnsafePointer()]; ok {
-			fmt.Fprintf(&d.b, "@%d", n)
-			return
-		}
-		d.seen[v.UnsafePointer()] = len(d.seen)
-		d.dump(v.Elem())
-	case reflect.Slice:
-		d.b.WriteByte('[')
-		for i := range v.Len() {
-			d.dump(v.Index(i))
-			d.b.WriteByte(' ')
-		}
-		d.b.WriteByte(']')
-	case reflect.Map:
-		d.dumpMap(v)
-	case reflect.Struct:
-		d.b.WriteByte('(')
-		for i := range v.NumField() {
-			name := v.Type().Field(i).Name
-			switch {
-			case uncounted[name] || uncounted[name+"#"+v.Type().Name()]:
-			case name == "Beat" || name == "answered" || name == "number":
-				if v.Field(i).Kind() == reflect.Int64 && v.Field(i).Int() > 0 {
-					fmt.Fprint(&d.b, d.base-v.Field(i).Int(), ",")
-				} else {
-					d.dump(v.Field(i))
-				}
-			default:
-				d.dump(v.Field(i))
-				d.b.WriteByte(',')
-			}
-		}
-		d.b.WriteByte(')')
-	case reflect.Interface:
-		if v.IsNil() || v.Elem().Kind() == reflect.Pointer {
-			d.b.WriteString("i")
-			return
-		}
-		d.b.WriteString(v.Elem().Type().Name())
-		d.dump(v.Elem())
-	case reflect.String:
-		d.b.WriteString(v.String())
-	case reflect.Bool:
-		if v.Bool() {
-			d.b.WriteByte('t')
-		} else {
-			d.b.WriteByte('f')
-		}
-	case reflect.Int, reflect.Int64, reflect.Int32:
-		d.b.WriteString(strconv.FormatInt(v.Int(), 36))
-	case reflect.Uint64, reflect.Uint:
-		d.b.WriteString(strconv.FormatUint(v.Uint(), 36))
+func twinMap[K comparable](t *twins, m map[K]*process) map[K]*process {
+	c := make(map[K]*process, len(m))
+	for k, p := range m {
+		c[k] = t.process(p)
 	}
+	return c
 }
 
-func (d *dumper) dumpMap(v reflect.Value) {
-	type pair struct {
-		text string
-		key  reflect.Value
+// cloneLeader copies a leader between two steps. The configuration and the sets that
+// never change after the start of the term are shared.
+func cloneLeader(l *Leader) *Leader {
+	t := &twins{entries: make(map[*entry]*entry, len(l.model.byRun))}
+	c := *l
+	c.rows, c.effects = slices.Clone(l.rows), slices.Clone(l.effects)
+	c.order = t.processes(l.order)
+	c.mourned = t.processes(l.mourned)
+	c.writes = slices.Clone(l.writes)
+	for i := range c.writes {
+		c.writes[i].proc = t.process(c.writes[i].proc)
 	}
-	pairs := make([]pair, 0, v.Len())
-	for _, k := range v.MapKeys() {
-		kd := dumper{seen: d.seen}
-		kd.dump(k)
-		pairs = append(pairs, pair{kd.b.String(), k})
+	c.procs, c.holders, c.silent = twinMap(t, l.procs), twinMap(t, l.holders), twinMap(t, l.silent)
+	c.folders = make(map[string][]*process, len(l.folders))
+	for k, ps := range l.folders {
+		c.folders[k] = t.processes(ps)
 	}
-	slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.text, b.text) })
-	d.b.WriteByte('{')
-	for _, p := range pairs {
-		d.b.WriteString(p.text)
-		d.b.WriteByte(':')
-		d.dump(v.MapIndex(p.key))
-		d.b.WriteByte(' ')
+	c.gone, c.goneList = maps.Clone(l.gone), slices.Clone(l.goneList)
+	c.model = model{make(map[fence.Invocation]*entry, len(l.model.byRun)), make(map[Work][]*entry, len(l.model.byWork)), make(map[Run][]Proc)}
+	for k, e := range l.model.byRun {
+		c.model.byRun[k] = t.entry(e)
 	}
-	d.b.WriteByte('}')
+	for k, es := range l.model.byWork {
+		for _, e := range es {
+			c.model.byWork[k] = append(c.model.byWork[k], t.entry(e))
+		}
+	}
+	for k, ps := range l.model.late {
+		c.model.late[k] = slices.Clone(ps)
+	}
+	return &c
+}
+
+// cloneCell copies a cell between two steps.
+func cloneCell(k *Cell) *Cell {
+	c := *k
+	c.seen, c.notes, c.effects = maps.Clone(k.seen), slices.Clone(k.notes), slices.Clone(k.effects)
+	c.sent = slices.Clone(k.sent)
+	c.held = make(map[fence.Invocation]*held, len(k.held))
+	c.byWork = make(map[Work]*held, len(k.byWork))
+	c.unacked = make(map[fence.Invocation]*held, len(k.unacked))
+	for inv, h := range k.held {
+		copied := *h
+		c.held[inv] = &copied
+		if k.byWork[h.run.Work] == h {
+			c.byWork[h.run.Work] = &copied
+		}
+		if k.unacked[inv] == h {
+			c.unacked[inv] = &copied
+		}
+	}
+	return &c
 }

@@ -1,0 +1,252 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+
+	"cantina/fence"
+)
+
+// step is the last of the choices that lead to a state.
+type step struct {
+	before *step
+	name   string
+	m      msg
+	a, b   int
+}
+
+func (s *step) String() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.m.up != nil || s.m.down != nil:
+		return fmt.Sprintf("%v\n  %s %v", s.before, s.name, s.m)
+	}
+	return fmt.Sprintf("%v\n  %s %d %d", s.before, s.name, s.a, s.b)
+}
+
+// inFlight is how many messages may be under way. When one more is sent, one of them is
+// lost, each in turn: no budget counts that.
+const inFlight = 4
+
+// moves finds the states after each choice and hands them to emit.
+type moves struct {
+	world
+	emit func(*node)
+	left func(*node, msg) // hears of a message that is left out
+	lost int              // states with too many messages
+}
+
+// next makes one choice on a copy of a state.
+func (s *moves) next(n *node, by step, change func(*node)) {
+	by.before = n.path
+	c := n.copied()
+	c.path = &by
+	change(c)
+	s.settle(c)
+}
+
+// inert tells that a message can make no difference any more: it is for a session of the cell
+// that is over, or of a leader that neither end obeys any more, or answers what is answered.
+// TestInert delivers such messages.
+func (s *moves) inert(n *node, m msg) bool {
+	old := func(t fence.Term, p Proc) bool {
+		c := n.cells[m.cell]
+		return c.proc != p || t.Less(c.term) || c.ended
+	}
+	switch e := m.down.(type) {
+	case BeatAnswered:
+		return old(e.Answer.Term, e.Answer.Proc)
+	case RunAsked:
+		return old(e.Call.Term, e.Call.Proc)
+	case NotifyAsked:
+		return old(e.Call.Term, e.Call.Proc)
+	case SuicideAsked:
+		return old(e.Call.Term, e.Call.Proc)
+	case StatusAnswered:
+		return old(e.Answer.Term, e.Answer.Proc)
+	}
+	if n.leader == nil {
+		return true
+	}
+	switch e := m.up.(type) {
+	case RunAnswered:
+		return s.heedless(n, n.cells[m.cell], e.Answer)
+	case NotifyAnswered:
+		p := n.leader.procs[e.Answer.Proc]
+		return p == nil || p.unsure.asked[e.Answer.Seq] == nil
+	}
+	return false
+}
+
+// heedless tells that the leader cannot learn from an answer: it has no such invocation with that
+// session, or gave the session up, or knows already that it runs; or the answer says nothing
+// and nobody is left to be asked.
+func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
+	e := n.leader.model.byRun[a.Run.Invocation]
+	if e == nil || e.proc != a.Proc {
+		return true
+	}
+	p := n.leader.procs[e.proc]
+	known := e.sure && !s.m.DuplicateNeverStarted && !slices.Contains(p.open, e.run.Invocation.Counter)
+	return p.dead || p.health.State == MustDie || known || a.Result == RunUnknown && c.proc != a.Proc
+}
+
+// leaveOut drops the inert messages.
+func (s *moves) leaveOut(c *node) {
+	var out []msg
+	c.flight = slices.DeleteFunc(c.flight, func(m msg) bool {
+		if s.inert(c, m) {
+			out = append(out, m)
+			return true
+		}
+		return false
+	})
+	for _, m := range out {
+		if s.left != nil {
+			s.left(c, m)
+		}
+	}
+}
+
+// copied returns a copy that shares what the state points to until it changes it.
+func (n *node) copied() *node {
+	c := *n
+	c.own.leader, c.own.members, c.own.cells = false, false, [2]bool{}
+	c.flight = slices.Clone(n.flight)
+	return &c
+}
+
+// settle hands out a state, once for each way of losing what is too much in flight.
+func (s *moves) settle(c *node) {
+	s.leaveOut(c)
+	if len(c.flight) <= inFlight || c.err != "" {
+		s.emit(c)
+		return
+	}
+	s.lost++
+	for i := range c.flight {
+		d := c.copied()
+		d.flight = slices.Delete(d.flight, i, i+1)
+		s.settle(d)
+	}
+}
+
+func (s *moves) expand(n *node) {
+	s.expandFlight(n)
+	s.expandTime(n)
+	if n.budget.calls > 0 && n.leader != nil && len(n.leader.model.byRun) > 0 {
+		s.next(n, step{name: "calls time out"}, func(c *node) { c.budget.calls--; s.giveUp(c) })
+	}
+	if n.budget.restart > 0 {
+		s.next(n, step{name: "the leader restarts"}, func(c *node) {
+			c.budget.restart--
+			c.term++
+			s.lead(c)
+		})
+	}
+	for i := range n.cells {
+		s.expandCell(n, i)
+		s.expandPause(n, i)
+		for w := range max(1, n.budget.tasks) {
+			if s.mayStart(n, w, i) {
+				s.next(n, step{name: "start task, on cell", a: w, b: i}, func(c *node) { s.startWork(c, w, i) })
+			}
+		}
+		for k := range n.alive[i] {
+			if n.budget.kill > 0 {
+				s.next(n, step{name: "a task ends, on cell", a: k, b: i}, func(c *node) { c.budget.kill--; s.endOne(c, i, k) })
+			}
+		}
+	}
+}
+
+func (s *moves) expandFlight(n *node) {
+	for i, m := range n.flight {
+		if m.down == nil || !n.paused[m.cell] {
+			s.next(n, step{name: "deliver", m: m}, func(c *node) {
+				c.flight = slices.Delete(c.flight, i, i+1)
+				s.deliver(c, m)
+			})
+			if n.budget.twice > 0 {
+				s.next(n, step{name: "deliver and keep", m: m}, func(c *node) { c.budget.twice--; s.deliver(c, m) })
+			}
+		}
+		if n.budget.lose > 0 {
+			s.next(n, step{name: "lose", m: m}, func(c *node) {
+				c.budget.lose--
+				c.flight = slices.Delete(c.flight, i, i+1)
+			})
+		}
+	}
+}
+
+// times are how long may pass at once, in ticks: longer than a beat; until every
+// deadline of a reaper has passed; and with the margin, until the leader takes for dead
+// what was silent as long.
+var times = [...]int{2, 7, 8}
+
+// expandTime lets time pass while nothing is delivered; both cells, one or none beat meanwhile.
+func (s *moves) expandTime(n *node) {
+	if n.budget.time == 0 {
+		return
+	}
+	for _, ticks := range times {
+		for who := range 4 {
+			beat := [2]bool{who&1 > 0, who&2 > 0}
+			if beat[0] && n.paused[0] || beat[1] && n.paused[1] || who > 0 && n.leader == nil {
+				continue
+			}
+			for _, order := range [][2]int{{0, 1}, {1, 0}} {
+				if order[0] == 1 && who < 3 {
+					continue // makes no difference
+				}
+				s.next(n, step{name: "time passes (ticks, who beats)", a: ticks, b: who}, func(c *node) {
+					c.budget.time--
+					s.pass(c, ticks, beat, order)
+				})
+			}
+		}
+	}
+}
+
+func (s *moves) expandPause(n *node, i int) {
+	if n.budget.pause > 0 && !n.paused[i] {
+		s.next(n, step{name: "pause cell", a: i}, func(c *node) { c.budget.pause--; c.paused[i] = true })
+	}
+	if n.paused[i] {
+		s.next(n, step{name: "resume cell", a: i}, func(c *node) { s.resume(c, i) })
+	}
+}
+
+// expandCell lets a cell beat, or report to a leader that asks.
+func (s *moves) expandCell(n *node, i int) {
+	if n.leader == nil || n.paused[i] || n.cells[i].renewing || n.cells[i].ended {
+		return
+	}
+	for _, late := range []bool{false, true} {
+		if late && n.budget.late == 0 {
+			continue
+		}
+		for _, report := range []bool{false, true} {
+			if report && !n.asks(i) {
+				continue
+			}
+			name := "beats, cell"
+			if report {
+				name = "reports, cell"
+			}
+			s.next(n, step{name: name, a: i, b: btoi(late)}, func(c *node) {
+				c.budget.late -= btoi(late)
+				s.exchange(c, i, report, late)
+			})
+		}
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"hash/maphash"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// after returns the keys of the states that come after one, with how.
+func after(t *testing.T, n *node, k *keys) map[stateKey]*step {
+	m := map[stateKey]*step{}
+	mv := &moves{world: world{t, Mistakes{}}, emit: func(c *node) { m[k.of(c)] = c.path }}
+	mv.expand(n)
+	return m
+}
+
+// checkSameFuture fails unless what comes after a is, to its keys, what comes after b.
+func checkSameFuture(t *testing.T, b budget, n, o *node, k *keys) {
+	t.Helper()
+	of, in := after(t, n, k), after(t, o, k)
+	for range 2 {
+		for key, how := range of {
+			if in[key] == nil {
+				t.Fatalf("%v: two states of one key differ: what comes after%v\ndoes not come after%v", b, how, o.path)
+			}
+		}
+		of, in, n, o = in, of, o, n
+	}
+}
+
+// wander searches by keys in an order drawn from a seed, and hands each state that is met to
+// look, with the first one of its key.
+func wander(t *testing.T, b budget, k *keys, limit int, look func(n, first *node)) int {
+	w := world{t, Mistakes{}}
+	r := rand.New(rand.NewPCG(1, 2))
+	root := w.start(b)
+	firsts, todo := map[stateKey]*node{k.of(root): root}, []*node{root}
+	mv := &moves{world: w}
+	mv.emit = func(c *node) {
+		key := k.of(c)
+		if first := firsts[key]; first != nil {
+			look(c, first)
+			return
+		}
+		firsts[key] = c
+		todo = append(todo, c)
+	}
+	for len(todo) > 0 && len(firsts) < limit {
+		i := r.IntN(len(todo))
+		n := todo[i]
+		todo[i] = todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		mv.expand(n)
+	}
+	return len(firsts)
+}
+
+// TestKey: two states of one key have the same future: after each come states of the same keys.
+// So the search by keys finds what a search by whole states finds. Looked at are the first whole
+// states from the start, and states met anywhere.
+func TestKey(t *testing.T) {
+	k := &keys{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	for _, b := range smallBudgets {
+		firsts, same := map[stateKey]*node{}, 0
+		for _, n := range wholeStates(t, b, size(300, 3000)) {
+			if first := firsts[k.of(n)]; first != nil {
+				checkSameFuture(t, b, n, first, k)
+				same++
+			} else {
+				firsts[k.of(n)] = n
+			}
+		}
+		met := 0
+		all := wander(t, b, k, size(600, 20_000), func(n, first *node) {
+			if met++; met%7 == 0 && whole(n) != whole(first) {
+				checkSameFuture(t, b, n, first, k)
+				same++
+			}
+		})
+		t.Logf("%v: %d keys, %d pairs of states have the same future", b, all, same)
+	}
+}
+
+// TestInert: a message that is left out for it can make no difference, makes none when it is
+// delivered, and stays so.
+func TestInert(t *testing.T) {
+	k := &keys{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	kinds := map[string]int{}
+	for _, b := range smallBudgets {
+		w := world{t, Mistakes{}}
+		mv := &moves{world: w, emit: func(*node) {}}
+		mv.left = func(n *node, m msg) {
+			if m.down != nil && n.paused[m.cell] {
+				return
+			}
+			kinds[strings.Fields(m.String())[0]]++
+			was := k.of(n)
+			c := n.copied()
+			w.deliver(c, m)
+			c.flight = slices.DeleteFunc(c.flight, func(m msg) bool { return mv.inert(c, m) })
+			if k.of(c) != was {
+				t.Fatalf("%v: %v makes a difference after%v", b, m, n.path)
+			}
+		}
+		wander(t, b, k, size(400, 10_000), func(n, _ *node) { mv.expand(n) })
+	}
+	t.Log(kinds)
+	if len(kinds) < 4 {
+		t.Errorf("only these messages were left out: %v", slices.Sorted(maps.Keys(kinds)))
+	}
+}
