@@ -18,11 +18,12 @@ type workCheck struct {
 	only    map[lrp.Key]*unit // the living instance of an exclusive index
 	running map[string]*unit  // the living container of a task's uid
 	begun   map[string]bool   // uids whose action has started
+	durable map[string]bool   // uids of tasks that a commit has written
 	excused map[string]bool   // uids that had started when the store went back: nothing remembers it
 }
 
 func newWorkCheck() workCheck {
-	return workCheck{only: map[lrp.Key]*unit{}, running: map[string]*unit{}, begun: map[string]bool{}, excused: map[string]bool{}}
+	return workCheck{only: map[lrp.Key]*unit{}, running: map[string]*unit{}, begun: map[string]bool{}, durable: map[string]bool{}, excused: map[string]bool{}}
 }
 
 // began: I1, the action of a task starts once, over everything; I3, no instance of
@@ -131,6 +132,9 @@ func (c *checker) stored(w *world, o op) {
 	}
 	before, _ := was.(*task.Task)
 	after, _ := is.(*task.Task)
+	if after != nil {
+		c.work.durable[after.UID] = true
+	}
 	c.taskStored(w, before, after)
 }
 

@@ -299,7 +299,7 @@ func (w *world) desire(b *board, guid string) {
 	w.noted(ChangeTask, "desire %s: %v, keep %v", guid, d.OnLost, d.Workload.OnCellRestart)
 	b.ask("desire", func(ctx context.Context) error {
 		t, err := b.DesireTask(ctx, bbs.NewTask{GUID: guid, Domain: domain, Definition: *d}, bbs.Write{})
-		if err == nil && !b.r.dead && b.r.made == w.store.made && w.store.task(guid) == nil && t.State != task.Completed {
+		if err == nil && !b.r.dead && b.r.made == w.store.made && !w.check.work.durable[t.UID] {
 			w.fail("I5", "%s is acknowledged and not durable", guid)
 		}
 		return err
