@@ -39,7 +39,7 @@ type Board struct {
 	thin   int // length of due at which what is past or twice is dropped
 	sown   int // how often the places were laid out
 	now    int64
-	began  int64 // when it was 0 until then
+	began  int64 // the first time that was told
 	visits int64
 	users  [][]*job // per level: jobs whose tasks pass it
 }

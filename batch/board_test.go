@@ -128,7 +128,7 @@ func TestFreedSlotIsRefilledFromItsOwnNode(t *testing.T) {
 // TestABackoffByAClockThatWasAhead counts from the begin of the board: the leader before had
 // the wrong time.
 func TestABackoffByAClockThatWasAhead(t *testing.T) {
-	for name, at := range map[string]int64{"right": 999_000, "an hour ahead": 4_600_000} {
+	for name, at := range map[string]int64{"right": 999_000, "an hour ahead": 4_600_000, "some seconds ahead": 1_003_000} {
 		t.Run(name, func(t *testing.T) {
 			b := twoHosts(t)
 			b.Advance(1_000_000)
@@ -141,6 +141,9 @@ func TestABackoffByAClockThatWasAhead(t *testing.T) {
 				t.Fatal(at, ok)
 			}
 			b.Advance(end - 1)
+			if at, ok := b.NextDue(); !ok || at != end {
+				t.Fatalf("its end is forgotten, or another one: %d, %v", at, ok)
+			}
 			if got := keys(b.Pick(9)); got != "" {
 				t.Fatal(got)
 			}

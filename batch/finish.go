@@ -76,7 +76,9 @@ func (b *Board) Apply(u Update) (old uint32) {
 // set stores a status and brings everything up to date.
 func (b *Board) set(j *job, node string, s Status) {
 	n := b.f.node(j.level, node)
-	b.pack(b.pair(j, n), s)
+	x := b.pair(j, n)
+	b.pack(x, s)
+	x.ahead = b.now > 0 && s.Time > b.now
 	b.changed(j, n)
 }
 

@@ -19,6 +19,7 @@ type pair struct {
 	signal  uint8
 	running bool
 	done    bool  // as the jobs that depend on it were told
+	ahead   bool  // its time was not yet: it is by another clock, which was wrong
 	class   Class // as counted
 	flags   uint8
 }

@@ -93,11 +93,12 @@ func (b *Board) classify(j *job, node int32, x *pair) Class {
 	return ClassReady
 }
 
-// dueAt is until when a pair is in backoff. An end that lies ahead is by the clock of an
-// earlier leader, which was wrong: its backoff counts from the begin of this board.
+// dueAt is until when a pair is in backoff. An end that lay ahead is by the clock of an
+// earlier leader, which was wrong: its backoff counts from the begin of this board, also
+// once that time has come.
 func (b *Board) dueAt(x *pair) int64 {
 	at := x.time
-	if at > b.now && b.now > 0 {
+	if x.ahead {
 		at = b.began
 	}
 	return Status{Bits: x.bits, Time: at, Backoff: int(x.backoff)}.Due()
