@@ -226,10 +226,9 @@ func (t *tx) inherit(cell, proc, successor string) {
 			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
 		}
 	}
-	for _, g := range b.tasks.OnCell(cell) {
+	for _, g := range b.tasks.OnProc(proc) {
 		row := b.tasks.Get(g)
-		runs := row.Holder.Proc == proc && (row.State == task.Running || row.Ending())
-		if runs && (slices.Contains(alive, row.UID) || row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives()) {
+		if slices.Contains(alive, row.UID) || row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
 			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}

@@ -16,7 +16,6 @@ type Board struct {
 	policy  Policy
 	tasks   map[string]*slot               // by guid
 	byProc  map[string]map[string]struct{} // cell process id → guids RUNNING on it, or being ended
-	byCell  map[string]map[string]struct{} // cell name → guids that name it
 	bad     map[string]bool                // quarantined guids
 	dead    map[string]bool                // cell processes that are certainly dead
 	ended   map[string]*endedHeap          // domain → ended tasks, oldest first
@@ -34,7 +33,7 @@ type slot struct {
 // NewBoard returns an empty board.
 func NewBoard(p Policy) *Board {
 	return &Board{
-		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: map[string]map[string]struct{}{}, byCell: map[string]map[string]struct{}{},
+		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: map[string]map[string]struct{}{},
 		bad: map[string]bool{}, dead: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
 	}
 }
@@ -110,9 +109,6 @@ func (b *Board) Delete(guid string) {
 }
 
 func (b *Board) track(t *Task, add bool) {
-	if t.Holder.Cell != "" {
-		mark(b.byCell, t.Holder.Cell, t.GUID, add)
-	}
 	if t.State == Running || t.Ending() {
 		mark(b.byProc, t.Holder.Proc, t.GUID, add)
 	}
@@ -142,9 +138,6 @@ func mark(sets map[string]map[string]struct{}, key, guid string, add bool) {
 
 // OnProc returns the guids RUNNING on a cell process, or being ended there, in order.
 func (b *Board) OnProc(proc string) []string { return keys(b.byProc[proc]) }
-
-// OnCell returns the guids whose rows name a cell, in order.
-func (b *Board) OnCell(cell string) []string { return keys(b.byCell[cell]) }
 
 // Procs returns the cell processes that RUNNING tasks name, or that are to end some, in order.
 func (b *Board) Procs() []string {

@@ -76,11 +76,8 @@ func (s *Sender) enter() bool {
 
 // send makes one call for each running instance.
 func (s *Sender) send(ctx context.Context, what timetable.Sending, tell func(schedule.Delivery)) {
-	list, known := s.targets(what.Key.Domain, what.Service)
-	x := &sending{what: what, left: len(list), delivery: schedule.Delivery{Of: len(list)}, tell: tell}
-	if !known {
-		x.delivery.Problem = fmt.Sprintf("there is no service %s in domain %s", what.Service, what.Key.Domain)
-	}
+	list, problem := s.targets(what.Key.Domain, what.Service)
+	x := &sending{left: len(list), delivery: schedule.Delivery{Of: len(list), Problem: problem}, tell: tell}
 	if len(list) == 0 {
 		s.ended(ctx, x)
 		return
@@ -102,7 +99,6 @@ func (s *Sender) next() string {
 
 // sending is one signal under way.
 type sending struct {
-	what     timetable.Sending
 	left     int
 	delivery schedule.Delivery
 	tell     func(schedule.Delivery)
@@ -134,15 +130,16 @@ func (s *Sender) ended(ctx context.Context, x *sending) {
 	}
 }
 
-// targets lists the instances of a service that run, whatever their presence.
-func (s *Sender) targets(domain, service string) (list []lrp.Actual, known bool) {
+// targets lists the instances of a service that run, whatever their presence; problem says
+// why there can be none. A service whose row cannot be read has its instances all the same.
+func (s *Sender) targets(domain, service string) (list []lrp.Actual, problem string) {
 	if _, err := s.board.GetService(lrp.ServiceKey{Domain: domain, Name: service}); errors.Is(err, bbs.ErrServiceNotFound) {
-		return nil, false
+		return nil, fmt.Sprintf("there is no service %s in domain %s", service, domain)
 	}
 	for r := (bbs.Range{Limit: 1000}); ; {
 		p, err := s.board.ListInstances(bbs.InstanceFilter{Domain: domain, Service: service}, r)
 		if err != nil {
-			return list, true
+			return nil, err.Error() // better nobody than some
 		}
 		for _, i := range p.Items {
 			for _, a := range i.Rows.Rows() {
@@ -152,13 +149,13 @@ func (s *Sender) targets(domain, service string) (list []lrp.Actual, known bool)
 			}
 		}
 		if r.After = p.Next; r.After == "" {
-			return list, true
+			return list, ""
 		}
 	}
 }
 
 // Signalled implements timetable.Signals.
 func (s *Sender) Signalled(domain, service string) (int, bool) {
-	list, known := s.targets(domain, service)
-	return len(list), known
+	list, problem := s.targets(domain, service)
+	return len(list), problem == ""
 }

@@ -132,3 +132,30 @@ func TestTooManySignals(t *testing.T) {
 		t.Fatal(told, s.firings)
 	}
 }
+
+// torn is a list of instances that ends after its first page.
+type torn struct{ instances }
+
+func (x torn) ListInstances(f bbs.InstanceFilter, r bbs.Range) (bbs.Page[bbs.Instance], error) {
+	if r.After != "" {
+		return bbs.Page[bbs.Instance]{}, bbs.ErrInvalid
+	}
+	return x.instances.ListInstances(f, r)
+}
+
+// TestHalfAListIsNone: what cannot be listed is told, and no part of it is called.
+func TestHalfAListIsNone(t *testing.T) {
+	in, _ := web(20)
+	h := &hall{ctx: t.Context()}
+	s := NewSender(torn{in}, Calls{Go: h.run, Signal: func(_ context.Context, _ timetable.Sending, a *lrp.Actual) error {
+		t.Errorf("instance %d is called", a.Key.Index)
+		return nil
+	}})
+	var told []schedule.Delivery
+	s.Signal(signalOf("web"), func(d schedule.Delivery) { told = append(told, d) })
+	for h.next() {
+	}
+	if len(told) != 1 || told[0].Problem != bbs.ErrInvalid.Error() || s.firings != 0 {
+		t.Fatalf("%+v, %d being sent", told, s.firings)
+	}
+}
