@@ -415,7 +415,7 @@ func (k *keys) process(l *Leader, p *process) {
 	k.int(int64(p.row.Promise))
 	k.int(int64(p.promised))
 	k.int(int64(p.period))
-	k.bits(p.row.Displaced, p.member, p.durable, p.unsaid, p.blocked, p.connected, p.reported, p.displaced, p.dead,
+	k.bits(p.row.Displaced, p.member, p.durable, p.unsaid, p.blocked, p.connected, p.reported, p.remains, p.displaced, p.dead,
 		p.credited, p.kills, l.silent[p.row.Proc] == p, p.probe.out)
 	drops := time.Duration(0)
 	if !p.member {
