@@ -2,6 +2,8 @@ package worker
 
 import (
 	"testing"
+
+	"cantina/fence"
 )
 
 // TestRunResults: what each result of a RunTask means.
@@ -69,6 +71,11 @@ func TestSettled(t *testing.T) {
 		t.Fatal("a failed question")
 	}
 	r.tick(3 * sec)
+	older := fence.Term{Epoch: term5.Epoch, Revision: term5.Revision - 1}
+	r.step(NotifyAnswered{NotifyAnswer{Term: older, Proc: "p1", Seq: seq + 1, OK: true}})
+	if mark() != 2 {
+		t.Fatal("the answer to a question of an earlier term, under the same number")
+	}
 	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "p1", Seq: seq + 1, OK: true}})
 	if mark() != 3 {
 		t.Fatal(mark())

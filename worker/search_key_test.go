@@ -45,6 +45,8 @@ type beatOf struct {
 	beat int64
 }
 
+func newKeys() *keys { return &keys{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}} }
+
 func (k *keys) of(n *node) stateKey {
 	k.n = n
 	k.collect()

@@ -74,7 +74,7 @@ func (s *moves) inert(n *node, m msg) bool {
 		return s.heedless(n, n.cells[m.cell], e.Answer)
 	case NotifyAnswered:
 		p := n.leader.procs[e.Answer.Proc]
-		return p == nil || p.unsure.asked[e.Answer.Seq] == nil
+		return p == nil || e.Answer.Term != n.leader.cfg.Term || p.unsure.asked[e.Answer.Seq] == nil
 	}
 	return false
 }
@@ -88,6 +88,9 @@ func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
 		return true
 	}
 	p := n.leader.procs[e.proc]
+	if p == nil {
+		return true
+	}
 	known := e.sure && !s.m.DuplicateNeverStarted && !slices.Contains(p.open, e.run.Invocation.Counter)
 	return p.dead || p.health.State == MustDie || known || a.Result == RunUnknown && c.proc != a.Proc
 }
@@ -125,10 +128,19 @@ func (s *moves) settle(c *node) {
 		return
 	}
 	s.lost++
-	for i := range c.flight {
+	s.lose(c, 0)
+}
+
+// lose loses messages, none before the place from.
+func (s *moves) lose(c *node, from int) {
+	if len(c.flight) <= inFlight {
+		s.emit(c)
+		return
+	}
+	for i := from; i < len(c.flight) && i <= inFlight; i++ {
 		d := c.copied()
 		d.flight = slices.Delete(d.flight, i, i+1)
-		s.settle(d)
+		s.lose(d, i)
 	}
 }
 
@@ -181,10 +193,10 @@ func (s *moves) expandFlight(n *node) {
 	}
 }
 
-// times are how long may pass at once, in ticks: longer than a beat; until every
-// deadline of a reaper has passed; and with the margin, until the leader takes for dead
-// what was silent as long.
-var times = [...]int{2, 7, 8}
+// times are how long may pass at once, in ticks: until a silent session is UNHEALTHY; until
+// its leader has given it up; until the deadline of its reaper has passed; and with the margin,
+// until the leader takes it for dead.
+var times = [...]int{3, 5, 7, 8}
 
 // expandTime lets time pass while nothing is delivered; both cells, one or none beat meanwhile.
 func (s *moves) expandTime(n *node) {
@@ -201,7 +213,7 @@ func (s *moves) expandTime(n *node) {
 				if order[0] == 1 && who < 3 {
 					continue // makes no difference
 				}
-				s.next(n, step{name: "time passes (ticks, who beats)", a: ticks, b: who}, func(c *node) {
+				s.next(n, step{name: "time passes (ticks, which cells beat)", a: ticks, b: who}, func(c *node) {
 					c.budget.time--
 					s.pass(c, ticks, beat, order)
 				})

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,7 @@ import (
 // after returns the keys of the states that come after one, with how.
 func after(t *testing.T, n *node, k *keys) map[stateKey]*step {
 	m := map[stateKey]*step{}
-	mv := &moves{world: world{t, Mistakes{}}, emit: func(c *node) { m[k.of(c)] = c.path }}
+	mv := &moves{world: world{t: t}, emit: func(c *node) { m[k.of(c)] = c.path }}
 	mv.expand(n)
 	return m
 }
@@ -34,7 +33,7 @@ func checkSameFuture(t *testing.T, b budget, n, o *node, k *keys) {
 // wander searches by keys in an order drawn from a seed, and hands each state that is met to
 // look, with the first one of its key.
 func wander(t *testing.T, b budget, k *keys, limit int, look func(n, first *node)) int {
-	w := world{t, Mistakes{}}
+	w := world{t: t}
 	r := rand.New(rand.NewPCG(1, 2))
 	root := w.start(b)
 	firsts, todo := map[stateKey]*node{k.of(root): root}, []*node{root}
@@ -62,10 +61,10 @@ func wander(t *testing.T, b budget, k *keys, limit int, look func(n, first *node
 // So the search by keys finds what a search by whole states finds. Looked at are the first whole
 // states from the start, and states met anywhere.
 func TestKey(t *testing.T) {
-	k := &keys{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	k := newKeys()
 	for _, b := range smallBudgets {
 		firsts, same := map[stateKey]*node{}, 0
-		for _, n := range wholeStates(t, b, size(300, 3000)) {
+		for _, n := range wholeStates(t, b, size(60, 3000)) {
 			if first := firsts[k.of(n)]; first != nil {
 				checkSameFuture(t, b, n, first, k)
 				same++
@@ -74,7 +73,7 @@ func TestKey(t *testing.T) {
 			}
 		}
 		met := 0
-		all := wander(t, b, k, size(600, 20_000), func(n, first *node) {
+		all := wander(t, b, k, size(150, 20_000), func(n, first *node) {
 			if met++; met%7 == 0 && whole(n) != whole(first) {
 				checkSameFuture(t, b, n, first, k)
 				same++
@@ -87,10 +86,10 @@ func TestKey(t *testing.T) {
 // TestInert: a message that is left out for it can make no difference, makes none when it is
 // delivered, and stays so.
 func TestInert(t *testing.T) {
-	k := &keys{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	k := newKeys()
 	kinds := map[string]int{}
 	for _, b := range smallBudgets {
-		w := world{t, Mistakes{}}
+		w := world{t: t}
 		mv := &moves{world: w, emit: func(*node) {}}
 		mv.left = func(n *node, m msg) {
 			if m.down != nil && n.paused[m.cell] {
@@ -105,7 +104,7 @@ func TestInert(t *testing.T) {
 				t.Fatalf("%v: %v makes a difference after%v", b, m, n.path)
 			}
 		}
-		wander(t, b, k, size(400, 10_000), func(n, _ *node) { mv.expand(n) })
+		wander(t, b, k, size(200, 10_000), func(n, _ *node) { mv.expand(n) })
 	}
 	t.Log(kinds)
 	if len(kinds) < 4 {

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +19,9 @@ type search struct {
 	world
 	seeds [2]maphash.Seed
 	limit int // of states; 0 = none
+	// calms: of so many states, one is let go on without faults; 0 = none.
+	calms uint64
 	deep  bool
-	calms uint64 // of so many states, one is let go on calmly; 0 = none
 
 	seen [64]struct {
 		mu   sync.Mutex
@@ -38,7 +40,7 @@ type search struct {
 }
 
 func newSearch(t testing.TB, m Mistakes) *search {
-	s := &search{world: world{t, m}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	s := &search{world: world{t: t, m: m}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	s.more = sync.NewCond(&s.mu)
 	for i := range s.seen {
 		s.seen[i].keys = map[stateKey]struct{}{}
@@ -154,27 +156,28 @@ var soakBudgets = []budget{
 	{tasks: 2, lose: 1}, {tasks: 2, calls: 1}, {tasks: 2, twice: 1}, {tasks: 2, restart: 1}, {tasks: 2, time: 1},
 }
 
-// TestSearch visits every state within small budgets.
+// TestSearch visits every state within small budgets, in the long form within larger ones, each whole.
 func TestSearch(t *testing.T) {
-	calms := uint64(1)
-	budgets, workers := []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {tasks: 2, twice: 1}, {tasks: 2, restart: 1}}, 1
+	limit, calms, workers := 2500, uint64(1), 1
+	budgets := []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {tasks: 2, twice: 1}, {tasks: 2, restart: 1}, {time: 1}}
 	if os.Getenv("CANTINA_SOAK") != "" {
-		calms = 16
-		budgets, workers = soakBudgets, runtime.GOMAXPROCS(0)
+		limit, calms, workers, budgets = 0, 64, runtime.GOMAXPROCS(0), soakBudgets
 	}
-	all := 0
-	began := time.Now()
+	all, began := int64(0), time.Now()
 	for _, b := range budgets {
 		t.Run(b.String(), func(t *testing.T) {
 			s := newSearch(t, Mistakes{})
-			s.calms = calms
+			s.limit, s.calms = limit, calms
 			began := time.Now()
 			whole := s.run(b, workers)
-			t.Logf("%d states, %d ways between them (%d lose a fifth message), in %v, whole %v", s.states.Load(), s.ways, s.lost,
-				time.Since(began).Round(time.Millisecond), whole)
-			all += int(s.states.Load())
+			t.Logf("%d states, %d ways between them (of %d one message of five is lost), in %v, whole %v", s.states.Load(), s.ways,
+				s.lost, time.Since(began).Round(time.Millisecond), whole)
+			all += s.states.Load()
 			if s.found != "" {
 				t.Error(s.found)
+			}
+			if !whole && limit == 0 {
+				t.Error("not whole")
 			}
 		})
 	}
@@ -191,14 +194,36 @@ func TestSearchFindsMistakes(t *testing.T) {
 		"skip the sequence check":             {Mistakes{SkipSequence: true}, budget{calls: 1}},
 		"leave the wait on partial consensus": {Mistakes{PartialConsensus: true}, budget{restart: 1, time: 1}},
 		"a repeated call was never started":   {Mistakes{DuplicateNeverStarted: true}, budget{twice: 1}},
+		"the cell outlives the promise":       {Mistakes{CellOutlives: true}, budget{pause: 1, time: 1}},
+		"the member row goes at MUST_DIE":     {Mistakes{DeleteAtMustDie: true}, budget{pause: 1, time: 1}},
 	} {
 		s := newSearch(t, c.m)
-		s.limit = 100_000
+		s.limit = 10_000
 		s.run(c.b, 1)
-		if s.found == "" {
-			t.Errorf("%s: not found in %d states", name, s.states.Load())
+		if !strings.Contains(s.found, "is alive on cell") {
+			t.Errorf("%s: not found in %d states: %q", name, s.states.Load(), s.found)
 			continue
 		}
-		t.Logf("%s: found after %d states%s", name, s.states.Load(), s.found)
+		t.Logf("%s: found after %d states", name, s.states.Load())
+	}
+}
+
+// TestSearchFindsLostRuns: where effects get lost each time they are asked for, the search finds a
+// task that never comes right.
+func TestSearchFindsLostRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		never func(Effect) bool
+		b     budget
+	}{
+		"no notify":          {func(e Effect) bool { _, ok := e.(SendNotify); return ok }, budget{lose: 1}},
+		"the end is lost":    {func(e Effect) bool { _, ok := e.(Ended); return ok }, budget{kill: 1}},
+		"the call goes lost": {func(e Effect) bool { r, ok := e.(SendRun); return ok && r.Call.Probe == 0 }, budget{}},
+	} {
+		s := newSearch(t, Mistakes{})
+		s.never, s.calms, s.limit = c.never, 1, 10_000
+		s.run(c.b, 1)
+		if !strings.Contains(s.found, "does not run") {
+			t.Errorf("%s: not found in %d states: %q", name, s.states.Load(), s.found)
+		}
 	}
 }

@@ -143,6 +143,8 @@ const tick = 850 * time.Millisecond
 type world struct {
 	t testing.TB
 	m Mistakes
+	// never is nil, or tells of effects of the leader that get lost always: a planted fault.
+	never func(Effect) bool
 }
 
 func (s *world) leaderConfig(n *node) Config {
@@ -243,6 +245,9 @@ func (s *world) perform(n *node, out Output) {
 }
 
 func (s *world) effect(n *node, e Effect) {
+	if s.never != nil && s.never(e) {
+		return
+	}
 	switch e := e.(type) {
 	case AnswerBeat:
 		s.answerBeat(n, e.Answer)
