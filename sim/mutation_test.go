@@ -105,6 +105,10 @@ func TestMutation(t *testing.T) {
 		})
 	}
 	for _, file := range []string{"worker/cell.go", "workerset/propagate.go", "lrp/step.go", "task/step.go"} {
+		chosen := func(m mutant) bool { return filepath.Dir(m.file) == filepath.Dir(file) }
+		if !slices.ContainsFunc(ms, chosen) {
+			continue
+		}
 		if by := tryMutant(t, root, mutant{file: file}); by != "nobody" {
 			t.Fatalf("the %s fails although nothing is deleted in %s", by, file)
 		}
@@ -126,7 +130,7 @@ func TestMutation(t *testing.T) {
 
 // mutantLimit is when a mutant is taken to hang, which somebody noticed: a multiple of what
 // the slowest of the runs takes on a busy machine.
-const mutantLimit = 5 * time.Minute
+const mutantLimit = 9 * time.Minute
 
 // tryMutant deletes one clause and runs the simulator, the search, then the tables.
 func tryMutant(t *testing.T, dir string, m mutant) string {
