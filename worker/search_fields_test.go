@@ -17,7 +17,7 @@ type fields struct{ keyed, others, why string }
 // inKey must have each field of each type; a new one fails TestKeyHasEveryField until
 // somebody has thought about it.
 var inKey = map[reflect.Type]fields{
-	reflect.TypeFor[node](): {"term leader cells alive dead paused flight store budget", "now own procs path late beats err",
+	reflect.TypeFor[node](): {"term leader cells alive dead paused flight store budget", "now own out procs path late beats err",
 		"times are written from now; who owns what, names, and what lasts only for one step"},
 	reflect.TypeFor[searchStore](): {"members list last", "", ""},
 	reflect.TypeFor[budget]():      {"lose twice late calls restart pause time kill", "tasks", "the same all through a search"},

@@ -25,6 +25,7 @@ type keys struct {
 	buf, best  []byte
 	n          *node
 	swap, flip bool // the cells, the tasks change names
+	names      [][2]bool
 	invs       []fence.Invocation
 	beats      []beatOf
 	seqs       []seqOf
@@ -47,23 +48,42 @@ type beatOf struct {
 
 func newKeys() *keys { return &keys{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}} }
 
+// of returns the key of a state: of its forms under other names, the least one.
 func (k *keys) of(n *node) stateKey {
 	k.n = n
 	k.collect()
 	k.best = k.best[:0]
-	for _, swap := range []bool{false, true} {
-		for _, flip := range []bool{false, true} {
-			if flip && n.budget.tasks < 2 {
-				continue
-			}
-			k.swap, k.flip, k.buf = swap, flip, k.buf[:0]
-			k.node()
-			if len(k.best) == 0 || bytes.Compare(k.buf, k.best) < 0 {
-				k.buf, k.best = k.best, k.buf
-			}
+	for _, names := range k.namings() {
+		k.swap, k.flip, k.buf = names[0], names[1], k.buf[:0]
+		k.node()
+		if len(k.best) == 0 || bytes.Compare(k.buf, k.best) < 0 {
+			k.buf, k.best = k.best, k.buf
 		}
 	}
 	return stateKey{maphash.Bytes(k.seeds[0], k.best), maphash.Bytes(k.seeds[1], k.best)}
+}
+
+// namings returns the ways to exchange the names of cells and tasks under which the first
+// cell looks least: more than one when the cells look alike.
+func (k *keys) namings() [][2]bool {
+	k.best, k.names = k.best[:0], k.names[:0]
+	for _, names := range [...][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+		if names[1] && k.n.budget.tasks < 2 {
+			continue
+		}
+		k.swap, k.flip, k.buf = names[0], names[1], k.buf[:0]
+		k.oneCell(k.cell(0))
+		d := bytes.Compare(k.buf, k.best)
+		if len(k.names) == 0 || d < 0 {
+			k.buf, k.best = k.best, k.buf
+			k.names = k.names[:0]
+		}
+		if len(k.names) == 0 || d == 0 {
+			k.names = append(k.names, names)
+		}
+	}
+	k.best = k.best[:0]
+	return k.names
 }
 
 func (k *keys) int(v int64) { k.buf = binary.AppendVarint(k.buf, v) }

@@ -33,7 +33,7 @@ const inFlight = 4
 type moves struct {
 	world
 	emit func(*node)
-	left func(*node, msg) // hears of a message that is left out
+	left func(*node, msg) // nil, or hears of messages that are left out
 	lost int              // states with too many messages
 }
 
@@ -95,20 +95,23 @@ func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
 	return p.dead || p.health.State == MustDie || known || a.Result == RunUnknown && c.proc != a.Proc
 }
 
-// leaveOut drops the inert messages.
+// leaveOut drops the inert messages. Who listens to left hears of each, and again of those that
+// were left out on the way here.
 func (s *moves) leaveOut(c *node) {
-	var out []msg
+	if s.left == nil {
+		c.flight = slices.DeleteFunc(c.flight, func(m msg) bool { return s.inert(c, m) })
+		return
+	}
 	c.flight = slices.DeleteFunc(c.flight, func(m msg) bool {
-		if s.inert(c, m) {
-			out = append(out, m)
-			return true
+		inert := s.inert(c, m)
+		if inert {
+			c.out = append(slices.Clip(c.out), m)
 		}
-		return false
+		return inert
 	})
-	for _, m := range out {
-		if s.left != nil {
-			s.left(c, m)
-		}
+	c.out = c.out[max(0, len(c.out)-inFlight):]
+	for _, m := range c.out {
+		s.left(c, m)
 	}
 }
 
@@ -156,6 +159,9 @@ func (s *moves) expand(n *node) {
 			c.term++
 			s.lead(c)
 		})
+	}
+	if n.leader != nil {
+		s.next(n, step{name: "the leader looks at its deadlines"}, func(c *node) { s.up(c, Tick{LeaseHeld: true}) })
 	}
 	for i := range n.cells {
 		s.expandCell(n, i)

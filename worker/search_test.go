@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,8 +153,9 @@ func (s *search) run(b budget, workers int) (whole bool) {
 
 // soakBudgets are visited whole in the long form.
 var soakBudgets = []budget{
-	{lose: 1, calls: 1}, {twice: 1, calls: 1, kill: 1}, {restart: 1}, {time: 1}, {restart: 1, time: 1}, {pause: 1, time: 1}, {time: 2},
-	{tasks: 2, lose: 1}, {tasks: 2, calls: 1}, {tasks: 2, twice: 1}, {tasks: 2, restart: 1}, {tasks: 2, time: 1},
+	{lose: 1, calls: 1}, {twice: 1, calls: 1, kill: 1}, {restart: 1, calls: 2}, {restart: 1, calls: 1, lose: 1}, {late: 1, restart: 1, lose: 1},
+	{time: 1}, {pause: 1, time: 1}, {restart: 1, time: 1},
+	{tasks: 2, lose: 1}, {tasks: 2, twice: 1}, {tasks: 2, calls: 1}, {tasks: 2, restart: 1}, {tasks: 2, restart: 1, calls: 1},
 }
 
 // TestSearch visits every state within small budgets, in the long form within larger ones, each whole.
@@ -162,6 +164,7 @@ func TestSearch(t *testing.T) {
 	budgets := []budget{{lose: 1, calls: 1}, {twice: 1}, {restart: 1}, {tasks: 2, twice: 1}, {tasks: 2, restart: 1}, {time: 1}}
 	if os.Getenv("CANTINA_SOAK") != "" {
 		limit, calms, workers, budgets = 0, 64, runtime.GOMAXPROCS(0), soakBudgets
+		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
 	all, began := int64(0), time.Now()
 	for _, b := range budgets {

@@ -184,6 +184,7 @@ func wholeStates(t *testing.T, b budget, limit int) []*node {
 var smallBudgets = []budget{
 	{time: 1}, {lose: 1, calls: 1}, {restart: 1, time: 1}, {pause: 1, time: 1}, {tasks: 2, twice: 1, calls: 1},
 	{tasks: 2, restart: 1}, {late: 2, lose: 1}, {twice: 1, kill: 1},
+	{time: 2}, {tasks: 2, time: 1}, {late: 1, time: 1, pause: 1}, {restart: 1, calls: 1, late: 1},
 }
 
 // TestClone: a copy says the same as the machine, shares nothing with it that changes, and

@@ -62,6 +62,7 @@ type node struct {
 	dead   [2]time.Duration
 	paused [2]bool
 	flight []msg
+	out    []msg     // left out of the flight on the way here, the newest; only TestInert asks
 	procs  []session // by number: of "p0", "p1" …
 	store  searchStore
 	budget budget
