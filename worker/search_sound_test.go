@@ -63,6 +63,7 @@ func wanderBy(b budget, k *keys, limit int, mv *moves, look func(n, first *node)
 // So the search by keys finds what a search by whole states finds. Looked at are the first whole
 // states from the start, and states met anywhere.
 func TestKey(t *testing.T) {
+	t.Parallel()
 	k := newKeys()
 	for _, b := range smallBudgets {
 		firsts, same := map[stateKey]*node{}, 0
@@ -88,6 +89,7 @@ func TestKey(t *testing.T) {
 // TestInert: a message that is left out for it can make no difference, makes none when it is
 // delivered, then or some choices later.
 func TestInert(t *testing.T) {
+	t.Parallel()
 	k := newKeys()
 	kinds := map[string]int{}
 	for _, b := range smallBudgets {

@@ -190,6 +190,7 @@ func TestSearch(t *testing.T) {
 // TestSearchFindsMistakes: the mistakes that need few steps are found by the
 // search, too; the simulator finds all.
 func TestSearchFindsMistakes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		m Mistakes
 		b budget

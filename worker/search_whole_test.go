@@ -190,6 +190,7 @@ var smallBudgets = []budget{
 // TestClone: a copy says the same as the machine, shares nothing with it that changes, and
 // what happens to one does not reach the other.
 func TestClone(t *testing.T) {
+	t.Parallel()
 	k := newKeys()
 	for _, b := range smallBudgets {
 		mv := &moves{world: world{t: t}, emit: func(*node) {}}
@@ -216,6 +217,9 @@ func TestClone(t *testing.T) {
 func size(short, long int) int {
 	if os.Getenv("CANTINA_SOAK") != "" {
 		return long
+	}
+	if testing.Short() { // under the race detector
+		return short / 2
 	}
 	return short
 }
