@@ -58,12 +58,12 @@ type Market struct {
 	mu    sync.Mutex
 	lrps  map[string]bbs.LRPWant // by item id
 	tasks map[string]bbs.TaskWant
-	early map[string]bool // items that no cell could hold, found before the cells had settled
+	early map[string]string // items that no cell could hold, found before the cells had settled, and their holds
 }
 
 // New returns a market without wants. It is the Cells and the Feedback of its auctioneer.
 func New(cfg Config) *Market {
-	return &Market{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, early: map[string]bool{}}
+	return &Market{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, early: map[string]string{}}
 }
 
 // Attach gives the market the auctioneer that places its items.
@@ -160,20 +160,22 @@ func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
 	return out
 }
 
-// Waiting implements auctioneer.Feedback.
+// Waiting implements auctioneer.Feedback. What a task's earlier life under its guid was
+// refused says nothing of the one that is wanted now.
 func (m *Market) Waiting(refused []placement.Refused) {
 	for _, r := range refused {
 		m.mu.Lock()
 		l, isLRP := m.lrps[r.Item.ID]
 		t, isTask := m.tasks[r.Item.ID]
 		m.mu.Unlock()
+		isTask = isTask && t.UID == r.Item.Hold
 		switch {
 		case isLRP:
 			m.board.PlacementFailed(l.Key, r.Refusal.String())
 		case isTask && r.Refusal.Cell != "":
 			m.board.TaskRefused(t.GUID, t.UID, r.Refusal.String())
 		case isTask:
-			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNever(r.Item.ID))
+			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNever(r.Item))
 		}
 	}
 }

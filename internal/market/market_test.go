@@ -209,8 +209,9 @@ func TestWhyWorkWaits(t *testing.T) {
 	if got := r.board.take(); len(got) > 0 {
 		t.Fatalf("said twice: %v", got)
 	}
-	r.Waiting([]placement.Refused{{Item: placement.Item{ID: TaskItem("large")}, Refusal: placement.RefusedByCell("c", "no")},
-		{Item: placement.Item{ID: TaskItem("nobody's")}, Refusal: &placement.Refusal{Never: true}}})
+	r.Waiting([]placement.Refused{{Item: placement.Item{ID: TaskItem("large"), Hold: "u"}, Refusal: placement.RefusedByCell("c", "no")},
+		{Item: placement.Item{ID: TaskItem("large"), Hold: "an earlier life"}, Refusal: &placement.Refusal{Never: true}},
+		{Item: placement.Item{ID: TaskItem("nobody's"), Hold: "x"}, Refusal: &placement.Refusal{Never: true}}})
 	if got := r.board.take(); !slices.Equal(got, []string{"refused large/u"}) {
 		t.Errorf("%v", got)
 	}

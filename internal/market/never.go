@@ -9,13 +9,13 @@ import (
 
 // maySayNever says whether an item may end because no cell could hold it. Before the
 // cells have settled it is remembered instead, for Recheck.
-func (m *Market) maySayNever(item string) bool {
+func (m *Market) maySayNever(it placement.Item) bool {
 	if m.cfg.Settled() {
 		return true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.early[item] = true
+	m.early[it.ID] = it.Hold
 	return false
 }
 
@@ -29,12 +29,12 @@ func (m *Market) Recheck() {
 		return
 	}
 	m.mu.Lock()
-	items := slices.Sorted(maps.Keys(m.early))
-	clear(m.early)
+	early := m.early
+	m.early = map[string]string{}
 	m.mu.Unlock()
-	for _, id := range items {
+	for _, id := range slices.Sorted(maps.Keys(early)) {
 		if _, why, waits := m.house.Explain(id); waits && why != nil && why.Never {
-			m.Waiting([]placement.Refused{{Item: placement.Item{ID: id}, Refusal: why}})
+			m.Waiting([]placement.Refused{{Item: placement.Item{ID: id, Hold: early[id]}, Refusal: why}})
 		}
 	}
 }

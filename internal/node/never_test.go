@@ -152,7 +152,11 @@ func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		item := placement.Item{ID: market.TaskItem("t")}
+		wanted, err := tm.board.GetTask("t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		item := placement.Item{ID: market.TaskItem("t"), Hold: wanted.UID}
 		tm.Market.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
 		synctest.Wait()
 		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
