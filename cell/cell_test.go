@@ -596,7 +596,7 @@ func (w *world) runTask(d task.Definition) {
 }
 
 // TestTheEndOfATaskIsToldWhenItHasEnded: whatever has its container end (the deadline of an
-// evacuation, the loss of its row, a cancellation, an orderly end of the cell), nobody is told
+// evacuation, a cancellation, an orderly end of the cell), nobody is told
 // that a task has ended, or that it is gone, while its container may run. What does not die
 // is shown as stuck meanwhile, and makes the cell unclean.
 func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {

@@ -97,14 +97,20 @@ func (v view) unsurePairs(x *api.Explanation, job, node string) error {
 			on[p.Cell] = append(on[p.Cell], p.Node)
 		}
 	}
+	d.sayUnsure(x, on)
+	return nil
+}
+
+// sayUnsure adds the doubt about each cell that is not in order, with what it has of a
+// subject; of many cells it names the first ones.
+func (d *doubts) sayUnsure(x *api.Explanation, on map[string][]string) {
 	cells := slices.Sorted(maps.Keys(on))
 	for _, name := range cells[:min(len(cells), namedCells)] {
-		x.Reasons = append(x.Reasons, v.unsureOf(name, d.of(name), list(on[name])))
+		x.Reasons = append(x.Reasons, d.v.unsureOf(name, d.of(name), list(slices.Compact(on[name]))))
 	}
 	if more := len(cells) - namedCells; more > 0 {
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that run some of it are not HEALTHY", more)})
+		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
 	}
-	return nil
 }
 
 // unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
@@ -137,7 +143,7 @@ func doubledText(runs []worker.RunView) string {
 // unsure adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
 func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
-	on, reasons, d := map[string][]string{}, map[string]string{}, v.doubts()
+	on, d := map[string][]string{}, v.doubts()
 	p, err := v.board.ListInstances(bbs.InstanceFilter{Domain: k.Domain, Service: k.Name}, bbs.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
@@ -154,7 +160,6 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 		}
 		if i.Doubt != "" && (index < 0 || i.Key.Index == index) {
 			on[i.Cell] = append(on[i.Cell], fmt.Sprintf("%s/%d", k.Name, i.Key.Index))
-			reasons[i.Cell] = i.Doubt
 		}
 	}
 	instances := map[string]bool{}
@@ -166,18 +171,7 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 		}
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Instance != "" && instances[c.Instance] })
-	cells := make([]string, 0, len(on))
-	for name := range on {
-		cells = append(cells, name)
-	}
-	slices.Sort(cells)
-	for _, name := range cells[:min(len(cells), namedCells)] {
-		names := slices.Compact(on[name])
-		x.Reasons = append(x.Reasons, v.unsureOf(name, reasons[name], list(names)))
-	}
-	if more := len(cells) - namedCells; more > 0 {
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
-	}
+	d.sayUnsure(x, on)
 	return nil
 }
 
