@@ -335,3 +335,17 @@ func (c *checker) lostSightOf(u *unit) {
 	u.unseen = true
 	c.ceased(u)
 }
+
+// fakeUnit and fakeEnd are a planted mistake: what was killed is taken for ended.
+func (m *machine) fakeUnit(u *unit) {
+	if m.w.cfg.rules.fakes && !u.orphan && u.state != completed {
+		m.complete(u)
+	}
+}
+
+func (m *machine) fakeEnd(c *container) {
+	if m.w.cfg.rules.fakes && !c.orphan && !c.faked {
+		c.faked, c.status = true, "killed"
+		m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
+	}
+}

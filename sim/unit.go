@@ -377,20 +377,6 @@ func (m *machine) disinherit() (gone bool) {
 	return gone
 }
 
-// fakeUnit and fakeEnd are a planted mistake: what was killed is taken for ended.
-func (m *machine) fakeUnit(u *unit) {
-	if m.w.cfg.rules.fakes && !u.orphan && u.state != completed {
-		m.complete(u)
-	}
-}
-
-func (m *machine) fakeEnd(c *container) {
-	if m.w.cfg.rules.fakes && !c.orphan && !c.faked {
-		c.faked, c.status = true, "killed"
-		m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
-	}
-}
-
 // adopt hands what is there to a process, or to another session of it.
 func (m *machine) adopt(proc worker.Proc) {
 	for _, c := range m.box {
