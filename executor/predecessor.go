@@ -243,7 +243,12 @@ func (e *Executor) clearGroups(l legacy) map[string]bool {
 		class := cgroup.At(dir, 0)
 		class.Thaw()
 		e.killAndWait(class)
-		e.noteStuck(dir, stays)
+		groups, _ := os.ReadDir(dir)
+		for _, g := range groups {
+			if g.IsDir() {
+				e.noteStuck(filepath.Join(dir, g.Name()), stays)
+			}
+		}
 		cgroup.RemoveEmpty(dir)
 	}
 	for _, d := range l.V1 {
@@ -268,6 +273,7 @@ func (e *Executor) clearKept(class string, stays map[string]bool) {
 			continue
 		}
 		e.killAndWait(cgroup.At(dir, 0))
+		e.noteStuck(dir, stays)
 		cgroup.RemoveEmpty(dir)
 	}
 	generation := filepath.Base(class)
@@ -316,26 +322,24 @@ func (c *container) leaveWork(g *cgroup.Group) error {
 	return g.SetWork(b)
 }
 
-// noteStuck makes containers of what does not die, so that nobody takes this
-// cell for clean. Where groups keep no attributes they have no labels: who adopts them knows
+// noteStuck makes a container of a group that does not die, so that nobody takes this
+// cell for clean. Where groups keep no attributes it has no labels: who adopts it knows
 // only that something of its predecessor is left.
-func (e *Executor) noteStuck(class string, stays map[string]bool) {
-	entries, _ := os.ReadDir(class)
-	for _, d := range entries {
-		g := cgroup.At(filepath.Join(class, d.Name()), 0)
-		if full, err := g.Populated(); !d.IsDir() || err == nil && !full {
-			continue
-		}
-		stays[d.Name()] = true
-		var w work
-		if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
-			w = work{ID: d.Name()} // the group's name, and nobody knows of what
-		}
-		c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kindOf(class) == classStopBound}, w.Resources)
-		e.take(c.need, 1)
-		c.group = g
-		e.addStuck(c)
+func (e *Executor) noteStuck(dir string, stays map[string]bool) {
+	g := cgroup.At(dir, 0)
+	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
+		return
 	}
+	name, kind := filepath.Base(dir), kindOf(filepath.Dir(dir))
+	stays[name] = true
+	var w work
+	if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
+		w = work{ID: name} // and nobody knows of what
+	}
+	c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
+	e.take(c.need, 1)
+	c.group = g
+	e.addStuck(c)
 }
 
 // addStuck adds a container of a predecessor that does not die.

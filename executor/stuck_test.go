@@ -141,6 +141,40 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 	}
 }
 
+// TestSuccessorShowsWhatCannotBeAdopted: what was to outlive its cell, and of which nothing can
+// be read, is ended; when it does not die it is as stuck as any other, and nobody knows what it is.
+func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
+	awaitFile(t, filepath.Join(dir, "x"))
+	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
+	c.kill(t)
+	written, err := filepath.Glob(filepath.Join(folder, "keep", "*", keepsakeFile))
+	if err != nil || len(written) != 1 {
+		t.Fatal(written, err)
+	}
+	if err := os.Remove(written[0]); err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(folder)
+	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
+	e, stop := runExecutor(t, cfg)
+	all := e.List()
+	if len(all) != 1 || all[0].Stuck == nil || all[0].Labels != nil || !all[0].Adopted || !all[0].DeadlineBound || !e.Unclean() {
+		t.Fatalf("%+v, unclean %v", all, e.Unclean())
+	}
+	thaw()
+	await(t, e, all[0].ID, completed)
+	e.Delete(all[0].ID)
+	await(t, e, all[0].ID, gone)
+	if e.Unclean() {
+		t.Error("unclean although nothing is left")
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
 // there; a cell does not take its predecessor for dead then.
 func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
