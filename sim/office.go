@@ -26,7 +26,7 @@ const performTimeout = 1500 * time.Millisecond
 func (r *reign) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
 	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
-	_, err := office.New(office.Config{Term: r.term, Store: termStore{r}, Rows: w.store.rowsOf(""), Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
+	_, err := office.New(office.Config{Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
 		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside, Times: r.connect,
 		Resign: func() { r.end("a higher term was heard") },
 		Auction: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
@@ -40,7 +40,7 @@ func (r *reign) open(cfg worker.Config) error {
 			Wants:  func(to bbs.Auctioneer) bbs.Auctioneer { return wants{r, to} },
 			Starts: func(to scheduler.Registry) scheduler.Registry { return runs{to, r} },
 			Room:   func(to scheduler.Auctioneer) scheduler.Auctioneer { return ledger{to, r} },
-		}})
+		}}, w.store.rowsOf(""))
 	return err
 }
 

@@ -57,14 +57,14 @@ func newTerm(cfg ServerConfig, reign *store.Reign, rows []store.Row, cells *link
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
 	t.sender = callback.New(callback.Config{Done: func(guid, uid string, ok bool, problem string) { t.board.CallbackDone(guid, uid, ok, problem) },
 		Wall: cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
-	_, err := office.New(office.Config{Term: reign.Term(), Store: reign, Rows: rows, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
+	_, err := office.New(office.Config{Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
 		Clock: cfg.Clock, Log: t.log, NewID: newID, Go: t.call, Resign: t.resign, Times: t.open,
 		Auction: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
 		Jobs:    scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
 		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: reign.Restored(), NewStore: reign.NewStore(), NewCluster: cfg.NewCluster,
 			InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump, NoDeadline: cfg.NoDeadline, TurnoverLimit: cfg.TurnoverLimit}},
 		Board: bbs.Config{Tasks: cfg.Tasks},
-	})
+	}, rows)
 	if err != nil {
 		t.cancel()
 		return nil, err

@@ -67,8 +67,7 @@ type Times interface {
 type Config struct {
 	Term  fence.Term
 	Store Store
-	// Rows and Revision are the load of the term.
-	Rows      []store.Row
+	// Revision is that of the load.
 	Revision  int64
 	Cells     Cells
 	Hub       Hub
@@ -138,10 +137,11 @@ type Office struct {
 // lateRegistry is filled in after the scheduler was made: each needs the other.
 type lateRegistry struct{ *registry.Registry }
 
-// New builds the parts from the rows of the load, what others have left undone first. It
-// starts nothing but what the board submits at once. Its error is that of registry.New.
-func New(cfg Config) (*Office, error) {
-	rows := bbs.RollForwardOthers(cfg.Store, cfg.Rows)
+// New builds the parts from the rows of the load, which it does not keep, what others have
+// left undone first. It starts nothing but what the board submits at once. Its error is that
+// of registry.New.
+func New(cfg Config, rows []store.Row) (*Office, error) {
+	rows = bbs.RollForwardOthers(cfg.Store, rows)
 	o := &Office{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}}
 	o.Drains = draining.New(draining.Config{Store: cfg.Store, Clock: cfg.Clock, Log: cfg.Log, Tell: o.tellDrain, Go: cfg.Go, Changed: o.drainChanged,
 		Batch:   func(name worker.CellName) int { return o.Registry.OnCell(name) },
