@@ -308,6 +308,26 @@ type Cell struct {
 	Isolation   []string // what the machine can isolate
 	Build       string
 	Drain       *Drain // nil when it is not drained
+	Gone        *Gone  // nil while a process has its name
+}
+
+// Gone is what became of a cell that is gone, and of its work: the newest of a term are
+// kept, until a process takes the name.
+type Gone struct {
+	// At is when it was certain.
+	At time.Time
+	// Left: it said farewell, with nothing on it.
+	Left bool
+	// Why and Work say in words why it is gone, and what was done with its work.
+	Why, Work string
+}
+
+// Word is the state as lists have it: LOST, or LEFT.
+func (g *Gone) Word() string {
+	if g.Left {
+		return "LEFT"
+	}
+	return "LOST"
 }
 
 // Drain is that a cell is to be emptied, and how far that is.
@@ -331,9 +351,12 @@ type NewDrain struct {
 
 // Cells reads and changes cells.
 type Cells interface {
-	ListCells(r Range) (Listed[Cell], error)
+	// ListCells lists cells by name, and behind them, when all is set, those that are gone.
+	ListCells(r Range, all bool) (Listed[Cell], error)
+	// GetCell returns a cell, also one that is gone.
 	GetCell(name worker.CellName) (Cell, error)
-	// ForgetCell is an operator's audited word that a process is dead.
+	// ForgetCell is an operator's audited word that a process is dead. One that is gone is
+	// taken off the list.
 	ForgetCell(ctx context.Context, proc worker.Proc, w Write) error
 	// DrainCell stores that a cell is to be emptied; a second one replaces the first.
 	// UndrainCell takes it back; one that is not drained is returned as it is.

@@ -72,6 +72,9 @@ func besideCell(b *Backend, e *event.Event, m *pb.Event) {
 		return
 	}
 	now.Session, now.Reason, now.Evacuating = e.Cell.Session, e.Cell.Reason, e.Cell.Evacuating
+	if !e.Cell.Gone {
+		now.Gone = nil
+	}
 	if e.Cell.Session == worker.MustDie {
 		now.Eligible = false
 	}

@@ -13,9 +13,9 @@ import (
 	"cantina/worker"
 )
 
-// ListCells lists cells by name.
+// ListCells lists cells by name, and those that are gone when all is set.
 func (c *calls) ListCells(_ context.Context, q *connect.Request[pb.ListCellsRequest]) (*connect.Response[pb.ListCellsResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Cell], error) { return b.Cells.ListCells(r) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Cell], error) { return b.Cells.ListCells(r, q.Msg.All) })
 	m := &pb.ListCellsResponse{Listing: where}
 	for i := range l.Items {
 		m.Cells = append(m.Cells, cellMessage(&l.Items[i]))

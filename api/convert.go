@@ -287,13 +287,17 @@ func toStruct(data []byte) *structpb.Struct {
 }
 
 func cellMessage(c *Cell) *pb.Cell {
-	return &pb.Cell{
+	m := &pb.Cell{
 		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host, Session: c.Session.String(),
 		Since: wire.FromTime(c.Since), Reason: clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
 		Unavailable: clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
 		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: cleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
 		Isolation: cleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
 	}
+	if g := c.Gone; g != nil {
+		m.Session, m.Since, m.Reason, m.Aftermath = g.Word(), wire.FromTime(g.At), clean(g.Why), clean(g.Work)
+	}
+	return m
 }
 
 func drainMessage(d *Drain) *pb.Drain {

@@ -37,11 +37,21 @@ type BBS struct {
 	// waiting has, for each cell name, the given-up processes whose rows of work that
 	// survives a restart stand until a successor has reported.
 	waiting map[string][]string
+	// former has the cancelled tasks whose containers are not known to be gone that this term
+	// began with, by guid.
+	former map[string]formerEnd
 
 	kick chan struct{} // wakes Run after a change of what is due
 	over chan struct{} // closed when the term cannot go on
 	once sync.Once
 	err  error // why, once over is closed
+}
+
+// formerEnd is when this term came to know of a task that another leader has cancelled: how
+// far that one's wall clock was from this one's nobody knows.
+type formerEnd struct {
+	uid string
+	at  time.Time
 }
 
 // appliedTask is the newest run of a task of a spec file.

@@ -135,11 +135,19 @@ func (b *BBS) SessionChanged(e worker.SessionChanged) {
 // Dead tells that a process is certainly dead; holder is the process that has its cell's
 // name now, if any. One that has taken over the folder of the dead one inherits its work that
 // survives a restart, and what it has reported a container of: that did not die with its process.
-func (b *BBS) Dead(e worker.Dead, holder worker.Proc) {
+// It returns how many tasks were lost.
+func (b *BBS) Dead(e worker.Dead, holder worker.Proc) (lost int) {
 	if e.Proof != worker.ProofSuccessor && e.Proof != worker.ProofBoot || holder == e.Proc {
 		holder = ""
 	}
-	b.ProcDead(string(e.Cell), string(e.Proc), string(holder))
+	return b.ProcDead(string(e.Cell), string(e.Proc), string(holder))
+}
+
+// InstancesOn counts the instances that a process has, or is to start.
+func (b *BBS) InstancesOn(proc string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.services.OnProc(proc))
 }
 
 // CellHealthy tells that the session of a process is HEALTHY (again).
@@ -189,12 +197,12 @@ func (t *tx) leave(cell, proc string, kept bool) {
 // ProcDead tells that a process is certainly dead. successor is the process that
 // has taken its folder over, empty when there is none or it is not known: rows of work that
 // survives the restart of a cell, and of what it has reported as alive, go to it, and its
-// harmoniser says whether they are true.
-func (b *BBS) ProcDead(cell, proc, successor string) {
+// harmoniser says whether they are true. It returns how many tasks were lost.
+func (b *BBS) ProcDead(cell, proc, successor string) (lost int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isOver() != nil {
-		return
+		return 0
 	}
 	t := b.begin(b.now())
 	if successor != "" && successor != proc {
@@ -202,6 +210,9 @@ func (b *BBS) ProcDead(cell, proc, successor string) {
 	}
 	t.onProc(proc, lrp.ProcDead{Proc: proc})
 	for _, g := range t.b.tasks.OnProc(proc) {
+		if t.b.tasks.Get(g).State == task.Running {
+			lost++
+		}
 		t.tryTask(g, task.ProcDead{Proc: proc})
 	}
 	if left := slices.DeleteFunc(b.waiting[cell], func(p string) bool { return p == proc }); len(left) > 0 {
@@ -213,6 +224,7 @@ func (b *BBS) ProcDead(cell, proc, successor string) {
 	b.tasks.ProcDied(proc)
 	b.submit(t, nil)
 	b.converge(false)
+	return lost
 }
 
 // inherit moves the rows of work that its cell keeps over a restart, or that did not die.

@@ -3,6 +3,7 @@ package bbs
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,6 +19,17 @@ type Decision struct{ t *tx }
 
 // Task returns the newest row of a guid, or nil.
 func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
+
+// SinceEnd is for how long at least a task has been over, by the time that really passed: of one
+// that was cancelled under an earlier leader, since this term has its row.
+func (d *Decision) SinceEnd(x *task.Task) time.Duration {
+	b := d.t.b
+	at := x.FirstCompleted
+	if f, ok := b.former[x.GUID]; ok && f.uid == x.UID {
+		at = f.at
+	}
+	return max(0, b.now().Sub(at))
+}
 
 // Free reports whether a guid may be used for a new task.
 func (d *Decision) Free(guid string) bool { return d.t.b.free(guid) }

@@ -35,8 +35,8 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	b := &BBS{
 		cfg: cfg, view: newView(revision), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
 		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, idem: map[string]*idemEntry{}, inFlight: map[string]int{}, bad: map[string]bool{},
-		waiting: map[string][]string{},
-		kick:    make(chan struct{}, 1), over: make(chan struct{}),
+		waiting: map[string][]string{}, former: map[string]formerEnd{},
+		kick: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	b.start.wall, b.start.boot = cfg.Clock.Wall(), cfg.Clock.Boot()
 	b.mu.Lock()
@@ -219,6 +219,9 @@ func (b *BBS) readTask(row store.Row) (func(), error) {
 	}
 	return func() {
 		b.tasks.Load(t)
+		if t.Ending() {
+			b.former[t.GUID] = formerEnd{t.UID, b.now()}
+		}
 		b.view.putTask(t.GUID, t, row.Revision)
 	}, nil
 }

@@ -155,4 +155,6 @@ type CellState struct {
 	Evacuating bool
 	// Unavailable is why it is given no new work although it beats; empty = it is.
 	Unavailable string
+	// Gone: the process is certainly dead, and nobody else has the cell's name.
+	Gone bool
 }

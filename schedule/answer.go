@@ -20,7 +20,8 @@ const (
 // to end is gone.
 const killWait = 10 * time.Second
 
-// OfTask answers for a task from its row (nil = none). heard says whether the cell
+// OfTask answers for a task from its row (nil = none). over is for how long at least it has been
+// over, by a clock that nobody sets; heard says whether the cell
 // process that the row names has reported in this term, dead whether it is certainly
 // dead. A row is the truth once its cell was heard: the cell corrects it.
 //
@@ -28,7 +29,7 @@ const killWait = 10 * time.Second
 // time: it runs until its cell says that it is gone, or is certainly dead. Only a
 // container that may outlive its cell (keep) may have its grace time then.
 // A lost task may run on for as long as its row says so.
-func OfTask(t *task.Task, now time.Time, heard, dead bool) Answer {
+func OfTask(t *task.Task, over time.Duration, heard, dead bool) Answer {
 	switch {
 	case t == nil:
 		return Ended
@@ -44,7 +45,7 @@ func OfTask(t *task.Task, now time.Time, heard, dead bool) Answer {
 		return Running
 	case t.Ending() && (t.Definition.Workload.OnCellRestart.Survives() || t.Definition.OnLost == task.LostKeep):
 		e := t.Definition.Workload.Termination
-		if now.Before(t.FirstCompleted.Add(or(e.Grace, 10*time.Second) + or(e.LeftoverGrace, time.Second) + killWait)) {
+		if over < or(e.Grace, 10*time.Second)+or(e.LeftoverGrace, time.Second)+killWait {
 			return Running
 		}
 	}

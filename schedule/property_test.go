@@ -170,6 +170,9 @@ func (w *world) check(s *State, moves []Move) {
 	if w.def.Overlap == OverlapAllow {
 		most = w.def.Max
 	}
+	if starts > 1 && w.def.Job != nil {
+		w.t.Fatalf("a job is born %d times in one step", starts)
+	}
 	replaces := w.def.Job != nil && w.def.Overlap == OverlapReplace // a job ends what ran of it by itself, also what this step has set going
 	if starts > 0 && live+starts > most && !replaces {
 		w.t.Fatalf("%d started while %d may run, at most %d", starts, live, most)

@@ -137,26 +137,26 @@ func TestOfTask(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		x           *task.Task
-		now         time.Time
+		over        time.Duration
 		heard, dead bool
 		want        Answer
 	}{
-		{"none", nil, now, true, false, Ended},
-		{"pending", &task.Task{}, now, false, false, Running},
-		{"running, its cell not heard yet", &task.Task{State: task.Running}, now, false, false, Unknown},
-		{"running", &task.Task{State: task.Running}, now, true, false, Running},
-		{"running on a dead cell, not yet lost", &task.Task{State: task.Running}, now, false, true, Running},
-		{"completed", &task.Task{State: task.Completed, Outcome: task.Succeeded}, now, true, false, Ended},
-		{"lost and may still run", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true}, now, true, false, Running},
-		{"the same, settled", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Resolution: task.ResolvedDone}, now, true, false, Ended},
-		{"cancelled, its cell has not said that it is gone", cancelled, now.Add(time.Hour), false, false, Running},
-		{"cancelled, gone", &gone, now, true, false, Ended},
-		{"cancelled before it started", &pending, now, true, false, Ended},
-		{"cancelled, its cell dead", cancelled, now, true, true, Ended},
-		{"cancelled, may outlive its cell", &kept, now.Add(20 * time.Second), true, true, Running},
-		{"cancelled, may outlive its cell, after its grace time", &kept, now.Add(22 * time.Second), true, true, Ended},
+		{"none", nil, 0, true, false, Ended},
+		{"pending", &task.Task{}, 0, false, false, Running},
+		{"running, its cell not heard yet", &task.Task{State: task.Running}, 0, false, false, Unknown},
+		{"running", &task.Task{State: task.Running}, 0, true, false, Running},
+		{"running on a dead cell, not yet lost", &task.Task{State: task.Running}, 0, false, true, Running},
+		{"completed", &task.Task{State: task.Completed, Outcome: task.Succeeded}, 0, true, false, Ended},
+		{"lost and may still run", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true}, 0, true, false, Running},
+		{"the same, settled", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Resolution: task.ResolvedDone}, 0, true, false, Ended},
+		{"cancelled, its cell has not said that it is gone", cancelled, time.Hour, false, false, Running},
+		{"cancelled, gone", &gone, 0, true, false, Ended},
+		{"cancelled before it started", &pending, 0, true, false, Ended},
+		{"cancelled, its cell dead", cancelled, 0, true, true, Ended},
+		{"cancelled, may outlive its cell", &kept, 20 * time.Second, true, true, Running},
+		{"cancelled, may outlive its cell, after its grace time", &kept, 22 * time.Second, true, true, Ended},
 	} {
-		if got := OfTask(c.x, c.now, c.heard, c.dead); got != c.want {
+		if got := OfTask(c.x, c.over, c.heard, c.dead); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

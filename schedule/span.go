@@ -218,7 +218,7 @@ func (m *machine) fireByHand(e Fire) error {
 	} else if before := m.next(at.Add(-time.Second)); !before.Equal(at) {
 		return fmt.Errorf("%w: %s; the next one is %s", ErrNoTime, at.Format(time.RFC3339), stamp(before))
 	}
-	v, id := m.judge()
+	v, id := m.judge(ByHand)
 	if v == mustSkip || v == mustWait && m.env.Definition.Overlap != OverlapReplace {
 		return fmt.Errorf("%w: %s", ErrOverlap, id)
 	}

@@ -210,8 +210,9 @@ const (
 	mustSkip
 )
 
-// judge answers the question of the overlap, and names a run that stands in the way.
-func (m *machine) judge() (verdict, string) {
+// judge answers the question of the overlap for what fires by a cause, and names a run that
+// stands in the way. What is filled in replaces nothing.
+func (m *machine) judge(by Cause) (verdict, string) {
 	running, unknown, one := m.counts()
 	p := &m.env.Definition.Policy
 	most := 1
@@ -219,7 +220,7 @@ func (m *machine) judge() (verdict, string) {
 		most = p.Max
 	}
 	switch {
-	case running+unknown < most, p.Overlap == OverlapReplace && m.env.Definition.Guarded():
+	case running+unknown < most, p.Overlap == OverlapReplace && m.env.Definition.Guarded() && by != ByBackfill:
 		return mayStart, ""
 	case p.Overlap == OverlapReplace:
 		return mustWait, one
@@ -231,7 +232,7 @@ func (m *machine) judge() (verdict, string) {
 
 // decide starts a firing, skips it, or leaves it pending. retried: it was pending.
 func (m *machine) decide(f Firing, retried bool) {
-	v, id := m.judge()
+	v, id := m.judge(f.By)
 	if f.By == ByBackfill && (v == mustSkip || m.s.Paused) {
 		v = mustWait // one after the other
 	}
@@ -293,7 +294,11 @@ func (m *machine) retry() {
 	}
 	was := m.s.Pending
 	filling := !slices.ContainsFunc(was, func(f Firing) bool { return f.By != ByBackfill })
-	switch v, _ := m.judge(); {
+	by := ByTime
+	if filling {
+		by = ByBackfill
+	}
+	switch v, _ := m.judge(by); {
 	case filling && (v != mayStart || m.s.Paused):
 		return
 	case v == mustWait && !m.mustEnd(was) && !m.tooOld(was):
@@ -329,6 +334,7 @@ func (m *machine) start(f Firing) {
 	}
 	switch run := (Run{At: f.At, ID: id}); {
 	case m.env.Definition.Job != nil:
+		m.supersede()
 		m.s.Live = []Run{run} // the job is born again: of the earlier run nothing is left to ask for
 	case m.env.Definition.Task != nil:
 		m.s.Live = append(slices.Clip(m.s.Live), run)
@@ -340,6 +346,24 @@ func (m *machine) start(f Firing) {
 	}
 	m.note(e)
 	m.moves = append(m.moves, Start{f, id})
+}
+
+// supersede takes back what this step has started of a job: it would be born twice in one
+// transaction, and only the newest time has it.
+func (m *machine) supersede() {
+	var earlier []Start
+	m.moves = slices.DeleteFunc(m.moves, func(x Move) bool {
+		s, ok := x.(Start)
+		if ok {
+			earlier = append(earlier, s)
+		}
+		return ok
+	})
+	for _, s := range earlier {
+		m.s.History = slices.DeleteFunc(slices.Clone(m.s.History), func(e Entry) bool { return e.What == Started && e.ID == s.ID && e.At.Equal(s.Firing.At) })
+		m.s.Fired--
+		m.miss(Span{After: s.Firing.At.Add(-time.Second), Until: s.Firing.At, Count: 1, Why: WhyReplaced}, "")
+	}
 }
 
 // refused takes a start of this step back: what it would have started was refused.

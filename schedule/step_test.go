@@ -240,6 +240,22 @@ func TestOverlapReplace(t *testing.T) {
 	x.is("01:00", Ended).does(Tick{}, "start 02T02:00").pending()
 }
 
+// TestAJobIsBornOnceInAStep: of several times that are due at once the newest replaces the
+// others, which are history and can be filled in, one after the other.
+func TestAJobIsBornOnceInAStep(t *testing.T) {
+	x := begin(t, hourly, Policy{Overlap: OverlapReplace, Misfire: MisfireAll})
+	x.def.Task, x.def.Job = nil, &Job{}
+	x.at("04:30").does(Tick{}, "start 02T04:00").pending()
+	if h := x.s.History; len(h) != 2 || h[0].What != Skipped || h[0].Why != WhyReplaced || h[0].Count != 3 || h[1].What != Started || x.s.Fired != 1 || x.s.Skipped != 3 {
+		t.Fatalf("%+v, %d fired, %d skipped", h, x.s.Fired, x.s.Skipped)
+	}
+	fill := Backfill{From: x.time("01:00"), To: x.time("03:00"), Max: 3}
+	x.does(fill).pending("02T01:00", "02T02:00", "02T03:00")
+	x.is("04:00", Ended).does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00").does(Tick{})
+	x.at("05:00").does(Tick{}, "start 02T05:00").pending("02T02:00", "02T03:00")
+	x.is("05:00", Ended).does(Tick{}, "start 02T02:00").pending("02T03:00")
+}
+
 func TestMisfire(t *testing.T) {
 	for _, c := range []struct {
 		name  string

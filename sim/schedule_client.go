@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"cantina/action"
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cron"
@@ -300,10 +299,6 @@ func (p *plans) definition(i int) *schedule.Definition {
 	switch i % 3 {
 	case 0:
 		d.Task = &task.Definition{PendingTimeout: pendingBound, Workload: p.w.workload(50)}
-		// What survives its cell, was cancelled and is taken over by nobody counts for its grace time by the
-		// wall clock; where that steps, nobody can say how long.
-		d.Task.Workload.OnCellRestart = action.RestartStop
-		d.Task.Workload.Termination.Grace = 3 * time.Second
 	case 1:
 		want := p.w.wanted(planKey(i).Name, nothing)
 		want.Job.Domain = domain

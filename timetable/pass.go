@@ -176,7 +176,7 @@ func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 		return schedule.Ended
 	}
 	s := b.t.cfg.Sessions
-	return schedule.OfTask(x, b.now, s.Heard(x.Holder.Proc), s.Dead(x.Holder.Proc))
+	return schedule.OfTask(x, b.rows.SinceEnd(x), s.Heard(x.Holder.Proc), s.Dead(x.Holder.Proc))
 }
 
 // move makes one move of a decision.

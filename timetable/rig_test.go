@@ -46,6 +46,7 @@ type rig struct {
 	starts []string // logical times of what the cell was given, with the schedule
 	keep   bool     // started tasks run on
 	heard  bool
+	dead   bool // the cell's process
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
@@ -129,6 +130,17 @@ func (r *rig) to(at time.Time) {
 	r.mu.Unlock()
 	r.times.Changed()
 	r.serve()
+}
+
+// set sets the wall clock alone, and lets what follows happen.
+func (r *rig) set(by time.Duration) *rig {
+	r.t.Helper()
+	r.mu.Lock()
+	r.wall = r.wall.Add(by)
+	r.mu.Unlock()
+	r.times.Changed()
+	r.serve()
+	return r
 }
 
 // at moves the clocks to a time of the first day.
@@ -316,7 +328,7 @@ func (r *rig) Alive(string) []string   { return nil }
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }
 
 // Dead implements timetable.Sessions.
-func (r *rig) Dead(string) bool { return false }
+func (r *rig) Dead(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.dead }
 
 // Signal implements timetable.Signals.
 func (r *rig) Signal(s timetable.Sending, tell func(schedule.Delivery)) {

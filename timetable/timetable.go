@@ -46,6 +46,8 @@ var (
 // Rows are the newest rows of the board, within one decision.
 type Rows interface {
 	Task(guid string) *task.Task
+	// SinceEnd is for how long at least a task has been over, whatever became of wall clocks.
+	SinceEnd(x *task.Task) time.Duration
 	// Free reports whether a guid may be used for a new task.
 	Free(guid string) bool
 	// Desire adds a task; when it fails nothing was changed.

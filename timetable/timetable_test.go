@@ -14,6 +14,7 @@ import (
 	"cantina/cron"
 	"cantina/schedule"
 	"cantina/store"
+	"cantina/task"
 	"cantina/timetable"
 )
 
@@ -108,6 +109,35 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 		r.end(old.GUID, old.UID)
 		r.at("02:59:01").started("d/n 2026-03-02T02:00:00Z")
 	})
+}
+
+// TestTheGraceOfWhatOutlivesItsCellIsByRealTime: a run that was cancelled, may outlive its cell, and
+// that no process takes over has its grace time, whatever is done to the wall clock, in one
+// term and between two.
+func TestTheGraceOfWhatOutlivesItsCellIsByRealTime(t *testing.T) {
+	for name, set := range map[string]func(r *rig){
+		"set ahead":                     func(r *rig) { r.set(20 * time.Minute) },
+		"set ahead, then a new leader":  func(r *rig) { r.set(20 * time.Minute).depose() },
+		"set ahead between two leaders": func(r *rig) { r.stop(); r.wall = r.wall.Add(20 * time.Minute); r.elect() },
+		"set back between two leaders":  func(r *rig) { r.stop(); r.wall = r.wall.Add(-20 * time.Minute); r.elect() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.apply(false, one(func(d *schedule.Definition) {
+					d.Overlap, d.Task.OnLost = schedule.OverlapReplace, task.LostKeep
+				}))
+				r.keep = true
+				r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
+				r.dead = true
+				set(r)
+				r.started()
+				r.to(r.wall.Add(5 * time.Second))
+				r.started()
+				r.to(r.wall.Add(30 * time.Second))
+				r.started("d/n 2026-03-02T02:00:00Z")
+			})
+		})
+	}
 }
 
 // TestAPersonsCallHappensOncePerKey and answers alike when it is repeated.

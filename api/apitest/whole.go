@@ -22,10 +22,10 @@ func (f *Fake) SetCell(c api.Cell) {
 }
 
 // ListCells implements api.Cells.
-func (f *Fake) ListCells(r api.Range) (api.Listed[api.Cell], error) {
+func (f *Fake) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.cells, r, func(*api.Cell) bool { return true }), nil
+	return page(f, f.cells, r, func(c *api.Cell) bool { return all || c.Gone == nil }), nil
 }
 
 // GetCell implements api.Cells.

@@ -60,6 +60,8 @@ func freeOf(x *pb.Cell) string {
 
 func (c *cli) cellNote(x *pb.Cell) string {
 	switch {
+	case x.Aftermath != "":
+		return x.Reason + "; " + x.Aftermath
 	case x.Unavailable != "":
 		return "takes no work: " + x.Unavailable
 	case x.Drain != nil:
@@ -75,9 +77,11 @@ func (c *cli) cellNote(x *pb.Cell) string {
 }
 
 func (c *cli) cellsVerb() *cobra.Command {
-	var watch bool
+	var watch, all bool
 	cmd := &cobra.Command{
 		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
+		Long: "cells lists the cells, below them those that are lost (certainly dead: why, and what was done with their work), and with --all those that left. The newest\n" +
+			"of the leader's term are kept, until a process takes the name.",
 		Example: "  cantina cells\n  cantina cells -o wide\n  cantina cells node7 -o yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -88,12 +92,13 @@ func (c *cli) cellsVerb() *cobra.Command {
 				return one(c, c.cellTable(), got.Cell)
 			}
 			return listing(c, c.cellTable(), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
-				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
-				return l.GetCells(), l.GetListing(), err
+				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{All: true, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				return slices.DeleteFunc(l.GetCells(), func(x *pb.Cell) bool { return !all && x.Session == "LEFT" }), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })
 		},
 	}
 	watchFlag(cmd, &watch)
+	cmd.Flags().BoolVar(&all, "all", false, "cells that said farewell too")
 	forget := &cobra.Command{
 		Use: "forget PROC", Short: "Declare a cell process dead, on your word",
 		Long: "forget says that nothing of a cell process is alive any more: what it ran counts as lost and may run again. If it is alive after all, work runs\n" +

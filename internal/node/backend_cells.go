@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"cantina/api"
+	"cantina/internal/office"
 	"cantina/placement"
 	"cantina/resource"
 	"cantina/worker"
@@ -38,28 +40,78 @@ func (v view) free() map[string]resource.Amounts {
 
 func left(c *placement.CellView) resource.Amounts { return c.Capacity.Sub(c.Used).Sub(c.Foreign) }
 
+// goneMark is before the name of a cell that is gone in the cursor of a page: no name of a
+// cell is behind it.
+const goneMark = "~"
+
+// gone describes a cell that nobody has the name of any more.
+func (v view) gone(l *office.Lost) api.Cell {
+	st := &l.State
+	return api.Cell{Name: l.Cell, Proc: l.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: worker.MustDie, Since: l.At, Reason: l.Why,
+		Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags), Isolation: st.Isolation, Build: st.Build, Drain: v.drainOf(l.Cell),
+		Gone: &api.Gone{At: l.At, Left: l.Left, Why: l.Why, Work: l.Work}}
+}
+
+// appendGone adds the cells that are gone to the end of a list.
+func (v view) appendGone(out *api.Listed[api.Cell], lost []office.Lost, r api.Range) {
+	for _, l := range lost {
+		mark := goneMark + string(l.Cell)
+		if mark <= r.After {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return
+		}
+		out.Items = append(out.Items, v.gone(&l))
+	}
+}
+
+func isLost(lost []office.Lost, name worker.CellName) bool {
+	return slices.ContainsFunc(lost, func(l office.Lost) bool { return l.Cell == name })
+}
+
+// cursorOf is where the list goes on behind a cell.
+func cursorOf(c *api.Cell) string {
+	if c.Gone != nil {
+		return goneMark + string(c.Name)
+	}
+	return string(c.Name)
+}
+
 // ListCells implements api.Cells.
-func (v view) ListCells(r api.Range) (api.Listed[api.Cell], error) {
+func (v view) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
 	if err := v.fresh(); err != nil {
 		return api.Listed[api.Cell]{}, err
 	}
 	out := api.Listed[api.Cell]{}
-	free := v.free()
+	free, lost := v.free(), v.Lost()
 	for _, s := range v.reg.Sessions() {
-		if !s.Holder || string(s.Cell) <= r.After && r.After != "" {
+		if !s.Holder || s.Dead && isLost(lost, s.Cell) || string(s.Cell) <= r.After && r.After != "" {
 			continue
 		}
 		if len(out.Items) == r.Limit {
-			out.Next = string(out.Items[len(out.Items)-1].Name)
-			break
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return out, nil
 		}
 		out.Items = append(out.Items, v.cellNow(&s, free[string(s.Cell)]))
+	}
+	if all {
+		v.appendGone(&out, lost, r)
 	}
 	return out, nil
 }
 
 // GetCell implements api.Cells.
 func (v view) GetCell(name worker.CellName) (api.Cell, error) {
+	if l, ok := v.LostCell(name); ok {
+		return v.gone(&l), v.fresh()
+	}
+	return v.present(name)
+}
+
+// present is GetCell for what only a cell that is not gone can be told.
+func (v view) present(name worker.CellName) (api.Cell, error) {
 	s, ok := v.reg.Session(name)
 	if !ok {
 		return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
@@ -73,5 +125,9 @@ func (v view) GetCell(name worker.CellName) (api.Cell, error) {
 
 // ForgetCell implements api.Cells.
 func (v view) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
-	return v.reg.Forget(proc, w.By)
+	err := v.reg.Forget(proc, w.By)
+	if errors.Is(err, worker.ErrUnknownProcess) && v.Strike(proc) {
+		return nil // it is certainly dead already
+	}
+	return err
 }

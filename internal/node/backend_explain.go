@@ -134,11 +134,30 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	if err != nil {
 		return api.Explanation{}, err
 	}
+	if c.Gone != nil {
+		return explainGone(s, &c), nil
+	}
 	out := explainCell(s, &c, v.cfg.Clock.Wall())
 	for _, x := range v.conditions(s.Name) {
 		out.Reasons = append(out.Reasons, api.Reason{Code: codeHeldUp, Text: x.What + ": " + x.Text})
 	}
 	return out, nil
+}
+
+// explainGone tells what became of a cell that is gone, and of its work.
+func explainGone(s api.Subject, c *api.Cell) api.Explanation {
+	g := c.Gone
+	out := api.Explanation{Subject: s, State: g.Word(), Wanted: worker.Healthy.String()}
+	since := "since " + g.At.UTC().Format(time.DateTime) + " UTC: "
+	why := api.Reason{Code: "lost", Text: since + g.Why, Change: "a cell that is started under this name takes its place; cantina cells forget " + string(c.Proc) + " takes it off the list"}
+	if g.Left {
+		out.Wanted, out.Fine, why.Code, why.Change = out.State, true, "left", ""
+	}
+	out.Reasons = []api.Reason{why, {Code: "work", Text: g.Work}}
+	if c.Drain != nil {
+		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
+	}
+	return out
 }
 
 // ifSilent says when a process that does not speak again is certainly dead.

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"cantina/api"
@@ -45,6 +46,7 @@ func (v view) Status() (api.Status, error) {
 			}
 		}
 	}
+	v.lostCells(&s)
 	for _, d := range v.drains.All() {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
@@ -59,6 +61,29 @@ func (v view) Status() (api.Status, error) {
 	}
 	s.Warnings = append(s.Warnings, v.Audits()...)
 	return s, v.fresh()
+}
+
+// maxLostNamed is how many cells that are lost status names.
+const maxLostNamed = 10
+
+// lostCells has status name the cells that are lost, those that left not.
+func (v view) lostCells(s *api.Status) {
+	var names []string
+	for _, l := range v.Lost() {
+		if !l.Left {
+			names = append(names, string(l.Cell))
+		}
+	}
+	n := len(names)
+	if n == 0 {
+		return
+	}
+	s.Counts["cells_lost"] = n
+	text := strings.Join(names[:min(n, maxLostNamed)], ", ")
+	if n > maxLostNamed {
+		text += fmt.Sprintf(" and %d more", n-maxLostNamed)
+	}
+	s.Warnings = append(s.Warnings, "lost cells: "+text+"; cantina explain cell/NAME tells what became of each")
 }
 
 // EndWait implements api.Operation.

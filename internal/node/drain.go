@@ -55,7 +55,7 @@ const defaultDrain = 10 * time.Minute
 
 // DrainCell implements api.Cells.
 func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w api.Write) (api.Cell, error) {
-	if _, err := v.GetCell(name); err != nil {
+	if _, err := v.present(name); err != nil {
 		return api.Cell{}, err
 	}
 	st, _ := v.State(name)
@@ -67,7 +67,7 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 	if err != nil {
 		return api.Cell{}, conflicting(err)
 	}
-	return v.GetCell(name)
+	return v.present(name)
 }
 
 // UndrainCell implements api.Cells.
@@ -91,7 +91,7 @@ func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
 	if _, here := v.reg.Session(name); !here && drained {
 		return api.Cell{Name: name}, nil
 	}
-	return v.GetCell(name)
+	return v.present(name)
 }
 
 // drainState says, after the state of a session, how far a drain has come.

@@ -34,6 +34,7 @@ func (o *Office) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 	if a.Verdict == worker.Welcome && holds {
 		o.mu.Lock()
 		o.states[b.Cell] = s
+		o.taken(b.Cell, b.Proc)
 		o.mu.Unlock()
 		s.Process = string(b.Proc)
 		o.House.Push(s.State)

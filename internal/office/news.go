@@ -46,6 +46,9 @@ func (o *Office) settled() bool {
 // SessionChanged implements registry.Listener.
 func (o *Office) SessionChanged(e worker.SessionChanged) {
 	o.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
+	if e.To == worker.MustDie {
+		o.gaveUp(e, o.Board.InstancesOn(string(e.Proc)))
+	}
 	o.Board.SessionChanged(e)
 	o.admit(e.Cell)
 	o.mu.Lock()
@@ -80,12 +83,19 @@ func (o *Office) Eligible(e worker.Eligible) { o.admit(e.Cell) }
 func (o *Office) Dead(e worker.Dead) {
 	o.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
 	holder, _ := o.Registry.Receives(e.Cell)
-	o.Board.Dead(e, holder)
+	tasks := o.Board.Dead(e, holder)
 	o.admit(e.Cell)
+	if l, ok := o.died(e, tasks); ok {
+		o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: l.Word() + ": " + l.Why + "; " + l.Work,
+			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: l.Why, Term: o.cfg.Term, Gone: true}})
+	}
 }
 
 // Ended implements registry.Listener.
-func (o *Office) Ended(e worker.Ended) { o.Jobs.Ended(e) }
+func (o *Office) Ended(e worker.Ended) {
+	o.lostBatch(e)
+	o.Jobs.Ended(e)
+}
 
 // StartsChanged implements registry.Listener.
 func (o *Office) StartsChanged() {
@@ -101,6 +111,9 @@ const maxAudits = 20
 // Audit implements registry.Listener.
 func (o *Office) Audit(e worker.Audit) {
 	logAudit(o.log, e)
+	if e.Kind == worker.AuditForgotten {
+		o.forgotten(e)
+	}
 	o.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
 	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
 		return

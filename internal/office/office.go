@@ -132,6 +132,8 @@ type Office struct {
 	// changed is when the session that holds a cell's name got its state.
 	changed map[worker.CellName]time.Time
 	audits  []string
+	// departed are the processes that were given up, in order.
+	departed []*departed
 }
 
 // lateRegistry is filled in after the scheduler was made: each needs the other.

@@ -5996,7 +5996,8 @@ type Cell struct {
 	Address string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Zone    string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Host    string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
-	// NEW, UNHEALTHY, HEALTHY or MUST_DIE
+	// NEW, UNHEALTHY, HEALTHY or MUST_DIE; LOST when it is certainly dead, LEFT when it said
+	// farewell, until a process takes its name
 	Session     string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
 	Reason      string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -6016,7 +6017,9 @@ type Cell struct {
 	Isolation   []string               `protobuf:"bytes,22,rep,name=isolation,proto3" json:"isolation,omitempty"`
 	Build       string                 `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
 	// Set while the cell is drained: it gets no new work.
-	Drain         *Drain `protobuf:"bytes,24,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain *Drain `protobuf:"bytes,24,opt,name=drain,proto3" json:"drain,omitempty"`
+	// Of a cell that is gone (reason says why): what was done with its work.
+	Aftermath     string `protobuf:"bytes,25,opt,name=aftermath,proto3" json:"aftermath,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6219,6 +6222,13 @@ func (x *Cell) GetDrain() *Drain {
 	return nil
 }
 
+func (x *Cell) GetAftermath() string {
+	if x != nil {
+		return x.Aftermath
+	}
+	return ""
+}
+
 // That a cell is to be emptied, and how far that is.
 type Drain struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -6316,8 +6326,10 @@ func (x *Drain) GetWaits() []string {
 }
 
 type ListCellsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Page  *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	// Those that are gone too, behind the others.
+	All           bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6357,6 +6369,13 @@ func (x *ListCellsRequest) GetPage() *Page {
 		return x.Page
 	}
 	return nil
+}
+
+func (x *ListCellsRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
 }
 
 type ListCellsResponse struct {
@@ -9339,7 +9358,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x18\n" +
-	"\x16RemoveScheduleResponse\"\xa8\a\n" +
+	"\x16RemoveScheduleResponse\"\xc6\a\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -9367,7 +9386,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04tags\x18\x15 \x03(\tR\x04tags\x12\x1c\n" +
 	"\tisolation\x18\x16 \x03(\tR\tisolation\x12\x14\n" +
 	"\x05build\x18\x17 \x01(\tR\x05build\x12'\n" +
-	"\x05drain\x18\x18 \x01(\v2\x11.cantina.v1.DrainR\x05drain\x1a;\n" +
+	"\x05drain\x18\x18 \x01(\v2\x11.cantina.v1.DrainR\x05drain\x12\x1c\n" +
+	"\taftermath\x18\x19 \x01(\tR\taftermath\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a7\n" +
@@ -9385,9 +9405,10 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x120\n" +
 	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
-	"\x05waits\x18\a \x03(\tR\x05waits\"8\n" +
+	"\x05waits\x18\a \x03(\tR\x05waits\"J\n" +
 	"\x10ListCellsRequest\x12$\n" +
-	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\"j\n" +
+	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"j\n" +
 	"\x11ListCellsResponse\x12&\n" +
 	"\x05cells\x18\x01 \x03(\v2\x10.cantina.v1.CellR\x05cells\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"$\n" +

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/api"
+	"cantina/worker"
+)
+
+// TestCellsThatAreGoneAreListedBelowTheLiving: the lost always, those that left with --all;
+// both by name too, with why they are gone and what was done with their work.
+func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
+	s := newShell(t)
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: time.Now()})
+	gone := func(name string, g api.Gone) {
+		s.SetCell(api.Cell{Name: worker.CellName(name), Proc: worker.Proc("p" + name), Session: worker.MustDie, Gone: &g})
+	}
+	gone("c3", api.Gone{At: time.Now(), Why: "it was silent", Work: "2 tasks lost"})
+	gone("c4", api.Gone{At: time.Now(), Left: true, Why: "it said farewell", Work: "nothing was left on it"})
+	got := s.ok("cells")
+	if !strings.Contains(got, "LOST") || !strings.Contains(got, "it was silent; 2 tasks lost") || strings.Contains(got, "c4") || strings.Index(got, "c1") > strings.Index(got, "c3") {
+		t.Error(got)
+	}
+	if got := s.ok("cells", "--all"); !strings.Contains(got, "LEFT") || !strings.Contains(got, "it said farewell; nothing was left on it") {
+		t.Error(got)
+	}
+	if got := s.ok("cells", "-o", "json"); !strings.Contains(got, `"aftermath": "2 tasks lost"`) || !strings.Contains(got, `"session": "LOST"`) {
+		t.Error(got)
+	}
+	if got := s.ok("cells", "c4"); !strings.Contains(got, "LEFT") {
+		t.Error(got)
+	}
+	s.fails(api.ExitNotFound, "cantina cells --all", "explain", "cell/c9")
+}
