@@ -96,7 +96,7 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 		case e.line.Verb == VerbKeep:
 			continue
 		case e.is == nil:
-			c.Ops = append(c.Ops, store.Op{Key: rowKey(e.was.Key)}, store.Op{Key: stateKey(e.was.Key)})
+			c.Ops = append(c.Ops, store.Op{Key: RowOf(e.was.Key)}, store.Op{Key: StateOf(e.was.Key)})
 			t.board.Delete(e.was.Key)
 		default:
 			value, err := t.encodeRow(e.is)
@@ -104,7 +104,7 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 				t.unmake(done)
 				return err
 			}
-			c.Ops = append(c.Ops, store.Op{Key: rowKey(e.is.Key), Value: value}, store.Op{Key: stateKey(e.is.Key), Value: encodeState(e.is.UID, &e.is.State)})
+			c.Ops = append(c.Ops, store.Op{Key: RowOf(e.is.Key), Value: value}, store.Op{Key: StateOf(e.is.Key), Value: encodeState(e.is.UID, &e.is.State)})
 			t.board.Put(*e.is, e.cron, nil)
 		}
 		done = append(done, e)

@@ -31,8 +31,11 @@ func Owns(key string) bool {
 	return strings.HasPrefix(key, schedulePrefix) || strings.HasPrefix(key, statePrefix)
 }
 
-func rowKey(k schedule.Key) string   { return schedulePrefix + k.String() }
-func stateKey(k schedule.Key) string { return statePrefix + k.String() }
+// RowOf is the key of a schedule's definition.
+func RowOf(k schedule.Key) string { return schedulePrefix + k.String() }
+
+// StateOf is the key of its state.
+func StateOf(k schedule.Key) string { return statePrefix + k.String() }
 
 // keyOf finds the schedule that a row key names.
 func keyOf(key string) (schedule.Key, bool) {
@@ -68,12 +71,6 @@ func ReadRow(c Contents, key string, value []byte) (r Stored, ok bool, err error
 	row, err := decodeRow(c, value, k)
 	return Stored{Definition: &row, Key: k, UID: row.UID}, true, err
 }
-
-// RowOf and StateOf are the keys of a schedule's rows.
-func RowOf(k schedule.Key) string { return rowKey(k) }
-
-// StateOf is the key of its state.
-func StateOf(k schedule.Key) string { return stateKey(k) }
 
 // ParseKey is the inverse of Key.String.
 func ParseKey(s string) schedule.Key {

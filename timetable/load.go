@@ -122,7 +122,7 @@ func (t *Timetable) quarantine(r store.Row, k schedule.Key, why error) {
 }
 
 // isBad reports whether a row of a schedule is quarantined. The lock is held.
-func (t *Timetable) isBad(k schedule.Key) bool { return t.bad[rowKey(k)] || t.bad[stateKey(k)] }
+func (t *Timetable) isBad(k schedule.Key) bool { return t.bad[RowOf(k)] || t.bad[StateOf(k)] }
 
 // calendar reads the calendar of a schedule. The lock is held.
 func (t *Timetable) calendar(r *schedule.Row) (cron.Schedule, error) {

@@ -160,7 +160,7 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 func (b *batch) put(was, is schedule.Row) {
 	b.t.board.Update(is.Key, is.State)
 	b.was, b.is = append(b.was, was), append(b.is, is)
-	b.ops = append(b.ops, store.Op{Key: stateKey(is.Key), Value: encodeState(is.UID, &is.State)})
+	b.ops = append(b.ops, store.Op{Key: StateOf(is.Key), Value: encodeState(is.UID, &is.State)})
 }
 
 // runs answers for a run of a schedule.

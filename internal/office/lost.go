@@ -1,6 +1,7 @@
 package office
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -192,9 +193,9 @@ func (o *Office) Lost() []Lost {
 			out = append(out, l)
 		}
 	}
-	slices.SortFunc(out, func(a, b Lost) int { return a.At.Compare(b.At) })
+	slices.SortFunc(out, func(a, b Lost) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Cell, b.Cell)) })
 	out = out[max(0, len(out)-maxLost):]
-	slices.SortFunc(out, func(a, b Lost) int { return strings.Compare(string(a.Cell), string(b.Cell)) })
+	slices.SortFunc(out, func(a, b Lost) int { return cmp.Compare(a.Cell, b.Cell) })
 	return out
 }
 

@@ -51,11 +51,11 @@ func (o *Office) SessionChanged(e worker.SessionChanged) {
 	}
 	o.Board.SessionChanged(e)
 	o.admit(e.Cell)
-	o.mu.Lock()
 	if s, ok := o.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
+		o.mu.Lock()
 		o.changed[e.Cell] = o.cfg.Clock.Wall()
+		o.mu.Unlock()
 	}
-	o.mu.Unlock()
 	o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
 		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: o.cfg.Term, Evacuating: o.Drains.Of(e.Cell) != nil}})
 }

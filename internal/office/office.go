@@ -124,10 +124,11 @@ type Office struct {
 	began time.Duration // by the boot clock
 	times Times
 
-	// admitting makes what is told to the auctioneer the newest of what is known.
+	// admitting makes what is told to the auctioneer the newest of what is known. It comes
+	// before the locks of registry, drains and auctioneer.
 	admitting sync.Mutex
 
-	mu     sync.Mutex
+	mu     sync.Mutex // the last one: no part is called with it held
 	states map[worker.CellName]cell.State
 	// changed is when the session that holds a cell's name got its state.
 	changed map[worker.CellName]time.Time
