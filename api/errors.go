@@ -144,6 +144,7 @@ func Classes() []Class {
 		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(ErrNotFound, lrp.ErrNotFound, task.ErrNotFound, batch.ErrUnknownJob, batch.ErrUnknownNode, worker.ErrUnknownProcess, schedule.ErrNotFound)},
 		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(ErrExists, task.ErrExists)},
 		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "cantina task resolve TASK --as done, failed or rerun", among(task.ErrLostUnresolved)},
+		{"ending", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "wait until its cell says that its container is gone: cantina explain task/TASK; cantina rm --force waits for it", among(task.ErrEnding)},
 		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID, schedule.ErrOverlap, schedule.ErrFired)},
 		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(ErrNotAllowed)},
 		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split it", among(ErrTooLarge)},

@@ -247,7 +247,7 @@ func explainTask(row Task, now time.Time) Explanation {
 		e.Wanted = task.Succeeded.String()
 	case row.Ending():
 		e.Wanted, e.State = e.State, e.State+", being ended"
-		e.add("ending", "cell "+row.Holder.Cell+" has not said yet that its container is gone", "", 0)
+		e.add("ending", "cell "+row.Holder.Cell+" has not said yet that its container is gone; until then the task cannot be removed", "", 0)
 	default:
 		e.Wanted, e.Fine = "ended", true
 	}

@@ -53,6 +53,47 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 	})
 }
 
+// TestACancelledTaskIsDeletedWhenItsContainerIsGone, and not before: who waits for its end asks
+// for its row. A refused delete changes nothing.
+func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
+	for name, over := range map[string]func(r *rig, uid string) error{
+		"gone, as its cell says": func(r *rig, uid string) error {
+			return r.taskEvent("t", task.Missing{UID: uid, By: task.Holder{Cell: "a", Proc: "a1"}})
+		},
+		"its cell is certainly dead": func(r *rig, _ string) error { r.b.ProcDead("a", "a1", ""); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+					t.Fatal(err)
+				}
+				row, _ := r.b.GetTask("t")
+				if err := r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.b.CancelTask(t.Context(), "t", Write{}); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // also under the next leader
+					if err := r.b.DeleteTask(t.Context(), "t", Write{}); !errors.Is(err, task.ErrEnding) || !strings.Contains(err.Error(), "cell a") {
+						t.Fatalf("deleted while its container may run: %v", err)
+					}
+					if row, err := r.b.GetTask("t"); err != nil || row.State != task.Completed || !row.Ending() {
+						t.Fatalf("%+v, %v", row, err)
+					}
+					r.reelect()
+				}
+				if err := over(r, row.UID); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.b.DeleteTask(t.Context(), "t", Write{}); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 // TestFiftyCallsWithOneKey is what users report of tokens that are checked in the
 // handler: one run, fifty equal answers.
 func TestFiftyCallsWithOneKey(t *testing.T) {

@@ -164,6 +164,9 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Blind()
 	}
 	before := b.tasks.Get(guid)
+	if _, ok := e.(task.Delete); ok && before != nil {
+		env.Over, env.HolderDead = b.sinceEnd(before), b.tasks.Dead(before.Holder.Proc)
+	}
 	after, effects, err := b.cfg.Mistakes.StepTask(before, e, env)
 	if err != nil {
 		return err

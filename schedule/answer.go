@@ -16,10 +16,6 @@ const (
 	Unknown               // nobody can tell yet: its cell has not reported to this leader
 )
 
-// killWait is what a cell needs beyond the grace times until a container that was told
-// to end is gone.
-const killWait = 10 * time.Second
-
 // OfTask answers for a task from its row (nil = none). over is for how long at least it has been
 // over, by a clock that nobody sets; heard says whether the cell
 // process that the row names has reported in this term, dead whether it is certainly
@@ -41,20 +37,8 @@ func OfTask(t *task.Task, over time.Duration, heard, dead bool) Answer {
 		return Running
 	case t.MayStillRun && t.Unresolved():
 		return Running
-	case t.Ending() && !dead:
+	case t.Held(over, dead):
 		return Running
-	case t.Ending() && (t.Definition.Workload.OnCellRestart.Survives() || t.Definition.OnLost == task.LostKeep):
-		e := t.Definition.Workload.Termination
-		if over < or(e.Grace, 10*time.Second)+or(e.LeftoverGrace, time.Second)+killWait {
-			return Running
-		}
 	}
 	return Ended
-}
-
-func or(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
 }

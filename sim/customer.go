@@ -85,7 +85,7 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 		if errors.Is(err, bbs.ErrOver) && !b.r.over {
 			b.r.s.w.fail("contract", "the board gave up in the middle of its term: %v", err)
 		}
-		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, bbs.ErrQuarantined, draining.ErrUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition} {
+		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, bbs.ErrQuarantined, draining.ErrUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrEnding} {
 			if errors.Is(err, late) {
 				return
 			}

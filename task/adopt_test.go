@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestAdopt(t *testing.T) {
@@ -34,6 +35,32 @@ func TestAdopt(t *testing.T) {
 	}
 	if _, _, err := Step(row, Adopt{UID: "x", From: "pa", By: later}, env()); !errors.Is(err, ErrOtherUID) {
 		t.Errorf("another uid: %v", err)
+	}
+	for name, c := range map[string]struct {
+		change func(*Task)
+		over   time.Duration
+		dead   bool
+		want   error
+	}{
+		"its cell lives":                               {func(*Task) {}, time.Hour, false, ErrEnding},
+		"its cell is dead":                             {func(*Task) {}, 0, true, nil},
+		"its container is gone":                        {func(x *Task) { x.Result.Ended = t0 }, 0, false, nil},
+		"may outlive its dead cell":                    {func(x *Task) { x.Definition.OnLost = LostKeep }, 20 * time.Second, true, ErrEnding},
+		"may outlive its dead cell, the grace is over": {func(x *Task) { x.Definition.OnLost = LostKeep }, 22 * time.Second, true, nil},
+		"cancelled before it ran":                      {func(x *Task) { x.Holder = Holder{} }, 0, false, nil},
+	} {
+		resolving, _, err := Step(cancelled, Resolve{}, env())
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, d := *resolving, *resolving.Definition
+		x.Definition = &d
+		c.change(&x)
+		e := env()
+		e.Over, e.HolderDead = c.over, c.dead
+		if after, _, err := Step(&x, Delete{}, e); !errors.Is(err, c.want) || err == nil && after != nil {
+			t.Errorf("delete of a cancelled task, %s: %v %v", name, after, err)
+		}
 	}
 	lost := rowOf(t, "RESOLVING self")
 	lost.Outcome = Lost

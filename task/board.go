@@ -189,6 +189,9 @@ func (b *Board) ProcDied(proc string) {
 	}
 }
 
+// Dead reports whether a cell process is certainly dead.
+func (b *Board) Dead(proc string) bool { return b.dead[proc] }
+
 // Heard records that the session of a cell process is HEALTHY: it lives, although no
 // list may have named it.
 func (b *Board) Heard(proc string) { delete(b.dead, proc) }

@@ -133,7 +133,11 @@ type Env struct {
 	Now time.Time
 	// Eligible reports whether the cell process of a Start may be given work.
 	Eligible bool
-	Policy   Policy
+	// Over is for how long at least the task of a Delete has been over, HolderDead whether the
+	// process that its row names is certainly dead.
+	Over       time.Duration
+	HolderDead bool
+	Policy     Policy
 }
 
 // Policy holds the leader's settings for tasks. Zero fields mean the defaults in

@@ -307,6 +307,8 @@ func (m *machine) delete() error {
 		return ErrInvalidStateTransition
 	case m.t.Unresolved():
 		return ErrLostUnresolved
+	case m.t.Held(m.env.Over, m.env.HolderDead):
+		return fmt.Errorf("on cell %s: %w", m.t.Holder.Cell, ErrEnding)
 	}
 	m.deleted = true
 	return nil

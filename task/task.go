@@ -223,6 +223,32 @@ func (t *Task) Ending() bool {
 	return t.Ended() && t.Outcome == Cancelled && t.Holder.Cell != "" && t.Result.Ended.IsZero()
 }
 
+// Held reports whether the container of a cancelled task may still be there: over is for how long
+// at least the task has been over, dead whether the process that the row names is certainly
+// dead. Only a container that may outlive its cell (keep) may have its grace time then.
+func (t *Task) Held(over time.Duration, dead bool) bool {
+	switch {
+	case !t.Ending():
+		return false
+	case !dead:
+		return true
+	}
+	w := &t.Definition.Workload
+	e := w.Termination
+	return (w.OnCellRestart.Survives() || t.Definition.OnLost == LostKeep) && over < or(e.Grace, 10*time.Second)+or(e.LeftoverGrace, time.Second)+killWait
+}
+
+// killWait is what a cell needs beyond the grace times until a container that was told
+// to end is gone.
+const killWait = 10 * time.Second
+
+func or(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
+}
+
 // Ended reports whether the task is COMPLETED or RESOLVING.
 func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolving }
 
@@ -239,6 +265,8 @@ var (
 	ErrNotEligible = errors.New("cell may not be given work now")
 	// ErrLostUnresolved: a lost task is kept until it is resolved.
 	ErrLostUnresolved = errors.New("a lost task is kept until it is resolved")
+	// ErrEnding: a cancelled task is kept until its container is gone.
+	ErrEnding = errors.New("a cancelled task is kept until its container is gone")
 )
 
 // MaxAnnotation is the longest annotation in bytes.

@@ -498,6 +498,10 @@ func (f *Fake) DeleteTask(_ context.Context, guid string, w api.Write) error {
 		if !t.Ended() {
 			return false, fmt.Errorf("task %s is %s: %w", guid, t.State, task.ErrInvalidStateTransition)
 		}
+		if t.Ending() { // its container is gone a moment later
+			f.tasks[guid].Result.Ended = f.now()
+			return false, fmt.Errorf("task %s: on cell %s: %w", guid, t.Holder.Cell, task.ErrEnding)
+		}
 		delete(f.tasks, guid)
 		f.gone[guid] = true
 		f.publish(event.Event{Kind: event.Task, Domain: t.Domain, Subject: guid, Task: t.Task, Gone: true})

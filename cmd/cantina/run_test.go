@@ -221,6 +221,22 @@ func TestStopRestartRm(t *testing.T) {
 	s.ok("cells", "forget", "p1")
 }
 
+// TestRmWaitsForTheContainer: a cancelled task is removed when its container is gone; --force
+// waits for that.
+func TestRmWaitsForTheContainer(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	running := func(x *task.Task) { x.State, x.Holder = task.Running, task.Holder{Cell: "c1", Proc: "p1"} }
+	s.SetTask("d.once", running)
+	s.ok("stop", "once")
+	s.fails(api.ExitFailed, "on cell c1: a cancelled task is kept until its container is gone", "rm", "once", "--yes")
+	s.ok("rm", "once", "--yes")
+	s.ok("run", "-d", "--id", "other", "--", "x")
+	s.SetTask("other", running)
+	s.ok("rm", "other", "--yes", "--force")
+	s.fails(api.ExitNotFound, "kept 24 h", "logs", "task/other")
+}
+
 func TestTaskVerbs(t *testing.T) {
 	s := newShell(t)
 	s.apply()

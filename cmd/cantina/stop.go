@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +106,8 @@ func (c *cli) rmVerb() *cobra.Command {
 		Use:   "rm SUBJECT ...",
 		Short: "Remove services, tasks, jobs and schedules",
 		Long: "rm undesires a service, removes a task that has ended, and deletes a job; what runs of them is stopped. A schedule is removed, and what it\n" +
-			"has started goes on. A task that has not ended is removed only with --force, which cancels it first and does not guarantee that it did nothing.\n\n" + subjectHelp,
+			"has started goes on. A task that has not ended is removed only with --force, which cancels it first, waits until\n" +
+			"its container is gone, and does not guarantee that it did nothing.\n\n" + subjectHelp,
 		Example: "  cantina rm web --yes\n" +
 			"  cantina rm task/4f1c --yes",
 		Args: atLeast(1, "SUBJECT"),
@@ -117,7 +119,7 @@ func (c *cli) rmVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().BoolVar(&force, "force", false, "cancel a task that has not ended")
+	cmd.Flags().BoolVar(&force, "force", false, "cancel a task that has not ended, and wait until its container is gone")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return cmd
@@ -136,16 +138,8 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 		return "removed", err
 	case "task":
 		_, err := call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})
-		if isCode(err, "conflict") && force {
-			if _, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: s.name}); err != nil {
-				return "", err
-			}
-			ctx, cancel := c.limited()
-			defer cancel()
-			if _, err := c.waitTask(ctx, s.name); err != nil {
-				return "", err
-			}
-			_, err = call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})
+		if force && isCode(err, "conflict", "ending") {
+			err = c.rmByForce(s.name)
 		}
 		return "removed", err
 	}
@@ -156,6 +150,32 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 		return "", failf(api.ExitUsage, "the nodes of a job come from its node sources; cantina job kill %s --node %s ends what runs on it", s.name, s.node)
 	}
 	return "", failf(api.ExitUsage, "a %s cannot be removed; cantina cells forget PROC declares a dead one dead", s.kind)
+}
+
+// rmPause is how long rm --force waits before it asks again whether a container is gone.
+const rmPause = 300 * time.Millisecond
+
+// rmByForce cancels a task that has not ended, and removes it when its container is gone.
+func (c *cli) rmByForce(id string) error {
+	if _, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id}); err != nil && !isCode(err, "conflict") {
+		return err
+	}
+	ctx, cancel := c.limited()
+	defer cancel()
+	if _, err := c.waitTask(ctx, id); err != nil {
+		return err
+	}
+	for {
+		_, err := call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: id})
+		if !isCode(err, "ending") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rmPause):
+		}
+	}
 }
 
 func (c *cli) restartVerb() *cobra.Command {
