@@ -236,7 +236,7 @@ func (b *Board) Converge(now time.Time) []Move {
 	}
 	clear(b.dirty)
 	for d := range over {
-		out = b.pruneOldest(d, out)
+		out = b.pruneOldest(d, now, out)
 	}
 	slices.SortFunc(out, func(x, y Move) int { return cmp.Compare(x.GUID, y.GUID) })
 	return slices.CompactFunc(out, func(x, y Move) bool { return x.GUID == y.GUID })
@@ -301,26 +301,28 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 	end := t.FirstCompleted.Add(b.policy.KeptFor())
 	at, calls := t.callbackDue()
 	switch {
-	case b.mayGo(t) && !now.Before(end) && (!calls || b.policy.seed()):
+	case b.mayGo(t, now) && !now.Before(end) && (!calls || b.policy.seed()):
 		return Prune{}
 	case calls && !now.Before(at):
 		return KickCallback{}
 	case calls:
 		b.plan(s, at)
 	}
-	if b.mayGo(t) {
+	if b.mayGo(t, now) {
 		b.plan(s, end)
 	}
 	return nil
 }
 
-// mayGo reports whether an ended task may be forgotten: not one whose container is still
-// being ended, unless its process is certainly dead. Who waits for that end asks for the row.
-func (b *Board) mayGo(t *Task) bool { return t.prunable() && (!t.Ending() || b.dead[t.Holder.Proc]) }
+// mayGo reports whether an ended task may be forgotten: not one whose container may still be
+// there. Who waits for its end asks for the row.
+func (b *Board) mayGo(t *Task, now time.Time) bool {
+	return t.prunable() && !t.Held(now.Sub(t.FirstCompleted), b.dead[t.Holder.Proc])
+}
 
 // pruneOldest adds moves for the oldest ended tasks of a domain that keeps too
 // many. Lost tasks that wait for a person are passed over.
-func (b *Board) pruneOldest(domain string, out []Move) []Move {
+func (b *Board) pruneOldest(domain string, now time.Time, out []Move) []Move {
 	h := b.ended[domain]
 	surplus := b.endings[domain] - b.policy.KeepPerDomain
 	var kept []endedItem
@@ -331,7 +333,7 @@ func (b *Board) pruneOldest(domain string, out []Move) []Move {
 		}
 		kept = append(kept, item)
 		t := b.Get(item.guid)
-		if _, calls := t.callbackDue(); b.mayGo(t) && !calls {
+		if _, calls := t.callbackDue(); b.mayGo(t, now) && !calls {
 			out = append(out, Move{item.guid, Prune{}})
 			surplus--
 		}

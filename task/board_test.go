@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"cantina/action"
 )
 
 // world is a board with a leader's loop around it.
@@ -196,6 +198,29 @@ func TestACancelledTaskGoesOnlyWhenItsContainerHas(t *testing.T) {
 				t.Fatal(w.b.GUIDs())
 			}
 		})
+	}
+}
+
+// TestACancelledTaskThatOutlivesItsCellHasItsGraceTime also when its cell is dead, and no other
+// is so new that it goes before.
+func TestACancelledTaskThatOutlivesItsCellHasItsGraceTime(t *testing.T) {
+	w := newWorld(t, Policy{KeepPerDomain: 1})
+	w.desire("g", Definition{Workload: action.Workload{OnCellRestart: action.RestartKeep, Termination: action.Termination{Grace: 5 * time.Second}}})
+	_ = w.step("g", Start{UID: "ug", By: alpha})
+	_ = w.step("g", Cancel{})
+	w.now = w.now.Add(time.Second)
+	w.b.ProcDied(alpha.Proc)
+	w.desire("newer", Definition{})
+	_ = w.step("newer", Cancel{})
+	w.settle()
+	if w.b.Get("g") == nil {
+		t.Fatal("forgotten while its container may be there")
+	}
+	w.now = w.now.Add(20 * time.Second)
+	w.desire("newest", Definition{})
+	_ = w.step("newest", Cancel{})
+	if w.settle(); w.b.Get("g") != nil || w.b.Len() != 1 {
+		t.Fatal(w.b.GUIDs())
 	}
 }
 
