@@ -113,13 +113,15 @@ func (c *calls) DeleteTask(ctx context.Context, q *connect.Request[pb.DeleteTask
 // inWords says in which state a task is that refused a request, instead of the name
 // of the refused step.
 func inWords(b *Backend, id string, err error) error {
-	if !errors.Is(err, task.ErrInvalidStateTransition) {
+	if !errors.Is(err, task.ErrInvalidStateTransition) && !errors.Is(err, task.ErrEnding) {
 		return err
 	}
 	t, gone := b.Tasks.GetTask(id)
 	switch {
 	case gone != nil:
 		return err
+	case errors.Is(err, task.ErrEnding):
+		return &translated{fmt.Errorf("task %s was cancelled, and its container on cell %s may still run: it is kept until that is gone", id, t.Holder.Cell), err}
 	case t.Outcome == task.Lost && t.Resolution != task.Unresolved:
 		return &translated{fmt.Errorf("task %s was lost and is settled already, as %s", id, t.Resolution), err}
 	case t.Ended():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"cantina/api"
 	"cantina/cell"
 	"cantina/event"
+	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/lrp"
 	"cantina/resource"
@@ -26,6 +28,11 @@ type docile struct{ obedient }
 
 // Perform implements link.Cell.
 func (docile) Perform(context.Context, cell.Work) ([]cell.Refusal, error) { return nil, nil }
+
+// StopInstance implements link.Cell.
+func (docile) StopInstance(context.Context, fence.Term, worker.Proc, lrp.Key, string) error {
+	return nil
+}
 
 // joins has a cell process beat once; its state has a zone.
 func (t *term) joins(test *testing.T, name, proc string) {
@@ -44,6 +51,21 @@ func (t *term) joinsAs(test *testing.T, name, proc string, as link.Cell) {
 		test.Fatal(err)
 	}
 	pass(time.Second)
+}
+
+// answerProbes has a cell process answer what it was probed by, and become HEALTHY.
+func (t *term) answerProbes(test *testing.T, o obedient, name, proc string) {
+	test.Helper()
+	o.mu.Lock()
+	probes := slices.Clone(*o.probes)
+	o.mu.Unlock()
+	for _, p := range probes {
+		item := worker.StatusItem{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}
+		if _, err := t.UpdateStatus(test.Context(), worker.UpdateStatus{Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc), Items: []worker.StatusItem{item}}); err != nil {
+			test.Fatal(err)
+		}
+	}
+	pass(2 * time.Second)
 }
 
 // goneCell returns what GetCell says of a cell that is gone.
@@ -133,14 +155,7 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 		}
 		o := obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}
 		tm.joinsAs(t, "c3", "p", docile{o})
-		o.mu.Lock()
-		for _, p := range *o.probes {
-			if _, err := tm.UpdateStatus(ctx, worker.UpdateStatus{Term: tm.Term(), Cell: "c3", Proc: "p", Items: []worker.StatusItem{{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		o.mu.Unlock()
-		pass(2 * time.Second)
+		tm.answerProbes(t, o, "c3", "p")
 		l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
 		if err != nil || len(l.Items) != 1 {
 			t.Fatalf("%+v, %v", l, err)
@@ -171,6 +186,46 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 		}
 		if err := v.ForgetCell(ctx, "p", api.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
 			t.Errorf("twice: %v", err)
+		}
+	})
+}
+
+// TestInstancesOfASilentCellAreCounted: they are placed anew before the cell is lost, and nothing
+// of them is on it any more when it is.
+func TestInstancesOfASilentCellAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v, ctx := view{tm}, t.Context()
+		web := sleeping(t, v)
+		o := obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}
+		tm.joinsAs(t, "c3", "p", docile{o})
+		tm.answerProbes(t, o, "c3", "p")
+		starts := func(by lrp.Identity) {
+			t.Helper()
+			l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := tm.board.LRPEvents(ctx, []wire.LRPCall{{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}})
+			if err != nil || got[0] != nil {
+				t.Fatal(got, err)
+			}
+		}
+		starts(lrp.Identity{Instance: "i", Cell: "c3", Proc: "p"})
+		pass(30 * time.Second)
+		if s, ok := tm.reg.Session("c3"); !ok || s.State != worker.Unhealthy {
+			t.Fatalf("%+v", s)
+		}
+		tm.joins(t, "c1", "q")
+		starts(lrp.Identity{Instance: "j", Cell: "c1", Proc: "q"})
+		pass(time.Second)
+		if n := tm.board.InstancesOn("p"); n != 0 {
+			t.Fatalf("%d are still on it", n)
+		}
+		pass(time.Hour)
+		if c := goneCell(t, v, "c3"); c.Gone.Work != "1 instance placed anew on other cells, as these have room" {
+			t.Errorf("%q", c.Gone.Work)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxLost bounds how many cells that are gone a term remembers, maxParting how many
-	// processes that were given up and are not certainly dead yet. The oldest are forgotten.
+	// processes that are silent or given up, and not certainly dead yet. The oldest are forgotten.
 	maxLost    = 50
 	maxParting = 1000
 )
@@ -40,7 +40,7 @@ func (l *Lost) Word() string {
 	return "LOST"
 }
 
-// departed is a process that was given up, and what it had then. Once it is certainly
+// departed is a process that is silent or was given up, and what it had then. Once it is certainly
 // dead, certain is set.
 type departed struct {
 	Lost
@@ -48,7 +48,7 @@ type departed struct {
 	displaced bool   // another process had taken its name
 	session   string // why its session ended
 	by        string // the operator's word, if that was it
-	// What it had: instances when it was given up, tasks and batch tasks that were lost.
+	// What it had: instances when it fell silent or was given up, tasks and batch tasks that were lost.
 	instances, tasks, batch int
 }
 
@@ -83,12 +83,18 @@ func (o *Office) trim(meant func(*departed) bool, most int) {
 	})
 }
 
-// gaveUp keeps what a process had when its session ended, instances of services among it.
-func (o *Office) gaveUp(e worker.SessionChanged, instances int) {
+// keepSession keeps what a process had, instances of services among it, when it began to be
+// silent, from when on they are placed anew, and when its session ended.
+func (o *Office) keepSession(e worker.SessionChanged, instances int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d := o.of(e.Cell, e.Proc)
-	d.session, d.displaced, d.instances, d.State = e.Reason, e.Displaced && !e.Succeeded, instances, o.states[e.Cell]
+	switch {
+	case e.To == worker.Healthy: // it is back
+		o.departed = slices.DeleteFunc(o.departed, func(d *departed) bool { return d.Proc == e.Proc })
+	case e.To == worker.MustDie, e.To == worker.Unhealthy && e.From == worker.Healthy:
+		d := o.of(e.Cell, e.Proc)
+		d.session, d.displaced, d.instances, d.State = e.Reason, e.Displaced && !e.Succeeded, max(d.instances, instances), o.states[e.Cell]
+	}
 }
 
 // forgotten keeps an operator's word that a process is dead.

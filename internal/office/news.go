@@ -46,9 +46,7 @@ func (o *Office) settled() bool {
 // SessionChanged implements registry.Listener.
 func (o *Office) SessionChanged(e worker.SessionChanged) {
 	o.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
-	if e.To == worker.MustDie {
-		o.gaveUp(e, o.Board.InstancesOn(string(e.Proc)))
-	}
+	o.keepSession(e, o.Board.InstancesOn(string(e.Proc)))
 	o.Board.SessionChanged(e)
 	o.admit(e.Cell)
 	if s, ok := o.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
