@@ -179,7 +179,7 @@ func zombies(t *testing.T, parent int) (out []int) {
 func TestExecChecksLeaveNoZombies(t *testing.T) {
 	before := zombies(t, os.Getpid()) // reapers of executors that a test gave up
 	e := testExecutor(t, nil)
-	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count"}}, StartupInterval: time.Millisecond, Interval: time.Millisecond}}}
+	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count"}}, StartupInterval: time.Millisecond, Interval: time.Millisecond, Timeout: time.Minute}}}
 	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +187,9 @@ func TestExecChecksLeaveNoZombies(t *testing.T) {
 	for n := 0; n < 50; {
 		b, _ := os.ReadFile(filepath.Join(c.Folder, "count"))
 		n = strings.Count(string(b), "\n")
+		if c, _ := e.Get("x"); c.State == Completed {
+			t.Fatalf("it ended after %d checks: %+v", n, c.Result)
+		}
 	}
 	e.Stop("x")
 	await(t, e, "x", completed)
