@@ -102,7 +102,9 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 	case worker.RunAnswered:
 		r.sure(e.Answer)
 	}
-	r.succession(s, e)
+	if h, _ := r.leader.MayReceive(""); h.Reason != worker.HoldDeposed { // such a leader takes nothing any more
+		r.succession(s, e)
+	}
 }
 
 // agrees: with the hashes as the witness a session is HEALTHY for the first time only
