@@ -136,12 +136,13 @@ func (c *container) endHang(told bool) {
 	}
 }
 
-// hangingStart reports whether a start that was given up still hangs.
+// hangingStart reports whether a start that was given up still hangs; one that was only
+// slow hangs no more.
 func (c *container) hangingStart() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.processes {
-		if p.Hangs() && !p.Ended() {
+		if p.Hanging() {
 			return true
 		}
 	}

@@ -118,6 +118,19 @@ func Gone(pid int) *Process {
 // what becomes of it.
 func (p *Process) Hangs() bool { return p.start != nil }
 
+// Hanging reports that the process Hangs still: it has neither got to its program nor ended.
+func (p *Process) Hanging() bool {
+	if p.start == nil || p.Ended() {
+		return false
+	}
+	select {
+	case <-p.start.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // Launched is closed when a process that Hangs has got to its program, or never will.
 // It is nil for others.
 func (p *Process) Launched() <-chan struct{} {

@@ -193,3 +193,18 @@ func TestThreadsOfHungStartsAreNotPiledUp(t *testing.T) {
 		}
 	}
 }
+
+// TestAStartThatWasSlowHangsNoMore: on a busy machine a program may be reached late; once it
+// is, nothing hangs, though the process lives on. A container whose action began so would
+// start no check ever again otherwise.
+func TestAStartThatWasSlowHangsNoMore(t *testing.T) {
+	r := &request{done: make(chan struct{})}
+	p := &Process{start: r, done: make(chan struct{})}
+	if !p.Hanging() {
+		t.Error("it has not got to its program yet")
+	}
+	close(r.done)
+	if p.Hanging() || !p.Hangs() {
+		t.Error("it has got to its program, and runs")
+	}
+}
