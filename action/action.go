@@ -145,14 +145,21 @@ const (
 	TargetChild
 )
 
+// What a Termination has where it says nothing. (Bistro task termination, choices a to e;
+// Diego executor, Run step.)
+const (
+	DefaultGrace         = 10 * time.Second
+	DefaultLeftoverGrace = time.Second
+)
+
 // Termination holds the choices of "Bistro task termination".
 type Termination struct {
 	// Signal is the stop signal (a number); 0 = SIGTERM (15).
 	Signal int
-	// Grace is how long after Signal KILL follows; 0 = 10 s.
+	// Grace is how long after Signal KILL follows; 0 = DefaultGrace.
 	Grace time.Duration
 	// LeftoverGrace is how long processes that outlive the main one have between
-	// TERM and KILL; 0 = 1 s.
+	// TERM and KILL; 0 = DefaultLeftoverGrace.
 	LeftoverGrace time.Duration
 	Mode          KillMode
 	Target        KillTarget

@@ -323,12 +323,7 @@ type Gone struct {
 }
 
 // Word is the state as lists have it: LOST, or LEFT.
-func (g *Gone) Word() string {
-	if g.Left {
-		return "LEFT"
-	}
-	return "LOST"
-}
+func (g *Gone) Word() string { return event.GoneWord(g.Left) }
 
 // Drain is that a cell is to be emptied, and how far that is.
 type Drain struct {

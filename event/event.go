@@ -158,3 +158,17 @@ type CellState struct {
 	// Gone: the process is certainly dead, and nobody else has the cell's name.
 	Gone bool
 }
+
+// How lists and events call a cell that is gone.
+const (
+	CellLost = "LOST"
+	CellLeft = "LEFT" // it said farewell, with nothing on it
+)
+
+// GoneWord is CellLeft or CellLost.
+func GoneWord(left bool) string {
+	if left {
+		return CellLeft
+	}
+	return CellLost
+}

@@ -13,13 +13,6 @@ import (
 	"cantina/executor/process"
 )
 
-// The defaults of termination. (Bistro task termination, choices a to e, with
-// control groups.)
-const (
-	defaultGrace         = 10 * time.Second
-	defaultLeftoverGrace = time.Second
-)
-
 func stopSignal(t *action.Termination) syscall.Signal {
 	if t.Signal == 0 {
 		return syscall.SIGTERM
@@ -29,14 +22,14 @@ func stopSignal(t *action.Termination) syscall.Signal {
 
 func grace(t *action.Termination) time.Duration {
 	if t.Grace <= 0 {
-		return defaultGrace
+		return action.DefaultGrace
 	}
 	return t.Grace
 }
 
 func leftoverGrace(t *action.Termination) time.Duration {
 	if t.LeftoverGrace <= 0 {
-		return defaultLeftoverGrace
+		return action.DefaultLeftoverGrace
 	}
 	return t.LeftoverGrace
 }

@@ -141,6 +141,21 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 	}
 }
 
+// endsClean waits for the end of what was stuck and has been let go, and for that of the executor:
+// nothing is left.
+func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
+	t.Helper()
+	await(t, e, id, completed)
+	e.Delete(id)
+	await(t, e, id, gone)
+	if e.Unclean() {
+		t.Error("unclean although nothing is left")
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSuccessorShowsWhatCannotBeAdopted: what was to outlive its cell, and of which nothing can
 // be read, is ended; when it does not die it is as stuck as any other, and nobody knows what it is.
 func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
@@ -164,15 +179,7 @@ func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
 		t.Fatalf("%+v, unclean %v", all, e.Unclean())
 	}
 	thaw()
-	await(t, e, all[0].ID, completed)
-	e.Delete(all[0].ID)
-	await(t, e, all[0].ID, gone)
-	if e.Unclean() {
-		t.Error("unclean although nothing is left")
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	endsClean(t, e, all[0].ID, stop)
 }
 
 // TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
@@ -191,13 +198,5 @@ func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
 		t.Fatalf("%+v, unclean %v", all, e.Unclean())
 	}
 	thaw()
-	await(t, e, all[0].ID, completed)
-	e.Delete(all[0].ID)
-	await(t, e, all[0].ID, gone)
-	if e.Unclean() {
-		t.Error("unclean although nothing is left")
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	endsClean(t, e, all[0].ID, stop)
 }

@@ -17,10 +17,9 @@ import (
 // existing, starts nothing and loses nothing. It starts nothing.
 func New(cfg Config, rows []store.Row) *Scheduler {
 	s := &Scheduler{
-		cfg: cfg.withDefaults(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), bad: make(map[string]bool), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
+		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), bad: make(map[string]bool), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
 		ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool), strangers: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest), shadows: make(map[fence.Invocation][]string), adopted: -1, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
-	s.began.wall, s.began.boot = cfg.Clock.Wall(), cfg.Clock.Boot()
 	s.changed = true
 	of := func(prefix string, f func(r store.Row) error) {
 		for _, r := range rows {

@@ -148,11 +148,10 @@ func (c Config) withDefaults() Config {
 
 // Scheduler is the batch loop of one term.
 type Scheduler struct {
-	cfg   Config
-	began struct {
-		wall time.Time
-		boot time.Duration
-	}
+	cfg Config
+	// now is the leader's wall clock, which cannot step within a term: backoffs are
+	// measured by the time that really passed.
+	now func() time.Time
 
 	mu      sync.Mutex
 	forests map[string]*forest
@@ -237,11 +236,7 @@ func ring(c chan struct{}) {
 	}
 }
 
-// nowMilli is the leader's wall clock, which cannot step within a term: backoffs are
-// measured by the time that really passed.
-func (s *Scheduler) nowMilli() int64 {
-	return s.began.wall.Add(s.cfg.Clock.Boot() - s.began.boot).UnixMilli()
-}
+func (s *Scheduler) nowMilli() int64 { return s.now().UnixMilli() }
 
 // fail ends the scheduler's term.
 func (s *Scheduler) fail(err error) {

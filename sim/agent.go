@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -166,9 +165,6 @@ func (m *machine) leave() {
 	m.later(leaveBound, m.exit) // without a farewell
 }
 
-// errNoAnswer tells that nothing is known of a call.
-var errNoAnswer = errors.New("no answer")
-
 // link is how one process reaches the servers: it implements cell.Leader.
 type link struct {
 	m    *machine
@@ -185,40 +181,27 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 	}
 	m, w := l.m, l.m.w
 	s := w.servers[m.server]
-	wake, wait := m.threads.park()
-	over, answered := false, false
-	reply := func(op Op, fill func()) {
-		w.send(op, w.serverNode(s.id), w.machineNode(m.id), func() {
-			m.on(func() {
-				if !over && !l.gone() {
-					fill()
-					over, answered = true, true
-					wake()
-				}
-			})
-		})
-	}
-	w.send(op, w.machineNode(m.id), w.serverNode(s.id), func() { s.on(func() { deliver(s, reply) }) })
-	if d := m.pausing; d > 0 && op == OpBeat {
-		m.pausing = 0
-		m.later(0, func() { m.pauseAgent(d) })
-		w.pauseAgain(m, d)
-	}
 	limit := limitOf(ctx)
 	if !s.alive || s.reign == nil && s.paused <= w.now {
 		limit = 20 * time.Millisecond // refused, or told that it does not lead
 	}
-	m.later(limit, func() {
-		over = true
-		wake()
+	return m.threads.await(limit, m.later, func(answer func(take func())) {
+		reply := func(op Op, fill func()) {
+			w.send(op, w.serverNode(s.id), w.machineNode(m.id), func() {
+				m.on(func() {
+					if !l.gone() {
+						answer(fill)
+					}
+				})
+			})
+		}
+		w.send(op, w.machineNode(m.id), w.serverNode(s.id), func() { s.on(func() { deliver(s, reply) }) })
+		if d := m.pausing; d > 0 && op == OpBeat {
+			m.pausing = 0
+			m.later(0, func() { m.pauseAgent(d) })
+			w.pauseAgain(m, d)
+		}
 	})
-	if err := wait(context.Background()); err != nil {
-		return err
-	}
-	if !answered {
-		return errNoAnswer
-	}
-	return nil
 }
 
 // Heartbeat implements cell.Leader.

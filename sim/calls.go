@@ -30,30 +30,13 @@ func (c calls) ask(limit time.Duration, op, answered Op, p worker.Proc, deliver 
 	if r.stops() {
 		return errEnded
 	}
-	wake, wait := r.threads.park()
-	over, heard := false, false
-	r.toProc(op, p, func(to *cell.Cell, reply func(Op, func())) {
-		if take := deliver(to); take != nil {
-			reply(answered, func() {
-				if !over {
-					over, heard = true, true
-					take()
-					wake()
-				}
-			})
-		}
+	return r.threads.await(limit, r.s.later, func(answer func(take func())) {
+		r.toProc(op, p, func(to *cell.Cell, reply func(Op, func())) {
+			if take := deliver(to); take != nil {
+				reply(answered, func() { answer(take) })
+			}
+		})
 	})
-	r.s.later(limit, func() {
-		over = true
-		wake()
-	})
-	if err := wait(context.Background()); err != nil {
-		return err
-	}
-	if !heard {
-		return errNoAnswer
-	}
-	return nil
 }
 
 // tell makes a call whose answer nobody waits for.

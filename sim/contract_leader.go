@@ -93,7 +93,7 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 	}
 	r.agrees(e, out)
 	r.asked++
-	r.receives(r.s.w.machines[r.asked%len(r.s.w.machines)].name)
+	leads := r.receives(r.s.w.machines[r.asked%len(r.s.w.machines)].name)
 	switch e := e.(type) {
 	case worker.BeatReceived:
 		r.verdict(s, e.Beat, out)
@@ -102,7 +102,7 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 	case worker.RunAnswered:
 		r.sure(e.Answer)
 	}
-	if h, _ := r.leader.MayReceive(""); h.Reason != worker.HoldDeposed { // such a leader takes nothing any more
+	if leads { // one that has heard a higher term takes nothing any more
 		r.succession(s, e)
 	}
 }

@@ -129,6 +129,34 @@ func (p *threads) park() (wake func(), wait func(context.Context) error) {
 	}
 }
 
+// errNoAnswer tells that nothing is known of a call.
+var errNoAnswer = errors.New("no answer")
+
+// await makes a call and waits for its answer, not longer than limit by the process's own
+// timer: send has answer called with what takes it. Only the first one is taken.
+func (p *threads) await(limit time.Duration, later func(time.Duration, func()), send func(answer func(take func()))) error {
+	wake, wait := p.park()
+	over, heard := false, false
+	send(func(take func()) {
+		if !over {
+			over, heard = true, true
+			take()
+			wake()
+		}
+	})
+	later(limit, func() {
+		over = true
+		wake()
+	})
+	if err := wait(context.Background()); err != nil {
+		return err
+	}
+	if !heard {
+		return errNoAnswer
+	}
+	return nil
+}
+
 // goOn resumes a coroutine that was woken, unless it goes on already.
 func (p *threads) goOn(t *thread) {
 	for i, o := range p.waiting {

@@ -1,8 +1,8 @@
 // Package sim runs a whole cluster in one goroutine under one seed: servers that
 // campaign for one store, cells with their machines, reapers and containers, and
 // a network between them. Cells, registry, board, auctioneer, scheduler,
-// timetable and drains are the production ones; the package holds the world around them,
-// the invariants, and the lines that wire a server together.
+// timetable and drains are the production ones, wired as in a server; the package holds the world around
+// them, and the invariants.
 //
 // Everything random comes from the seed: messages dropped, doubled, delayed,
 // reordered and cut in one or both directions; servers, cells and machines that

@@ -10,6 +10,7 @@ import (
 	"cantina/event"
 	"cantina/fence"
 	"cantina/internal/office"
+	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/placement"
 	"cantina/registry"
@@ -73,18 +74,27 @@ func (r *reign) begin() {
 	r.board.full = r.s.local()
 	r.board.pass()
 	r.reg.Begin()
-	r.threads.drive(r.office.House.Loop(), func(d time.Duration, fn func()) {
-		r.s.later(d+r.s.w.between(0, shift), func() {
-			if !r.over {
-				fn()
-			}
-		})
-	})
+	r.drive(r.office.House.Loop(), shift)
 	r.tick()
 	r.keepAlive()
 	if r.times != nil {
 		r.times.run()
 	}
+}
+
+// drive drives a loop of a part while the term lasts; each of its turns comes late by less
+// than most.
+func (r *reign) drive(l *run.Loop, most time.Duration) {
+	r.threads.drive(l, func(d time.Duration, fn func()) {
+		if most > 0 {
+			d += r.s.w.between(0, most)
+		}
+		r.s.later(d, func() {
+			if !r.over {
+				fn()
+			}
+		})
+	})
 }
 
 // shift is within how long a loop of a shell runs that was woken.

@@ -124,13 +124,7 @@ func newTimes(r *reign, rows []disk.Row) *times {
 
 // run drives the loop while the term lasts.
 func (t *times) run() {
-	t.r.threads.drive(t.Loop(), func(d time.Duration, fn func()) {
-		t.r.s.later(d, func() {
-			if !t.r.over {
-				fn()
-			}
-		})
-	})
+	t.r.drive(t.Loop(), 0)
 }
 
 // wall is the server's wall clock. Some time after the faults it stands still for the
@@ -145,11 +139,7 @@ func (t *times) wall() time.Time {
 
 // beside runs f in the process, as long as the term lasts.
 func (t *times) beside(f func(context.Context)) {
-	t.r.s.later(0, func() {
-		if !t.r.over {
-			t.r.threads.run(func() { f(context.Background()) })
-		}
-	})
+	t.r.s.later(0, func() { t.r.beside(f) })
 }
 
 // signals sends signals: it implements timetable.Signals.

@@ -154,8 +154,7 @@ func (p *plans) moment(t *times, v *timetable.View) time.Time {
 
 func (p *plans) fire(t *times, k schedule.Key, at time.Time) {
 	p.once(t, fmt.Sprintf("run of %v for %v", k, at), func(ctx context.Context, t *times, w timetable.Write) (string, error) {
-		id, err := t.Fire(ctx, k, at, w)
-		return id, err
+		return t.Fire(ctx, k, at, w)
 	})
 }
 

@@ -241,7 +241,7 @@ func (w *world) after(d time.Duration, fn func()) {
 	heap.Push(&w.q, planned{w.now + max(d, 0), w.seq, fn})
 }
 
-// boards reports whether there is a board: for services and tasks, or for what schedules
+// boards reports whether anything is asked of the board: services and tasks, or what schedules
 // start.
 func (w *world) boards() bool { return w.mixed() || w.cfg.Schedules > 0 }
 

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -235,19 +236,12 @@ func (t *Task) Held(over time.Duration, dead bool) bool {
 	}
 	w := &t.Definition.Workload
 	e := w.Termination
-	return (w.OnCellRestart.Survives() || t.Definition.OnLost == LostKeep) && over < or(e.Grace, 10*time.Second)+or(e.LeftoverGrace, time.Second)+killWait
+	return (w.OnCellRestart.Survives() || t.Definition.OnLost == LostKeep) && over < cmp.Or(e.Grace, action.DefaultGrace)+cmp.Or(e.LeftoverGrace, action.DefaultLeftoverGrace)+killWait
 }
 
 // killWait is what a cell needs beyond the grace times until a container that was told
 // to end is gone.
 const killWait = 10 * time.Second
-
-func or(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
-}
 
 // Ended reports whether the task is COMPLETED or RESOLVING.
 func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolving }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/event"
 	"cantina/resource"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -93,7 +94,7 @@ func (c *cli) cellsVerb() *cobra.Command {
 			}
 			return listing(c, c.cellTable(), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
 				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{All: true, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
-				return slices.DeleteFunc(l.GetCells(), func(x *pb.Cell) bool { return !all && x.Session == "LEFT" }), l.GetListing(), err
+				return slices.DeleteFunc(l.GetCells(), func(x *pb.Cell) bool { return !all && x.Session == event.CellLeft }), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })
 		},
 	}

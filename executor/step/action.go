@@ -10,12 +10,8 @@ import (
 	"cantina/action"
 )
 
-// The defaults of ending a program. (Diego executor, Run step.)
-const (
-	defaultGrace = 10 * time.Second
-	// giveUp is how long after KILL a program is waited for.
-	giveUp = time.Second
-)
+// giveUp is how long after KILL a program is waited for. (Diego executor, Run step.)
+const giveUp = time.Second
 
 // scope is where in the workload an action stands.
 type scope struct {
@@ -195,7 +191,7 @@ func (p *program) end(proc Process, check bool) bool {
 	t := &p.w.Termination
 	mode, grace := t.Mode, t.Grace
 	if grace <= 0 {
-		grace = defaultGrace
+		grace = action.DefaultGrace
 	}
 	if check {
 		mode = action.KillNow

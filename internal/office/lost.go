@@ -32,14 +32,6 @@ type Lost struct {
 	State cell.State
 }
 
-// Word is the state as lists have it: LOST, or LEFT.
-func (l *Lost) Word() string {
-	if l.Left {
-		return "LEFT"
-	}
-	return "LOST"
-}
-
 // departed is a process that is silent or was given up, and what it had then. Once it is certainly
 // dead, certain is set.
 type departed struct {
@@ -61,7 +53,6 @@ func (o *Office) of(name worker.CellName, proc worker.Proc) *departed {
 	}
 	d := &departed{Lost: Lost{Cell: name, Proc: proc, At: o.cfg.Clock.Wall()}}
 	o.departed = append(o.departed, d)
-	o.trim(func(d *departed) bool { return d.certain }, maxLost)
 	o.trim(func(d *departed) bool { return !d.certain }, maxParting)
 	return d
 }
@@ -84,14 +75,20 @@ func (o *Office) trim(meant func(*departed) bool, most int) {
 }
 
 // keepSession keeps what a process had, instances of services among it, when it began to be
-// silent, from when on they are placed anew, and when its session ended.
-func (o *Office) keepSession(e worker.SessionChanged, instances int) {
+// silent, from when on they are placed anew, and when its session ended. The board has not
+// been told of that yet.
+func (o *Office) keepSession(e worker.SessionChanged) {
+	silent := e.To == worker.MustDie || e.To == worker.Unhealthy && e.From == worker.Healthy
+	instances := 0
+	if silent {
+		instances = o.Board.InstancesOn(string(e.Proc))
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case e.To == worker.Healthy: // it is back
 		o.departed = slices.DeleteFunc(o.departed, func(d *departed) bool { return d.Proc == e.Proc })
-	case e.To == worker.MustDie, e.To == worker.Unhealthy && e.From == worker.Healthy:
+	case silent:
 		d := o.of(e.Cell, e.Proc)
 		d.session, d.displaced, d.instances, d.State = e.Reason, e.Displaced && !e.Succeeded, max(d.instances, instances), o.states[e.Cell]
 	}

@@ -46,7 +46,7 @@ func (o *Office) settled() bool {
 // SessionChanged implements registry.Listener.
 func (o *Office) SessionChanged(e worker.SessionChanged) {
 	o.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
-	o.keepSession(e, o.Board.InstancesOn(string(e.Proc)))
+	o.keepSession(e)
 	o.Board.SessionChanged(e)
 	o.admit(e.Cell)
 	if s, ok := o.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
@@ -84,7 +84,7 @@ func (o *Office) Dead(e worker.Dead) {
 	tasks := o.Board.Dead(e, holder)
 	o.admit(e.Cell)
 	if l, ok := o.died(e, tasks); ok {
-		o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: l.Word() + ": " + l.Why + "; " + l.Work,
+		o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(l.Left) + ": " + l.Why + "; " + l.Work,
 			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: l.Why, Term: o.cfg.Term, Gone: true}})
 	}
 }

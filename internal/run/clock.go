@@ -22,6 +22,13 @@ type Clock struct {
 	Boot func() time.Duration
 }
 
+// Steady returns a wall clock that shows now what Wall does and cannot step: it goes on with
+// Boot. A leader takes one for its term.
+func (c Clock) Steady() func() time.Time {
+	wall, boot := c.Wall(), c.Boot()
+	return func() time.Time { return wall.Add(c.Boot() - boot).UTC() }
+}
+
 // Kernel returns the clocks of this machine.
 func Kernel() Clock {
 	return Clock{

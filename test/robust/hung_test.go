@@ -9,11 +9,10 @@ import (
 	"cantina/executor/executortest"
 )
 
-// TestHungWorkIsStartedNowhereElse lets a batch task hang in the kernel and takes
-// the leader away. The task must be dead and is not: its cell runs the command that
-// reboots the machine, once, and stays. The next leader starts the task nowhere else
-// as long as the cell says that it may still run, and other work on another cell.
-func TestHungWorkIsStartedNowhereElse(t *testing.T) {
+// hangingCluster is a server without cells, and a mount whose files hang in the kernel until it is
+// released, which it is before the cells have to end.
+func hangingCluster(t *testing.T, flags []string) (*cluster, *witness, *executortest.HungMount) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root to mount")
 	}
@@ -22,12 +21,21 @@ func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 		t.Skip("skipped: ", err)
 	}
 	w := newWitness(t)
-	c := startCluster(t, hasty, 1, 0)
-	t.Cleanup(func() { // before the cell has to end
+	c := startCluster(t, flags, 1, 0)
+	t.Cleanup(func() {
 		if err := hung.Release(); err != nil {
 			t.Error(err)
 		}
 	})
+	return c, w, hung
+}
+
+// TestHungWorkIsStartedNowhereElse lets a batch task hang in the kernel and takes
+// the leader away. The task must be dead and is not: its cell runs the command that
+// reboots the machine, once, and stays. The next leader starts the task nowhere else
+// as long as the cell says that it may still run, and other work on another cell.
+func TestHungWorkIsStartedNowhereElse(t *testing.T) {
+	c, w, hung := hangingCluster(t, hasty)
 	c.startCell("c1", "--stuck", "reboot", "--reboot-command", "echo now >>"+w.dir+"/rebooted").wait()
 	c.session("c1", "HEALTHY")
 	job := "domain: d\njobs:\n  %s: {levels: [item], nodes: [{manual: [x]}], command: [sh, -c, %q]}\n"
@@ -68,20 +76,7 @@ func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 // kernel. Its next process holds both, says where they hang, and takes no work; nothing of
 // them starts on another cell until they have ended.
 func TestHungWorkOfAKilledCell(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("skipped: needs root to mount")
-	}
-	hung, err := executortest.Hang(t.TempDir())
-	if err != nil {
-		t.Skip("skipped: ", err)
-	}
-	w := newWitness(t)
-	c := startCluster(t, patient, 1, 0)
-	t.Cleanup(func() { // before the cell has to end
-		if err := hung.Release(); err != nil {
-			t.Error(err)
-		}
-	})
+	c, w, hung := hangingCluster(t, patient)
 	c.startCell("c1", "--stuck-after=300ms").wait()
 	c.session("c1", "HEALTHY")
 	hangs := func(name string) string {
