@@ -13,12 +13,11 @@ import (
 
 // BBS is the bulletin board of one term. Its methods may be called at the same time.
 type BBS struct {
-	cfg   Config
-	view  *view
-	start struct {
-		wall time.Time
-		boot time.Duration
-	}
+	cfg  Config
+	view *view
+	// now is the leader's wall clock, which cannot step within a term: waits and
+	// back-offs are measured by the time that really passed.
+	now func() time.Time
 
 	mu       sync.Mutex // guards the newest rows and the order of submission
 	services *lrp.Board
@@ -37,9 +36,6 @@ type BBS struct {
 	// waiting has, for each cell name, the given-up processes whose rows of work that
 	// survives a restart stand until a successor has reported.
 	waiting map[string][]string
-	// former has the cancelled tasks whose containers are not known to be gone that this term
-	// began with, by guid.
-	former map[string]formerEnd
 
 	kick chan struct{} // wakes Run after a change of what is due
 	over chan struct{} // closed when the term cannot go on
@@ -47,23 +43,10 @@ type BBS struct {
 	err  error // why, once over is closed
 }
 
-// formerEnd is when this term came to know of a task that another leader has cancelled: how
-// far that one's wall clock was from this one's nobody knows.
-type formerEnd struct {
-	uid string
-	at  time.Time
-}
-
 // appliedTask is the newest run of a task of a spec file.
 type appliedTask struct {
 	guid   string
 	digest string
-}
-
-// now is the leader's wall clock, which cannot step within a term: waits and
-// back-offs are measured by the time that really passed.
-func (b *BBS) now() time.Time {
-	return b.start.wall.Add(b.cfg.Clock.Boot() - b.start.boot).UTC()
 }
 
 // fail ends the board: what is in memory cannot be trusted any more.

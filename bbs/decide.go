@@ -22,16 +22,7 @@ func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
 
 // SinceEnd is for how long at least a task has been over, by the time that really passed: of one
 // that was cancelled under an earlier leader, since this term has its row.
-func (d *Decision) SinceEnd(x *task.Task) time.Duration { return d.t.b.sinceEnd(x) }
-
-// sinceEnd is Decision.SinceEnd.
-func (b *BBS) sinceEnd(x *task.Task) time.Duration {
-	at := x.FirstCompleted
-	if f, ok := b.former[x.GUID]; ok && f.uid == x.UID {
-		at = f.at
-	}
-	return max(0, b.now().Sub(at))
-}
+func (d *Decision) SinceEnd(x *task.Task) time.Duration { return d.t.b.tasks.SinceEnd(x, d.t.b.now()) }
 
 // Free reports whether a guid may be used for a new task.
 func (d *Decision) Free(guid string) bool { return d.t.b.free(guid) }

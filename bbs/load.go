@@ -33,12 +33,11 @@ func Owns(key string) bool {
 func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	cfg = cfg.withDefaults()
 	b := &BBS{
-		cfg: cfg, view: newView(revision), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
+		cfg: cfg, view: newView(revision), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
 		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, idem: map[string]*idemEntry{}, inFlight: map[string]int{}, bad: map[string]bool{},
-		waiting: map[string][]string{}, former: map[string]formerEnd{},
-		kick: make(chan struct{}, 1), over: make(chan struct{}),
+		waiting: map[string][]string{},
+		kick:    make(chan struct{}, 1), over: make(chan struct{}),
 	}
-	b.start.wall, b.start.boot = cfg.Clock.Wall(), cfg.Clock.Boot()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, row := range rows {
@@ -218,10 +217,7 @@ func (b *BBS) readTask(row store.Row) (func(), error) {
 		return nil, err
 	}
 	return func() {
-		b.tasks.Load(t)
-		if t.Ending() {
-			b.former[t.GUID] = formerEnd{t.UID, b.now()}
-		}
+		b.tasks.Load(t, b.now())
 		b.view.putTask(t.GUID, t, row.Revision)
 	}, nil
 }

@@ -165,7 +165,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	}
 	before := b.tasks.Get(guid)
 	if _, ok := e.(task.Delete); ok && before != nil {
-		env.Over, env.HolderDead = b.sinceEnd(before), b.tasks.Dead(before.Holder.Proc)
+		env.Over, env.HolderDead = b.tasks.SinceEnd(before, t.now), b.tasks.Dead(before.Holder.Proc)
 	}
 	after, effects, err := b.cfg.Mistakes.StepTask(before, e, env)
 	if err != nil {

@@ -28,6 +28,9 @@ type slot struct {
 	task  *Task
 	due   time.Time
 	asked time.Time // when a place was last asked for
+	// loaded is when this board came to know of a task that another leader has cancelled: how
+	// far that one's wall clock was from this one's nobody knows. Zero for all others.
+	loaded time.Time
 }
 
 // NewBoard returns an empty board.
@@ -64,6 +67,9 @@ func (b *Board) Put(t *Task) {
 	if s.task == nil || s.task.State != t.State || s.task.UID != t.UID {
 		s.asked = time.Time{}
 	}
+	if s.task == nil || s.task.UID != t.UID {
+		s.loaded = time.Time{}
+	}
 	if t.Ended() && (s.task == nil || !s.task.Ended() || s.task.UID != t.UID || !s.task.FirstCompleted.Equal(t.FirstCompleted)) {
 		b.pushEnded(t)
 	}
@@ -95,9 +101,23 @@ func (b *Board) isEnded(i endedItem) bool {
 
 // Load is Put for a row of an earlier term: nobody knows whether its request
 // arrived, so the next pass repeats it.
-func (b *Board) Load(t *Task) {
+func (b *Board) Load(t *Task, now time.Time) {
 	b.Put(t)
-	b.tasks[t.GUID].asked = time.Unix(0, 0)
+	s := b.tasks[t.GUID]
+	s.asked = time.Unix(0, 0)
+	if t.Ending() {
+		s.loaded = now
+	}
+}
+
+// SinceEnd is for how long at least a task has been over, by the time that really passed: of one
+// that was cancelled under an earlier leader, since this board has its row.
+func (b *Board) SinceEnd(t *Task, now time.Time) time.Duration {
+	at := t.FirstCompleted
+	if s := b.tasks[t.GUID]; s != nil && s.task.UID == t.UID && !s.loaded.IsZero() {
+		at = s.loaded
+	}
+	return max(0, now.Sub(at))
 }
 
 // Delete forgets a task.
@@ -317,7 +337,7 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 // mayGo reports whether an ended task may be forgotten: not one whose container may still be
 // there. Who waits for its end asks for the row.
 func (b *Board) mayGo(t *Task, now time.Time) bool {
-	return t.prunable() && !t.Held(now.Sub(t.FirstCompleted), b.dead[t.Holder.Proc])
+	return t.prunable() && !t.Held(b.SinceEnd(t, now), b.dead[t.Holder.Proc])
 }
 
 // pruneOldest adds moves for the oldest ended tasks of a domain that keeps too

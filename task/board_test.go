@@ -224,6 +224,37 @@ func TestACancelledTaskThatOutlivesItsCellHasItsGraceTime(t *testing.T) {
 	}
 }
 
+// TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad: that one's clock may have been far
+// behind, and its container has been told to end just now.
+func TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad(t *testing.T) {
+	w := newWorld(t, Policy{KeepPerDomain: 1})
+	w.desire("g", Definition{OnLost: LostKeep})
+	for _, e := range []Event{Start{UID: "ug", By: alpha}, Cancel{}} {
+		if err := w.step("g", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row := w.b.Get("g")
+	next := newWorld(t, Policy{KeepPerDomain: 1})
+	next.now = w.now.Add(time.Hour)
+	next.b.Load(row, next.now)
+	next.b.ProcDied(alpha.Proc)
+	next.desire("newer", Definition{})
+	_ = next.step("newer", Cancel{})
+	if next.settle(); next.b.Get("g") == nil {
+		t.Fatal("forgotten although its container may still be there")
+	}
+	if d := next.b.SinceEnd(row, next.now.Add(time.Second)); d != time.Second {
+		t.Errorf("over for %v", d)
+	}
+	next.now = next.now.Add(time.Minute)
+	next.desire("newest", Definition{})
+	_ = next.step("newest", Cancel{})
+	if next.settle(); next.b.Get("g") != nil {
+		t.Fatal("kept for ever")
+	}
+}
+
 func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{})
@@ -240,7 +271,7 @@ func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
 
 func TestLoadedTasksAreAskedForAtOnce(t *testing.T) {
 	w := newWorld(t, Policy{})
-	w.b.Load(rowOf(&testing.T{}, "PENDING"))
+	w.b.Load(rowOf(&testing.T{}, "PENDING"), w.now)
 	if w.settle(); len(w.did) != 1 || w.did[0] != (RequestAuction{"g", "u"}) {
 		t.Errorf("%v", w.did)
 	}
