@@ -39,7 +39,7 @@ func wander(t *testing.T, b budget, k *keys, limit int, look func(n, first *node
 func wanderBy(b budget, k *keys, limit int, mv *moves, look func(n, first *node)) int {
 	r := rand.New(rand.NewPCG(1, 2))
 	root := mv.start(b)
-	firsts, todo := map[stateKey]*node{k.of(root): root}, []*node{root}
+	firsts, frontier := map[stateKey]*node{k.of(root): root}, []*node{root}
 	mv.emit = func(c *node) {
 		key := k.of(c)
 		if first := firsts[key]; first != nil {
@@ -47,13 +47,13 @@ func wanderBy(b budget, k *keys, limit int, mv *moves, look func(n, first *node)
 			return
 		}
 		firsts[key] = c
-		todo = append(todo, c)
+		frontier = append(frontier, c)
 	}
-	for len(todo) > 0 && len(firsts) < limit {
-		i := r.IntN(len(todo))
-		n := todo[i]
-		todo[i] = todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for len(frontier) > 0 && len(firsts) < limit {
+		i := r.IntN(len(frontier))
+		n := frontier[i]
+		frontier[i] = frontier[len(frontier)-1]
+		frontier = frontier[:len(frontier)-1]
 		mv.expand(n)
 	}
 	return len(firsts)

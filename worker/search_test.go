@@ -31,13 +31,13 @@ type search struct {
 	states atomic.Int64
 	stop   atomic.Bool
 
-	mu    sync.Mutex
-	more  *sync.Cond
-	todo  []*node
-	busy  int
-	ways  int
-	lost  int
-	found string
+	mu       sync.Mutex
+	more     *sync.Cond
+	frontier []*node
+	busy     int
+	ways     int
+	lost     int
+	found    string
 }
 
 func newSearch(t testing.TB, m Mistakes) *search {
@@ -67,24 +67,24 @@ func (s *search) first(k stateKey) bool {
 func (s *search) take() *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.todo) == 0 && s.busy > 0 && !s.stop.Load() {
+	for len(s.frontier) == 0 && s.busy > 0 && !s.stop.Load() {
 		s.more.Wait()
 	}
-	if len(s.todo) == 0 || s.stop.Load() {
+	if len(s.frontier) == 0 || s.stop.Load() {
 		s.more.Broadcast()
 		return nil
 	}
 	s.busy++
 	at := 0
 	if s.deep {
-		at = len(s.todo) - 1
+		at = len(s.frontier) - 1
 	}
-	n := s.todo[at]
-	s.todo[at] = nil
+	n := s.frontier[at]
+	s.frontier[at] = nil
 	if s.deep {
-		s.todo = s.todo[:at]
+		s.frontier = s.frontier[:at]
 	} else {
-		s.todo = s.todo[1:]
+		s.frontier = s.frontier[1:]
 	}
 	return n
 }
@@ -95,7 +95,7 @@ func (s *search) give(fresh []*node, ways int, fault string) {
 	defer s.mu.Unlock()
 	s.busy--
 	s.ways += ways
-	s.todo = append(s.todo, fresh...)
+	s.frontier = append(s.frontier, fresh...)
 	if fault != "" && s.found == "" {
 		s.found = fault
 	}
@@ -142,7 +142,7 @@ func (s *search) run(b budget, workers int) (whole bool) {
 	s.deep = workers > 1
 	root := s.start(b)
 	s.first((&keys{seeds: s.seeds}).of(root))
-	s.todo = []*node{root}
+	s.frontier = []*node{root}
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(s.work)

@@ -166,18 +166,18 @@ func dumped(v any) string {
 func wholeStates(t *testing.T, b budget, limit int) []*node {
 	w := world{t: t}
 	seen := map[string]bool{}
-	todo := []*node{w.start(b)}
+	frontier := []*node{w.start(b)}
 	mv := &moves{world: w}
 	mv.emit = func(c *node) {
-		if key := whole(c); len(todo) < limit && !seen[key] {
+		if key := whole(c); len(frontier) < limit && !seen[key] {
 			seen[key] = true
-			todo = append(todo, c)
+			frontier = append(frontier, c)
 		}
 	}
-	for i := 0; i < len(todo) && len(todo) < limit; i++ {
-		mv.expand(todo[i])
+	for i := 0; i < len(frontier) && len(frontier) < limit; i++ {
+		mv.expand(frontier[i])
 	}
-	return todo
+	return frontier
 }
 
 // smallBudgets are those whose states the tests of copies and keys look at.

@@ -1,0 +1,189 @@
+package cell
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/executor"
+	"cantina/resource"
+	"cantina/task"
+)
+
+func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		key := w.desire()
+		w.runBatch(1, sleeper("1h"))
+		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", Deadline: time.Minute, StopBatch: true}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		all := ended(t, w.leader)
+		if len(all) != 1 || string(all[0].GetStatus()) != runAgain || all[0].GetReason() != reasonEvacuated {
+			t.Fatalf("got %v", all)
+		}
+		refused := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}})
+		if len(refused) != 1 || refused[0].Reason != "the cell is being drained" {
+			t.Fatalf("got %+v", refused)
+		}
+		if !w.cell.state().Evacuating {
+			t.Fatal("placement is not told")
+		}
+		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{Undo: true}); err != nil {
+			t.Fatal(err)
+		}
+		if refused = w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}}); len(refused) != 0 {
+			t.Fatalf("after undrain: %+v", refused)
+		}
+	})
+}
+
+// TestAnEvacuationEndsAtItsDeadline: what is left ends within a moment of it, also
+// when it comes before the next poll, and the cell says what it waited for. The same
+// evacuation told again changes nothing; another one begins anew.
+func TestAnEvacuationEndsAtItsDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.runBatch(1, sleeper("1h"))
+		tell := func(e Evacuation) {
+			if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), e); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		first := Evacuation{ID: "d1", Deadline: 3 * time.Second}
+		tell(first)
+		time.Sleep(2 * time.Second)
+		tell(first)
+		if s := w.cell.state().Evacuation; s.ID != "d1" || s.Over || len(s.Waits) != 1 {
+			t.Fatalf("before its deadline: %+v", s)
+		}
+		if got := ended(t, w.leader); len(got) != 0 {
+			t.Fatalf("ended before the deadline: %v", got)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		s := w.cell.state().Evacuation
+		if !s.Over || len(s.Waits) != 1 {
+			t.Fatalf("after its deadline: %+v", s)
+		}
+		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain {
+			t.Fatalf("batch task after the deadline: %v", got)
+		}
+		tell(first)
+		if s := w.cell.state().Evacuation; !s.Over {
+			t.Fatalf("told again it began anew: %+v", s)
+		}
+		tell(Evacuation{ID: "d2", Deadline: time.Minute})
+		if s := w.cell.state().Evacuation; s.Over || s.ID != "d2" || len(s.Waits) != 0 {
+			t.Fatalf("a second drain: %+v", s)
+		}
+	})
+}
+
+// runTask has a task run in a container of this cell.
+func (w *world) runTask(d task.Definition) {
+	w.t.Helper()
+	d.Workload = *sleeper("forever")
+	row, _, err := task.Desire(task.Task{GUID: "t1", UID: "u1", Domain: "d", Definition: &d}, w.clock.Wall())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.leader.mu.Lock()
+	w.leader.task = row
+	w.leader.mu.Unlock()
+	w.perform(Work{Tasks: []TaskWork{{GUID: "t1", UID: "u1", Domain: "d", Workload: sleeper("forever"), DeadlineBound: true}}})
+	if got := w.leader.taskRow(); got.State != task.Running {
+		w.t.Fatalf("%+v", got)
+	}
+}
+
+// TestTheEndOfATaskIsToldWhenItHasEnded: whatever has its container end (the deadline of an
+// evacuation, a cancellation, an orderly end of the cell), nobody is told
+// that a task has ended, or that it is gone, while its container may run. What does not die
+// is shown as stuck meanwhile, and makes the cell unclean.
+func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(w *world)
+		reason string
+	}{
+		"evacuation": {func(w *world) {
+			if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", Deadline: 3 * time.Second}); err != nil {
+				w.t.Fatal(err)
+			}
+		}, task.ReasonEvacuation},
+		"cancellation": {func(w *world) {
+			w.leader.mu.Lock()
+			defer w.leader.mu.Unlock()
+			next, _, err := task.Step(w.leader.task, task.Cancel{}, task.Env{Now: w.clock.Wall()})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.leader.task = next
+		}, task.ReasonCancelled},
+		"leaving": {func(w *world) { w.cell.Leave() }, reasonLeaving},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.runTask(task.Definition{})
+				w.exec.Hang("t-u1")
+				c.end(w)
+				time.Sleep(50 * time.Second) // over a poll, and two of an evacuation
+				synctest.Wait()
+				if got := w.leader.taskRow(); got.Ended() && !got.Ending() {
+					t.Fatalf("told as %v, %q, while its container runs", got.Outcome, got.Result.Reason)
+				}
+				s := w.cell.state()
+				if !strings.HasPrefix(s.Unavailable, "unclean: task t1 (STUCK_KILLING") || len(s.Conditions) != 1 || s.Foreign[resource.MemoryMB] != 10 {
+					t.Errorf("the cell says %q, %v, foreign %v", s.Unavailable, s.Conditions, s.Foreign)
+				}
+				w.exec.Release("t-u1")
+				time.Sleep(31 * time.Second) // a poll
+				synctest.Wait()
+				got := w.leader.taskRow()
+				if !got.Ended() || got.Ending() || got.Result.Reason != c.reason || got.Result.Ended.IsZero() {
+					t.Errorf("told as %v, %q, ended at %v", got.Outcome, got.Result.Reason, got.Result.Ended)
+				}
+				if len(w.exec.List()) != 0 || w.cell.state().Unavailable != "" {
+					t.Errorf("left: %v, %q", w.exec.List(), w.cell.state().Unavailable)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatEndedByItselfWasNotEvacuated: the deadline of an evacuation stops nothing that has
+// ended by itself, and its own end is told.
+func TestWhatEndedByItselfWasNotEvacuated(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.runTask(task.Definition{})
+		w.cell.endReasons.put("t-u1", task.ReasonEvacuation)
+		w.exec.Exit("t-u1", 0)
+		synctest.Wait()
+		if got := w.leader.taskRow(); got.Outcome != task.Succeeded {
+			t.Errorf("%v: %+v", got.Outcome, got.Result)
+		}
+		ct := executor.Container{ID: "b-1.7.1", State: executor.Completed}
+		w.cell.endReasons.put(ct.ID, reasonEvacuated)
+		if w.cell.interrupted(ct) {
+			t.Error("a batch task that ended by itself runs again")
+		}
+	})
+}
+
+// TestNoBatchTaskStartsOnACellThatStopsThem: what was on its way when the drain came
+// ends at once and runs again elsewhere.
+func TestNoBatchTaskStartsOnACellThatStopsThem(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", StopBatch: true}); err != nil {
+			t.Fatal(err)
+		}
+		w.runBatch(1, sleeper("1h"))
+		synctest.Wait()
+		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain || got[0].GetReason() != reasonEvacuated {
+			t.Fatalf("got %v", got)
+		}
+	})
+}
