@@ -212,8 +212,6 @@ func (c *container) runSingle() (RunResult, bool) {
 		c.timedOut = true
 		c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
 		wait = c.askToEnd(p, t)
-	case <-c.detached():
-		return RunResult{}, false
 	}
 	if !c.finish(wait) {
 		return RunResult{}, false
@@ -235,8 +233,8 @@ func (c *container) runningSingle(pid int) {
 	}
 }
 
-// detached is ready when the cell ends and the container goes on without it.
-func (c *container) detached() <-chan struct{} {
+// mayGoOn is ready when the cell ends and the container may go on without it.
+func (c *container) mayGoOn() <-chan struct{} {
 	if c.keep() {
 		return c.leaveC
 	}

@@ -202,10 +202,12 @@ func (k *kept) watchMain(id procid.Identity) {
 	k.c.setPid(id.Pid)
 }
 
-// follow takes output and the end from the shim's files until the shim is gone.
+// follow takes output and the end from the shim's files until the shim is gone, or the
+// container is let go.
 func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	k.c.followers.Go(func() {
 		defer unwatch()
+		leave := k.c.leaveC
 		for {
 			over := k.shim.Ended()
 			k.takeOutput()
@@ -216,9 +218,11 @@ func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 			select {
 			case <-events:
 			case <-k.shim.Done():
-			case <-k.c.leaveC:
-				k.detach()
-				return
+			case <-leave:
+				if k.letGo() {
+					return
+				}
+				leave = nil // it is ending: to its end
 			}
 		}
 	})
@@ -371,13 +375,13 @@ func (k *kept) Stop() {
 	}
 }
 
-// letGo reports whether the cell ends while the container goes on.
+// letGo reports whether the cell ends while the container goes on. One whose end was
+// asked for, or that has ended, does not: the cell stays until nothing of it is left.
 func (k *kept) letGo() bool {
 	select {
 	case <-k.c.leaveC:
 		if a, _ := k.c.asked(); a == askNothing {
 			k.detach()
-			return true
 		}
 	default:
 	}

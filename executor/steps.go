@@ -28,7 +28,7 @@ import (
 func (c *container) runSteps() (RunResult, bool) { return c.interpret(&c.spec.Workload) }
 
 func (c *container) interpret(w *action.Workload) (RunResult, bool) {
-	ctx, release := c.untilStopped(c.detached())
+	ctx, release := c.untilStopped(c.mayGoOn())
 	h := &stepHost{c: c}
 	res := c.e.steps.Run(ctx, w, h, h)
 	release()

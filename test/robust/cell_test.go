@@ -40,7 +40,7 @@ func TestFollowAcrossCells(t *testing.T) {
 	}
 	c.cells["c1"].wait()
 	c.session("c1", "HEALTHY")
-	must(t, c.addr(), "rm", "n", "--yes")
+	c.stopKept("n")
 }
 
 // TestLostIsNoSuccess kills the cell under a task: whoever follows it is told that
@@ -157,7 +157,7 @@ func TestDamagedCell(t *testing.T) {
 			t.Errorf("process %d runs beside its successor: %v, now %v", pid, old, left)
 		}
 	}
-	must(t, c.addr(), "rm", "stop", "keep", "--yes") // keep would outlive its cell
+	c.stopKept("stop", "keep")
 	t.Logf("%d files damaged; processes %v, then %v", damaged, old, left)
 }
 

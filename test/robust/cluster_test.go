@@ -76,6 +76,14 @@ func (c *cluster) cleanup() {
 	}
 }
 
+// stopKept stops services, some of which would outlive their cell, and waits until they
+// have stopped: a cell that ends before it has heard of the stop lets them go.
+func (c *cluster) stopKept(services ...string) {
+	c.t.Helper()
+	must(c.t, c.addr(), append([]string{"stop"}, services...)...)
+	must(c.t, c.addr(), append(append([]string{"wait"}, services...), "--for", "stopped", "--timeout", "60s")...)
+}
+
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

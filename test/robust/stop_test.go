@@ -82,8 +82,7 @@ func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 		}
 	}
 	must(t, c.addr(), "wait", "sum", "--timeout", "30s")
-	must(t, c.addr(), "stop", "one")
-	must(t, c.addr(), "wait", "one", "--for", "stopped", "--timeout", "30s")
+	c.stopKept("one")
 }
 
 // TestWaitForStoppedCell restarts the leader while one of three cells is stopped:
