@@ -215,15 +215,11 @@ func TestATombstoneThatGoesWhileItsNameIsBornAgain(t *testing.T) {
 				st := newFakeStore()
 				r := begin(t, st, 1)
 				r.apply(jobWith(2, "a"))
-				r.reg.mu.Lock()
-				r.reg.notIdle = true
-				r.reg.mu.Unlock()
+				r.reg.mayRun(true)
 				r.do(r.Remove("j"))
 				st.setManual(true)
 				idle := func() {
-					r.reg.mu.Lock()
-					r.reg.notIdle = false
-					r.reg.mu.Unlock()
+					r.reg.mayRun(false)
 					pass(2 * tidyEvery)
 				}
 				if first == "burial" {

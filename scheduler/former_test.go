@@ -38,9 +38,7 @@ func busy(t *testing.T, st *fakeStore, f string, end func(r *rig)) worker.RunVie
 	r.apply(onHosts("j", f))
 	r.wantStarted("j/a")
 	run := r.reg.Model()[0]
-	r.reg.mu.Lock()
-	r.reg.notIdle = true
-	r.reg.mu.Unlock()
+	r.reg.mayRun(true)
 	r.apply(other) // waits for the host
 	end(r)
 	r.stop()

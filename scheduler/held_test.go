@@ -30,9 +30,7 @@ func TestNodesOfEarlierDefinitionsAreHeld(t *testing.T) {
 		r.wantStarted("changed/a free/a removed/a")
 		changed.Job.Resources = nil
 		r.apply(changed)
-		r.reg.mu.Lock()
-		r.reg.notIdle = true
-		r.reg.mu.Unlock()
+		r.reg.mayRun(true)
 		r.do(r.Remove("removed"))
 		r.stop()
 

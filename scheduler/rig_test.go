@@ -172,10 +172,10 @@ type fakeRegistry struct {
 	kills    []worker.Run
 	acks     []string
 	double   []worker.Work // started though in the model
-	notIdle  bool
-	adopted  int    // what tests put into the model, by their own word
-	late     func() // happens once between the reading of the model and its use
-	crossing func() // happens once between the asking for a start and the start
+	notIdle  bool          // see mayRun; from the first in every term but the first, which begins with a wait
+	adopted  int           // what tests put into the model, by their own word
+	late     func()        // happens once between the reading of the model and its use
+	crossing func()        // happens once between the asking for a start and the start
 	// instant, when set, ends each run before Run returns.
 	instant func(worker.Run) *worker.Ended
 }
@@ -298,6 +298,13 @@ func (r *fakeRegistry) Idle(job string) bool {
 	return !r.notIdle && r.hold.Reason == worker.HoldNone
 }
 
+// mayRun says whether something may run of which no report tells.
+func (r *fakeRegistry) mayRun(may bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notIdle = may
+}
+
 func (r *fakeRegistry) takeStarted() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -395,7 +402,7 @@ func beginOff(t *testing.T, st *fakeStore, revision int64, off time.Duration, mo
 	clock := run.Bubble()
 	right := clock.Wall
 	clock.Wall = func() time.Time { return right().Add(time.Duration(r.off.Load())) }
-	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
+	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload), notIdle: revision > 1}
 	for _, v := range model {
 		v.Ending, v.Kill = false, false // what an earlier leader was told is told again
 		r.reg.model[v.Run.Work] = v

@@ -324,6 +324,7 @@ func TestRemovalEndsWhatRunsAndKeepsTheName(t *testing.T) {
 		r.do(r.Remove("j"))
 		r.end("j", "a", 0, "")
 		r.end("j", "b", 0, "")
+		r.reg.mayRun(false)
 		pass(time.Minute)
 		if got := st.keys(""); len(got) != 0 {
 			t.Errorf("nothing of it can run, left: %v", got)
