@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
 	"cantina/executor/process"
+	"cantina/executor/procid"
 	"cantina/executor/shim"
 )
 
@@ -23,7 +25,11 @@ func (e *Executor) adopt() error {
 	for _, d := range entries {
 		dir := filepath.Join(e.path("keep"), d.Name())
 		var s keepsake
-		if gerr := shim.Get(dir, keepsakeFile, &s); gerr != nil {
+		switch gerr := shim.Get(dir, keepsakeFile, &s); {
+		case unread(gerr):
+			err = errors.Join(err, gerr)
+			continue
+		case gerr != nil:
 			// It was about to be started. Its group, if any, is ended with the strangers.
 			err = errors.Join(err, os.RemoveAll(dir))
 			continue
@@ -70,16 +76,45 @@ func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
 	k := &kept{h: h, c: c, dir: c.e.keepFolder(c.id), done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	var err error
-	if k.shim, err = c.e.launcher.Watch(c.heir.Shim); err != nil {
-		k.shim = process.Gone(c.heir.Shim.Pid)
+	if k.shim, err = c.watch(ctx, c.heir.Shim); errors.Is(err, procid.ErrGone) {
+		k.shim, err = process.Gone(c.heir.Shim.Pid), nil
+	}
+	if err != nil {
+		unwatch()
+		return nil, err
 	}
 	c.addProcess(k.shim)
-	if err := k.awaitStart(events, r.Path, h.c.patienceOf(ctx)); err != nil {
+	if err := k.awaitStart(ctx, events, r.Path); err != nil {
 		unwatch()
 		return nil, err
 	}
 	k.follow(events, unwatch)
 	return k, nil
+}
+
+// watchAgain is how soon a process that could not be looked at is looked at again.
+const watchAgain = 100 * time.Millisecond
+
+// watch pins a process that is not this cell's child. Only procid.ErrGone says that it
+// has ended: while nobody can tell, for want of descriptors, it asks again, until ctx is
+// done.
+func (c *container) watch(ctx context.Context, id procid.Identity) (*process.Process, error) {
+	again := time.NewTicker(watchAgain)
+	defer again.Stop()
+	for told := false; ; told = true {
+		p, err := c.e.launcher.Watch(id)
+		if err == nil || errors.Is(err, procid.ErrGone) {
+			return p, err
+		}
+		if !told {
+			c.e.log.Warn("nobody can tell whether a process lives; asking again", "container", c.id, "error", err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // driveAdopted takes an adopted container to its end.

@@ -233,6 +233,18 @@ func (c *container) runningSingle(pid int) {
 	}
 }
 
+// leftAlone reports whether the cell ends while the container, whose end nobody asked
+// for, goes on.
+func (c *container) leftAlone() bool {
+	select {
+	case <-c.mayGoOn():
+		a, _ := c.asked()
+		return a == askNothing
+	default:
+		return false
+	}
+}
+
 // mayGoOn is ready when the cell ends and the container may go on without it.
 func (c *container) mayGoOn() <-chan struct{} {
 	if c.keep() {
@@ -241,16 +253,16 @@ func (c *container) mayGoOn() <-chan struct{} {
 	return nil
 }
 
-// untilStopped returns a context that is done when the container is asked to end,
-// or when also is closed. The caller calls release.
-func (c *container) untilStopped(also <-chan struct{}) (ctx context.Context, release func()) {
+// until returns a context that is done when one of two channels is closed. The caller
+// calls release.
+func until(one, other <-chan struct{}) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-c.stopC:
-		case <-also:
+		case <-one:
+		case <-other:
 		case <-ctx.Done():
 		}
 		cancel()
@@ -373,8 +385,10 @@ func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink, pa pa
 	c.e.starts.RLock()
 	p, err := c.e.launcher.Start(s)
 	if err == nil {
-		c.e.keeper.started(c, p)
 		c.addProcess(p)
+		if err = c.e.keeper.started(c, p); err != nil {
+			p.Signal(syscall.SIGKILL) // and its group with it: see processSpec
+		}
 	}
 	c.e.starts.RUnlock()
 	if err == nil && p.Hangs() {

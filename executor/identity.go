@@ -17,8 +17,8 @@ import (
 
 // folderID is the random name of the data folder in the hierarchies.
 func (e *Executor) folderID() (string, error) {
-	if id, ok := e.formerID(); ok {
-		return id, nil
+	if id, ok, err := e.formerID(); ok || err != nil {
+		return id, err
 	}
 	raw := make([]byte, 8)
 	rand.Read(raw)
@@ -30,10 +30,13 @@ func (e *Executor) folderID() (string, error) {
 // says so is damaged, it is found by what else has it: the legacy, what was written down
 // of kept containers, and at last the groups themselves. So work that is alive never
 // becomes a stranger's.
-func (e *Executor) formerID() (id string, ok bool) {
+func (e *Executor) formerID() (id string, ok bool, err error) {
 	b, err := os.ReadFile(e.path("id"))
+	if unread(err) {
+		return "", false, err
+	}
 	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
-		return id, true
+		return id, true, nil
 	}
 	for _, find := range []func() string{e.idFromLegacy, e.idFromKeepsakes, e.idFromGroups} {
 		if id := find(); validID(id) {
@@ -41,10 +44,10 @@ func (e *Executor) formerID() (id string, ok bool) {
 			if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
 				e.log.Warn("the folder's identity is not written down", "error", err)
 			}
-			return id, true
+			return id, true, nil
 		}
 	}
-	return "", false
+	return "", false, nil
 }
 
 func validID(id string) bool {

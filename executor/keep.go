@@ -107,7 +107,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 		err = k.writeKeepsake()
 	}
 	if err == nil {
-		err = k.awaitStart(events, r.Path, c.patienceOf(ctx))
+		err = k.awaitStart(ctx, events, r.Path)
 	}
 	if err != nil {
 		unwatch()
@@ -139,8 +139,11 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 func (k *kept) writeKeepsake() error {
 	c := k.c
 	id, err := procid.Of(k.shim.Pid)
+	if errors.Is(err, procid.ErrGone) {
+		return nil // what it says is in its files
+	}
 	if err != nil {
-		return nil // it has ended already; what it says is in its files
+		return err
 	}
 	c.e.mu.Lock()
 	s := keepsake{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
@@ -150,7 +153,8 @@ func (k *kept) writeKeepsake() error {
 }
 
 // awaitStart waits until the shim has said what came of the start.
-func (k *kept) awaitStart(events <-chan struct{}, program string, pa patience) error {
+func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program string) error {
+	pa := k.c.patienceOf(ctx)
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	limit, stopLimit := timer(pa.limit)
@@ -167,8 +171,7 @@ func (k *kept) awaitStart(events <-chan struct{}, program string, pa patience) e
 		case err == nil && s.Error != "":
 			return errors.New(s.Error)
 		case err == nil:
-			k.watchMain(procid.Identity{Pid: s.Pid, Start: s.Start})
-			return nil
+			return k.watchMain(ctx, procid.Identity{Pid: s.Pid, Start: s.Start})
 		case over:
 			return errors.New("the shim ended before it started anything")
 		}
@@ -193,13 +196,16 @@ func (k *kept) startingPids() []int {
 }
 
 // watchMain pins the program, to signal it; it may have ended.
-func (k *kept) watchMain(id procid.Identity) {
-	if p, err := k.c.e.launcher.Watch(id); err == nil {
-		k.mu.Lock()
-		k.main = p
-		k.mu.Unlock()
+func (k *kept) watchMain(ctx context.Context, id procid.Identity) error {
+	p, err := k.c.watch(ctx, id)
+	if err != nil && !errors.Is(err, procid.ErrGone) {
+		return err
 	}
+	k.mu.Lock()
+	k.main = p // nil when it has ended
+	k.mu.Unlock()
 	k.c.setPid(id.Pid)
+	return nil
 }
 
 // follow takes output and the end from the shim's files until the shim is gone, or the
@@ -378,12 +384,8 @@ func (k *kept) Stop() {
 // letGo reports whether the cell ends while the container goes on. One whose end was
 // asked for, or that has ended, does not: the cell stays until nothing of it is left.
 func (k *kept) letGo() bool {
-	select {
-	case <-k.c.leaveC:
-		if a, _ := k.c.asked(); a == askNothing {
-			k.detach()
-		}
-	default:
+	if k.c.leftAlone() {
+		k.detach()
 	}
 	return k.isDetached()
 }

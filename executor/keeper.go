@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -193,7 +194,9 @@ func (k *keeper) start() (*process.Process, *os.File, error) {
 	}
 	// Whoever else is killed for lack of memory, not this one.
 	os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.Pid), []byte("-900"), 0)
-	k.e.remember(p.Pid)
+	if err := k.e.remember(p.Pid); err != nil {
+		k.e.log.Warn("a successor will not know the reaper", "error", err)
+	}
 	k.mu.Lock()
 	k.sock = sock
 	k.mu.Unlock()
@@ -289,14 +292,18 @@ func (k *keeper) spare(dir string) {
 	}
 }
 
-// started tells the reaper of a process, where no group does.
-func (k *keeper) started(c *container, p *process.Process) {
+// started tells the reaper of a process, where no group does, and writes down for a
+// successor which it is. A process of which nobody could be told must not run.
+func (k *keeper) started(c *container, p *process.Process) error {
 	if c.group != nil {
-		return
+		return nil
 	}
 	id, err := procid.Of(p.Pid)
+	if errors.Is(err, procid.ErrGone) {
+		return nil
+	}
 	if err != nil {
-		return
+		return err
 	}
 	t := &c.spec.Workload.Termination
 	bound, stop := "free", "stop"
@@ -312,7 +319,7 @@ func (k *keeper) started(c *container, p *process.Process) {
 	k.mu.Unlock()
 	k.send(m)
 	k.tellDeadline()
-	os.WriteFile(filepath.Join(c.folder, ".pid"), fmt.Appendf(nil, "%d %d", id.Pid, id.Start), 0o600)
+	return os.WriteFile(filepath.Join(c.folder, ".pid"), fmt.Appendf(nil, "%d %d", id.Pid, id.Start), 0o600)
 }
 
 // gone tells the reaper that a process has been waited for.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +15,6 @@ import (
 	"cantina/executor/cgroup"
 	"cantina/executor/procid"
 	"cantina/executor/shim"
-	"cantina/resource"
 )
 
 // legacy is the file "legacy" of the data folder: where a successor has to look
@@ -38,17 +37,41 @@ func bootID() (string, error) {
 func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Folder, name) }
 
 // guess is a legacy that cannot be read: the groups that have the folder's name.
-func (e *Executor) guess() (l legacy) {
-	id, ok := e.formerID()
-	host, err := cgroup.Detect()
+func (e *Executor) guess() (l legacy, err error) {
+	id, ok, err := e.formerID()
 	if !ok || err != nil {
-		return l
+		return l, err
 	}
-	dirs := host.Dirs(id)
-	if len(dirs) > 0 {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return l, err
+	}
+	if dirs := host.Dirs(id); len(dirs) > 0 {
 		l.Tracker, l.V1 = dirs[0], dirs[1:]
 	}
-	return l
+	return l, nil
+}
+
+// unread tells what could not be read, although it may be there, from what is not there
+// or is damaged. Nothing may be concluded from it: the cell does not start.
+func unread(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// foldersIn are the folders in a folder of the hierarchies; none when it is not there.
+func foldersIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for _, d := range entries {
+		if d.IsDir() {
+			out = append(out, filepath.Join(dir, d.Name()))
+		}
+	}
+	return out, err
 }
 
 // replaceFile writes a file so that it is there whole or not at all.
@@ -139,7 +162,11 @@ func (e *Executor) clearPredecessor() error {
 		err = json.Unmarshal(b, &l)
 	}
 	if err != nil {
-		if l = e.guess(); missing && l.Tracker == "" {
+		var lost error
+		if l, lost = e.guess(); lost != nil {
+			return lost
+		}
+		if missing && l.Tracker == "" {
 			return nil // a new folder
 		}
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
@@ -147,30 +174,38 @@ func (e *Executor) clearPredecessor() error {
 	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
 		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))
 	}
-	e.dismiss(l.Reaper)
-	kept := e.clearProcesses()
-	if l.Tracker != "" {
-		maps.Copy(kept, e.clearGroups(l))
+	stays := map[string]bool{}
+	if err := e.dismiss(l.Reaper); err != nil {
+		return err
 	}
-	return e.clearFolders(kept)
+	if err := e.clearProcesses(stays); err != nil {
+		return err
+	}
+	if l.Tracker != "" {
+		if err := e.clearGroups(l, stays); err != nil {
+			return err
+		}
+	}
+	return e.clearFolders(stays)
 }
 
 // dismiss tells the old reaper that this process holds the deadlines from now
 // on, and waits until it has ended what it has to.
-func (e *Executor) dismiss(id procid.Identity) {
+func (e *Executor) dismiss(id procid.Identity) error {
 	if id.Pid == 0 {
-		return
+		return nil
 	}
-	fd, err := unix.PidfdOpen(id.Pid, 0)
+	fd, err := id.Open()
+	if errors.Is(err, procid.ErrGone) {
+		return nil
+	}
 	if err != nil {
-		return
+		return err
 	}
 	defer unix.Close(fd)
-	if !id.Alive() {
-		return
-	}
 	unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0)
 	awaitPidfd(fd, e.cfg.KillWait+2*time.Second)
+	return nil
 }
 
 // awaitPidfd waits until a process that is not a child has ended.
@@ -190,86 +225,88 @@ func awaitPidfd(fd int, most time.Duration) bool {
 }
 
 // clearProcesses ends process groups that were started without control groups:
-// those whose leader is exactly the process that was written down. It returns the folders of
+// those whose leader is exactly the process that was written down. It adds the folders of
 // those that do not die.
-func (e *Executor) clearProcesses() map[string]bool {
-	stays := map[string]bool{}
-	files, _ := filepath.Glob(filepath.Join(e.path("run"), "*", ".pid"))
-	for _, f := range files {
-		b, err := os.ReadFile(f)
+func (e *Executor) clearProcesses(stays map[string]bool) error {
+	folders, err := foldersIn(e.path("run"))
+	for _, dir := range folders {
+		b, rerr := os.ReadFile(filepath.Join(dir, ".pid"))
+		if unread(rerr) {
+			err = errors.Join(err, rerr)
+		}
 		var id procid.Identity
-		if err != nil {
+		if _, serr := fmt.Sscanf(string(b), "%d %d", &id.Pid, &id.Start); rerr != nil || serr != nil || id.Pid <= 1 {
 			continue
 		}
-		if _, err := fmt.Sscanf(string(b), "%d %d", &id.Pid, &id.Start); err != nil || id.Pid <= 1 {
-			continue
+		fd, perr := id.Open()
+		switch {
+		case errors.Is(perr, procid.ErrGone):
+			e.log.Info("stale pid", "pid", id.Pid, "folder", dir)
+		case perr != nil:
+			err = errors.Join(err, perr)
+		default:
+			e.clearProcess(id, fd, filepath.Base(dir), stays)
+			unix.Close(fd)
 		}
-		fd, err := unix.PidfdOpen(id.Pid, 0)
-		if err != nil {
-			continue
-		}
-		if id.Alive() {
-			unix.Kill(-id.Pid, unix.SIGKILL)
-			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-			if !awaitPidfd(fd, e.cfg.StuckAfter) {
-				folder := filepath.Base(filepath.Dir(f))
-				stays[folder] = true
-				c := newContainer(e, Reservation{ID: folder, DeadlineBound: true}, nil)
-				c.stranger = id
-				e.addStuck(c)
-			}
-		} else {
-			e.log.Info("stale pid", "pid", id.Pid, "file", f)
-		}
-		unix.Close(fd)
 	}
-	return stays
+	return err
 }
 
-// clearGroups ends what is left in the predecessor's groups and returns the
-// folders (by name) of the containers that are kept or do not die.
-func (e *Executor) clearGroups(l legacy) map[string]bool {
-	stays := map[string]bool{}
-	classes, _ := os.ReadDir(l.Tracker)
-	for _, d := range classes {
-		dir := filepath.Join(l.Tracker, d.Name())
-		if !d.IsDir() {
-			continue
-		}
+// clearProcess ends one of them, which fd pins.
+func (e *Executor) clearProcess(id procid.Identity, fd int, folder string, stays map[string]bool) {
+	unix.Kill(-id.Pid, unix.SIGKILL)
+	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	if awaitPidfd(fd, e.cfg.StuckAfter) {
+		return
+	}
+	stays[folder] = true
+	c := newContainer(e, Reservation{ID: folder, DeadlineBound: true}, nil)
+	c.stranger = id
+	e.addStuck(c)
+}
+
+// clearGroups ends what is left in the predecessor's groups and adds the folders (by
+// name) of the containers that are kept or do not die.
+func (e *Executor) clearGroups(l legacy, stays map[string]bool) error {
+	classes, err := foldersIn(l.Tracker)
+	for _, dir := range classes {
 		if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
-			e.clearKept(dir, stays)
+			err = errors.Join(err, e.clearKept(dir, stays))
 			continue
 		}
 		class := cgroup.At(dir, 0)
 		class.Thaw()
 		e.killAndWait(class)
-		groups, _ := os.ReadDir(dir)
+		groups, gerr := foldersIn(dir)
 		for _, g := range groups {
-			if g.IsDir() {
-				e.noteStuck(filepath.Join(dir, g.Name()), stays)
-			}
+			e.noteStuck(g, stays)
 		}
+		err = errors.Join(err, gerr)
 		cgroup.RemoveEmpty(dir)
 	}
 	for _, d := range l.V1 {
 		cgroup.RemoveEmpty(d)
 	}
-	return stays
+	return err
 }
 
 // clearKept leaves the containers of a class alone that have been written down,
 // and ends the others. A class that holds deadline-bound ones keeps its deadline.
-func (e *Executor) clearKept(class string, stays map[string]bool) {
-	entries, _ := os.ReadDir(class)
+func (e *Executor) clearKept(class string, stays map[string]bool) error {
+	groups, err := foldersIn(class)
+	if err != nil {
+		return err
+	}
 	held := false
-	for _, d := range entries {
-		if !d.IsDir() {
-			continue
-		}
-		dir := filepath.Join(class, d.Name())
+	for _, dir := range groups {
+		name := filepath.Base(dir)
 		var s keepsake
-		if err := shim.Get(filepath.Join(e.path("keep"), d.Name()), keepsakeFile, &s); err == nil && s.Group == dir {
-			stays[d.Name()], held = true, true
+		kerr := shim.Get(filepath.Join(e.path("keep"), name), keepsakeFile, &s)
+		if unread(kerr) {
+			return kerr
+		}
+		if kerr == nil && s.Group == dir {
+			stays[name], held = true, true
 			continue
 		}
 		e.killAndWait(cgroup.At(dir, 0))
@@ -287,6 +324,7 @@ func (e *Executor) clearKept(class string, stays map[string]bool) {
 		cgroup.RemoveEmpty(class)
 		os.Remove(e.deadlinePath(generation))
 	}
+	return nil
 }
 
 // killAndWait kills a group until it is empty or has had its time.
@@ -298,70 +336,6 @@ func (e *Executor) killAndWait(g *cgroup.Group) {
 		}
 		g.Kill()
 		unix.Nanosleep(&unix.Timespec{Nsec: int64(pause)}, nil)
-	}
-}
-
-// work is what a container leaves with its group: of what does not die its successor has to
-// know what it is, so that it answers for it, and that its room stays taken.
-type work struct {
-	ID        string
-	Labels    Labels
-	Resources resource.Amounts
-}
-
-// leaveWork says what a container is, on its group. A kept one has its keepsake, and nobody
-// asks for a probe.
-func (c *container) leaveWork(g *cgroup.Group) error {
-	if c.hidden || c.keep() {
-		return nil
-	}
-	b, err := json.Marshal(work{c.id, c.labels, c.need})
-	if err != nil {
-		return err
-	}
-	return g.SetWork(b)
-}
-
-// noteStuck makes a container of a group that does not die, so that nobody takes this
-// cell for clean. Where groups keep no attributes it has no labels: who adopts it knows
-// only that something of its predecessor is left.
-func (e *Executor) noteStuck(dir string, stays map[string]bool) {
-	g := cgroup.At(dir, 0)
-	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	name, kind := filepath.Base(dir), kindOf(filepath.Dir(dir))
-	stays[name] = true
-	var w work
-	if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
-		w = work{ID: name} // and nobody knows of what
-	}
-	c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
-	e.take(c.need, 1)
-	c.group = g
-	e.addStuck(c)
-}
-
-// addStuck adds a container of a predecessor that does not die.
-func (e *Executor) addStuck(c *container) {
-	c.state, c.adopted = Running, true
-	c.stuck = &Stuck{Since: e.clock.Wall()}
-	e.stuck[c] = true
-	e.containers[c.id] = c
-	e.left = append(e.left, c)
-}
-
-// driveLeft waits for the end of what a predecessor could not end.
-func (c *container) driveLeft() {
-	if c.group == nil {
-		if p, err := c.e.launcher.Watch(c.stranger); err == nil {
-			c.addProcess(p)
-		}
-	}
-	c.setStuck()
-	if c.finish(0) {
-		c.unstick()
-		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
 	}
 }
 

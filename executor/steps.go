@@ -28,11 +28,12 @@ import (
 func (c *container) runSteps() (RunResult, bool) { return c.interpret(&c.spec.Workload) }
 
 func (c *container) interpret(w *action.Workload) (RunResult, bool) {
-	ctx, release := c.untilStopped(c.mayGoOn())
+	ctx, release := until(c.stopC, c.mayGoOn())
 	h := &stepHost{c: c}
 	res := c.e.steps.Run(ctx, w, h, h)
 	release()
-	if k := c.keptProgram(); k != nil && k.isDetached() {
+	k := c.keptProgram()
+	if k != nil && k.isDetached() || k == nil && c.heir != nil && c.leftAlone() {
 		c.followers.Wait()
 		return RunResult{}, false
 	}

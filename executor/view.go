@@ -99,7 +99,7 @@ func (c *container) credential(user string) (*syscall.Credential, error) {
 
 // openImage makes the container's image available; a stop gives up waiting for it.
 func (c *container) openImage() error {
-	ctx, release := c.untilStopped(nil)
+	ctx, release := until(c.stopC, nil)
 	img, err := c.e.images.Get(ctx, c.spec.Workload.Rootfs)
 	release()
 	if err != nil {

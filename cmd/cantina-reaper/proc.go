@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -24,12 +25,12 @@ type proc struct {
 // addProc takes PID START bound|free stop|keep SIGNAL GRACE_MS.
 func (w *watcher) addProc(f []string) {
 	pid := int(number(f[0]))
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return // has ended
+	fd, err := procid.Identity{Pid: pid, Start: uint64(number(f[1]))}.Open()
+	if errors.Is(err, procid.ErrGone) {
+		return
 	}
-	if id, err := procid.Of(pid); err != nil || int64(id.Start) != number(f[1]) {
-		unix.Close(fd)
+	if err != nil {
+		say(err.Error() + ": it is not ended with its cell")
 		return
 	}
 	w.dropProc(pid)

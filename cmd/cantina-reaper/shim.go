@@ -96,8 +96,12 @@ func (s *shimmed) start() error {
 		return err
 	}
 	id, err := procid.Of(s.pid)
-	if err != nil { // a zombie already; the time still tells it apart
-		id = procid.Identity{Pid: s.pid}
+	if errors.Is(err, procid.ErrGone) { // a zombie already; the time still tells it apart
+		id, err = procid.Identity{Pid: s.pid}, nil
+	}
+	if err != nil {
+		unix.Kill(s.pid, unix.SIGKILL)
+		return err
 	}
 	return shim.Put(s.dir, shim.StartedFile, shim.Started{Pid: s.pid, Start: id.Start, At: time.Now(), Found: true}, false)
 }

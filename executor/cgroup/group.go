@@ -168,8 +168,11 @@ func walk(dir string, fn func(string) error) error {
 		return err
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
 		if e.IsDir() {

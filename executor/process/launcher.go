@@ -212,18 +212,14 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 }
 
 // Watch returns a process that is not a child: Done is closed when it has ended,
-// but its result is not known (ExitCode -1). It returns ErrGone when id lives no
-// more.
+// but its result is not known (ExitCode -1). It returns procid.ErrGone when id lives no
+// more; after any other error it may.
 func (l *Launcher) Watch(id procid.Identity) (*Process, error) {
-	fd, err := unix.PidfdOpen(id.Pid, 0)
+	fd, err := id.Open()
 	if err != nil {
-		return nil, fmt.Errorf("watch process %d: %w", id.Pid, ErrGone)
+		return nil, fmt.Errorf("watch process %d: %w", id.Pid, err)
 	}
 	p := &Process{Pid: id.Pid, pidfd: fd, loop: l.loops[int(l.turn.Add(1))%len(l.loops)], done: make(chan struct{}), started: time.Now()}
-	if !id.Alive() { // looked at after it was pinned
-		unix.Close(fd)
-		return nil, fmt.Errorf("watch process %d: %w", id.Pid, ErrGone)
-	}
 	if err := p.watch(); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("watch process %d: %w", id.Pid, err)

@@ -190,8 +190,11 @@ func (p *Process) Result() Result {
 // that has ended already.
 func (p *Process) StandFor(pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		err = ErrGone
+	}
 	if err != nil {
-		return fmt.Errorf("watch process %d: %w", pid, ErrGone)
+		return fmt.Errorf("watch process %d: %w", pid, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,9 +4,12 @@ package procid
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrGone reports that a process has ended.
@@ -18,12 +21,16 @@ type Identity struct {
 	Start uint64 // clock ticks between the boot of the machine and the process's start
 }
 
-// Of reads the identity of a living process; a zombie has ended. It returns
-// ErrGone.
+// Of reads the identity of a living process; a zombie has ended. It returns ErrGone.
+// After any other error nobody knows whether the process lives: so it is when no
+// descriptor is left to look through.
 func Of(pid int) (Identity, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return Identity{}, ErrGone
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
 	s := string(stat)
 	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
@@ -37,8 +44,31 @@ func Of(pid int) (Identity, error) {
 	return Identity{Pid: pid, Start: start}, nil
 }
 
-// Alive reports whether exactly this process lives.
+// Alive reports whether exactly this process lives, for certain.
 func (i Identity) Alive() bool {
 	now, err := Of(i.Pid)
 	return err == nil && now == i
+}
+
+// Open pins exactly this process: as long as the descriptor (a pidfd, close-on-exec) is
+// open, its number is nobody else's. The caller closes it. It returns ErrGone when the
+// process has ended; after any other error nobody knows.
+func (i Identity) Open() (int, error) {
+	fd, err := unix.PidfdOpen(i.Pid, 0)
+	switch err {
+	case nil:
+	case unix.ESRCH, unix.ENOENT, unix.EINVAL: // the last two: the number is a thread's now
+		return -1, ErrGone
+	default:
+		return -1, fmt.Errorf("pin process %d: %w", i.Pid, err)
+	}
+	now, err := Of(i.Pid) // looked at after it was pinned
+	if err == nil && now != i {
+		err = ErrGone
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }

@@ -1,0 +1,252 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/process"
+	"cantina/executor/procid"
+)
+
+// TestDamagedLegacy: whichever of the files that name what a dead cell left cannot be
+// read, its successor knows all of it, and adopts or ends it.
+func TestDamagedLegacy(t *testing.T) {
+	for _, damage := range []struct {
+		files string // pattern below the folder
+		lives bool
+	}{{"legacy", true}, {"keep/*/" + keepsakeFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[il]*", true}, {"[il]*,keep/*/" + keepsakeFile, false}} {
+		t.Run(damage.files, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{
+				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
+			kept, stop := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
+			c.kill(t)
+			var files []string
+			for pattern := range strings.SplitSeq(damage.files, ",") {
+				found, err := filepath.Glob(filepath.Join(folder, pattern))
+				if err != nil || len(found) == 0 {
+					t.Fatal(found, err)
+				}
+				files = append(files, found...)
+			}
+			for _, f := range files {
+				if info, err := os.Lstat(f); err == nil && info.Mode().IsRegular() {
+					if err := os.WriteFile(f, []byte("\x00nonsense"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			e, end := runExecutor(t, testConfig(folder))
+			for _, id := range stop {
+				awaitDeath(t, id, time.Second)
+			}
+			if _, there := e.Get("kept"); there != damage.lives {
+				t.Errorf("the successor has what was kept: %v, want %v", there, damage.lives)
+			}
+			if damage.lives {
+				e.Delete("kept")
+				await(t, e, "kept", gone)
+			}
+			for _, id := range kept {
+				awaitDeath(t, id, time.Second)
+			}
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDamagedIdentityByTracker: with either tracker, a successor that has nothing but the
+// control groups to go by finds its own, and nobody else's.
+func TestDamagedIdentityByTracker(t *testing.T) {
+	for name, mode := range map[string]CgroupMode{"best": CgroupAuto, "v1": CgroupV1, "best, removed": CgroupAuto, "v1, removed": CgroupV1} {
+		t.Run(name, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Mode: mode, Jobs: []job{
+				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
+			kept, ends := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
+			others := t.TempDir()
+			other := startCell(t, script{Folder: others, Mode: mode, Jobs: []job{{ID: "kept", Spec: keep(writesPid(dir, "other", ""))}}})
+			stranger := pidsOf(t, dir, "other")
+			c.kill(t)
+			other.kill(t)
+			was := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id"))))
+			for _, f := range []string{"id", "legacy", filepath.Join("keep", "kept", keepsakeFile)} {
+				err := os.Remove(filepath.Join(folder, f))
+				if !strings.Contains(name, "removed") {
+					err = os.WriteFile(filepath.Join(folder, f), []byte("nonsense"), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := testConfig(folder)
+			cfg.Cgroups = mode
+			e, end := runExecutor(t, cfg)
+			for _, id := range append(kept, ends...) { // nothing tells what the kept one is for
+				awaitDeath(t, id, time.Second)
+			}
+			if is := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id")))); is != was || len(e.List()) != 0 {
+				t.Errorf("identity %s, was %s; %+v", is, was, e.List())
+			}
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+			for _, id := range stranger {
+				if !id.Alive() {
+					t.Error("what another cell keeps was killed")
+				}
+			}
+			cfg.Folder = others
+			e, end = runExecutor(t, cfg)
+			e.Delete("kept")
+			await(t, e, "kept", gone)
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNothingIsConcludedFromWhatCannotBeRead: a cell does not start while it cannot read what
+// its predecessor wrote, says what, and disturbs nothing; then it adopts.
+func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
+	folder := t.TempDir()
+	cell := startCell(t, script{Folder: folder, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
+	cell.kill(t)
+	for _, name := range []string{"id", "keep/k/container", "run/k/.pid"} {
+		path := filepath.Join(folder, name)
+		saved, err := os.ReadFile(path)
+		missing := errors.Is(err, os.ErrNotExist)
+		if err := errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		legacyPath := filepath.Join(folder, "legacy")
+		l, lerr := os.ReadFile(legacyPath)
+		if name == "id" { // it is asked for when the legacy is damaged
+			lerr = errors.Join(lerr, os.WriteFile(legacyPath, []byte("nonsense"), 0o600))
+		}
+		if _, err := Open(testConfig(folder)); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: opened: %v", name, err)
+		}
+		err = errors.Join(lerr, os.Remove(path), os.WriteFile(legacyPath, l, 0o600))
+		if !missing {
+			err = errors.Join(err, os.WriteFile(path, saved, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, stop := runExecutor(t, testConfig(folder))
+	if c, ok := e.Get("k"); !ok || !c.Adopted || c.State != Running {
+		t.Errorf("%+v %v", c, ok)
+	}
+	e.Delete("k")
+	await(t, e, "k", gone)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatchAsksAgain: a process is not taken for gone while there is no descriptor to look at it.
+func TestWatchAsksAgain(t *testing.T) {
+	told := make(chan string, 1)
+	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(told), nil)) })
+	stranger := startStranger(t)
+	var was unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := rawPrlimit(&unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	pinned := make(chan *process.Process)
+	go func() {
+		p, err := (&container{e: e}).watch(t.Context(), stranger)
+		if err != nil {
+			t.Error(err)
+		}
+		pinned <- p
+	}()
+	line := <-told
+	if err := rawPrlimit(&was); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-pinned; !strings.Contains(line, "asking again") || p == nil || p.Ended() {
+		t.Errorf("%s: %v", line, p)
+	}
+	syscall.Kill(stranger.Pid, syscall.SIGKILL)
+	if p, err := (&container{e: e}).watch(t.Context(), procid.Identity{Pid: stranger.Pid, Start: stranger.Start + 1}); !errors.Is(err, procid.ErrGone) {
+		t.Errorf("another process: %v %v", p, err)
+	}
+}
+
+// lineChan hands the first line that is written on.
+type lineChan chan string
+
+// Write implements io.Writer.
+func (l lineChan) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
+}
+
+// TestCopiedFolder: two cells whose folders have the same identity do not share groups.
+func TestCopiedFolder(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	e, stop := runExecutor(t, testConfig(a))
+	needGroups(t, e)
+	if err := os.WriteFile(filepath.Join(b, "id"), mustRead(t, filepath.Join(a, "id")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(testConfig(b)); !errors.Is(err, cgroup.ErrInUse) || !strings.Contains(err.Error(), "copy") {
+		t.Errorf("open of a copy: %v", err)
+	}
+	launch(t, e, "x", sh("true"))
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReusedPidIsNotKilled(t *testing.T) {
+	// A record with the pid of a stranger and another start time.
+	cfg := testConfig(t.TempDir())
+	cfg.Cgroups = CgroupNone
+	e, stop := runExecutor(t, cfg)
+	launch(t, e, "x", sh("true"))
+	if _, err := Open(cfg); !errors.Is(err, ErrInUse) {
+		t.Errorf("the folder of a living cell: %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	stranger := startStranger(t)
+	folder := filepath.Join(cfg.Folder, "run", "y")
+	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, ".pid"), fmt.Appendf(nil, "%d %d", stranger.Pid, stranger.Start-7), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = runExecutor(t, cfg)
+	if !stranger.Alive() {
+		t.Error("a stranger was killed")
+	}
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("the stale folder is left")
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	syscall.Kill(stranger.Pid, syscall.SIGKILL)
+}

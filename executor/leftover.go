@@ -1,0 +1,81 @@
+package executor
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/procid"
+	"cantina/resource"
+)
+
+// work is what a container leaves with its group: of what does not die its successor has to
+// know what it is, so that it answers for it, and that its room stays taken.
+type work struct {
+	ID        string
+	Labels    Labels
+	Resources resource.Amounts
+}
+
+// leaveWork says what a container is, on its group. A kept one has its keepsake, and nobody
+// asks for a probe.
+func (c *container) leaveWork(g *cgroup.Group) error {
+	if c.hidden || c.keep() {
+		return nil
+	}
+	b, err := json.Marshal(work{c.id, c.labels, c.need})
+	if err != nil {
+		return err
+	}
+	return g.SetWork(b)
+}
+
+// noteStuck makes a container of a group that does not die, so that nobody takes this
+// cell for clean. Where groups keep no attributes it has no labels: who adopts it knows
+// only that something of its predecessor is left.
+func (e *Executor) noteStuck(dir string, stays map[string]bool) {
+	g := cgroup.At(dir, 0)
+	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	name, kind := filepath.Base(dir), kindOf(filepath.Dir(dir))
+	stays[name] = true
+	var w work
+	if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
+		w = work{ID: name} // and nobody knows of what
+	}
+	c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
+	e.take(c.need, 1)
+	c.group = g
+	e.addStuck(c)
+}
+
+// addStuck adds a container of a predecessor that does not die.
+func (e *Executor) addStuck(c *container) {
+	c.state, c.adopted = Running, true
+	c.stuck = &Stuck{Since: e.clock.Wall()}
+	e.stuck[c] = true
+	e.containers[c.id] = c
+	e.left = append(e.left, c)
+}
+
+// driveLeft waits for the end of what a predecessor could not end.
+func (c *container) driveLeft() {
+	if c.group == nil {
+		ctx, release := until(c.leaveC, nil)
+		p, err := c.watch(ctx, c.stranger)
+		release()
+		if err == nil {
+			c.addProcess(p)
+		} else if !errors.Is(err, procid.ErrGone) {
+			return // the cell ends, and leaves it to its own successor
+		}
+	}
+	c.setStuck()
+	if c.finish(0) {
+		c.unstick()
+		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
+	}
+}
