@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"cantina/worker"
@@ -51,120 +49,6 @@ var faultNames = [faultCount]string{"kill server", "pause server", "cut store", 
 
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
-
-// Op is a kind of message.
-type Op int
-
-// The messages.
-const (
-	OpBeat Op = iota
-	OpBeatAnswer
-	OpGetRunning
-	OpReport
-	OpRun
-	OpRunAnswer
-	OpProbe
-	OpNotify
-	OpNotifyAnswer
-	OpKill
-	OpSuicide
-	OpStatus
-	OpStatusAnswer
-	OpCall
-	// Of services and tasks.
-	OpRows
-	OpRowsAnswer
-	OpClaim
-	OpStart
-	OpCrash
-	OpRemove
-	OpEvacuate
-	OpLRPAnswer
-	OpStartTask
-	OpCompleteTask
-	OpTaskAnswer
-	OpPerform
-	OpPerformAnswer
-	OpStop
-	OpCancel
-	OpDrain
-	opCount
-)
-
-// batchOps is how many of the messages there are in runs without services and tasks.
-const batchOps = OpRows
-
-var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks", "its answer", "runTask", "its answer", "probe",
-	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer", "other calls",
-	"rows", "their answer", "claim", "start", "crash", "remove", "evacuate, one of its kinds", "their answer",
-	"start of a task", "end of a task, adoption", "their answer", "perform", "its answer",
-	"stopInstance", "cancelTask", "evacuate the cell"}
-
-// String returns the message's name.
-func (o Op) String() string { return opNames[o] }
-
-// Coverage counts messages sent while a fault was active.
-type Coverage struct {
-	Count [opCount][faultCount]int
-	// Mixed is set when services and tasks were among the work.
-	Mixed bool
-}
-
-// size is how many messages and faults there are in the runs that were counted.
-func (c *Coverage) size() (Op, Fault) {
-	if c.Mixed {
-		return opCount, faultCount
-	}
-	return batchOps, batchFaults
-}
-
-func (c *Coverage) add(o Op, w *world) {
-	for f, until := range w.active {
-		if until > w.now {
-			c.Count[o][f]++
-		}
-	}
-}
-
-// Merge adds another run's counts.
-func (c *Coverage) Merge(d Coverage) {
-	c.Mixed = c.Mixed || d.Mixed
-	for o := range c.Count {
-		for f := range c.Count[o] {
-			c.Count[o][f] += d.Count[o][f]
-		}
-	}
-}
-
-// Missing returns the pairs that never happened.
-func (c *Coverage) Missing() []string {
-	var ms []string
-	ops, faults := c.size()
-	for o := range ops {
-		for f := range faults {
-			if c.Count[o][f] == 0 {
-				ms = append(ms, fmt.Sprintf("%v × %v", o, f))
-			}
-		}
-	}
-	return ms
-}
-
-// String prints the table (operation × fault).
-func (c *Coverage) String() string {
-	var b strings.Builder
-	ops, faults := c.size()
-	for o := range ops {
-		fmt.Fprintf(&b, "%-26s", o)
-		for _, n := range c.Count[o][:faults] {
-			fmt.Fprintf(&b, " %7d", n)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-const killWait = time.Second
 
 // timeouts draws the flags of one process: two sets, which promise different times.
 func (w *world) timeouts() worker.Timeouts {
@@ -215,67 +99,22 @@ func (w *world) fault() {
 func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 	short, long := w.between(100*time.Millisecond, 5*time.Second), w.between(time.Second, 40*time.Second)
 	switch f {
-	case KillServer:
-		if s.alive {
-			s.crash()
-			w.after(short, s.start)
-		}
-	case PauseServer:
-		if s.alive {
-			s.pause(2 * short)
-		}
-	case CutStore:
-		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
-		if w.chance(500) { // one cell hears only the server that lost the store
-			m.server = s.id
-			w.cutOthers(s, m, 10*time.Second+long)
-			w.pauseLater(m, 2*short)
-		}
+	case KillServer, PauseServer, CutStore:
+		w.inflictServer(f, s, m, short, long)
 	case KillAgent:
 		if m.alive {
 			m.crash()
 			w.after(short, m.startAgent)
 		}
-	case PauseAgent:
-		if m.alive && w.chance(300) {
-			m.pausing = w.between(time.Second, 6*time.Second)
-		} else if m.alive {
-			m.pauseAgent(long)
-		}
-		return long
 	case PauseMachine:
 		if m.alive && m.paused <= w.now {
 			m.pauseAll(w.between(0, 700*time.Millisecond))
 		}
-	case Reboot:
-		if m.up {
-			m.reboot(long)
-		}
+	case PauseAgent, Reboot:
+		w.inflictMachine(f, m, long)
 		return long
-	case CutLink:
-		if w.chance(500) {
-			w.cutLink(s, m, long)
-			return long
-		}
-		m.lag = w.now + 1500*time.Millisecond // stragglers arrive during the cut
-		w.pauseLater(m, 12*time.Second)
-		w.after(1500*time.Millisecond, func() {
-			if !w.calm {
-				w.cutLink(s, m, long)
-			}
-		})
-		return long
-	case CutCalls:
-		m.deaf = w.now + long
-		if m.alive && w.chance(500) {
-			m.deaf += 15 * time.Second
-			m.crash()
-			w.after(short/4, m.startAgent)
-			w.pauseLater(m, 7*time.Second)
-		}
-		return long
-	case RoughNetwork:
-		w.rough = w.now + long/2
+	case CutLink, CutCalls, RoughNetwork:
+		w.inflictNetwork(f, s, m, short, long)
 		return long
 	case Twin:
 		w.twin()
@@ -289,6 +128,61 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		w.inflictMore(f, m)
 	}
 	return 2 * short
+}
+
+func (w *world) inflictServer(f Fault, s *server, m *machine, short, long time.Duration) {
+	switch {
+	case f == KillServer && s.alive:
+		s.crash()
+		w.after(short, s.start)
+	case f == PauseServer && s.alive:
+		s.pause(2 * short)
+	case f == CutStore:
+		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
+		if w.chance(500) { // one cell hears only the server that lost the store
+			m.server = s.id
+			w.cutOthers(s, m, 10*time.Second+long)
+			w.pauseLater(m, 2*short)
+		}
+	}
+}
+
+func (w *world) inflictMachine(f Fault, m *machine, long time.Duration) {
+	switch {
+	case f == Reboot && m.up:
+		m.reboot(long)
+	case f == PauseAgent && m.alive && w.chance(300):
+		m.pausing = w.between(time.Second, 6*time.Second)
+	case f == PauseAgent && m.alive:
+		m.pauseAgent(long)
+	}
+}
+
+func (w *world) inflictNetwork(f Fault, s *server, m *machine, short, long time.Duration) {
+	switch f {
+	case CutLink:
+		if w.chance(500) {
+			w.cutLink(s, m, long)
+			return
+		}
+		m.lag = w.now + 1500*time.Millisecond // stragglers arrive during the cut
+		w.pauseLater(m, 12*time.Second)
+		w.after(1500*time.Millisecond, func() {
+			if !w.calm {
+				w.cutLink(s, m, long)
+			}
+		})
+	case CutCalls:
+		m.deaf = w.now + long
+		if m.alive && w.chance(500) {
+			m.deaf += 15 * time.Second
+			m.crash()
+			w.after(short/4, m.startAgent)
+			w.pauseLater(m, 7*time.Second)
+		}
+	case RoughNetwork:
+		w.rough = w.now + long/2
+	}
 }
 
 func (w *world) inflictMore(f Fault, m *machine) {

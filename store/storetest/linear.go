@@ -97,94 +97,111 @@ func (s *seats) set(r *store.Reign) {
 	s.reign = r
 }
 
+// crowd is servers that stand for election in turn, and clients of whoever they believe
+// to lead.
+type crowd struct {
+	f      Fixture
+	h      *history
+	stop   context.Context // done when the last term is over
+	seats  []*seats
+	leases sync.Map      // term → store.LeaseID
+	next   chan struct{} // one token per term
+}
+
 // linearizable: clients write and read rows through whoever they believe to lead,
 // old leaders included, while leaders lose their leases and requests get lost. What
 // they see must be a history of one store.
 func linearizable(t *testing.T, f Fixture) {
-	const clients, keys, terms, calls = 4, 3, 8, 100 // calls at least, per term
-	h := &history{start: time.Now()}
-	reigns := make([]*seats, 2)
-	for i := range reigns {
-		reigns[i] = &seats{first: make(chan struct{})}
-	}
-	var leases sync.Map
+	const clients, terms, calls = 4, 8, 100 // calls at least, per term
 	stop, cancel := context.WithCancel(ctx(t))
-	next := make(chan struct{}) // one token per term
+	c := &crowd{f: f, h: &history{start: time.Now()}, stop: stop, next: make(chan struct{}),
+		seats: []*seats{{first: make(chan struct{})}, {first: make(chan struct{})}}}
 	var servers, all sync.WaitGroup
-	for i := range reigns {
+	for i := range c.seats {
 		b := &counting{Backend: newLossy(f.Open(t), int64(i), 0.1)}
 		b.Backend.(*lossy).enable(true)
 		s := f.on(t, b, store.Config{KeepAlive: 100 * time.Millisecond, SettleTimeout: 10 * time.Second})
-		servers.Go(func() {
-			for stop.Err() == nil {
-				r, err := s.Campaign(stop, store.Candidate{ID: fmt.Sprint("s", i)})
-				if err != nil {
-					return // stopped
-				}
-				leases.Store(r.Term(), b.lease())
-				reigns[i].set(r)
-				select {
-				case next <- struct{}{}:
-				case <-stop.Done():
-				}
-				select {
-				case <-r.Done():
-				case <-stop.Done():
-				}
-				_ = r.Resign(context.Background()) // the term may have ended by a fault
-			}
-		})
+		servers.Go(func() { c.stand(i, s, b) })
 	}
-	go func() { // takes the lease of each leader in turn, after the clients had a while with it
+	all.Go(func() {
 		defer cancel()
-		for range terms {
-			select {
-			case <-next:
-			case <-stop.Done():
-				return
-			}
-			h.settle(calls, stop)
-			for _, s := range reigns {
-				if r := s.get(); r != nil && r.Err() == nil {
-					if id, ok := leases.Load(r.Term()); ok {
-						_ = f.Open(t).Revoke(stop, id.(store.LeaseID)) // it may be gone already
-					}
-				}
-			}
-		}
-	}()
-	for c := range clients {
-		all.Go(func() {
-			rng := rand.New(rand.NewSource(int64(c)))
-			select {
-			case <-reigns[0].first:
-			case <-reigns[1].first:
-			case <-stop.Done():
-			}
-			for n := 0; stop.Err() == nil; n++ {
-				r := reigns[rng.Intn(len(reigns))].get()
-				if r == nil || r.Err() != nil { // one that has lost its lease without knowing is welcome
-					runtime.Gosched()
-					continue
-				}
-				in := call{key: fmt.Sprint("k", rng.Intn(keys)), write: rng.Intn(2) == 0, value: fmt.Sprintf("%d-%d", c, n)}
-				h.do(stop, c, r, in)
-			}
-		})
+		c.depose(t, terms, calls)
+	})
+	for i := range clients {
+		all.Go(func() { c.client(i) })
 	}
 	all.Wait()
-	cancel()
 	servers.Wait()
-	result, info := porcupine.CheckOperationsVerbose(registers, h.ops, patience)
+	result, info := porcupine.CheckOperationsVerbose(registers, c.h.ops, patience)
 	if result != porcupine.Ok {
 		path := t.ArtifactDir() + "/history.html"
 		_ = porcupine.VisualizePath(registers, info, path) // the verdict stands without the picture
-		t.Fatalf("%d calls are not linearizable (%s): %s", len(h.ops), result, path)
+		t.Fatalf("%d calls are not linearizable (%s): %s", len(c.h.ops), result, path)
 	}
-	if len(h.ops) < terms*calls {
-		t.Fatalf("only %d calls", len(h.ops))
+	if len(c.h.ops) < terms*calls {
+		t.Fatalf("only %d calls", len(c.h.ops))
 	}
-	t.Logf("%d calls, unknown %d, terms %d", len(h.ops), h.unknown(), terms)
+	t.Logf("%d calls, unknown %d, terms %d", len(c.h.ops), c.h.unknown(), terms)
+}
+
+// stand is a server: it stands for election again and again.
+func (c *crowd) stand(i int, s *store.Store, b *counting) {
+	for c.stop.Err() == nil {
+		r, err := s.Campaign(c.stop, store.Candidate{ID: fmt.Sprint("s", i)})
+		if err != nil {
+			return // stopped
+		}
+		c.leases.Store(r.Term(), b.lease())
+		c.seats[i].set(r)
+		select {
+		case c.next <- struct{}{}:
+		case <-c.stop.Done():
+		}
+		select {
+		case <-r.Done():
+		case <-c.stop.Done():
+		}
+		_ = r.Resign(context.Background()) // the term may have ended by a fault
+	}
+}
+
+// depose takes the lease of each leader in turn, after the clients had a while with it.
+func (c *crowd) depose(t *testing.T, terms, calls int) {
+	for range terms {
+		select {
+		case <-c.next:
+		case <-c.stop.Done():
+			return
+		}
+		c.h.settle(calls, c.stop)
+		for _, s := range c.seats {
+			if r := s.get(); r != nil && r.Err() == nil {
+				if id, ok := c.leases.Load(r.Term()); ok {
+					_ = c.f.Open(t).Revoke(c.stop, id.(store.LeaseID)) // it may be gone already
+				}
+			}
+		}
+	}
+}
+
+// client writes and reads at random.
+func (c *crowd) client(i int) {
+	const keys = 3
+	rng := rand.New(rand.NewSource(int64(i)))
+	select {
+	case <-c.seats[0].first:
+	case <-c.seats[1].first:
+	case <-c.stop.Done():
+	}
+	for n := 0; c.stop.Err() == nil; n++ {
+		r := c.seats[rng.Intn(len(c.seats))].get()
+		if r == nil || r.Err() != nil { // one that has lost its lease without knowing is welcome
+			runtime.Gosched()
+			continue
+		}
+		in := call{key: fmt.Sprint("k", rng.Intn(keys)), write: rng.Intn(2) == 0, value: fmt.Sprintf("%d-%d", i, n)}
+		c.h.do(c.stop, i, r, in)
+	}
 }
 
 // settle waits until the clients have made n more calls.

@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// TestProtocolMismatch is scenario 14.
+func TestProtocolMismatch(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.Protocol++ })
+	if a.Verdict != Refused || len(r.l.Sessions(r.now)) != 0 {
+		t.Fatalf("%+v", a)
+	}
+	if _, err := r.l.Step(r.now, BeatReceived{}); err == nil {
+		t.Fatal("an empty heartbeat")
+	}
+	if a := r.beat("w1", "p1", 1); a.Verdict != Welcome {
+		t.Fatalf("%+v", a)
+	}
+	if v, ok := r.l.Session(r.now, "w1"); !ok || v.Proc != "p1" || !v.Holder {
+		t.Fatalf("%+v", v)
+	}
+}
+
+// TestVersionsOfThePool is scenarios 15 to 17: versions 1, 2, 3; a rejected
+// newcomer changes nothing, a replacement advances by two.
+func TestVersionsOfThePool(t *testing.T) {
+	r := newRig(t, consensus)
+	var id workerset.ID
+	for i, c := range []CellName{"w1", "w2", "w3"} {
+		id = r.beat(c, Proc("p"+c), 1).SetID
+		if id.Version != uint64(i+1) || id.Hash.Count != i+1 || id.Leader != term5 {
+			t.Fatalf("%+v", id)
+		}
+	}
+	for _, c := range []CellName{"w2", "w3"} {
+		r.report(Proc("p" + c))
+	}
+	pass := func(d time.Duration) {
+		for end := r.now + d; r.now < end; {
+			r.tick(min(sec, end-r.now))
+			for _, c := range []CellName{"w2", "w3"} {
+				r.probe(c, Proc("p"+c), true)
+				r.beat(c, Proc("p"+c), 1)
+			}
+		}
+	}
+	pass(59 * sec)
+	if a := r.beat("w1", "new@h2", 1); a.Verdict != DieAll {
+		t.Fatalf("%+v", a)
+	}
+	if a := r.beat("w1", "pw1", 1); a.State != New || a.SetID != id || len(peek[SendReportRequest](r)) == 0 {
+		t.Fatalf("the rejected newcomer changed something: %+v", a)
+	}
+	pass(3 * sec)
+	r.out = nil
+	a := r.beat("w1", "newer@h2", 1)
+	if want := (workerset.Hash{}.Add("pw2").Add("pw3").Add("newer@h2")); a.State != New || a.SetID.Version != 5 || a.SetID.Hash != want {
+		t.Fatalf("removal and addition are two versions: %+v", a)
+	}
+	if s := take[SendSuicide](r); len(s) != 1 || s[0].Call.Proc != "pw1" {
+		t.Fatalf("%v", s)
+	}
+}
+
+// TestWaitWithoutCells is scenario 18: with hashes alone an empty leader waits as
+// long as any promise may last; with the list it waits for nothing.
+func TestWaitWithoutCells(t *testing.T) {
+	r := newRig(t, consensus)
+	longest := r.l.t.Stretch(r.l.t.MaxDiesWithin)
+	for _, d := range []time.Duration{0, sec, 5 * sec, longest - 2*sec} {
+		r.now = 1000*sec + d
+		r.step(Tick{LeaseHeld: true})
+		if w := r.l.Wait(r.now); !w.Active || w.Longest != longest-d {
+			t.Fatalf("at %v: %+v", d, w)
+		}
+	}
+	r.now = 1000*sec + longest
+	r.step(Tick{LeaseHeld: true})
+	if r.l.Wait(r.now).Active {
+		t.Fatal("left")
+	}
+	r.now = 1003 * sec
+	r.step(Tick{LeaseHeld: true})
+	if r.l.Wait(r.now).Active {
+		t.Fatal("never entered again")
+	}
+	l := newRig(t, nil)
+	l.tick(sec)
+	if l.l.Wait(l.now).Active {
+		t.Fatal("nobody is on the list of a new cluster")
+	}
+}
+
+// TestCautionWait is scenario 19: a custom wait ends in time, loudly, whoever is missing.
+func TestCautionWait(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.InitialWait = 10 * sec
+		c.Members = []Member{member("p1", "w1", 1)}
+	})
+	if a := one[Audit](r); a.Kind != AuditWaitForced {
+		t.Fatalf("%+v", a)
+	}
+	r.tick(9 * sec)
+	if w := r.l.Wait(r.now); !w.Active || w.Longest != sec || len(w.For) != 1 {
+		t.Fatalf("%+v", w)
+	}
+	r.tick(sec)
+	if r.l.Wait(r.now).Active || take[Audit](r)[0].Kind != AuditWaitForced {
+		t.Fatal("forced")
+	}
+	n := newRig(t, func(c *Config) {
+		c.InitialWait = 10 * sec
+		c.Members = []Member{member("p1", "w1", 1), member("p2", "w2", 1)}
+	})
+	n.tick(5 * sec)
+	n.beat("w1", "p1", 1)
+	n.tick(5 * sec)
+	if !n.l.Wait(n.now).Active {
+		t.Fatal("ready, but what w1 runs is not known yet")
+	}
+	n.report("p1")
+	n.out = nil
+	n.tick(sec)
+	if n.l.Wait(n.now).Active || !strings.HasSuffix(take[Audit](n)[0].Text, "not heard of: w2") {
+		t.Fatal("w1 has reported; w2 is not waited for")
+	}
+	m := newRig(t, func(c *Config) { c.Members = []Member{member("p1", "w1", 1)} })
+	m.step(EndWait{By: "ann"})
+	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active || !strings.Contains(a.Text, "ann, who accepts double starts; not heard of: w1") {
+		t.Fatalf("%+v", a)
+	}
+	m.step(EndWait{By: "ann"})
+	if len(m.out) != 0 {
+		t.Fatal("once")
+	}
+}
+
+// TestConsensusWithAnImpostor is scenario 20.
+func TestConsensusWithAnImpostor(t *testing.T) {
+	old := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 2, Hash: workerset.Hash{}.Add("p1").Add("p2")}
+	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p3")}
+	show := func(id workerset.ID) func(*Heartbeat) { return func(h *Heartbeat) { h.SetID = id } }
+	r := newRig(t, consensus)
+	r.beat("w2", "p2", 1, show(old))
+	r.beat("w3", "p3", 1, show(alone))
+	r.beat("w1", "p1", 1, show(old))
+	r.report("p1")
+	r.report("p2")
+	for range 13 {
+		r.tick(5 * sec)
+		r.beat("w1", "p1", 1)
+		r.beat("w2", "p2", 1)
+		if r.l.Wait(r.now).Active {
+			continue
+		}
+		break
+	}
+	if r.l.Wait(r.now).Active {
+		t.Fatal("w3 never reported: it is lost after 60 s, and the others agree")
+	}
+	if r.state("p3") != MustDie || r.l.set.Len() != 2 {
+		t.Fatal("w3 is out")
+	}
+}
+
+// TestNothingStartsWithoutACell is scenario 23.
+func TestNothingStartsWithoutACell(t *testing.T) {
+	r := newRig(t, nil)
+	if _, _, err := r.l.RunBatch(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}); err == nil {
+		t.Fatal("no cell")
+	}
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	x := r.run("w1", "j")
+	if c := one[SendRun](r); c.Call.Run != x || c.Cell != "w1" || c.Call.Term != term5 {
+		t.Fatalf("%+v", c)
+	}
+	if h, ok := r.l.MayStart(r.now, Request{Work: x.Work, Cell: "w1"}); ok || h.Reason != HoldRunning || h.Invocation != x.Invocation {
+		t.Fatalf("%+v", h)
+	}
+}
