@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"cantina/executor/cgroup"
 	"cantina/executor/procid"
@@ -34,7 +35,8 @@ func (c *container) leaveWork(g *cgroup.Group) error {
 
 // noteStuck makes a container of a group that does not die, so that nobody takes this
 // cell for clean. Where groups keep no attributes it has no labels: who adopts it knows
-// only that something of its predecessor is left.
+// only that something of its predecessor is left. A probe is nobody's work, and as hidden as
+// it was.
 func (e *Executor) noteStuck(dir string, stays map[string]bool) {
 	g := cgroup.At(dir, 0)
 	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
@@ -47,8 +49,14 @@ func (e *Executor) noteStuck(dir string, stays map[string]bool) {
 		w = work{ID: name} // and nobody knows of what
 	}
 	c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
-	e.take(c.need, 1)
 	c.group = g
+	if kind == classStopFree && strings.HasPrefix(name, cgroup.Escape(probePrefix)) {
+		c.state, c.adopted, c.hidden = Running, true, true
+		e.probing[c] = true
+		e.left = append(e.left, c)
+		return
+	}
+	e.take(c.need, 1)
 	e.addStuck(c)
 }
 
@@ -76,6 +84,7 @@ func (c *container) driveLeft() {
 	c.setStuck()
 	if c.finish(0) {
 		c.unstick()
+		c.e.endProbe(c)
 		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"cantina/executor/cgroup"
 )
 
+// probePrefix begins the ids of probes; nothing else has such.
+const probePrefix = "#probe-"
+
 // probeLimit is how long a probe may take.
 const probeLimit = time.Second
 
@@ -60,7 +63,7 @@ func (e *Executor) Probe(ctx context.Context) error {
 		return fmt.Errorf("probe: %w", ErrClosed)
 	}
 	e.probes++
-	id := fmt.Sprint("#probe-", e.probes)
+	id := fmt.Sprint(probePrefix, e.probes)
 	e.drivers.Add(1) // whoever closes waits for it
 	e.mu.Unlock()
 	err := e.tryClasses(id)
@@ -82,9 +85,7 @@ func (e *Executor) Probe(ctx context.Context) error {
 	e.mu.Unlock()
 	select {
 	case <-c.doneC:
-		e.mu.Lock()
-		delete(e.probing, c)
-		e.mu.Unlock()
+		e.endProbe(c)
 	case <-ctx.Done():
 		e.mu.Lock()
 		after := c.request(askKill, "took too long")
@@ -96,4 +97,11 @@ func (e *Executor) Probe(ctx context.Context) error {
 		return fmt.Errorf("probe: /bin/true: %s", r.Reason)
 	}
 	return nil
+}
+
+// endProbe notes that a probe, if it is one, has ended.
+func (e *Executor) endProbe(c *container) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.probing, c)
 }

@@ -141,6 +141,41 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 	}
 }
 
+// TestSuccessorKnowsAProbe: a probe that hangs is nobody's work. The successor of its cell waits
+// for its end, but holds nothing for it.
+func TestSuccessorKnowsAProbe(t *testing.T) {
+	for _, mode := range []CgroupMode{CgroupAuto, CgroupV1} {
+		folder, dir := t.TempDir(), t.TempDir()
+		id := probePrefix + "1"
+		c := startCell(t, script{Folder: folder, Mode: mode, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+		awaitFile(t, filepath.Join(dir, "x"))
+		thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
+		group := filepath.Join(classAt(t, trackerOf(t, folder), classStopFree), cgroup.Escape(id))
+		c.kill(t)
+		cfg := testConfig(folder)
+		cfg.Cgroups, cfg.KillWait, cfg.StuckAfter = mode, 100*time.Millisecond, 200*time.Millisecond
+		e, stop := runExecutor(t, cfg)
+		if all := e.List(); len(all) != 0 || e.Unclean() || e.used[resource.Containers] != 0 {
+			t.Errorf("%+v, unclean %v, taken %v", all, e.Unclean(), e.used)
+		}
+		if full, err := cgroup.At(group, 0).Populated(); !full || err != nil {
+			t.Fatalf("the probe has ended: %v", err)
+		}
+		if err := stop(); !errors.Is(err, ErrUnclean) {
+			t.Errorf("an end beside it: %v", err)
+		}
+		e, stop = runExecutor(t, cfg)
+		if err := e.Probe(t.Context()); err != nil {
+			t.Error(err)
+		}
+		thaw()
+		awaitEmpty(t, group, 10*time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // endsClean waits for the end of what was stuck and has been let go, and for that of the executor:
 // nothing is left.
 func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
