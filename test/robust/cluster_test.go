@@ -26,6 +26,7 @@ var (
 // cluster is servers on one etcd, and cells.
 type cluster struct {
 	t         *testing.T
+	net       *network // where they are; on loopback without one
 	dir       string
 	flags     []string
 	endpoint  string
@@ -37,17 +38,35 @@ type cluster struct {
 // startCluster starts etcd, servers s1… and cells c1….
 func startCluster(t *testing.T, flags []string, servers, cells int) *cluster {
 	t.Helper()
-	return startClusterOn(t, etcdtest.Start(t).Endpoint, flags, servers, cells)
+	return newCluster(t, etcdtest.Start(t).Endpoint, flags).start(servers, cells)
 }
 
-// startClusterOn is startCluster on an etcd that is there.
-func startClusterOn(t *testing.T, endpoint string, flags []string, servers, cells int) *cluster {
+// startNetwork is startCluster with each cell, also those that are started later, in a
+// network name space of its own. Where that cannot be made all is on loopback.
+func startNetwork(t *testing.T, flags []string, servers, cells int) *cluster {
 	t.Helper()
+	n, err := newNetwork(t) // it is removed after all who use it have ended
+	if err != nil {
+		t.Logf("on loopback, for this machine makes no network name spaces: %v", err)
+	}
+	c := newCluster(t, etcdtest.Start(t).Endpoint, flags)
+	c.net = n
+	return c.start(servers, cells)
+}
+
+// newCluster returns a cluster on an etcd that is there, of which nothing runs yet.
+func newCluster(t *testing.T, endpoint string, flags []string) *cluster {
 	c := &cluster{t: t, dir: t.TempDir(), flags: flags, endpoint: endpoint,
 		servers: map[string]*process{}, cells: map[string]*process{}}
 	t.Cleanup(c.cleanup)
+	return c
+}
+
+// start starts servers s1… and cells c1….
+func (c *cluster) start(servers, cells int) *cluster {
+	c.t.Helper()
 	for range servers {
-		c.addresses = append(c.addresses, freeAddress(t))
+		c.addresses = append(c.addresses, c.freeAddress())
 	}
 	for i := range servers {
 		c.startServer(fmt.Sprintf("s%d", i+1)).wait()
@@ -84,11 +103,16 @@ func (c *cluster) stopKept(services ...string) {
 	must(c.t, c.addr(), append(append([]string{"wait"}, services...), "--for", "stopped", "--timeout", "60s")...)
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// freeAddress returns an address for a server, which its successor has too.
+func (c *cluster) freeAddress() string {
+	c.t.Helper()
+	host := "127.0.0.1"
+	if c.net != nil {
+		host = c.net.host()
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	defer l.Close()
 	return l.Addr().String()
@@ -100,8 +124,12 @@ func (c *cluster) startServer(name string) *process {
 	if _, err := fmt.Sscanf(name, "s%d", &i); err != nil {
 		c.t.Fatal(err)
 	}
-	p := launch(c.t, name, nil, append([]string{"server", "--name", name, "--data", filepath.Join(c.dir, name), "--etcd-endpoints", c.endpoint,
-		"--listen", c.addresses[i-1], "--new-cluster"}, c.flags...)...)
+	args := []string{"server", "--name", name, "--data", filepath.Join(c.dir, name), "--etcd-endpoints", c.endpoint,
+		"--listen", c.addresses[i-1], "--new-cluster"}
+	if c.net != nil {
+		args = append(args, "--insecure-listen")
+	}
+	p := launch(c.t, name, nil, append(args, c.flags...)...)
 	c.servers[name] = p
 	return p
 }
@@ -111,7 +139,19 @@ func (c *cluster) cellFolder(name string) string { return filepath.Join(c.dir, n
 
 func (c *cluster) startCell(name string, more ...string) *process {
 	c.t.Helper()
-	p := launch(c.t, name, nil, append(append([]string{"cell", "--name", name, "--data", c.cellFolder(name), "--servers", strings.Join(c.addresses, ",")}, c.flags...), more...)...)
+	return c.startCellBehind(name, nil, more...)
+}
+
+// startCellBehind is startCell behind a wrapper.
+func (c *cluster) startCellBehind(name string, wrapper []string, more ...string) *process {
+	c.t.Helper()
+	args := append([]string{"cell", "--name", name, "--data", c.cellFolder(name), "--servers", c.addr()}, c.flags...)
+	if c.net != nil {
+		l := c.net.link(name)
+		wrapper = append(l.enter(), wrapper...)
+		args = append(args, "--listen", net.JoinHostPort(l.addr, "7481"), "--insecure-listen")
+	}
+	p := launch(c.t, name, wrapper, append(args, more...)...)
 	c.cells[name] = p
 	return p
 }

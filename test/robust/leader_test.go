@@ -14,12 +14,12 @@ import (
 )
 
 // TestKillLeader kills the leader again and again while batch tasks and tasks run
-// on three cells: no id is written twice, none is missing without a record of its
+// on three cells, each in a network name space: no id is written twice, none is missing without a record of its
 // loss, and what runs over the change goes on.
 func TestKillLeader(t *testing.T) {
 	r, w := seeded(t), newWitness(t)
 	kills, nodes := soak(5, 50), 1000
-	c := startCluster(t, patient, 2, 3)
+	c := startNetwork(t, patient, 2, 3)
 	apply(t, c.addr(), appendSpec(w, nodes))
 	must(t, c.addr(), "wait", "web", "--timeout", "60s")
 	var tasks sync.WaitGroup

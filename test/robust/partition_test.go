@@ -15,7 +15,7 @@ func TestStoreCutOff(t *testing.T) {
 	w := newWitness(t)
 	e := etcdtest.Start(t)
 	proxy := etcdtest.StartProxy(t, e.Addr)
-	c := startClusterOn(t, proxy.Endpoint, patient, 1, 1)
+	c := newCluster(t, proxy.Endpoint, patient).start(1, 1)
 	apply(t, c.addr(), fmt.Sprintf(`
 domain: d
 services:

@@ -81,14 +81,6 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	}
 }
 
-// startCellBehind is startCell behind a wrapper.
-func (c *cluster) startCellBehind(name string, wrapper []string) *process {
-	c.t.Helper()
-	p := launch(c.t, name, wrapper, append([]string{"cell", "--name", name, "--data", c.cellFolder(name), "--servers", strings.Join(c.addresses, ",")}, c.flags...)...)
-	c.cells[name] = p
-	return p
-}
-
 // available waits until the leader shows a cell as asked.
 func (c *cluster) available(name string, look func(*pb.Cell) bool) {
 	c.t.Helper()

@@ -19,40 +19,9 @@ import (
 // service runs on. When the cell goes on, it begins a new session and stops what
 // was replaced meanwhile.
 func TestStoppedCell(t *testing.T) {
-	w := newWitness(t)
-	c := startCluster(t, hasty, 1, 1)
-	apply(t, c.addr(), holdSpec(w, "[h1]"))
-	must(t, c.addr(), "wait", "excl", "free", "--timeout", "60s")
-	w.waitBegun("h1", 1)
-	w.waitBegun("excl", 1)
-	free := w.pids("free")[0]
-	c.startCell("c2").wait()
-	c.session("c2", "HEALTHY")
-
-	stopped := time.Now()
-	c.cells["c1"].signal(syscall.SIGSTOP)
-	c.session("c1", "MUST_DIE")
-	lost := time.Since(stopped)
-	w.waitBegun("h1", 2)
-	w.waitBegun("excl", 2)
-	t.Logf("lost after %v, both run elsewhere after %v", lost, time.Since(stopped))
-	if ended(free, 0) {
-		t.Errorf("the service that may run on was ended with its cell stopped")
-	}
-	w.check()
-
-	c.cells["c1"].signal(syscall.SIGCONT)
-	c.session("c1", "HEALTHY")
-	if !ended(free, patience) {
-		t.Errorf("the service that was replaced still runs at the cell that came back")
-	}
-	must(t, c.addr(), "wait", "free", "excl", "--timeout", "60s")
-	w.release()
-	must(t, c.addr(), "wait", "hold", "--timeout", "60s")
-	if n := len(w.begun()["h1"]); n != 2 {
-		t.Errorf("the batch task began %d times, want 2", n)
-	}
-	w.check()
+	c := startNetwork(t, hasty, 2, 1)
+	l := holdOnFirst(t, c)
+	l.lose(func() { c.cells["c1"].signal(syscall.SIGSTOP) }, func() { c.cells["c1"].signal(syscall.SIGCONT) })
 }
 
 // TestAdoptedOutlivesTheDeadlineOfItsPredecessor kills a cell whose job and whose
