@@ -4,7 +4,6 @@
 package etcdtest
 
 import (
-	"net"
 	"net/url"
 	"testing"
 	"time"
@@ -38,7 +37,7 @@ func StartWith(t testing.TB, configure func(*embed.Config)) *Server {
 	c.Dir = t.TempDir()
 	c.TickMs, c.ElectionMs = 20, 200 // a single member waits for nobody
 	c.ListenPeerUrls = nil
-	client := url.URL{Scheme: "http", Host: freeAddr(t)}
+	client := url.URL{Scheme: "http", Host: FreeAddr(t)}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	if configure != nil {
 		configure(c)
@@ -72,15 +71,4 @@ func DialAt(t testing.TB, endpoint string) *etcd.Backend {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c.Backend()
-}
-
-// freeAddr finds a loopback port that nobody listens on now.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

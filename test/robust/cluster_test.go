@@ -110,12 +110,11 @@ func (c *cluster) freeAddress() string {
 	if c.net != nil {
 		host = c.net.host()
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	_, port, err := net.SplitHostPort(etcdtest.FreeAddr(c.t))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort(host, port)
 }
 
 func (c *cluster) startServer(name string) *process {
