@@ -17,9 +17,9 @@ const (
 )
 
 // state of a class: open ──deadline or cell gone──▶ ending ──empty──▶ closed
-// ──new deadline──▶ open. A closed class is frozen: what a cell that was stopped
-// in the middle of a start still puts there does not run one instruction, and is
-// killed.
+// ──new deadline──▶ open, unless it ends for good. A closed class is frozen: what a
+// cell that was stopped in the middle of a start still puts there does not run one
+// instruction, and is killed.
 type state int
 
 const (
@@ -36,6 +36,7 @@ type class struct {
 	deadline int64 // boot time in ns; 0 = none
 	pending  int64 // a deadline that came while ending; -1 = none came
 	state    state
+	last     bool             // it ends for good: the cell is gone, or the reaper ends everything
 	asked    map[string]int64 // container → when it is killed
 }
 
@@ -45,9 +46,12 @@ func newClass(dir string) *class {
 
 func (c *class) at(dir string) *cgroup.Group { return cgroup.At(dir, c.cell) }
 
-// setDeadline takes a new deadline. What has begun to end goes on ending.
+// setDeadline takes a new deadline. What has begun to end goes on ending, and nothing
+// opens again what ends for good: not a message that was on its way, and not a deadline
+// that came while it was ending.
 func (c *class) setDeadline(at int64) {
 	switch {
+	case c.last:
 	case c.state == open:
 		c.deadline = at
 	case c.state == closed && (at == 0 || at > bootNow()):

@@ -115,11 +115,12 @@ func (w *watcher) cellGone() {
 	}
 }
 
-// endStopped begins to end everything that ends with the cell.
+// endStopped begins to end everything that ends with the cell, for good.
 func (w *watcher) endStopped() {
 	for _, c := range w.classes {
 		if c.stop {
 			c.end()
+			c.last = true
 		}
 	}
 	for _, p := range w.procs {
