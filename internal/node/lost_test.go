@@ -34,6 +34,13 @@ func (docile) StopInstance(context.Context, fence.Term, worker.Proc, lrp.Key, st
 	return nil
 }
 
+// stateOf is what a cell says of itself with each beat, its farewell among them.
+func stateOf(name string) cell.State {
+	var st cell.State
+	st.Zone, st.Cell, st.Capacity = "z1", name, resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}
+	return st
+}
+
 // joins has a cell process beat once; its state has a zone.
 func (t *term) joins(test *testing.T, name, proc string) {
 	test.Helper()
@@ -45,9 +52,7 @@ func (t *term) joinsAs(test *testing.T, name, proc string, as link.Cell) {
 	t.cells.SetLocal(worker.CellName(name), as)
 	h := worker.Heartbeat{Protocol: worker.Protocol, Cell: worker.CellName(name), Proc: worker.Proc(proc), Folder: "f-" + proc, Started: 1, Boot: "b", Beat: 1,
 		Promise: worker.DefaultTimeouts().MaxDiesWithin, PredecessorsGone: true}
-	st := cell.State{}
-	st.Zone, st.Cell, st.Capacity = "z1", name, resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}
-	if _, err := t.Heartbeat(test.Context(), h, st); err != nil {
+	if _, err := t.Heartbeat(test.Context(), h, stateOf(name)); err != nil {
 		test.Fatal(err)
 	}
 	pass(time.Second)
@@ -88,7 +93,7 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 		wait      time.Duration
 	}{
 		"farewell": {"LEFT", "it said farewell", func(tm *term, _ view) error {
-			_, err := tm.Heartbeat(context.Background(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", Folder: "f-p", Started: 1, Boot: "b", Beat: 2, Farewell: true, PredecessorsGone: true}, cell.State{})
+			_, err := tm.Heartbeat(context.Background(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", Folder: "f-p", Started: 1, Boot: "b", Beat: 2, Farewell: true, PredecessorsGone: true}, stateOf("c3"))
 			return err
 		}, time.Second},
 		"silence":         {"LOST", "silent for longer than its work may live", func(*term, view) error { return nil }, time.Hour},
