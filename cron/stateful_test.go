@@ -232,14 +232,19 @@ func TestSuspensionAndStepCancelOut(t *testing.T) {
 }
 
 func TestAYearAtOnce(t *testing.T) {
-	sc := newScene(t, `{"seconds":[],"minute":[],"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":3}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
-	sc.step(365 * 24 * time.Hour)
-	begin := time.Now()
-	if got := sc.poll(); got != "13:00 13:00 13:00 13:00" { // seconds 27 to 30
-		t.Errorf("fires %s", got)
+	var sc *scene
+	least := time.Hour // of some tries: another program may have the processor meanwhile
+	for range 5 {
+		sc = newScene(t, `{"seconds":[],"minute":[],"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":3}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
+		sc.step(365 * 24 * time.Hour)
+		begin := time.Now()
+		if got := sc.poll(); got != "13:00 13:00 13:00 13:00" { // seconds 27 to 30
+			t.Errorf("fires %s", got)
+		}
+		least = min(least, time.Since(begin))
 	}
-	if took := time.Since(begin); took > 50*time.Millisecond {
-		t.Errorf("a year took %v", took)
+	if least > 50*time.Millisecond {
+		t.Errorf("a year took %v", least)
 	}
 	if sc.last.TooOld != 365*24*3600-4 {
 		t.Errorf("%d too old", sc.last.TooOld)

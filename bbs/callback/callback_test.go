@@ -108,7 +108,7 @@ func TestAttempts(t *testing.T) {
 func TestTimeoutIsTriedAgain(t *testing.T) {
 	var mu sync.Mutex
 	calls := 0
-	out := deliver(t, Config{Timeout: 50 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
+	out := deliver(t, Config{Timeout: 3 * time.Second}, func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		calls++
 		first := calls == 1

@@ -160,9 +160,9 @@ func TestWait(t *testing.T) {
 func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	s := newShell(t)
 	s.apply()
-	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "50ms")
-	s.fails(api.ExitTimeout, "it goes on: cantina logs -f task/d.once follows it, cantina stop task/d.once ends it", "wait", "once", "--timeout", "50ms")
-	s.fails(api.ExitTimeout, "cantina stop service/d/web ends it", "wait", "web/1", "--timeout", "50ms")
+	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "2s")
+	s.fails(api.ExitTimeout, "it goes on: cantina logs -f task/d.once follows it, cantina stop task/d.once ends it", "wait", "once", "--timeout", "2s")
+	s.fails(api.ExitTimeout, "cantina stop service/d/web ends it", "wait", "web/1", "--timeout", "2s")
 	s.ticks = make(chan time.Time)
 	done := make(chan struct{})
 	go func() {

@@ -300,8 +300,8 @@ func TestTransferThatStandsStillFails(t *testing.T) {
 		<-r.Context().Done()
 		return false
 	}
-	c := openAt(t, t.TempDir(), Config{Idle: 50 * time.Millisecond, Attempts: 1})
-	if _, err := c.Fetch(t.Context(), pinned(s, "/a", "hello")); err == nil || !strings.Contains(err.Error(), "no data for 50ms") {
+	c := openAt(t, t.TempDir(), Config{Idle: time.Second, Attempts: 1})
+	if _, err := c.Fetch(t.Context(), pinned(s, "/a", "hello")); err == nil || !strings.Contains(err.Error(), "no data for 1s") {
 		t.Errorf("%v", err)
 	}
 }
