@@ -113,12 +113,16 @@ func TestImpossibleDates(t *testing.T) {
 		`{"hebrew_month":"Tishrei","hebrew_day":1,"day_of_week":"Sun"`,
 		`{"hebrew_month":"Adar I","hebrew_year":5785`,
 	} {
-		begin := time.Now()
-		if _, err := ParseJSON([]byte(text + rest)); !errors.Is(err, cron.ErrImpossible) {
-			t.Errorf("%s: %v", text, err)
+		least := time.Hour // of some tries: another program may have the processor meanwhile
+		for range 5 {
+			begin := time.Now()
+			if _, err := ParseJSON([]byte(text + rest)); !errors.Is(err, cron.ErrImpossible) {
+				t.Errorf("%s: %v", text, err)
+			}
+			least = min(least, time.Since(begin))
 		}
-		if took := time.Since(begin); took > time.Second {
-			t.Errorf("%s took %v", text, took)
+		if least > time.Second {
+			t.Errorf("%s took %v", text, least)
 		}
 	}
 	for _, text := range []string{`{"hebrew_month":"Smarch"`, `{"month":1`, `{"day_of_month":1`, `{"hebrew_day":31`} {
