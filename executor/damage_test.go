@@ -48,7 +48,7 @@ func TestDamagedLegacy(t *testing.T) {
 			}
 			e, end := runExecutor(t, testConfig(folder))
 			for _, id := range stop {
-				awaitDeath(t, id, time.Second)
+				awaitDeath(t, id)
 			}
 			if _, there := e.Get("kept"); there != damage.lives {
 				t.Errorf("the successor has what was kept: %v, want %v", there, damage.lives)
@@ -58,7 +58,7 @@ func TestDamagedLegacy(t *testing.T) {
 				await(t, e, "kept", gone)
 			}
 			for _, id := range kept {
-				awaitDeath(t, id, time.Second)
+				awaitDeath(t, id)
 			}
 			if err := end(); err != nil {
 				t.Error(err)
@@ -95,7 +95,7 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 			cfg.Cgroups = mode
 			e, end := runExecutor(t, cfg)
 			for _, id := range append(kept, ends...) { // nothing tells what the kept one is for
-				awaitDeath(t, id, time.Second)
+				awaitDeath(t, id)
 			}
 			if is := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id")))); is != was || len(e.List()) != 0 {
 				t.Errorf("identity %s, was %s; %+v", is, was, e.List())

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -24,6 +25,10 @@ import (
 	"cantina/executor/terminal"
 	"cantina/resource"
 )
+
+// patienceOfTests bounds what a test waits for: it ends a test that hangs, also on a machine
+// that does much else and is slow.
+const patienceOfTests = 90 * time.Second
 
 // The tests run real processes. Some need a cell that can be killed or stopped:
 // then this test program runs itself as a cell, with the script in its environment.
@@ -54,7 +59,7 @@ func TestMain(m *testing.M) {
 
 func testConfig(folder string) Config {
 	return Config{
-		Folder: folder, Reaper: reaperPath, KillWait: 2 * time.Second, StuckAfter: time.Second,
+		Folder: folder, Reaper: reaperPath, KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
 		Capacity: resource.Amounts{resource.Containers: 20000, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20, resource.DiskMB: 1 << 20},
 	}
 }
@@ -124,7 +129,7 @@ func await(t testing.TB, e *Executor, id string, ok func(Container, bool) bool) 
 		t.Fatal(err)
 	}
 	defer sub.Close()
-	limit := time.NewTimer(90 * time.Second) // a machine that does much else is slow
+	limit := time.NewTimer(patienceOfTests)
 	defer limit.Stop()
 	for {
 		c, there := e.Get(id)
@@ -177,6 +182,7 @@ type script struct {
 	Mode     CgroupMode
 	Jobs     []job
 	Deadline time.Duration // from the start; 0 = none
+	Stuck    time.Duration // its StuckAfter; 0 = that of testConfig
 	Terminal bool          // serve the signals of a terminal instead of the input
 }
 
@@ -188,7 +194,8 @@ type job struct {
 }
 
 // beCell is the test cell: it starts its containers, prints "ready" when all are
-// running, and goes on until it is killed or its input ends.
+// running, and goes on until it is killed or its input ends. A line of input is a duration:
+// the deadline is that far off from then on, which it answers with "set".
 func beCell(text string) int {
 	var s script
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -198,6 +205,9 @@ func beCell(text string) int {
 	os.Unsetenv(cellScript)
 	cfg := testConfig(s.Folder)
 	cfg.Reaper, cfg.Cgroups = s.Reaper, s.Mode
+	if s.Stuck > 0 {
+		cfg.StuckAfter = s.Stuck
+	}
 	e, err := Open(cfg)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -233,7 +243,15 @@ func beCell(text string) int {
 		return inTerminal(e, cancel, ended)
 	}
 	fmt.Println("ready")
-	bufio.NewReader(os.Stdin).ReadString('\n')
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		d, err := time.ParseDuration(in.Text())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			break
+		}
+		e.SetDeadline(e.clock.Boot() + d) // the reaper is told before it returns
+		fmt.Println("set")
+	}
 	cancel()
 	if err := <-ended; err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -270,7 +288,8 @@ func terminalServes() bool { return handles(os.Getpid(), syscall.SIGTSTP) }
 // cell is a test cell in a process of its own.
 type cell struct {
 	cmd   *exec.Cmd
-	stdin interface{ Close() error }
+	stdin io.WriteCloser
+	out   *bufio.Reader
 }
 
 func startCell(t testing.TB, s script) *cell {
@@ -294,14 +313,14 @@ func startCell(t testing.TB, s script) *cell {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{cmd: cmd, stdin: in}
+	c := &cell{cmd: cmd, stdin: in, out: bufio.NewReader(out)}
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGCONT)
 		cmd.Process.Kill()
 		cmd.Wait()
 		endLeftovers(s.Folder)
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line, err := c.out.ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
 		t.Fatalf("cell says %q, %v", line, err)
 	}
@@ -322,6 +341,17 @@ func endLeftovers(folder string) {
 		g.Thaw()
 		g.Kill()
 	}
+}
+
+// deadline sets the cell's deadline so far off, and returns a time that is not before it. A
+// cell that starts with a short one may have passed it before the test has looked around.
+func (c *cell) deadline(t testing.TB, in time.Duration) time.Time {
+	t.Helper()
+	fmt.Fprintln(c.stdin, in)
+	if line, err := c.out.ReadString('\n'); err != nil || line != "set\n" {
+		t.Fatalf("cell says %q, %v", line, err)
+	}
+	return time.Now().Add(in)
 }
 
 func (c *cell) kill(t testing.TB) {
@@ -351,7 +381,7 @@ func readPid(t testing.TB, path string) procid.Identity {
 }
 
 // awaitDeath waits until a process that is not a child is gone.
-func awaitDeath(t testing.TB, id procid.Identity, most time.Duration) time.Duration {
+func awaitDeath(t testing.TB, id procid.Identity) time.Duration {
 	t.Helper()
 	began := time.Now()
 	fd, err := pidfdOf(id)
@@ -359,8 +389,8 @@ func awaitDeath(t testing.TB, id procid.Identity, most time.Duration) time.Durat
 		return 0
 	}
 	defer syscall.Close(fd)
-	if !awaitPidfd(fd, most) {
-		t.Fatalf("process %d is still alive after %v", id.Pid, most)
+	if !awaitPidfd(fd, patienceOfTests) {
+		t.Fatalf("process %d is still alive after %v", id.Pid, patienceOfTests)
 	}
 	return time.Since(began)
 }
@@ -402,14 +432,14 @@ func classAt(t testing.TB, tracker, kind string) string {
 }
 
 // awaitEmpty waits until a group holds no process.
-func awaitEmpty(t testing.TB, dir string, most time.Duration) {
+func awaitEmpty(t testing.TB, dir string) {
 	t.Helper()
 	g := cgroup.At(dir, 0)
 	w, err := cgroup.NewWatcher()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
 	defer cancel()
 	go w.Run(ctx)
 	events, unwatch := w.Watch(g)
@@ -425,7 +455,7 @@ func awaitEmpty(t testing.TB, dir string, most time.Duration) {
 		case <-tick.C:
 		case <-ctx.Done():
 			pids, _ := g.Procs()
-			t.Fatalf("group %s still holds %v after %v", dir, pids, most)
+			t.Fatalf("group %s still holds %v after %v", dir, pids, patienceOfTests)
 		}
 	}
 }
@@ -506,7 +536,7 @@ func awaitOutputNote(t testing.TB, e *Executor, id, text string) {
 
 func awaitOutput(t testing.TB, e *Executor, q output.Query, ok func(string) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
 	defer cancel()
 	found := errors.New("found")
 	err := e.Output().Follow(ctx, q, func(l output.Line) error {

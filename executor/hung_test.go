@@ -125,7 +125,7 @@ func TestHungStartBlocksNothingElse(t *testing.T) {
 	if err := stop(); !errors.Is(err, ErrUnclean) {
 		t.Errorf("end of the cell: %v", err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // 2 s and a bit, on a machine that does nothing else
 		t.Errorf("the end of the cell took %v", took)
 	}
 	clearTracker(t, e, h)
@@ -139,7 +139,7 @@ func clearTracker(t *testing.T, e *Executor, h *executortest.HungMount) {
 		t.Error(err)
 	}
 	for _, class := range e.classes() {
-		awaitEmpty(t, filepath.Join(e.tree.Root(), class), 10*time.Second)
+		awaitEmpty(t, filepath.Join(e.tree.Root(), class))
 	}
 }
 
@@ -238,7 +238,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 	h := hungMount(t)
 	folder := t.TempDir()
 	starts := hungStarts(h.Dir)
-	s := script{Folder: folder}
+	s := script{Folder: folder, Stuck: time.Second}
 	for _, name := range []string{"none", "program", "namespaces"} {
 		s.Jobs = append(s.Jobs, job{ID: name, Bound: true, Spec: starts[name]})
 	}
@@ -251,7 +251,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 		if err == nil {
 			t.Error("the cell says that it is clean")
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(patienceOfTests):
 		t.Fatal("the cell does not end")
 	}
 	cfg := testConfig(folder)

@@ -94,7 +94,7 @@ func TestProcessOneWithoutHandlerIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := await(t, e, "x", completed)
-	if d := time.Since(began); d > 3*time.Second || !c.Result.Stopped {
+	if d := time.Since(began); d > 9*time.Second || !c.Result.Stopped { // the grace time is 10 s
 		t.Errorf("took %v: %+v", d, c.Result)
 	}
 }

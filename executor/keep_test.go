@@ -182,16 +182,17 @@ func allLines(t testing.TB, e *Executor, id string) (out []string) {
 
 func TestAdoptedKeepsItsDeadline(t *testing.T) {
 	folder, dir := t.TempDir(), t.TempDir()
-	s := script{Folder: folder, Deadline: 3 * time.Second, Jobs: []job{
+	s := script{Folder: folder, Jobs: []job{
 		{ID: "early", Bound: true, Spec: keep(writesPid(dir, "early", ""))},
 		{ID: "free", Spec: keep(writesPid(dir, "free", ""))},
 	}}
 	c := startCell(t, s)
 	early, free := pidsOf(t, dir, "early"), pidsOf(t, dir, "free")
+	c.deadline(t, 2*time.Second)
 	c.kill(t)
 	// Nobody comes: the reaper holds the deadline of what is kept.
 	for _, id := range early {
-		awaitDeath(t, id, 6*time.Second)
+		awaitDeath(t, id)
 	}
 	for _, id := range free {
 		if !id.Alive() {
@@ -215,8 +216,13 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		t.Run(fmt.Sprint("recorded ", recorded), func(t *testing.T) {
 			folder, dir := t.TempDir(), t.TempDir()
-			c := startCell(t, script{Folder: folder, Deadline: 3 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
+			in := 3 * time.Second
+			if recorded { // before it has passed
+				in = 8 * time.Second
+			}
+			passed := c.deadline(t, in)
 			c.kill(t)
 			e, stop := runExecutor(t, testConfig(folder))
 			if recorded {
@@ -225,11 +231,11 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 			e.SetDeadline(e.clock.Boot() + time.Hour)
 			if !recorded {
 				for _, id := range ids {
-					awaitDeath(t, id, 6*time.Second)
+					awaitDeath(t, id)
 				}
 				await(t, e, "x", completed)
 			} else {
-				over, halt := timer(4 * time.Second)
+				over, halt := timer(time.Until(passed) + 2*time.Second)
 				<-over
 				halt()
 				for _, id := range ids {
@@ -273,7 +279,7 @@ func TestRecordedDeadlineIsInherited(t *testing.T) {
 		}
 	}
 	for _, id := range ids {
-		awaitDeath(t, id, time.Second)
+		awaitDeath(t, id)
 	}
 }
 
@@ -301,10 +307,10 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	awaitEmpty(t, classAt(t, trackerOf(t, kept), classKeepFree), 5*time.Second)
+	awaitEmpty(t, classAt(t, trackerOf(t, kept), classKeepFree))
 	c.kill(t)
 	for _, id := range append(ids, reaper) {
-		awaitDeath(t, id, 10*time.Second)
+		awaitDeath(t, id)
 	}
 	host, err := cgroup.Detect()
 	if err != nil {
@@ -317,12 +323,12 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	strange := filepath.Join(filepath.Dir(trackerOf(t, dead)), "not-ours")
+	strange := filepath.Join(filepath.Dir(trackerOf(t, dead)), fmt.Sprint("not-ours-", os.Getpid()))
 	if err := os.Mkdir(strange, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(strange) })
-	busy := filepath.Join(filepath.Dir(trackerOf(t, dead)), "00000000deadbeef")
+	busy := filepath.Join(filepath.Dir(trackerOf(t, dead)), fmt.Sprintf("%08xdeadbeef", os.Getpid()))
 	if err := os.Mkdir(busy, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +338,7 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		syscall.Kill(sleeper.Pid, syscall.SIGKILL)
-		awaitEmpty(t, busy, time.Second)
+		awaitEmpty(t, busy)
 		os.Remove(busy)
 	})
 	_, stop := runExecutor(t, testConfig(t.TempDir()))

@@ -51,7 +51,7 @@ func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		stop   func(*Executor, string) error
-		last   string
+		last   string // "late": it ends by itself when the test lets it
 	}{
 		"heeds no signal":  {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Stop, "ending"},
 		"is deleted":       {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Delete, ""},
@@ -65,7 +65,11 @@ func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 			e, stop := runExecutor(t, cfg)
 			needGroups(t, e)
 			s := keep(sh(c.script))
-			s.Workload.Termination.Grace, s.Workload.Termination.LeftoverGrace = 2*time.Second, 2*time.Second
+			grace := 2 * time.Second
+			if c.last == "late" {
+				grace = time.Hour
+			}
+			s.Workload.Termination.Grace, s.Workload.Termination.LeftoverGrace = grace, grace
 			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 				t.Fatal(err)
 			}

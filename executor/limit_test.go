@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -154,11 +155,32 @@ func TestDiskLimit(t *testing.T) {
 	}
 }
 
+// freePorts returns the first of n ports at which nobody listens, none of which the kernel
+// gives out.
+func freePorts(t testing.TB, n int) int {
+	t.Helper()
+	low, _ := ephemeral()
+search:
+	for range 100 {
+		first := 1024 + rand.IntN(max(1, low-1024-n))
+		for p := first; p < first+n; p++ {
+			if !usable(p) {
+				continue search
+			}
+		}
+		return first
+	}
+	t.Skip("skipped: no ", n, " free ports in a row")
+	return 0
+}
+
 func TestPortsAreNotGivenTwice(t *testing.T) {
-	e := testExecutor(t, func(c *Config) { c.FirstPort, c.LastPort = 21500, 21505 })
-	held, err := net.Listen("tcp", ":21501")
+	first := freePorts(t, 6)
+	last, taken := first+5, first+1
+	e := testExecutor(t, func(c *Config) { c.FirstPort, c.LastPort = first, last })
+	held, err := net.Listen("tcp", fmt.Sprint(":", taken))
 	if err != nil {
-		t.Skip("skipped: port 21501 is in use: ", err)
+		t.Skip("skipped: somebody has just taken a port: ", err)
 	}
 	defer held.Close()
 	s := sh("sleep 1000")
@@ -174,7 +196,7 @@ func TestPortsAreNotGivenTwice(t *testing.T) {
 			t.Fatalf("%+v", c)
 		}
 		for _, p := range c.Ports {
-			if seen[p.Port] || p.Port == 21501 || p.Port < 21500 || p.Port > 21505 {
+			if seen[p.Port] || p.Port == taken || p.Port < first || p.Port > last {
 				t.Errorf("port %d", p.Port)
 			}
 			seen[p.Port] = true

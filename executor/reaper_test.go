@@ -29,22 +29,23 @@ func pidsOf(t *testing.T, dir, name string) []procid.Identity {
 
 func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 	folder, dir := t.TempDir(), t.TempDir()
-	c := startCell(t, script{Folder: folder, Deadline: 1500 * time.Millisecond, Jobs: []job{
+	c := startCell(t, script{Folder: folder, Jobs: []job{
 		{ID: "bound", Bound: true, Spec: writesPid(dir, "bound", "")},
 		{ID: "stubborn", Bound: true, Spec: writesPid(dir, "stubborn", `trap "" TERM;`)},
 		{ID: "free", Spec: writesPid(dir, "free", "")},
 	}})
 	bound, stubborn, free := pidsOf(t, dir, "bound"), pidsOf(t, dir, "stubborn"), pidsOf(t, dir, "free")
 	began := time.Now()
+	c.deadline(t, time.Second)
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range bound {
-		awaitDeath(t, id, 4*time.Second)
+		awaitDeath(t, id)
 	}
 	t.Logf("what heeds TERM was gone %v after the cell was stopped", time.Since(began))
 	for _, id := range stubborn {
-		awaitDeath(t, id, 6*time.Second)
+		awaitDeath(t, id)
 	}
 	t.Logf("all that is deadline-bound was gone %v after the cell was stopped", time.Since(began))
 	for _, id := range free {
@@ -53,13 +54,13 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 		}
 	}
 	tracker, reaper := trackerOf(t, folder), reaperOf(t, folder)
-	awaitEmpty(t, classAt(t, tracker, classStopBound), time.Second)
+	awaitEmpty(t, classAt(t, tracker, classStopBound))
 	c.kill(t)
 	for _, id := range free {
-		awaitDeath(t, id, 2*time.Second)
+		awaitDeath(t, id)
 	}
 	// The reaper goes last, and leaves no group behind.
-	awaitDeath(t, reaper, 2*time.Second)
+	awaitDeath(t, reaper)
 	if left, _ := filepath.Glob(tracker + "/stop.*"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -80,9 +81,9 @@ func TestNothingOutlivesAKilledCell(t *testing.T) {
 			stubborn := pidsOf(t, dir, "stubborn")
 			tracker := trackerOf(t, folder)
 			c.kill(t)
-			awaitEmptyBut(t, tracker, 2*time.Second, 4)
+			awaitEmptyBut(t, tracker, 4)
 			for _, id := range stubborn {
-				awaitDeath(t, id, 4*time.Second)
+				awaitDeath(t, id)
 			}
 			// The next cell finds nothing, and nothing of the groups is left.
 			e, stop := runExecutor(t, testConfig(folder))
@@ -97,9 +98,9 @@ func TestNothingOutlivesAKilledCell(t *testing.T) {
 }
 
 // awaitEmptyBut waits until at most n processes are left.
-func awaitEmptyBut(t *testing.T, dir string, most time.Duration, n int) {
+func awaitEmptyBut(t *testing.T, dir string, n int) {
 	t.Helper()
-	end := time.NewTimer(most)
+	end := time.NewTimer(patienceOfTests)
 	defer end.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -111,7 +112,7 @@ func awaitEmptyBut(t *testing.T, dir string, most time.Duration, n int) {
 		select {
 		case <-tick.C:
 		case <-end.C:
-			t.Fatalf("%d processes are left after %v", len(pids), most)
+			t.Fatalf("%d processes are left after %v", len(pids), patienceOfTests)
 		}
 	}
 }
@@ -124,14 +125,13 @@ func TestReaperIsRestarted(t *testing.T) {
 		if id.Pid == 0 || unix.Kill(id.Pid, unix.SIGKILL) != nil {
 			t.Fatalf("no reaper to kill: %+v", id)
 		}
-		awaitDeath(t, id, time.Second)
-		began := time.Now()
+		awaitDeath(t, id)
 		for e.keeper.up.Load() && e.reaperIdentity() == id {
 			runtime.Gosched()
 		}
 		c := launch(t, e, fmt.Sprint("after", i), sh("true"))
-		if c.Result.Failed || time.Since(began) > time.Second {
-			t.Errorf("start after the reaper's death: %v, %+v", time.Since(began), c.Result)
+		if c.Result.Failed {
+			t.Errorf("start after the reaper's death: %+v", c.Result)
 		}
 	}
 }
@@ -145,13 +145,15 @@ func TestDeadlineOfARunningCell(t *testing.T) {
 	}
 	defer sub.Close()
 	launch(t, e, "first", sh("true"))
-	e.SetDeadline(e.clock.Boot() + 300*time.Millisecond)
+	e.SetDeadline(e.clock.Boot() + time.Hour)
 	if err := e.Launch(Reservation{ID: "bound", DeadlineBound: true}, sh("sleep 1000")); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Launch(Reservation{ID: "free"}, sh("sleep 1000")); err != nil {
 		t.Fatal(err)
 	}
+	await(t, e, "bound", runningState)
+	e.SetDeadline(e.clock.Boot() + 300*time.Millisecond)
 	c := await(t, e, "bound", completed)
 	if !c.Result.Failed || c.Result.Reason != "the cell's deadline passed" {
 		t.Errorf("result = %+v", c.Result)

@@ -86,7 +86,7 @@ func TestStatusOutlivesTheKill(t *testing.T) {
 	e := testExecutor(t, nil)
 	s := sh("trap 'echo done >&3; echo said' TERM; echo up; while :; do sleep 1000 & wait; done")
 	s.StatusPipe = true
-	s.Workload.Termination = action.Termination{Grace: time.Second}
+	s.Workload.Termination = action.Termination{Grace: 3 * time.Second}
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}

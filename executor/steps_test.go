@@ -35,8 +35,8 @@ func TestSetupActionSidecarAndChecks(t *testing.T) {
 			setup := do("echo setup; echo made > made")
 			w := action.Workload{
 				Setup: &setup, Action: do("cat made; echo serving; touch up; sleep 1000"), Sidecars: []action.Action{do("echo sidecar; sleep 1000")},
-				Checks:          []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e up"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}},
-				ReadinessChecks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e ready"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}},
+				Checks:          []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e up"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, Timeout: time.Minute}},
+				ReadinessChecks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e ready"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, Timeout: time.Minute}},
 				Isolation:       level,
 			}
 			if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
@@ -55,6 +55,7 @@ func TestSetupActionSidecarAndChecks(t *testing.T) {
 			await(t, e, "x", func(c Container, _ bool) bool { return c.Routable })
 			os.Remove(filepath.Join(c.Folder, "ready"))
 			await(t, e, "x", func(c Container, _ bool) bool { return !c.Routable })
+			awaitLine(t, e, "x", "sidecar")
 			os.Remove(filepath.Join(c.Folder, "up"))
 			c = await(t, e, "x", completed)
 			if !c.Result.Failed || c.Result.Stopped || !strings.Contains(c.Result.Reason, "unhealthy") {
@@ -99,7 +100,7 @@ func TestEveryStepKind(t *testing.T) {
 		{Upload: &action.Upload{From: "out", To: server.URL + "/out"}},
 		{EmitProgress: &action.EmitProgress{Action: do("test ! -e other; exit 3"), FailureMessagePrefix: "it failed"}},
 	}}}
-	w.Termination.Grace = time.Second
+	w.Termination.Grace = time.Minute // which nothing of it needs
 	c := launch(t, e, "x", Spec{Workload: w})
 	if !c.Result.Failed || c.Result.ExitCode != 3 {
 		t.Errorf("%+v", c.Result)
@@ -123,7 +124,7 @@ func TestEveryStepKind(t *testing.T) {
 func TestCadences(t *testing.T) {
 	e := testExecutor(t, nil)
 	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count; test -e up"}},
-		StartupInterval: 5 * time.Millisecond, Interval: time.Hour}}}
+		StartupInterval: 5 * time.Millisecond, Interval: time.Hour, Timeout: time.Minute}}}
 	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 		t.Fatal(err)
 	}
@@ -193,10 +194,15 @@ func TestExecChecksLeaveNoZombies(t *testing.T) {
 	}
 	e.Stop("x")
 	await(t, e, "x", completed)
-	left := slices.DeleteFunc(zombies(t, os.Getpid()), func(pid int) bool { return slices.Contains(before, pid) })
-	if len(left) > 0 {
-		t.Errorf("zombies %v", left)
+	// One that has ended this moment is about to be waited for.
+	var left []int
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		left = slices.DeleteFunc(zombies(t, os.Getpid()), func(pid int) bool { return slices.Contains(before, pid) })
+		if len(left) == 0 {
+			return
+		}
 	}
+	t.Errorf("zombies %v", left)
 }
 
 func TestTreeIsStoppedWhole(t *testing.T) {
@@ -275,7 +281,7 @@ func TestTCPCheckInsideAnOwnNetwork(t *testing.T) {
 	w := action.Workload{Action: action.Action{Run: &action.Run{Path: perl, Args: []string{"-e", listen}}},
 		Checks:    []action.Check{{TCP: &action.TCPCheck{Port: "http"}, StartupInterval: 20 * time.Millisecond}},
 		Ports:     []action.Port{{Name: "http"}},
-		Isolation: action.IsolationNamespaces, OwnNet: true, StartTimeout: 10 * time.Second}
+		Isolation: action.IsolationNamespaces, OwnNet: true, StartTimeout: time.Minute}
 	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 		t.Fatal(err)
 	}

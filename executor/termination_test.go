@@ -40,7 +40,7 @@ func TestParentDeathSignal(t *testing.T) {
 	unix.Kill(reaperOf(t, s.Folder).Pid, unix.SIGKILL)
 	c.kill(t)
 	for _, name := range []string{"default", "term", "user"} {
-		awaitDeath(t, ids[name], 5*time.Second)
+		awaitDeath(t, ids[name])
 	}
 	if !ids["none"].Alive() {
 		t.Error("the one without a parent-death signal is gone")
@@ -87,8 +87,8 @@ func TestKillModes(t *testing.T) {
 		got    string
 		signal int
 	}{
-		"term, wait, kill": {action.Termination{Grace: 200 * time.Millisecond}, "TERM", 9},
-		"own signal":       {action.Termination{Signal: int(syscall.SIGUSR1), Grace: 200 * time.Millisecond}, "USR1", 9},
+		"term, wait, kill": {action.Termination{Grace: 3 * time.Second}, "TERM", 9},
+		"own signal":       {action.Termination{Signal: int(syscall.SIGUSR1), Grace: 3 * time.Second}, "USR1", 9},
 		"kill now":         {action.Termination{Mode: action.KillNow}, "", 9},
 		"heeded":           {action.Termination{Signal: int(syscall.SIGUSR2), Mode: action.KillTerm}, "", int(syscall.SIGUSR2)},
 	} {
