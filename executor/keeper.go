@@ -255,7 +255,28 @@ func (k *keeper) tellAll() {
 		k.kill(dir, time.Duration(at-now))
 	}
 	k.e.expired.Store(false)
+	k.thawClosed()
 	k.tellDeadline()
+}
+
+// thawClosed lets run what goes into the classes that a reaper closed before it ended: that
+// froze them, and the new one knows nothing of it. What may not run now it closes itself.
+func (k *keeper) thawClosed() {
+	k.e.mu.Lock()
+	frozen := k.e.frozen // by Ctrl-Z: all is thawed with it
+	k.e.mu.Unlock()
+	if k.e.tree == nil || frozen {
+		return
+	}
+	kinds := []string{classStopFree}
+	if !k.e.pastDeadline() {
+		kinds = append(kinds, classStopBound, classKeepBound)
+	}
+	for _, kind := range kinds {
+		if err := k.e.tree.ClassGroup(k.e.classOf(kind)).Thaw(); err != nil {
+			k.e.log.Warn("class is not thawed", "class", kind, "error", err)
+		}
+	}
 }
 
 func (k *keeper) send(m string) {

@@ -259,6 +259,16 @@ func TestDelegatedKill(t *testing.T) {
 	if c := await(t, e, "x", completed); !c.Result.Stopped || c.Result.Signal != 9 {
 		t.Errorf("%+v", c.Result)
 	}
+	// The next reaper lets start what the last one had closed for good.
+	for _, bound := range []bool{true, false} {
+		id := fmt.Sprint("after, bound ", bound)
+		if err := e.Launch(Reservation{ID: id, DeadlineBound: bound}, sh("true")); err != nil {
+			t.Fatal(err)
+		}
+		if c := await(t, e, id, completed); c.Result.Failed {
+			t.Errorf("%s: %+v", id, c.Result)
+		}
+	}
 }
 
 func TestDeleteInDelegateMode(t *testing.T) {

@@ -136,6 +136,55 @@ func TestReaperIsRestarted(t *testing.T) {
 	}
 }
 
+// TestNextReaperOpensWhatTheLastClosed: a reaper freezes the classes that it has closed; when
+// it ends, however, starts go on with the next one, and do not hang.
+func TestNextReaperOpensWhatTheLastClosed(t *testing.T) {
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	sub, err := e.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	starts := func(when string) {
+		t.Helper()
+		for id, s := range map[string]Spec{"bound": sh("true"), "free": sh("true"), "kept": keep(sh("true"))} {
+			if err := e.Launch(Reservation{ID: id, DeadlineBound: id != "free"}, s); err != nil {
+				t.Fatalf("%s, %s: %v", when, id, err)
+			}
+			if c := await(t, e, id, completed); c.Result.Failed {
+				t.Errorf("%s, %s: %+v", when, id, c.Result)
+			}
+			e.Delete(id)
+			await(t, e, id, gone)
+		}
+	}
+	for _, sig := range []syscall.Signal{unix.SIGKILL, unix.SIGTERM} {
+		for _, passed := range []bool{true, false} {
+			e.SetDeadline(e.clock.Boot() + time.Hour)
+			starts("before")
+			if passed {
+				e.SetDeadline(e.clock.Boot() + time.Millisecond)
+				for ev := range sub.C {
+					if ev.Kind == EventDrained {
+						break
+					}
+				}
+			}
+			reaper := e.reaperIdentity()
+			if err := unix.Kill(reaper.Pid, sig); err != nil {
+				t.Fatal(err)
+			}
+			awaitDeath(t, reaper)
+			for e.keeper.up.Load() && e.reaperIdentity() == reaper {
+				runtime.Gosched()
+			}
+			e.SetDeadline(e.clock.Boot() + time.Hour)
+			starts(fmt.Sprintf("after %v, deadline passed %v", sig, passed))
+		}
+	}
+}
+
 func TestDeadlineOfARunningCell(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
