@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"cantina/action"
 )
@@ -21,11 +22,14 @@ type ports struct {
 	next        int
 	taken       map[int]bool
 	low, high   int // the kernel's ephemeral range
+
+	usable func(port int) bool
 }
 
 func (p *ports) open(first, last int) {
 	p.first, p.last, p.next, p.taken = first, last, first, map[int]bool{}
 	p.low, p.high = ephemeral()
+	p.usable = usable
 }
 
 // FreePorts counts the ports from first to last that the kernel does not give out
@@ -61,28 +65,47 @@ func usable(port int) bool {
 	return true
 }
 
+// takeFixed is how long a port that a workload names is tried for, in all and at first.
+const takeFixed, tryAgain = 150 * time.Millisecond, 5 * time.Millisecond
+
+// take gives out a port. One that the workload names is in use for a moment, too, when
+// another cell of the machine looks whether it is free, or a thread that has just been started
+// has yet to close its copy of a listener that is gone: so it is tried again for a while.
 func (p *ports) take(want action.Port) (int, error) {
+	n, mine, err := p.try(want)
+	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && !mine && spent < takeFixed; pause *= 2 {
+		over, stop := timer(pause)
+		<-over
+		stop()
+		spent += pause
+		n, mine, err = p.try(want)
+	}
+	return n, err
+}
+
+// try is one try of take; mine is set when a container of this cell has the port.
+func (p *ports) try(want action.Port) (n int, mine bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if want.Fixed != 0 {
-		if p.taken[want.Fixed] || !usable(want.Fixed) {
-			return 0, fmt.Errorf("port %d is in use", want.Fixed)
+		if mine = p.taken[want.Fixed]; mine || !p.usable(want.Fixed) {
+			return 0, mine, fmt.Errorf("port %d is in use", want.Fixed)
 		}
 		p.taken[want.Fixed] = true
-		return want.Fixed, nil
+		return want.Fixed, false, nil
 	}
 	for range p.last - p.first + 1 {
 		n := p.next
 		if p.next++; p.next > p.last {
 			p.next = p.first
 		}
-		if n >= p.low && n <= p.high || p.taken[n] || !usable(n) {
+		if n >= p.low && n <= p.high || p.taken[n] || !p.usable(n) {
 			continue
 		}
 		p.taken[n] = true
-		return n, nil
+		return n, false, nil
 	}
-	return 0, fmt.Errorf("no free port from %d to %d", p.first, p.last)
+	return 0, false, fmt.Errorf("no free port from %d to %d", p.first, p.last)
 }
 
 func (p *ports) give(n int) {

@@ -39,6 +39,30 @@ func TestATakenPortNamesItsHolder(t *testing.T) {
 	}
 }
 
+// TestANamedPortThatIsInUseForAMoment: it is given; one that stays in use, or that a container
+// of the cell has, is not.
+func TestANamedPortThatIsInUseForAMoment(t *testing.T) {
+	var p ports
+	p.open(20000, 20001)
+	tries, free := 0, 0
+	p.usable = func(int) bool { tries++; return free > 0 && tries >= free }
+	for free = range 4 {
+		tries = 0
+		got, err := p.take(action.Port{Fixed: 80})
+		if want := free > 0; (err == nil) != want || want && (got != 80 || tries != free) {
+			t.Errorf("free at try %d: port %d, %v after %d tries", free, got, err, tries)
+		}
+		if err != nil {
+			continue
+		}
+		tries = 0
+		if _, err := p.take(action.Port{Fixed: 80}); err == nil || tries != 0 {
+			t.Errorf("given twice: %v, %d tries", err, tries)
+		}
+		p.give(80)
+	}
+}
+
 func TestWhoseAContainerIs(t *testing.T) {
 	for want, l := range map[string]Labels{
 		"service d/web, index 2": {"kind": "lrp", "domain": "d", "service": "web", "index": "2"},
