@@ -116,8 +116,8 @@ func TestGrandchildren(t *testing.T) {
 	}
 	// A cancelled task is COMPLETED at once (Diego dev notes, Tasks); its cell ends it then.
 	for _, pid := range w.pids("pids") {
-		if !ended(pid, 2*time.Second) {
-			t.Errorf("process %d is left 2s after its task was cancelled", pid)
+		if !ended(pid, patience) {
+			t.Errorf("process %d is left %v after its task was cancelled", pid, patience)
 		}
 	}
 	apply(t, d.Addr, fmt.Sprintf("domain: d\nservices:\n  stop: {command: [sh, -c, %[1]q]}\n  keep: {command: [sh, -c, %[2]q], on_cell_restart: keep}\n",
@@ -140,8 +140,8 @@ func TestGrandchildren(t *testing.T) {
 	d.kill()
 	killed := time.Now()
 	for _, pid := range w.pids("pids") {
-		if !ended(pid, 2*time.Second) {
-			t.Errorf("process %d lives 2s after its cell was killed", pid)
+		if !ended(pid, patience) {
+			t.Errorf("process %d lives %v after its cell was killed", pid, patience)
 		}
 	}
 	t.Logf("all gone after %v", time.Since(killed))

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"cantina/api"
 	pb "cantina/wire/cantinav1"
@@ -45,7 +44,7 @@ func TestKillDev(t *testing.T) {
 		load(t, d, w, known, event)
 		d.kill()
 		if r.IntN(2) == 0 {
-			t.Logf("round %d: killed at event %d, all gone after %v", round, event, gone(t, filepath.Join(data, "cell"), 10*time.Second))
+			t.Logf("round %d: killed at event %d, all gone after %v", round, event, gone(t, filepath.Join(data, "cell"), patience))
 		}
 		if r.IntN(3) == 0 {
 			killAtStart(t, r, data)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,8 +21,9 @@ import (
 	"cantina/api"
 )
 
-// patience bounds everything that a test waits for, unless it says otherwise.
-const patience = 40 * time.Second
+// patience bounds everything that a test waits for, unless it says otherwise. It is there to
+// end a test that hangs, on a machine that does much else too.
+const patience = 100 * time.Second
 
 // program is the cantina that the tests run.
 var program string
@@ -269,6 +271,35 @@ func must(t *testing.T, addr string, args ...string) string {
 func apply(t *testing.T, addr, spec string) {
 	t.Helper()
 	must(t, addr, "apply", write(t, "cantina.yaml", spec))
+}
+
+// eventually waits until want says yes, for what no event tells of. It asks again and again.
+func eventually(want func() bool) bool {
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for !want() {
+		select {
+		case <-again.C:
+		case <-end.C:
+			return false
+		}
+	}
+	return true
+}
+
+// shows waits until what a verb prints has all these words: of what was just asked for, the
+// auction, or a program, has yet to say something.
+func shows(t *testing.T, addr string, words []string, args ...string) {
+	t.Helper()
+	out := ""
+	if !eventually(func() bool {
+		out = must(t, addr, args...)
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(out, w) })
+	}) {
+		t.Errorf("cantina %s does not show %q:\n%s", strings.Join(args, " "), words, out)
+	}
 }
 
 // write writes a file into a folder of its own and returns its path.

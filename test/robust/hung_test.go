@@ -3,7 +3,6 @@ package robust
 import (
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"cantina/executor/executortest"
@@ -100,9 +99,7 @@ func TestHungWorkOfAKilledCell(t *testing.T) {
 	if x := getTask(t, c.client(), "t1"); x.State != "RUNNING" || x.Cell != "c1" {
 		t.Errorf("the task: %v", x)
 	}
-	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "unclean: ") || !strings.Contains(text, "STUCK_KILLING") {
-		t.Errorf("explain:\n%s", text)
-	}
+	shows(t, c.addr(), []string{"unclean: ", "STUCK_KILLING"}, "explain", "cell/c1")
 	if n, m := len(w.lines("job")), len(w.lines("task")); n != 1 || m != 1 {
 		t.Errorf("work that may still run began %d and %d times", n, m)
 	}

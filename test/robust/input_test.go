@@ -18,7 +18,7 @@ func TestBadInput(t *testing.T) {
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, "domain: keep\nservices: {still: {command: [sleep, '1000'], stop_grace: 1s}}\n")
 	must(t, d.Addr, "wait", "still", "--timeout", "30s")
-	pid := find(t, filepath.Join(data, "cell")).pids
+	pid := settled(t, filepath.Join(data, "cell"))
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *process)
@@ -35,7 +35,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	if now := find(t, filepath.Join(data, "cell")).pids; fmt.Sprint(now) != fmt.Sprint(pid) {
+	if now := settled(t, filepath.Join(data, "cell")); fmt.Sprint(now) != fmt.Sprint(pid) {
 		t.Errorf("processes %v before, %v after", pid, now)
 	}
 	d.stop()

@@ -21,7 +21,7 @@ func holdOnFirst(t *testing.T, c *cluster) *losable {
 	must(t, c.addr(), "wait", "excl", "free", "--timeout", "60s")
 	l.waitBegun("h1", 1)
 	l.waitBegun("excl", 1)
-	l.free = l.pids("free")[0]
+	l.free = l.begunPids("free", 1)[0]
 	for _, name := range []string{"c2", "c3"} {
 		c.startCell(name).wait()
 		c.session(name, "HEALTHY")

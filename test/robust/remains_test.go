@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,6 +106,17 @@ func gone(t *testing.T, folder string, limit time.Duration) time.Duration {
 			}
 		}
 	}
+}
+
+// settled returns the processes of a cell that stay: others, like the container with which it
+// probes itself now and then, and what has just been told to end, end first.
+func settled(t *testing.T, folder string) []int {
+	t.Helper()
+	all := find(t, folder).pids
+	for _, pid := range all {
+		ended(pid, time.Second)
+	}
+	return slices.DeleteFunc(all, func(pid int) bool { return ended(pid, 0) })
 }
 
 // ended waits for the end of any process.

@@ -37,17 +37,12 @@ services:
 		at = append(at, time.Duration(n))
 	}
 	for i, least := range []time.Duration{0, 0, time.Second, 2 * time.Second, 2 * time.Second} {
-		if got := at[i+1] - at[i]; got < least || got > least+1500*time.Millisecond {
+		// How much later than that it comes is the machine's affair; a minute is not.
+		if got := at[i+1] - at[i]; got < least || got > least+time.Minute {
 			t.Errorf("start %d came %v after the one before, want %v", i+2, got, least)
 		}
 	}
-	given := func() bool {
-		text := must(t, d.Addr, "explain", "ends/0")
-		return strings.Contains(text, "crashed 6 times and is not restarted any more, last: exit status 4")
-	}
-	if !given() && !w.until(2*time.Second, given) {
-		t.Errorf("explain:\n%s", must(t, d.Addr, "explain", "ends/0"))
-	}
+	shows(t, d.Addr, []string{"crashed 6 times and is not restarted any more, last: exit status 4"}, "explain", "ends/0")
 	if w.until(3*time.Second, func() bool { return len(w.lines("starts")) > 6 }) {
 		t.Errorf("it was started again after it was given up")
 	}
@@ -87,10 +82,12 @@ func TestScalingLeavesNothing(t *testing.T) {
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, fmt.Sprintf("domain: d\nservices: {web: {command: [sh, -c, 'echo $$ >>%s/pids; exec sleep 1000'], stop_grace: 1s}}\n", w.dir))
 	must(t, d.Addr, "wait", "web", "--timeout", "30s")
+	w.begunPids("pids", 1)
 	for _, n := range []string{"50", "0", "20"} {
 		must(t, d.Addr, "service", "scale", "web", n)
 		if n != "0" {
 			must(t, d.Addr, "wait", "web", "--timeout", "60s")
+			w.begunPids("pids", map[string]int{"50": 50, "20": 70}[n])
 			if got := strings.Count(must(t, d.Addr, "ps", "web", "-q"), "\n"); strconv.Itoa(got) != n {
 				t.Errorf("%d instances, want %s", got, n)
 			}

@@ -127,6 +127,16 @@ func (w *witness) release() {
 	}
 }
 
+// begunPids waits until n processes have written their pids, and returns them: that a service
+// runs does not say that its program has come so far.
+func (w *witness) begunPids(name string, n int) []int {
+	w.t.Helper()
+	if !w.until(patience, func() bool { return len(w.lines(name)) >= n }) {
+		w.t.Fatalf("%d processes wrote their pids to %s, want %d", len(w.lines(name)), name, n)
+	}
+	return w.pids(name)
+}
+
 func (w *witness) pids(name string) []int {
 	w.t.Helper()
 	var out []int

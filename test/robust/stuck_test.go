@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +33,7 @@ func TestStuckCellReboots(t *testing.T) {
 		t.Fatal("the process did not hang")
 	}
 	thaw()
-	if !ended(pid, 10*time.Second) {
+	if !ended(pid, patience) {
 		t.Error("the process lives on although it can die")
 	}
 	if n := len(w.lines("rebooted")); n != 1 {
@@ -71,7 +70,7 @@ func hang(t *testing.T, pid int) func() {
 	}
 	t.Cleanup(func() {
 		thaw()
-		if !ended(pid, 10*time.Second) {
+		if !ended(pid, patience) {
 			t.Errorf("process %d is left", pid)
 		}
 		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -7,6 +7,8 @@
 //	dev [FLAG...]        start `cantina dev` on $WORK/data and wait until it is ready
 //	undev                end it with SIGTERM and demand that it ends well
 //	code N CMD [ARG...]  run a command that must end with this exit code
+//	until TEXT CMD [ARG...]  run a command again and again until it prints TEXT: for what
+//	                     programs and the auction say a moment after what was asked for is so
 package script
 
 import (
@@ -18,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -52,7 +55,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"dev": servers.start, "undev": servers.stop, "code": exitCode,
+			"dev": servers.start, "undev": servers.stop, "code": exitCode, "until": until,
 		},
 	})
 }
@@ -75,6 +78,27 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// until runs a command until its output has a text.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until TEXT CMD [ARG...]")
+	}
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if err := ts.Exec(args[1], args[2:]...); err == nil && strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-end.C:
+			ts.Fatalf("%q is not printed within %v", args[0], patience)
+		}
 	}
 }
 
