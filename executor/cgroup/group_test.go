@@ -81,7 +81,7 @@ func TestGroupLife(t *testing.T) {
 		if err := g.Remove(); !errors.Is(err, ErrBusy) {
 			t.Errorf("remove: %v", err)
 		}
-		if err := g.Freeze(); err != nil || !g.AwaitFrozen(5*time.Second) {
+		if err := g.Freeze(); err != nil || !g.AwaitFrozen(time.Minute) {
 			t.Errorf("freeze: %v", err)
 		}
 		if err := g.Thaw(); err != nil {
@@ -108,7 +108,7 @@ func TestGroupLife(t *testing.T) {
 // remove gives a group back whose last process is just going.
 func remove(t *testing.T, g *Group) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		err := g.Remove()
 		if err == nil {
 			return
@@ -163,7 +163,7 @@ func TestWatcherTellsOfTheEnd(t *testing.T) {
 		for full := true; full; {
 			select {
 			case <-events:
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("no event")
 			}
 			full, _ = g.Populated()

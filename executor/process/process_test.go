@@ -160,6 +160,7 @@ func TestNoNewPrivsAndOpenFiles(t *testing.T) {
 		}
 		<-p.Done()
 		p.CloseOutput()
+		<-out.closed
 		want := "NoNewPrivs:\t1\n77\n4\n"
 		if gain {
 			want = "NoNewPrivs:\t0\n77\n4\n"
