@@ -18,7 +18,7 @@ func TestFollowAcrossCells(t *testing.T) {
 	c := startCluster(t, patient, 1, 1)
 	const lines = 3000
 	apply(t, c.addr(), fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
-	must(t, c.addr(), "wait", "n", "--timeout", "60s")
+	must(t, c.addr(), "wait", "n", "--timeout", "100s")
 	next := 0
 	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Service: "n"}}, func(m *pb.FollowOutputResponse) error {
 		for _, l := range m.Lines {
@@ -59,7 +59,7 @@ func TestLostIsNoSuccess(t *testing.T) {
 	}
 	c.cells["c1"].kill()
 	c.startCell("c1").wait()
-	r := cli(t, c.addr(), "wait", id, "--timeout", "60s")
+	r := cli(t, c.addr(), "wait", id, "--timeout", "100s")
 	got := taskEnd(t, c.client(), id)
 	if r.code != api.ExitLost || got.Outcome != "lost" {
 		t.Errorf("exit code %d, outcome %q: %s", r.code, got.Outcome, r.err)
@@ -129,7 +129,7 @@ func TestDamagedCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
 	apply(t, c.addr(), fmt.Sprintf("services:\n  stop: {command: [sh, -c, 'echo $$ >>%[1]s/stop; exec sleep 1000'], stop_grace: 1s}\n  keep: {command: [sh, -c, 'echo $$ >>%[1]s/keep; exec sleep 1000'], stop_grace: 1s, on_cell_restart: keep}\n", w.dir))
-	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "60s")
+	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "100s")
 	old := append(w.begunPids("stop", 1), w.begunPids("keep", 1)...)
 	c.cells["c1"].kill()
 	c.session("c1", "MUST_DIE")
@@ -146,7 +146,7 @@ func TestDamagedCell(t *testing.T) {
 	}
 	c.startCell("c1").wait()
 	c.session("c1", "HEALTHY")
-	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "60s")
+	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "100s")
 	if out := must(t, c.addr(), "run", "--", "echo", "new"); out != "new\n" {
 		t.Errorf("a new task printed %q", out)
 	}
@@ -185,11 +185,11 @@ func TestStopHeedsTheTrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, d.Addr, fmt.Sprintf("services:\n  web: {command: '%s; echo outer', stop_grace: 60s}\n", inner))
-	must(t, d.Addr, "wait", "web", "--timeout", "30s")
+	must(t, d.Addr, "wait", "web", "--timeout", "100s")
 	shows(t, d.Addr, []string{"up"}, "logs", "web")
 	begin := time.Now()
 	must(t, d.Addr, "stop", "web")
-	must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "90s")
+	must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "100s")
 	took := time.Since(begin)
 	t.Logf("stopped after %v", took)
 	if took > 45*time.Second {

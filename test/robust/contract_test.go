@@ -85,7 +85,7 @@ func TestFinishedStaysFinished(t *testing.T) {
 	for range 3 {
 		d := startDev(t, data).wait()
 		apply(t, d.Addr, spec)
-		must(t, d.Addr, "wait", "t", "j", "--timeout", "30s")
+		must(t, d.Addr, "wait", "t", "j", "--timeout", "100s")
 		d.stop()
 	}
 	for id, list := range w.begun() {
@@ -125,9 +125,9 @@ func TestGrandchildren(t *testing.T) {
 	if !w.until(patience, func() bool { return len(w.lines("pids")) >= 4 && len(w.lines("kept")) >= 2 }) {
 		t.Fatal("the services did not start")
 	}
-	must(t, d.Addr, "wait", "stop", "keep", "--timeout", "30s")
+	must(t, d.Addr, "wait", "stop", "keep", "--timeout", "100s")
 	must(t, d.Addr, "stop", "stop")
-	must(t, d.Addr, "wait", "stop", "--for", "stopped", "--timeout", "30s")
+	must(t, d.Addr, "wait", "stop", "--for", "stopped", "--timeout", "100s")
 	for _, pid := range w.pids("pids") {
 		if !ended(pid, 0) {
 			t.Errorf("process %d is left after its service has stopped", pid)
@@ -146,7 +146,7 @@ func TestGrandchildren(t *testing.T) {
 	}
 	t.Logf("all gone after %v", time.Since(killed))
 	d = startDev(t, data).wait()
-	must(t, d.Addr, "wait", "stop", "keep", "--timeout", "30s")
+	must(t, d.Addr, "wait", "stop", "keep", "--timeout", "100s")
 	for _, pid := range w.pids("kept") {
 		if ended(pid, 0) {
 			t.Errorf("process %d of the service that is kept has ended", pid)
@@ -156,7 +156,7 @@ func TestGrandchildren(t *testing.T) {
 		t.Errorf("the service that is kept was started again: %d processes", n)
 	}
 	must(t, d.Addr, "stop", "keep", "stop")
-	must(t, d.Addr, "wait", "keep", "stop", "--for", "stopped", "--timeout", "30s")
+	must(t, d.Addr, "wait", "keep", "stop", "--for", "stopped", "--timeout", "100s")
 	d.stop()
 	clean(t, filepath.Join(data, "cell"))
 }

@@ -134,8 +134,8 @@ func runWorkload(argv ...string) *pb.Workload {
 // settle waits until all has ended and compares it with what was promised.
 func settle(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 	t.Helper()
-	must(t, d.Addr, "wait", "append", "--timeout", "60s")
-	must(t, d.Addr, "wait", "web", "--timeout", "60s")
+	must(t, d.Addr, "wait", "append", "--timeout", "100s")
+	must(t, d.Addr, "wait", "web", "--timeout", "100s")
 	ends := map[string]*pb.Task{}
 	for id := range known.tasks {
 		ends[id] = taskEnd(t, d.client(), id)

@@ -88,7 +88,7 @@ func TestDrainMovesBeforeItStops(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 2)
 	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, stop_grace: 1s}\n")
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	open, seen := make(chan struct{}), make(chan string, 1)
@@ -156,14 +156,14 @@ func TestDrainSurvivesItsLeaderAndItsCell(t *testing.T) {
 	if err := runTask(t.Context(), client, "t2", w.command(), "t2", "true"); err != nil {
 		t.Fatal(err)
 	}
-	must(t, c.addr(), "wait", "t2", "--timeout", "60s")
+	must(t, c.addr(), "wait", "t2", "--timeout", "100s")
 	if x := getTask(t, client, "t2"); x.Cell != "c2" {
 		t.Errorf("t2 ran on %s", x.Cell)
 	}
 	if d := c.drained("c1"); len(d.Waits) != 1 || !strings.Contains(d.Waits[0], "task t1") || d.Reason != "second" {
 		t.Errorf("the drain of c1 ended as %v", d)
 	}
-	cli(t, c.addr(), "wait", "t1", "--timeout", "60s")
+	cli(t, c.addr(), "wait", "t1", "--timeout", "100s")
 	if x := getTask(t, client, "t1"); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonEvacuation) {
 		t.Errorf("t1: %v", x)
 	}
@@ -176,7 +176,7 @@ func TestDrainSurvivesItsLeaderAndItsCell(t *testing.T) {
 	}
 	shows(t, c.addr(), []string{"being drained"}, "explain", "task/t3")
 	must(t, c.addr(), "undrain", "c1")
-	must(t, c.addr(), "wait", "t3", "--timeout", "60s")
+	must(t, c.addr(), "wait", "t3", "--timeout", "100s")
 	if x := getTask(t, client, "t3"); x.Cell != "c1" {
 		t.Errorf("t3 ran on %s", x.Cell)
 	}
@@ -204,7 +204,7 @@ services:
     stop_grace: 1s
     readiness_checks: [{exec: {command: [test, -e, ready]}, startup_interval: 200ms, interval: 1s}]
 `)
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	stop := c.watch("web")
 	for _, cell := range []string{"c1", "c2"} {
 		if d := cli(t, c.addr(), "drain", cell, "--reason", "kernel", "--deadline", "60s", "--wait", "--timeout", "50s"); d.code != 0 {
@@ -245,7 +245,7 @@ schedules:
     overlap_max: 100
     task: {command: [sh, -c, 'exec %s "tick-$CANTINA_SCHEDULED_AT" true']}
 `, w.command()))
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	nodes := []string{"l1", "l2", "l3", "l4"}
 	for _, n := range nodes {
 		w.waitBegun(n, 1)
@@ -298,7 +298,7 @@ schedules:
 		w.waitBegun(n, len(before[n])+1)
 	}
 	c.noRetries("long")
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 
 	// And once more they may finish, before the deadline.
 	must(t, c.addr(), "undrain", "c2")
@@ -306,7 +306,7 @@ schedules:
 	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	must(t, c.addr(), "wait", "long", "--timeout", "60s")
+	must(t, c.addr(), "wait", "long", "--timeout", "100s")
 	if d := c.drained("c1"); len(d.Waits) != 0 {
 		t.Errorf("the drain ended as %v", d)
 	}

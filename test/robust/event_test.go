@@ -30,11 +30,11 @@ jobs:
 schedules:
   night: {cron: '0 3 * * *', timezone: Europe/Berlin, gap: run, fold: first, task: {command: ['true']}}
 `, w.dir))
-	must(t, c.addr(), "wait", "web", "gone", "batch", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "gone", "batch", "--timeout", "100s")
 	must(t, c.addr(), "rm", "gone", "--yes")
-	must(t, c.addr(), "wait", "gone", "--for", "stopped", "--timeout", "60s")
+	must(t, c.addr(), "wait", "gone", "--for", "stopped", "--timeout", "100s")
 	w.release()
-	must(t, c.addr(), "wait", "once", "--timeout", "60s")
+	must(t, c.addr(), "wait", "once", "--timeout", "100s")
 	client := c.client()
 	lists := map[string]func() []proto.Message{
 		"service": func() []proto.Message {

@@ -21,11 +21,11 @@ func TestCorruptRow(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
 	apply(t, c.addr(), fmt.Sprintf("domain: d\nservices:\n  hurt: {command: [%[1]s, hurt, sleep, '1000'], stop_grace: 1s}\n  well: {command: [%[1]s, well, sleep, '1000'], stop_grace: 1s}\n", w.command()))
-	must(t, c.addr(), "wait", "hurt", "well", "--timeout", "30s")
+	must(t, c.addr(), "wait", "hurt", "well", "--timeout", "100s")
 	c.servers["s1"].kill()
 	row := c.damage("hurt")
 	c.startServer("s1").wait()
-	must(t, c.addr(), "wait", "well", "--timeout", "30s")
+	must(t, c.addr(), "wait", "well", "--timeout", "100s")
 	if out := must(t, c.addr(), "run", "--", "echo", "alive"); out != "alive\n" {
 		t.Errorf("a task printed %q", out)
 	}
@@ -45,7 +45,7 @@ func TestCorruptRow(t *testing.T) {
 	}
 	c.flip(row)
 	must(t, c.addr(), "store", "quarantine", "restore", name)
-	must(t, c.addr(), "wait", "hurt", "--timeout", "30s")
+	must(t, c.addr(), "wait", "hurt", "--timeout", "100s")
 	if s := c.status(); s.Quarantined != 0 {
 		t.Errorf("%d rows are quarantined after the repair", s.Quarantined)
 	}
@@ -130,7 +130,7 @@ func TestFullDisk(t *testing.T) {
 	cell.wait()
 	c.session("c1", "HEALTHY")
 	apply(t, c.addr(), "domain: d\nservices: {web: {command: [sh, -c, 'while sleep 0.2; do echo line; done'], stop_grace: 1s}}\n")
-	must(t, c.addr(), "wait", "web", "--timeout", "30s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	fill(t, filepath.Join(disk, "ballast"))
 	r := cli(t, c.addr(), "run", "--client-exit-code", "--timeout", "30s", "--", "sh", "-c", "head -c 100000 /dev/zero >file; head -c 3000000 /dev/zero")
 	t.Logf("on a full disk: exit code %d, %.300q", r.code, r.err)
@@ -146,9 +146,9 @@ func TestFullDisk(t *testing.T) {
 	if out := must(t, c.addr(), "run", "--timeout", "30s", "--", "echo", "alive"); out != "alive\n" {
 		t.Errorf("with room again, a task printed %q", out)
 	}
-	must(t, c.addr(), "wait", "web", "--timeout", "30s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	must(t, c.addr(), "stop", "web")
-	must(t, c.addr(), "wait", "web", "--for", "stopped", "--timeout", "30s")
+	must(t, c.addr(), "wait", "web", "--for", "stopped", "--timeout", "100s")
 	cell.stop()
 }
 

@@ -49,7 +49,7 @@ func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 	c.startServer("s1").wait()
 	c.session("c2", "HEALTHY")
 	apply(t, c.addr(), fmt.Sprintf(job, "other", "true"))
-	must(t, c.addr(), "wait", "other", "--timeout", "60s")
+	must(t, c.addr(), "wait", "other", "--timeout", "100s")
 	if n := len(w.lines("hangs")); n != 1 {
 		t.Errorf("work that may still run began %d times", n)
 	}
@@ -64,7 +64,7 @@ func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 	if err := hung.Release(); err != nil {
 		t.Fatal(err)
 	}
-	must(t, c.addr(), "wait", "hangs", "--timeout", "60s")
+	must(t, c.addr(), "wait", "hangs", "--timeout", "100s")
 	if n := len(w.lines("hangs")); n != 2 {
 		t.Errorf("the work that hung began %d times in all, want 2", n)
 	}
@@ -95,7 +95,7 @@ func TestHungWorkOfAKilledCell(t *testing.T) {
 	c.startCell("c2").wait()
 	c.session("c2", "HEALTHY")
 	apply(t, c.addr(), "domain: e\njobs:\n  other: {levels: [item], nodes: [{manual: [x]}], command: [\"true\"]}\n")
-	must(t, c.addr(), "wait", "other", "--timeout", "60s")
+	must(t, c.addr(), "wait", "other", "--timeout", "100s")
 	if x := getTask(t, c.client(), "t1"); x.State != "RUNNING" || x.Cell != "c1" {
 		t.Errorf("the task: %v", x)
 	}
@@ -106,8 +106,8 @@ func TestHungWorkOfAKilledCell(t *testing.T) {
 	if err := hung.Release(); err != nil {
 		t.Fatal(err)
 	}
-	must(t, c.addr(), "wait", "job", "--timeout", "60s")
-	cli(t, c.addr(), "wait", "t1", "--timeout", "60s")
+	must(t, c.addr(), "wait", "job", "--timeout", "100s")
+	cli(t, c.addr(), "wait", "t1", "--timeout", "100s")
 	if x := getTask(t, c.client(), "t1"); x.Outcome != "failed" {
 		t.Errorf("the task: %v", x)
 	}

@@ -17,7 +17,7 @@ func TestBadInput(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, "domain: keep\nservices: {still: {command: [sleep, '1000'], stop_grace: 1s}}\n")
-	must(t, d.Addr, "wait", "still", "--timeout", "30s")
+	must(t, d.Addr, "wait", "still", "--timeout", "100s")
 	pid := settled(t, filepath.Join(data, "cell"))
 	for _, c := range []struct {
 		name string
@@ -110,7 +110,7 @@ func refusedCommand(t *testing.T, d *process, command, words string) {
 		t.Errorf("run: exit code %d, %q", r.code, r.err)
 	}
 	apply(t, d.Addr, fmt.Sprintf("domain: bad\nservices: {bad: {command: [%[1]s]}}\njobs: {badjob: {levels: [n], nodes: [{manual: [x]}], retries: 0, command: [%[1]s]}}\n", command))
-	if r := cli(t, d.Addr, "wait", "badjob", "--timeout", "30s"); r.code != 1 {
+	if r := cli(t, d.Addr, "wait", "badjob", "--timeout", "100s"); r.code != 1 {
 		t.Errorf("job: exit code %d, %q", r.code, r.err)
 	}
 	if out := must(t, d.Addr, "explain", "badjob/x"); !strings.Contains(out, words) {
@@ -134,7 +134,7 @@ func strangeValue(t *testing.T, d *process) {
 		t.Fatal(err)
 	}
 	apply(t, d.Addr, fmt.Sprintf("domain: env\ntasks: {env: {command: 'printf %%s \"$STRANGE\" >out', result_file: out, env: {STRANGE: %s}}}\n", text))
-	must(t, d.Addr, "wait", "env", "--timeout", "30s")
+	must(t, d.Addr, "wait", "env", "--timeout", "100s")
 	if got := must(t, d.Addr, "task", "result", "env"); got != value {
 		t.Errorf("the program got %q, want %q", got, value)
 	}

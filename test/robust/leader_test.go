@@ -21,7 +21,7 @@ func TestKillLeader(t *testing.T) {
 	kills, nodes := soak(5, 50), 1000
 	c := startNetwork(t, patient, 2, 3)
 	apply(t, c.addr(), appendSpec(w, nodes))
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	var tasks sync.WaitGroup
 	ids := make([]bool, soak(100, 1000))
 	tasks.Go(func() {

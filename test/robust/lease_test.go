@@ -30,7 +30,7 @@ jobs:
 	if err := runTask(t.Context(), client, "t1", w.command(), "t1", "sleep", "1000"); err != nil {
 		t.Fatal(err)
 	}
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	for _, id := range []string{"t1", "l1"} {
 		w.waitBegun(id, 1)
 	}
@@ -47,7 +47,7 @@ jobs:
 		if out := must(t, c.addr(), "run", "--timeout", "60s", "--", "echo", after); out != after+"\n" {
 			t.Errorf("%s a task printed %q", after, out)
 		}
-		must(t, c.addr(), "wait", "web", "--timeout", "60s")
+		must(t, c.addr(), "wait", "web", "--timeout", "100s")
 		w.check()
 	}
 	newTerm := func(was, after string) {
@@ -95,7 +95,7 @@ jobs:
 	if err := runTask(t.Context(), client, "go", "touch", w.dir+"/go"); err != nil {
 		t.Fatal(err)
 	}
-	must(t, c.addr(), "wait", "long", "--timeout", "60s")
+	must(t, c.addr(), "wait", "long", "--timeout", "100s")
 	must(t, c.addr(), "stop", "t1")
 	if x := taskEnd(t, c.client(), "t1"); x.Outcome != "cancelled" {
 		t.Errorf("the task of a cell process that no list named: %v", x)

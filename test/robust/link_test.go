@@ -46,7 +46,7 @@ func TestCutLinkShortly(t *testing.T) {
 		}
 	}
 	l.release()
-	must(t, c.addr(), "wait", "hold", "excl", "free", "--timeout", "60s")
+	must(t, c.addr(), "wait", "hold", "excl", "free", "--timeout", "100s")
 	if b := l.begun(); len(b["h1"]) != 1 || len(b["excl"]) != 1 {
 		t.Errorf("a short cut restarted something: %v", b)
 	}

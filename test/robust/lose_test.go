@@ -18,7 +18,7 @@ func holdOnFirst(t *testing.T, c *cluster) *losable {
 	t.Helper()
 	l := &losable{witness: newWitness(t), c: c}
 	apply(t, c.addr(), holdSpec(l.witness, "[h1]"))
-	must(t, c.addr(), "wait", "excl", "free", "--timeout", "60s")
+	must(t, c.addr(), "wait", "excl", "free", "--timeout", "100s")
 	l.waitBegun("h1", 1)
 	l.waitBegun("excl", 1)
 	l.free = l.begunPids("free", 1)[0]
@@ -56,9 +56,9 @@ func (l *losable) lose(away, back func()) {
 	if !ended(l.free, patience) {
 		t.Errorf("the replaced service still runs at the cell that came back")
 	}
-	must(t, c.addr(), "wait", "free", "excl", "--timeout", "60s")
+	must(t, c.addr(), "wait", "free", "excl", "--timeout", "100s")
 	l.release()
-	must(t, c.addr(), "wait", "hold", "--timeout", "60s")
+	must(t, c.addr(), "wait", "hold", "--timeout", "100s")
 	if b, free := l.begun(), l.lines("free"); len(b["h1"]) != 2 || len(b["excl"]) != 2 || len(free) != 2 {
 		t.Errorf("begun %v, free %v", b, free)
 	}

@@ -26,7 +26,7 @@ schedules:
     misfire: skip
     task: {command: [sh, -c, 'exec %[1]s "$CANTINA_SCHEDULED_AT" true']}
 `, w.command()))
-	must(t, c.addr(), "wait", "web", "--timeout", "30s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	fired := func() int { return len(w.begun()) }
 	if !w.until(patience, func() bool { return fired() > 3 }) {
 		t.Fatal("the schedule does not fire")
@@ -56,7 +56,7 @@ schedules:
 	if now := c.status().Term; now == was {
 		t.Errorf("the term is still %s after %v without a store", was, cut)
 	}
-	must(t, c.addr(), "wait", "web", "--timeout", "30s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	for id, list := range w.begun() {
 		if len(list) != 1 {
 			t.Errorf("%s was started %d times", id, len(list))

@@ -33,7 +33,7 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	c.startCellBehind("c1", []string{"unshare", "--mount", "sh", "-c", "mount --bind " + script + ` /bin/true && exec "$@"`, "-"}).wait()
 	c.session("c1", "HEALTHY")
 	apply(t, c.addr(), fmt.Sprintf("services:\n  old: {command: [sh, -c, 'echo $$ >>%[1]s/old; exec sleep 1000'], stop_grace: 1s}\n", w.dir))
-	must(t, c.addr(), "wait", "old", "--timeout", "60s")
+	must(t, c.addr(), "wait", "old", "--timeout", "100s")
 	pids := w.begunPids("old", 1)
 
 	probe(7)
@@ -70,7 +70,7 @@ func TestCellWhoseProbeFails(t *testing.T) {
 
 	probe(0)
 	c.available("c1", func(x *pb.Cell) bool { return x.Unavailable == "" })
-	must(t, c.addr(), "wait", "new", "batch", "task/"+id, "--timeout", "60s")
+	must(t, c.addr(), "wait", "new", "batch", "task/"+id, "--timeout", "100s")
 	if out := must(t, c.addr(), "status"); strings.Contains(out, "/bin/true") {
 		t.Errorf("status still warns:\n%s", out)
 	}

@@ -152,7 +152,7 @@ services:
 `, w.command(), v, settle, end)
 	}
 	apply(t, c.addr(), version(1, "1s", "sleep 1000"))
-	must(t, c.addr(), "wait", "web", "lock", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "lock", "--timeout", "100s")
 	stop := c.watch("web")
 
 	apply(t, c.addr(), version(2, "1s", "sleep 1000"))
@@ -161,7 +161,7 @@ services:
 		t.Errorf("status:\n%s", text)
 	}
 	c.changeLeader()
-	must(t, c.addr(), "wait", "web", "lock", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "lock", "--timeout", "100s")
 	if x := c.service("web"); x.Version != 2 || x.Failure != "" {
 		t.Errorf("after the leader changed in the middle: %v", x)
 	}
@@ -170,7 +170,7 @@ services:
 	c.rolls("web", 3, 0)
 	w.waitBegun("web-3-0", 1)
 	c.changeLeader()
-	if r := cli(t, c.addr(), "wait", "web", "--timeout", "60s"); r.code != api.ExitFailed || !strings.Contains(r.err, "version 3: no progress for 8s: 0 of 4 instances healthy; version 2 serves again") {
+	if r := cli(t, c.addr(), "wait", "web", "--timeout", "100s"); r.code != api.ExitFailed || !strings.Contains(r.err, "version 3: no progress for 8s: 0 of 4 instances healthy; version 2 serves again") {
 		t.Errorf("a version that fails: code %d, %s", r.code, r.err)
 	}
 	if text := must(t, c.addr(), "status"); !strings.Contains(text, "d/web: taken back, version 2 serves; version 3: no progress") {
@@ -183,7 +183,7 @@ services:
 		t.Errorf("plan: %d %s", r.code, r.out)
 	}
 	apply(t, c.addr(), version(5, "1s", "sleep 1000"))
-	must(t, c.addr(), "wait", "web", "lock", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "lock", "--timeout", "100s")
 	if x := c.service("web"); x.Version != 5 || x.Failure != "" || x.Running != 4 {
 		t.Errorf("superseded: %v", x)
 	}

@@ -56,14 +56,14 @@ services:
 func TestKilledCellMoves(t *testing.T) {
 	c := startCluster(t, hasty, 1, 2)
 	apply(t, c.addr(), "domain: d\nservices: {web: {command: [sleep, '1000'], instances: 4, stop_grace: 1s}}\n")
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	if on := strings.Join(c.onCells("web"), " "); !strings.Contains(on, "c1") || !strings.Contains(on, "c2") {
 		t.Fatalf("web is %s: it is not spread", on)
 	}
 	c.cells["c1"].kill()
 	begin := time.Now()
 	c.session("c1", "MUST_DIE")
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	t.Logf("whole again %v after the kill", time.Since(begin).Round(time.Millisecond))
 	for _, on := range c.onCells("web") {
 		if on != "RUNNING on c2" {
@@ -81,23 +81,23 @@ func TestScalingLeavesNothing(t *testing.T) {
 	w, data := newWitness(t), t.TempDir()
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, fmt.Sprintf("domain: d\nservices: {web: {command: [sh, -c, 'echo $$ >>%s/pids; exec sleep 1000'], stop_grace: 1s}}\n", w.dir))
-	must(t, d.Addr, "wait", "web", "--timeout", "30s")
+	must(t, d.Addr, "wait", "web", "--timeout", "100s")
 	w.begunPids("pids", 1)
 	for _, n := range []string{"50", "0", "20"} {
 		must(t, d.Addr, "service", "scale", "web", n)
 		if n != "0" {
-			must(t, d.Addr, "wait", "web", "--timeout", "60s")
+			must(t, d.Addr, "wait", "web", "--timeout", "100s")
 			w.begunPids("pids", map[string]int{"50": 50, "20": 70}[n])
 			if got := strings.Count(must(t, d.Addr, "ps", "web", "-q"), "\n"); strconv.Itoa(got) != n {
 				t.Errorf("%d instances, want %s", got, n)
 			}
 			continue
 		}
-		must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "60s")
+		must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "100s")
 		none(t, d, w)
 	}
 	must(t, d.Addr, "rm", "web", "--yes")
-	must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "60s")
+	must(t, d.Addr, "wait", "web", "--for", "stopped", "--timeout", "100s")
 	none(t, d, w)
 	if n := len(w.pids("pids")); n != 70 {
 		t.Errorf("%d processes were started, want 70", n)

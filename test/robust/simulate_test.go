@@ -19,7 +19,7 @@ func TestSimulatedCells(t *testing.T) {
 		c.session(name, "HEALTHY")
 	}
 	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: [serve], instances: 100}\ntasks:\n  t: {command: [sleep, '0.05']}\njobs:\n  j:\n    levels: [n]\n    nodes: [{manual: [x, y, z]}]\n    command: ['true']\n")
-	must(t, c.addr(), "wait", "web", "t", "j", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "t", "j", "--timeout", "100s")
 	if out := must(t, c.addr(), "logs", "web"); out != "" {
 		t.Errorf("a simulated container wrote %q", out)
 	}
@@ -31,7 +31,7 @@ func TestSimulatedCells(t *testing.T) {
 	for _, name := range []string{"a-0", "a-1", "a-2", "a-3"} {
 		c.session(name, "MUST_DIE")
 	}
-	must(t, c.addr(), "wait", "web", "--timeout", "60s")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	for line := range strings.Lines(must(t, c.addr(), "ps", "web", "-o", "json")) {
 		if strings.Contains(line, `"cell": "a-`) {
 			t.Errorf("still on the dead: %s", line)

@@ -40,9 +40,9 @@ func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 	c.cells["c1"].kill()
 	c.startCell("c1").wait()
 	c.session("c1", "HEALTHY")
-	// A deadline of the old process has passed after 4s + 1.2s + 1.5s + 1s: 31 lines.
+	// A deadline of the old process has passed after 8s + 2s + 2.5s + 1s: 54 lines.
 	was := len(w.lines("one"))
-	if !w.until(patience, func() bool { return len(w.lines("one")) > was+40 && len(w.lines("sum")) >= 80 }) {
+	if !w.until(patience, func() bool { return len(w.lines("one")) > was+60 && len(w.lines("sum")) >= 80 }) {
 		t.Fatalf("the work was ended: %d lines, then %d; job %d of 80", was, len(w.lines("one")), len(w.lines("sum")))
 	}
 	for _, name := range []string{"one.pid", "sum.pid"} {
@@ -50,7 +50,7 @@ func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 			t.Errorf("%s: started %d times", name, len(pids))
 		}
 	}
-	must(t, c.addr(), "wait", "sum", "--timeout", "30s")
+	must(t, c.addr(), "wait", "sum", "--timeout", "100s")
 	c.stopKept("one")
 }
 
@@ -77,7 +77,7 @@ func TestWaitForStoppedCell(t *testing.T) {
 	}
 	apply(t, c.addr(), fmt.Sprintf("domain: e\njobs:\n  new: {levels: [item], nodes: [{manual: [x, y]}], command: [%s, '{}', 'true']}\n", w.command()))
 	begin := time.Now()
-	must(t, c.addr(), "wait", "new", "--timeout", "60s")
+	must(t, c.addr(), "wait", "new", "--timeout", "100s")
 	t.Logf("new work has ended %v after it was applied", time.Since(begin))
 	if len(w.begun()["h1"]) != 1 {
 		t.Errorf("work of the stopped cell was started elsewhere before new work ran")
@@ -89,7 +89,7 @@ func TestWaitForStoppedCell(t *testing.T) {
 	c.session(victim, "HEALTHY")
 	t.Logf("the cell is back %v later", time.Since(begin))
 	w.release()
-	must(t, c.addr(), "wait", "hold", "--timeout", "60s")
+	must(t, c.addr(), "wait", "hold", "--timeout", "100s")
 	for id, list := range w.begun() {
 		want := 1
 		if on[id] == victim || id == "excl" {
