@@ -323,7 +323,7 @@ func (c *Cell) namelessEnded(id string) {
 	}
 }
 
-// Over reports that the cell has to end, and why: a *Told, or nil after its farewell.
+// Over reports that the cell has to end, and why: a *Told, or nil when it has left.
 func (c *Cell) Over() (bool, error) {
 	select {
 	case <-c.exit.done:
@@ -349,7 +349,8 @@ func (c *Cell) lifetime(outer, inner context.Context) error {
 }
 
 // Leave takes no new work, tells all that does not outlive the cell to end, and has the
-// session say farewell when nothing is left. It does not wait for any of that.
+// session say farewell when nothing is left, or end when all that is left outlives it. It
+// does not wait for any of that.
 func (c *Cell) Leave() {
 	c.leaving.Store(true)
 	c.countBound()
@@ -432,6 +433,9 @@ func (c *Cell) runEvents(ctx context.Context, s Events) error {
 func (c *Cell) Happened(e executor.Event) {
 	switch e.Kind {
 	case executor.EventRunning, executor.EventRoutable:
+		if c.leaving.Load() {
+			c.countBound()
+		}
 		c.look(e.Container)
 	case executor.EventCompleted:
 		// An ended one may stay until the leader takes this process in again, and it
@@ -450,7 +454,7 @@ func (c *Cell) Happened(e executor.Event) {
 
 // recount counts again when one that counts is not what it was.
 func (c *Cell) recount(ct executor.Container) {
-	if (ct.DeadlineBound || c.leaving.Load()) && ct.Labels[labelKind] != kindBatch {
+	if c.leaving.Load() || ct.DeadlineBound && ct.Labels[labelKind] != kindBatch {
 		c.countBound()
 	}
 }
@@ -520,10 +524,15 @@ func (c *Cell) netOf(ct executor.Container) *lrp.Net {
 }
 
 // countBound tells the session how many deadline-bound containers there are
-// beside batch tasks.
+// beside batch tasks, and how many of all outlive the cell.
 func (c *Cell) countBound() {
-	n, leaving := 0, c.leaving.Load()
+	var n worker.BoundCount
+	leaving := c.leaving.Load()
 	for _, ct := range c.exec.List() {
+		bound := ct.DeadlineBound || ct.Labels[labelKind] == kindBatch
+		if bound && ct.Outlives() {
+			n.Lasting++
+		}
 		if ct.Labels[labelKind] == kindBatch {
 			continue
 		}
@@ -531,10 +540,10 @@ func (c *Cell) countBound() {
 		// A cell that leaves says farewell only when nothing is left of it but what
 		// nobody can be told of.
 		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.unreadable(ct)) {
-			n++
+			n.Containers++
 		}
 	}
-	c.session.step(worker.BoundCount{Containers: n})
+	c.session.step(n)
 }
 
 // unreadable reports whether the row of a container is quarantined: its end cannot

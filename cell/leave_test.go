@@ -13,6 +13,7 @@ import (
 	"cantina/executor/simulate"
 	"cantina/internal/run"
 	"cantina/resource"
+	"cantina/task"
 )
 
 // alone is a cell on simulated containers whose leader never answers.
@@ -67,4 +68,42 @@ func TestToldToEndSaysTheRemedy(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatIsKeptIsNotWaitedFor: a cell that leaves waits for what it ends, not for what
+// runs on without it.
+func TestWhatIsKeptIsNotWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep, hang bool
+		least, at  time.Duration
+	}{
+		"all ends":                   {false, false, 0, time.Second},
+		"all is kept":                {true, false, 0, 100 * time.Millisecond},
+		"one hangs":                  {true, true, 5 * time.Second, 6 * time.Second}, // Config.Leave
+		"nothing is kept, one hangs": {false, true, 5 * time.Second, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.runTask(task.Definition{})
+				if c.keep {
+					w.exec.Keep("t-u1")
+				}
+				if err := w.exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
+					t.Fatal(err)
+				}
+				if c.hang {
+					w.exec.Hang("x")
+				}
+				synctest.Wait()
+				began := w.clock.Boot()
+				w.cell.leave(t.Context())
+				if took := w.clock.Boot() - began; took < c.least || took > c.at {
+					t.Errorf("it left after %v, not after %v to %v", took, c.least, c.at)
+				}
+				if ct, ok := w.exec.Get("t-u1"); c.keep && (!ok || ct.State != executor.Running) {
+					t.Errorf("what is kept is %+v", ct)
+				}
+			})
+		})
+	}
 }

@@ -103,7 +103,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies what others may see. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Stuck: c.stuck, Hang: c.hang,
+		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing, Stuck: c.stuck, Hang: c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 

@@ -190,6 +190,7 @@ type Container struct {
 	DeadlineBound bool
 	Adopted       bool   // taken over from a predecessor
 	Kept          bool   // outlives the cell's process
+	Ending        bool   // its end was asked for: then not even what is kept is let go
 	Stuck         *Stuck // nil unless it does not die
 	Hang          *Hang  // nil unless a start hangs
 	OOMKills      int    // processes killed for lack of memory so far
@@ -197,4 +198,9 @@ type Container struct {
 	Pid           int // of the main process; 0 = none yet
 	Folder        string
 	Isolation     action.Isolation
+}
+
+// Outlives reports whether a container goes on when the cell's process ends now.
+func (c Container) Outlives() bool {
+	return c.Kept && c.State == Running && !c.Ending && c.Stuck == nil
 }

@@ -157,7 +157,7 @@ func (m *machine) launch(r executor.Reservation, keep bool) {
 
 // snapshot is the container as an executor shows it.
 func (c *container) snapshot() executor.Container {
-	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep && !c.left, Stuck: c.condition()}
+	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep && !c.left, Ending: c.dying, Stuck: c.condition()}
 	if c.nameless {
 		ct.Labels = nil
 	}

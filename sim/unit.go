@@ -57,7 +57,7 @@ func (u *unit) String() string {
 // snapshot is the container as an executor shows it.
 func (u *unit) snapshot() executor.Container {
 	ct := executor.Container{ID: u.id, Labels: u.labels, Routable: u.state == up && !u.notReady, Resources: u.need, DeadlineBound: u.bound,
-		Adopted: u.adopted, Kept: u.keep && !u.left, Stuck: u.condition()}
+		Adopted: u.adopted, Kept: u.keep && !u.left, Ending: u.asked, Stuck: u.condition()}
 	if u.nameless {
 		ct.Labels = nil
 	}

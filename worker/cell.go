@@ -74,6 +74,7 @@ type Cell struct {
 	byWork  map[Work]*held
 	unacked map[fence.Invocation]*held // of held, those that have ended
 	bound   int                        // other deadline-bound containers
+	lasting int                        // of bound and held, those that outlive the process
 	notes   []note
 
 	beats    int64
@@ -178,7 +179,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	case ProbeEnded:
 		c.probeEnded(e)
 	case BoundCount:
-		c.bound = e.Containers
+		c.bound, c.lasting = e.Containers, e.Lasting
 	case PredecessorsCleared:
 		c.gone = true
 		c.nextBeat = min(c.nextBeat, now)

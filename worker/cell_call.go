@@ -12,7 +12,7 @@ func (c *Cell) send(now time.Duration) {
 	if c.ended {
 		return
 	}
-	if c.empty() && c.unknown() {
+	if c.empty() && c.unknown() || c.succeeded() {
 		c.ended = true
 		c.do(Exit{})
 		return
@@ -80,6 +80,12 @@ func (c *Cell) unknown() bool {
 
 // empty reports that the process has said that it takes no work, and holds none.
 func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 }
+
+// succeeded reports that the process has said that it takes no work, and holds only what
+// its successor takes over. It says nothing of that: to the leader it is as if it were killed now.
+func (c *Cell) succeeded() bool {
+	return c.leaving && c.lasting > 0 && len(c.unacked) == 0 && c.bound+len(c.held) == c.lasting
+}
 
 // sentAt returns when a heartbeat was sent; of one that is forgotten, a time before that.
 func (c *Cell) sentAt(beat int64) time.Duration {

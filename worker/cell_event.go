@@ -58,8 +58,9 @@ type ProbeEnded struct {
 
 // BoundCount tells how many deadline-bound containers beside batch tasks the
 // process holds (tasks with on_lost end, exclusive services, services with
-// on_partition stop).
-type BoundCount struct{ Containers int }
+// on_partition stop). Lasting is how many of these and of its batch tasks run on
+// when the process ends: there is no farewell while they may, and no use in waiting for them.
+type BoundCount struct{ Containers, Lasting int }
 
 // PredecessorsCleared tells that every container of an earlier process of the
 // folder is gone or adopted by this one.
@@ -157,7 +158,7 @@ type CellChanged struct {
 	Reason   string
 }
 
-// Exit tells that the farewell was heard: the process may end.
+// Exit tells that the process may end: its farewell was heard, or all that it holds outlives it.
 type Exit struct{}
 
 func (SendBeat) cellEffect()     {}

@@ -377,11 +377,11 @@ func TestFarewellOfTheCell(t *testing.T) {
 	}
 	r.step(WorkEnded{x, ""})
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: x, OK: true}})
-	r.step(BoundCount{2})
+	r.step(BoundCount{Containers: 2})
 	if h := r.beat(); h.Farewell || !h.HasWork {
 		t.Fatalf("%+v", h)
 	}
-	r.step(BoundCount{0})
+	r.step(BoundCount{Containers: 0})
 	h := r.beat()
 	if !h.Farewell {
 		t.Fatalf("%+v", h)

@@ -13,13 +13,13 @@ import (
 func TestUnknownCellLeavesAtOnce(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.step(CellTick{})
-	r.step(BoundCount{1})
+	r.step(BoundCount{Containers: 1})
 	r.step(FarewellAsked{})
 	if r.c.Ended() {
 		t.Fatal("something still runs")
 	}
 	r.out = nil
-	r.step(BoundCount{0})
+	r.step(BoundCount{Containers: 0})
 	if len(cellTake[Exit](r)) != 1 || !r.c.Ended() {
 		t.Fatal("nobody knows it: nobody is to be told")
 	}
@@ -50,5 +50,50 @@ func TestCellNames(t *testing.T) {
 		if err := name.Check(); (err == nil) != ok || err != nil && !errors.Is(err, ErrName) {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// TestWhatOutlivesTheCellIsNotWaitedFor: a cell that leaves ends without a farewell, at once,
+// when its successor has all that it holds; not while something else runs, or is not told.
+func TestWhatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	kept, other := x5(1, "a"), x5(2, "b")
+	r.run(kept, 0)
+	r.run(other, 1)
+	for _, s := range []struct {
+		what  string
+		event CellEvent
+		exits bool
+	}{
+		{"counted", BoundCount{Containers: 3, Lasting: 2}, false},
+		{"nothing was asked", BoundCount{Containers: 1, Lasting: 2}, false},
+		{"a batch task runs", FarewellAsked{}, false},
+		{"its end is not told", WorkEnded{other, ""}, false},
+		{"told", StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: other, OK: true}}, true},
+	} {
+		r.out = nil
+		r.step(s.event)
+		if exits := len(cellTake[Exit](r)) == 1; exits != s.exits || r.c.Ended() != s.exits {
+			t.Fatalf("%s: exits %v", s.what, exits)
+		}
+	}
+	if n := len(cellTake[SendBeat](r)); n != 0 {
+		t.Errorf("%d beats afterwards", n)
+	}
+}
+
+// TestWhatIsKeptAndEndsIsWaitedFor: when all that outlived the cell has ended, it says farewell.
+func TestWhatIsKeptAndEndsIsWaitedFor(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	r.step(BoundCount{Containers: 1})
+	r.step(FarewellAsked{})
+	if r.tick(10 * sec); r.c.Ended() {
+		t.Fatal("it is being stopped, and was not waited for")
+	}
+	r.step(BoundCount{})
+	if h := r.beat(); !h.Farewell || r.c.Ended() {
+		t.Fatalf("%+v", h)
 	}
 }

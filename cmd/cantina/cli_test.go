@@ -434,17 +434,24 @@ func TestRefusalsNameARemedy(t *testing.T) {
 // counted is a host with some containers.
 type counted struct {
 	nothing
-	n int
+	ending, staying int
 }
 
-func (c counted) Containers() int { return c.n }
+func (c counted) Containers() (ending, staying int) { return c.ending, c.staying }
 
 func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
-	for n, want := range map[int]string{0: "\nstopping\n", 1: "\nstopping 1 container; Ctrl-C again kills now\n", 3: "\nstopping 3 containers; Ctrl-C again kills now\n"} {
+	const keep = " with on_cell_restart: keep run on; the next process on this data folder has them again\n"
+	for h, want := range map[counted]string{
+		{}:                      "\nstopping\n",
+		{ending: 1}:             "\nstopping 1 container; Ctrl-C again kills now\n",
+		{ending: 3}:             "\nstopping 3 containers; Ctrl-C again kills now\n",
+		{staying: 2}:            "\nstopping\n2 containers" + keep,
+		{ending: 1, staying: 2}: "\nstopping 1 container; Ctrl-C again kills now\n2 containers" + keep,
+	} {
 		var errs bytes.Buffer
-		(&cli{surroundings: surroundings{Err: &errs}}).leaving(counted{n: n})
+		(&cli{surroundings: surroundings{Err: &errs}}).leaving(h)
 		if errs.String() != want {
-			t.Errorf("%d: %q", n, errs.String())
+			t.Errorf("%+v: %q", h, errs.String())
 		}
 	}
 }

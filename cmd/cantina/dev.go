@@ -39,7 +39,8 @@ func (c *cli) devVerb() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a server and one cell in one process, on an embedded store",
 		Long: "dev is the default for one machine: server and cell in one process, an embedded store in the data folder.\n" +
-			"Ctrl-C stops everything that runs and leaves nothing behind; a second one kills now.",
+			"Ctrl-C stops everything that runs and leaves nothing behind, but for work with on_cell_restart: keep, which the next\n" +
+			"dev on the same data folder has again (cantina rm or stop it first to end it); a second one kills now.",
 		Example: "  cantina dev                       # data in the default folder\n" +
 			"  cantina dev --data /tmp/try       # elsewhere",
 		Args: atMost(0, "none"),
@@ -147,24 +148,25 @@ func (nothing) Thaw() error { return nil }
 func (nothing) Abort() {}
 
 // Containers implements host.
-func (nothing) Containers() int { return 0 }
+func (nothing) Containers() (ending, staying int) { return 0, 0 }
 
 // host is what the terminal steers: the executor, and what it has to end.
 type host interface {
 	terminal.Host
-	Containers() int
+	Containers() (ending, staying int)
 }
 
-// leaving says what the first Ctrl-C waits for.
+// leaving says what the first Ctrl-C waits for, and what it leaves alone.
 func (c *cli) leaving(h host) {
-	switch n := h.Containers(); n {
-	case 0:
-		c.sayf("\nstopping\n")
-	case 1:
-		c.sayf("\nstopping 1 container; Ctrl-C again kills now\n")
-	default:
-		c.sayf("\nstopping %d containers; Ctrl-C again kills now\n", n)
+	ending, staying := h.Containers()
+	text := "\nstopping\n"
+	if ending > 0 {
+		text = fmt.Sprintf("\nstopping %s; Ctrl-C again kills now\n", plural(int32(ending), "container", "containers"))
 	}
+	if staying > 0 {
+		text += fmt.Sprintf("%s with on_cell_restart: keep run on; the next process on this data folder has them again\n", plural(int32(staying), "container", "containers"))
+	}
+	c.sayf("%s", text)
 }
 
 // runProcess runs the parts of a process until a signal: the first stops it in

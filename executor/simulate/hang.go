@@ -23,6 +23,13 @@ func (e *Executor) Hang(id string) {
 	e.containers[id].hung = true
 }
 
+// Keep has a container outlive the cell's process, as far as List tells.
+func (e *Executor) Keep(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.containers[id].Kept = true
+}
+
 // Release lets a container go that Hang holds; it ends if it was told to.
 func (e *Executor) Release(id string) {
 	e.mu.Lock()

@@ -166,15 +166,17 @@ func (n *Cell) leader() (cell.Leader, error) {
 // Local returns the cell for calls within the process.
 func (n *Cell) Local() *link.Local { return n.local }
 
-// Containers counts what has not ended yet.
-func (n *Cell) Containers() int {
-	count := 0
+// Containers counts what has not ended yet: what ends with the process, and what outlives it.
+func (n *Cell) Containers() (ending, staying int) {
 	for _, c := range n.exec.List() {
-		if c.State != executor.Completed {
-			count++
+		switch {
+		case c.Outlives():
+			staying++
+		case c.State != executor.Completed:
+			ending++
 		}
 	}
-	return count
+	return ending, staying
 }
 
 // Abort kills everything now, for a second interrupt.
