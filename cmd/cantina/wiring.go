@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +41,11 @@ func (l *processLog) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "text or json")
 }
 
+// logger is the log of a process that runs until it is told to end.
 func (l *processLog) logger(w io.Writer) (*slog.Logger, error) {
+	// Else the first line to a reader that is gone, as tee is at Ctrl-C, kills the process.
+	// Taken and thrown away, not ignored: what it starts would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
 		return nil, failf(api.ExitUsage, "--log-level must be debug, info, warn or error, not %q", l.level)
