@@ -39,14 +39,12 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, se
 		}
 		sub = b.Events.Since(p)
 	}
-	// The first message says from where: a client that loses the stream before the
-	// first event resumes there. A gap says so itself.
-	hello := true
+	sub = sub.Only(wanted)
+	// Once all that is there has been read, a message says how far that goes: a client that
+	// wants no more ends there, one that loses the stream before the next event resumes
+	// there, and neither waits for an event that passes the filter.
+	wait := time.Duration(0)
 	for {
-		wait := Heartbeat
-		if hello {
-			wait = 0
-		}
 		batch, err := sub.Next(ctx, wait)
 		if errors.Is(err, context.Canceled) {
 			return nil // the client went
@@ -54,28 +52,27 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, se
 		if err != nil {
 			return err
 		}
-		if err := sendBatch(b, batch, q, wanted, hello, send); err != nil {
+		if err := sendBatch(b, batch, q, send); err != nil {
 			return err
 		}
-		hello = false
+		if batch.Gap == nil && len(batch.Events) == 0 {
+			wait = Heartbeat
+		}
 	}
 }
 
-func sendBatch(now *Backend, b event.Batch, q *pb.StreamEventsRequest, wanted func(*event.Event) bool, hello bool, send func(*pb.StreamEventsResponse) error) error {
+func sendBatch(now *Backend, b event.Batch, q *pb.StreamEventsRequest, send func(*pb.StreamEventsResponse) error) error {
 	if g := b.Gap; g != nil {
 		return send(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
 	}
 	for i := range b.Events {
 		e := &b.Events[i]
-		if !wanted(e) {
-			continue
-		}
 		if err := send(&pb.StreamEventsResponse{Event: shownEvent(now, e, q.All), Position: e.Position.String()}); err != nil {
 			return err
 		}
 	}
-	if len(b.Events) > 0 && !hello {
-		return nil // when all are filtered out the next heartbeat tells the position
+	if len(b.Events) > 0 {
+		return nil
 	}
 	return send(&pb.StreamEventsResponse{Position: b.Seen.String()})
 }

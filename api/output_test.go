@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"cantina/api"
 	"cantina/batch"
+	"cantina/event"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -308,5 +310,36 @@ func TestEventsComeAgainAfterACallThatMayBeRepeated(t *testing.T) {
 	})
 	if !errors.Is(err, over) || strings.Join(got, " ") != "d.once d.once d.once" {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestAFilteredStreamTellsHowFarItHasCome: who reads until now ends there, whatever the
+// filter leaves out, and does not wait for a heartbeat or an event that passes.
+func TestAFilteredStreamTellsHowFarItHasCome(t *testing.T) {
+	w := newWorld(t)
+	start := w.Hub.Newest()
+	w.apply(t, demo)
+	now := w.Hub.Newest()
+	if now.Compare(start) <= 0 {
+		t.Fatal("nothing has happened")
+	}
+	for _, q := range []*pb.StreamEventsRequest{{}, {Kind: []string{"task"}}, {Kind: []string{"cell"}}, {Domain: "another"}, {Subject: "nothing"}} {
+		q.Since = start.String()
+		ctx, cancel := context.WithTimeout(t.Context(), api.Heartbeat/3)
+		last := start
+		err := w.client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
+			at, err := event.ParsePosition(m.Position)
+			if err != nil || at.Compare(last) < 0 {
+				t.Errorf("%v: %q after %v, %v", q, m.Position, last, err)
+			}
+			if last = at; m.Event == nil && at.Compare(now) >= 0 {
+				return api.Stop()
+			}
+			return nil
+		})
+		cancel()
+		if err != nil || last.Compare(now) != 0 {
+			t.Errorf("%v: came to %v of %v, %v", q, last, now, err)
+		}
 	}
 }

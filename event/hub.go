@@ -127,6 +127,8 @@ type Subscription struct {
 	seen Position
 	next int64 // number of the next event in Hub.total's count
 	gap  *Gap
+
+	wanted func(*Event) bool // nil = all
 }
 
 // Tail begins at the newest event.
@@ -171,7 +173,15 @@ func (h *Hub) first() Position {
 // maxBatch bounds the events of one batch.
 const maxBatch = 256
 
-// Next waits for the next batch, at most heartbeat long. It returns ctx's error, or
+// Only leaves out the events that are not wanted; Seen goes on over them. wanted is called
+// under the hub's lock.
+func (s *Subscription) Only(wanted func(*Event) bool) *Subscription {
+	s.wanted = wanted
+	return s
+}
+
+// Next waits for the next batch, at most heartbeat long: then there are no events, and Seen
+// is how far the reader has come. It returns ctx's error, or
 // ErrClosed after the last event of the term.
 func (s *Subscription) Next(ctx context.Context, heartbeat time.Duration) (Batch, error) {
 	timer := time.NewTimer(heartbeat)
@@ -180,6 +190,9 @@ func (s *Subscription) Next(ctx context.Context, heartbeat time.Duration) (Batch
 		b, wake, err := s.take()
 		if err != nil || b.Gap != nil || len(b.Events) > 0 {
 			return b, err
+		}
+		if wake == nil {
+			continue // nothing of that was wanted
 		}
 		select {
 		case <-ctx.Done():
@@ -213,11 +226,13 @@ func (s *Subscription) take() (Batch, <-chan struct{}, error) {
 	if n == 0 {
 		return Batch{}, h.wake, h.closed
 	}
-	events := make([]Event, n)
-	for i := range events {
-		events[i] = h.ring[(s.next+int64(i))%int64(h.size)]
+	var events []Event
+	for i := range n {
+		e := &h.ring[(s.next+i)%int64(h.size)]
+		if s.seen = e.Position; s.wanted == nil || s.wanted(e) {
+			events = append(events, *e)
+		}
 	}
 	s.next += n
-	s.seen = events[n-1].Position
 	return Batch{Events: events, Seen: s.seen}, nil, nil
 }

@@ -216,3 +216,27 @@ func TestPositionText(t *testing.T) {
 		}
 	}
 }
+
+// TestAHeartbeatComesAmongWhatIsNotWanted: a reader that leaves out all that happens hears
+// of it at the same cadence as one to whom nothing happens, and how far it has come.
+func TestAHeartbeatComesAmongWhatIsNotWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(10, 1, time.Now)
+		s := h.Tail().Only(func(e *Event) bool { return e.Subject == "x" })
+		start := time.Now()
+		go func() {
+			for i := range int64(20) {
+				time.Sleep(time.Second)
+				h.Publish(2+i, Event{Subject: "y"}, Event{Subject: "z"})
+			}
+			h.Publish(100, Event{Subject: "y"}, Event{Subject: "x"})
+		}()
+		b, err := s.Next(t.Context(), 15500*time.Millisecond)
+		if err != nil || b.Gap != nil || len(b.Events) != 0 || b.Seen != (Position{16, 2}) || time.Since(start) != 15500*time.Millisecond {
+			t.Fatalf("want a heartbeat, got %+v, %v after %v", b, err, time.Since(start))
+		}
+		if b, err = s.Next(t.Context(), time.Hour); err != nil || len(b.Events) != 1 || b.Seen != (Position{100, 2}) {
+			t.Fatalf("want x, got %+v, %v", b, err)
+		}
+	})
+}
