@@ -405,13 +405,29 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	for _, args := range [][]string{
-		{"restart", "web/9"}, {"logs", "web/9"}, {"wait", "web/9"}, {"logs", "count", "--node", "nope"}, {"logs", "-f", "count", "--node", "nope"},
+		{"restart", "web/9"}, {"logs", "web/9"}, {"ps", "web/9"}, {"ps", "web/9", "-w"}, {"wait", "web/9"}, {"logs", "count", "--node", "nope"}, {"logs", "-f", "count", "--node", "nope"},
 		{"logs", "web", "--attempt", "99"}, {"job", "nodes", "count", "--below", "zz"}, {"job", "results", "count", "--node", "zz"},
 		{"job", "retry", "count", "--node", "zz"}, {"job", "kill", "count", "--below", "zz"},
 	} {
 		s.fails(api.ExitNotFound, "cantina: ", args...)
 	}
 	s.fails(api.ExitUsage, "--grep", "logs", "web", "--grep", "(")
+}
+
+// TestAnInstanceIsNotItsService: a verb that takes an index means it, and another refuses it.
+func TestAnInstanceIsNotItsService(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for _, name := range []string{"web/1", "service/web/1", "d/web/1", "service/d/web/1"} {
+		if got := s.ok("ps", name, "-q"); got != "d/web/1\n" {
+			t.Errorf("ps %s: %q", name, got)
+		}
+		s.fails(api.ExitUsage, "give d/web", "service", "scale", name, "3")
+		s.fails(api.ExitUsage, "give d/web", "service", "get", name)
+	}
+	if got := s.ok("ps", "web", "-q"); got != "d/web/0\nd/web/1\n" {
+		t.Errorf("ps web: %q", got)
+	}
 }
 
 func TestRefusalsNameARemedy(t *testing.T) {

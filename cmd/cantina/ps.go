@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,29 +70,36 @@ func instanceNote(x *pb.Instance) string {
 func (c *cli) psVerb() *cobra.Command {
 	q := &pb.ListInstancesRequest{}
 	var watch bool
+	var index *int32
+	wanted := func(x *pb.Instance) bool { return index == nil || x.Index == *index }
 	cmd := &cobra.Command{
-		Use:   "ps [SERVICE]",
+		Use:   "ps [SERVICE[/INDEX]]",
 		Short: "List instances of services",
 		Long:  "ps lists each index of each service by the one row that counts; --all lists every row. -w goes on with one row per change.",
 		Example: "  cantina ps\n" +
 			"  cantina ps web -o wide\n" +
 			"  cantina ps --state CRASHED -o json | jq -r '.[].crash_reason'",
-		Args: atMost(1, "SERVICE"),
+		Args: atMost(1, "SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), q.Domain)
 				if err != nil {
 					return err
 				}
-				q.Domain, q.Service = s.domain, s.name
+				if q.Domain, q.Service = s.domain, s.name; s.kind == "instance" {
+					if err := c.knownInstance(c.ctx, s); err != nil {
+						return err
+					}
+					index = &s.index
+				}
 			}
 			return listing(c, c.instanceTable(), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All}, func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListInstances, q)
-				return l.GetInstances(), l.GetListing(), err
+				return slices.DeleteFunc(l.GetInstances(), func(x *pb.Instance) bool { return !wanted(x) }), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Instance, bool) {
 				x := e.Instance
-				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Service == "" || x.Service == q.Service) && (q.Cell == "" || x.Cell == q.Cell)
+				return x, x != nil && wanted(x) && (q.Domain == "" || x.Domain == q.Domain) && (q.Service == "" || x.Service == q.Service) && (q.Cell == "" || x.Cell == q.Cell)
 			})
 		},
 	}
@@ -154,7 +162,7 @@ func (c *cli) serviceVerb() *cobra.Command {
 	get := &cobra.Command{
 		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml", Args: exactly(1, "SERVICE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), domain)
+			s, err := c.findWhole(args[0], domain)
 			if err != nil {
 				return err
 			}
@@ -180,7 +188,7 @@ func (c *cli) scaleVerb() *cobra.Command {
 			if _, err := fmt.Sscanf(args[1], "%d", &n); err != nil || n < 0 || fmt.Sprint(n) != args[1] {
 				return failf(api.ExitUsage, "INSTANCES must be a whole number, not %q", args[1])
 			}
-			s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), domain)
+			s, err := c.findWhole(args[0], domain)
 			if err != nil {
 				return err
 			}

@@ -275,6 +275,15 @@ func (c *cli) findService(text, domain string) ([]subject, error) {
 	return found, err
 }
 
+// findWhole looks up a service for a verb that is about all of it.
+func (c *cli) findWhole(text, domain string) (subject, error) {
+	s, err := c.find("service/"+strings.TrimPrefix(text, "service/"), domain)
+	if err == nil && s.kind == "instance" {
+		err = failf(api.ExitUsage, "%q is one instance, and this is about a whole service: give %s/%s", text, s.domain, s.name)
+	}
+	return s, err
+}
+
 // jobOf reads the name of a job or of one of its nodes.
 func jobOf(text string) subject {
 	if name, node, ok := strings.Cut(text, "["); ok && strings.HasSuffix(node, "]") {
