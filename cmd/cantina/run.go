@@ -229,7 +229,11 @@ func (c *cli) taskCode(t *pb.Task, own bool) error {
 		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task resolve %s --as done, failed or rerun\n", t.Id, printable(t.Reason), t.Id)
 		return code(api.ExitLost)
 	}
-	if t.Reason != "" {
+	switch t.Reason {
+	case "":
+	case t.Outcome:
+		c.notef("task %s %s\n", t.Id, t.Outcome)
+	default:
 		c.notef("task %s %s: %s\n", t.Id, t.Outcome, printable(t.Reason))
 	}
 	switch {

@@ -252,3 +252,18 @@ func TestTaskVerbs(t *testing.T) {
 	s.fails(api.ExitUsage, "done, failed or rerun", "task", "resolve", "gone")
 	s.ok("task", "resolve", "gone", "--as", "done")
 }
+
+// TestTheReasonThatKeepsARolloutIsTold: how far it has come is no reason.
+func TestTheReasonThatKeepsARolloutIsTold(t *testing.T) {
+	far := &pb.Reason{Code: "rolling_out", Text: "version 1: 0 of 1 healthy"}
+	failed := &pb.Reason{Code: "rollout_failed", Text: "version 1: no progress"}
+	room := &pb.Reason{Code: "insufficient_resources", Text: "web/0: memory"}
+	for _, c := range []struct {
+		want *pb.Reason
+		of   []*pb.Reason
+	}{{far, []*pb.Reason{far}}, {room, []*pb.Reason{far, room}}, {room, []*pb.Reason{room, far}}, {failed, []*pb.Reason{failed, room}}} {
+		if got := mainReason(c.of); got != c.want {
+			t.Errorf("%v: %v", c.of, got)
+		}
+	}
+}

@@ -61,11 +61,21 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 			continue
 		}
 		// Times and amounts move all the while; that is no new reason.
-		if kind := x.Reasons[0].Code + withoutNumbers(x.Reasons[0].Text); kind != last {
+		r := mainReason(x.Reasons)
+		if kind := r.Code + withoutNumbers(r.Text); kind != last {
 			last = kind
-			c.notef("waiting since %s: %s\n", short(c.Now().Sub(start)), reasonText(x.Reasons[0]))
+			c.notef("waiting since %s: %s\n", short(c.Now().Sub(start)), reasonText(r))
 		}
 	}
+}
+
+// mainReason is the one to tell when there is room for one: how far a rollout has come is
+// said first, and what keeps it comes after.
+func mainReason(rs []*pb.Reason) *pb.Reason {
+	if len(rs) > 1 && rs[0].Code == "rolling_out" {
+		return rs[1]
+	}
+	return rs[0]
 }
 
 // withoutNumbers leaves out digits, and the units and signs that stand among them.
@@ -111,7 +121,7 @@ func (c *cli) timedOut(s subject, err error) error {
 	if x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()}); err == nil {
 		text += " is " + printable(x.State)
 		if len(x.Reasons) > 0 && !x.Fine {
-			text += ": " + reasonText(x.Reasons[0])
+			text += ": " + reasonText(mainReason(x.Reasons))
 		}
 	}
 	stop := s.String()
