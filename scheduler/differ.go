@@ -15,6 +15,13 @@ func differences(path string, old, now reflect.Value) []FieldChange {
 	if old.Kind() == reflect.Pointer && !old.IsNil() && !now.IsNil() {
 		return differences(path, old.Elem(), now.Elem())
 	}
+	if old.Kind() == reflect.Slice && old.Type().Elem().Kind() == reflect.Struct && old.Len() == now.Len() {
+		var out []FieldChange
+		for i := range old.Len() {
+			out = append(out, differences(fmt.Sprintf("%s[%d]", path, i), old.Index(i), now.Index(i))...)
+		}
+		return out
+	}
 	if old.Kind() != reflect.Struct {
 		return []FieldChange{{path, show(old), show(now)}}
 	}
@@ -29,9 +36,30 @@ func differences(path string, old, now reflect.Value) []FieldChange {
 	return out
 }
 
+// show is a value in words: of a struct the fields that are set, by name.
 func show(v reflect.Value) string {
 	if v.IsZero() {
 		return ""
+	}
+	if s, ok := v.Interface().(fmt.Stringer); ok {
+		return s.String()
+	}
+	var parts []string
+	switch v.Kind() {
+	case reflect.Pointer:
+		return show(v.Elem())
+	case reflect.Slice:
+		for i := range v.Len() {
+			parts = append(parts, show(v.Index(i)))
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && !v.Field(i).IsZero() {
+				parts = append(parts, snake(f.Name)+": "+show(v.Field(i)))
+			}
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
 	}
 	return fmt.Sprintf("%v", v.Interface())
 }
