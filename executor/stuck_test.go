@@ -27,8 +27,8 @@ func hang(t *testing.T, pid int) func() {
 	if m == nil || host.Unified == nil || m.SelfDir() == "" {
 		t.Skip("skipped: needs the v1 freezer beside v2 to make a process hang")
 	}
-	dir := filepath.Join(m.SelfDir(), fmt.Sprintf("cantina-test-%d", os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	dir, err := os.MkdirTemp(m.SelfDir(), "cantina-test-")
+	if err != nil {
 		t.Skip("skipped: ", err)
 	}
 	write := func(file, value string) {
@@ -144,35 +144,33 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 // TestSuccessorKnowsAProbe: a probe that hangs is nobody's work. The successor of its cell waits
 // for its end, but holds nothing for it.
 func TestSuccessorKnowsAProbe(t *testing.T) {
-	for _, mode := range []CgroupMode{CgroupAuto, CgroupV1} {
-		folder, dir := t.TempDir(), t.TempDir()
-		id := probePrefix + "1"
-		c := startCell(t, script{Folder: folder, Mode: mode, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
-		awaitFile(t, filepath.Join(dir, "x"))
-		thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
-		group := filepath.Join(classAt(t, trackerOf(t, folder), classStopFree), cgroup.Escape(id))
-		c.kill(t)
-		cfg := testConfig(folder)
-		cfg.Cgroups, cfg.KillWait, cfg.StuckAfter = mode, 100*time.Millisecond, 200*time.Millisecond
-		e, stop := runExecutor(t, cfg)
-		if all := e.List(); len(all) != 0 || e.Unclean() || e.used[resource.Containers] != 0 {
-			t.Errorf("%+v, unclean %v, taken %v", all, e.Unclean(), e.used)
-		}
-		if full, err := cgroup.At(group, 0).Populated(); !full || err != nil {
-			t.Fatalf("the probe has ended: %v", err)
-		}
-		if err := stop(); !errors.Is(err, ErrUnclean) {
-			t.Errorf("an end beside it: %v", err)
-		}
-		e, stop = runExecutor(t, cfg)
-		if err := e.Probe(t.Context()); err != nil {
-			t.Error(err)
-		}
-		thaw()
-		awaitEmpty(t, group)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+	folder, dir := t.TempDir(), t.TempDir()
+	id := probePrefix + "1"
+	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	awaitFile(t, filepath.Join(dir, "x"))
+	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
+	group := filepath.Join(classAt(t, trackerOf(t, folder), classStopFree), cgroup.Escape(id))
+	c.kill(t)
+	cfg := testConfig(folder)
+	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
+	e, stop := runExecutor(t, cfg)
+	if all := e.List(); len(all) != 0 || e.Unclean() || e.used[resource.Containers] != 0 {
+		t.Errorf("%+v, unclean %v, taken %v", all, e.Unclean(), e.used)
+	}
+	if full, err := cgroup.At(group, 0).Populated(); !full || err != nil {
+		t.Fatalf("the probe has ended: %v", err)
+	}
+	if err := stop(); !errors.Is(err, ErrUnclean) {
+		t.Errorf("an end beside it: %v", err)
+	}
+	e, stop = runExecutor(t, cfg)
+	if err := e.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	thaw()
+	awaitEmpty(t, group)
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 
