@@ -250,7 +250,7 @@ func (c *checker) deadUnits(w *world, r *reign, d worker.Dead) {
 			continue
 		}
 		last := u.procs[len(u.procs)-1]
-		recorded := last != d.Proc && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool { return v.Proc == last && v.Member })
+		recorded := last != d.Proc && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool { return v.Proc == last && v.Member && v.Reported })
 		if !recorded && u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m) {
 			c.lostSightOf(u)
 		} else if !recorded {
