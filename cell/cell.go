@@ -198,7 +198,8 @@ type Cell struct {
 	exit       onceError
 	polls      polls
 
-	leaving atomic.Bool
+	leaving  atomic.Bool
+	counting sync.Mutex // a count and its telling are one step: an older one never comes after
 
 	mu             sync.Mutex
 	evac           evacuation
@@ -526,6 +527,8 @@ func (c *Cell) netOf(ct executor.Container) *lrp.Net {
 // countBound tells the session how many deadline-bound containers there are
 // beside batch tasks, and how many of all outlive the cell.
 func (c *Cell) countBound() {
+	c.counting.Lock()
+	defer c.counting.Unlock()
 	var n worker.BoundCount
 	leaving := c.leaving.Load()
 	for _, ct := range c.exec.List() {
