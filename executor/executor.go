@@ -123,6 +123,7 @@ type Executor struct {
 	cfg           Config
 	clock         run.Clock
 	log           *slog.Logger
+	boot          func() (string, error) // this boot of the machine
 	lock          *os.File
 	tree          *cgroup.Tree // nil without control groups
 	watcher       *cgroup.Watcher
@@ -166,15 +167,20 @@ type Executor struct {
 // left. It starts nothing else. It returns ErrInUse when another cell has the
 // folder.
 func Open(cfg Config) (*Executor, error) {
-	cfg = cfg.withDefaults()
-	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, containers: map[string]*container{},
-		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
-	e.ports.open(cfg.FirstPort, cfg.LastPort)
+	e := newExecutor(cfg)
 	if err := e.open(); err != nil {
 		e.release()
 		return nil, fmt.Errorf("open executor %s: %w", cfg.Folder, err)
 	}
 	return e, nil
+}
+
+func newExecutor(cfg Config) *Executor {
+	cfg = cfg.withDefaults()
+	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, containers: map[string]*container{},
+		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
+	e.ports.open(cfg.FirstPort, cfg.LastPort)
+	return e
 }
 
 func (e *Executor) open() error {

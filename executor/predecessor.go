@@ -131,7 +131,7 @@ func (e *Executor) makeClasses() error {
 
 // remember writes the file for the successor.
 func (e *Executor) remember(reaper int) error {
-	boot, err := bootID()
+	boot, err := e.boot()
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,12 @@ func (e *Executor) remember(reaper int) error {
 		l.Tracker, l.V1 = e.tree.Dirs()
 	}
 	if reaper != 0 {
-		if l.Reaper, err = procid.Of(reaper); err != nil {
-			return nil // gone already; the next one is written down
+		l.Reaper, err = procid.Of(reaper)
+		if errors.Is(err, procid.ErrGone) {
+			return nil // the next one is written down
+		}
+		if err != nil {
+			return err
 		}
 	}
 	b, err := json.Marshal(l)
@@ -158,6 +162,9 @@ func (e *Executor) clearPredecessor() error {
 	b, err := os.ReadFile(e.path("legacy"))
 	var l legacy
 	missing := errors.Is(err, os.ErrNotExist)
+	if unread(err) {
+		return err
+	}
 	if err == nil {
 		err = json.Unmarshal(b, &l)
 	}
@@ -171,8 +178,12 @@ func (e *Executor) clearPredecessor() error {
 		}
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
 	}
-	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
-		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))
+	boot, err := e.boot()
+	if err != nil {
+		return err
+	}
+	if boot != l.Boot && l.Boot != "" {
+		return errors.Join(e.clearFolders(nil), os.RemoveAll(e.path("keep")))
 	}
 	stays := map[string]bool{}
 	if err := e.dismiss(l.Reaper); err != nil {
