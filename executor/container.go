@@ -91,6 +91,7 @@ type container struct {
 	mu        sync.Mutex
 	copies    int                // of files to be uploaded, so far
 	keepsake  *kept              // the program that a shim owns
+	written   bool               // a successor finds the container written down
 	processes []*process.Process // that may still hold output
 }
 
@@ -233,8 +234,10 @@ func (c *container) forget() {
 		return
 	}
 	spare := c.removeFolder()
-	if c.keptProgram() != nil || c.heir != nil {
-		os.RemoveAll(c.e.keepFolder(c.id))
+	if c.keep() { // also of a start that came to nothing
+		if err := os.RemoveAll(c.e.keepFolder(c.id)); err != nil {
+			c.e.log.Warn("what is kept of a container is not removed", "container", c.id, "error", err)
+		}
 	}
 	c.e.mu.Lock()
 	if c.e.containers[c.id] != c {

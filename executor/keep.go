@@ -149,7 +149,21 @@ func (k *kept) writeKeepsake() error {
 	s := keepsake{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
 		Ports: c.ports, Group: c.group.Dir(), Slot: c.group.SlotDirs(), Limits: c.limits(), Shim: id}
 	c.e.mu.Unlock()
-	return shim.Put(k.dir, keepsakeFile, s, false)
+	if err := shim.Put(k.dir, keepsakeFile, s, false); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.written = true
+	c.mu.Unlock()
+	return nil
+}
+
+// writtenDown reports whether a successor takes the container over: it has to find how it
+// ended too, also when it never ran.
+func (c *container) writtenDown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written || c.heir != nil
 }
 
 // awaitStart waits until the shim has said what came of the start.
