@@ -32,11 +32,11 @@ func (k *keeper) tellDeadline() {
 	text := strconv.FormatInt(at, 10)
 	if k.e.tree == nil {
 		k.send("procdeadline " + text)
-		return
+	} else {
+		root := k.e.tree.Root()
+		k.send("deadline " + filepath.Join(root, k.e.classOf(classStopBound)) + " " + text)
+		k.send("deadline " + filepath.Join(root, k.e.classOf(classKeepBound)) + " " + text)
 	}
-	root := k.e.tree.Root()
-	k.send("deadline " + filepath.Join(root, k.e.classOf(classStopBound)) + " " + text)
-	k.send("deadline " + filepath.Join(root, k.e.classOf(classKeepBound)) + " " + text)
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
 	k.mu.Unlock()

@@ -42,6 +42,7 @@ import (
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
+	"cantina/executor/procid"
 	"cantina/executor/step"
 	"cantina/internal/run"
 	"cantina/resource"
@@ -138,7 +139,8 @@ type Executor struct {
 	hub           hub
 	null          *os.File
 	generation    string     // of this cell process, in the names of its classes
-	kept          []string   // classes of predecessors whose containers were adopted
+	kept          []string   // folders of the classes of predecessors whose containers were adopted
+	former        []site     // where predecessors have left something that lives
 	deadlineFiles []*os.File // of this generation, and of the adopted classes
 	adopted       []adoptedClass
 	deadline      atomic.Int64  // boot time in ns; 0 = none
@@ -159,6 +161,7 @@ type Executor struct {
 	stuck      map[*container]bool
 	closed     bool
 	frozen     bool
+	relieve    []procid.Identity   // reapers of predecessors that hold deadlines until there is one of ours
 	probes     int                 // so far
 	probing    map[*container]bool // one that hangs stays
 }

@@ -219,11 +219,26 @@ func (k *keeper) read(sock *os.File, p *process.Process) {
 			k.up.Store(true)
 			close(k.ready)
 			k.mu.Unlock()
+			k.relieve(p.Pid)
 		case "expired":
 			k.onExpired(rest)
 		case "drained":
 			k.onDrained(rest)
 		}
+	}
+}
+
+// relieve lets the reapers of predecessors go: what they hold, the present one holds.
+func (k *keeper) relieve(pid int) {
+	k.e.mu.Lock()
+	none := len(k.e.relieve) == 0
+	k.e.mu.Unlock()
+	if none {
+		return
+	}
+	k.e.relieveReapers()
+	if err := k.e.remember(pid); err != nil {
+		k.e.log.Warn("a successor will look for reapers that are gone", "error", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,36 @@ import (
 // for what this cell process may leave behind. Which containers there are it
 // learns from the control groups alone.
 type legacy struct {
-	Boot    string          // boot id of the machine
-	Tracker string          // folder of the tracking hierarchy; empty without groups
-	V1      []string        // folders of v1 controllers
-	Reaper  procid.Identity // its last reaper
+	Boot    string // boot id of the machine
+	site           // of this process's own groups
+	Earlier []site
+	Reaper  procid.Identity   // its last reaper
+	Reapers []procid.Identity // of its predecessors, as long as they hold the deadlines of what is kept
+}
+
+// site is where a cell process has its groups. A predecessor may have had them elsewhere: it
+// ran in another group of the machine, or tracked by other means.
+type site struct {
+	Tracker string   // folder of the tracking hierarchy; empty without groups
+	V1      []string // folders of v1 controllers
+}
+
+// sites are all in which something may be left.
+func (l *legacy) sites() []site {
+	all := slices.Clone(l.Earlier)
+	if l.Tracker != "" {
+		all = append(all, l.site)
+	}
+	return all
+}
+
+// reapers are all that may live.
+func (l *legacy) reapers() []procid.Identity {
+	all := slices.Clone(l.Reapers)
+	if l.Reaper.Pid != 0 {
+		all = append(all, l.Reaper)
+	}
+	return all
 }
 
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
@@ -139,6 +166,14 @@ func (e *Executor) remember(reaper int) error {
 	if e.tree != nil {
 		l.Tracker, l.V1 = e.tree.Dirs()
 	}
+	for _, p := range e.former {
+		if p.Tracker != l.Tracker {
+			l.Earlier = append(l.Earlier, p)
+		}
+	}
+	e.mu.Lock()
+	l.Reapers = slices.Clone(e.relieve)
+	e.mu.Unlock()
 	if reaper != 0 {
 		l.Reaper, err = procid.Of(reaper)
 		if errors.Is(err, procid.ErrGone) {
@@ -186,26 +221,30 @@ func (e *Executor) clearPredecessor() error {
 		return errors.Join(e.clearFolders(nil), os.RemoveAll(e.path("keep")))
 	}
 	stays := map[string]bool{}
-	if err := e.dismiss(l.Reaper); err != nil {
-		return err
+	sites := l.sites()
+	for _, id := range l.reapers() {
+		if err := e.awaitReaper(id, sites); err != nil {
+			return err
+		}
 	}
 	if err := e.clearProcesses(stays); err != nil {
 		return err
 	}
-	if l.Tracker != "" {
-		if err := e.clearGroups(l, stays); err != nil {
+	for _, p := range sites {
+		left, err := e.clearGroups(p, stays)
+		if err != nil {
 			return err
+		}
+		if left {
+			e.former = append(e.former, p)
 		}
 	}
 	return e.clearFolders(stays)
 }
 
-// dismiss tells the old reaper that this process holds the deadlines from now
-// on, and waits until it has ended what it has to.
-func (e *Executor) dismiss(id procid.Identity) error {
-	if id.Pid == 0 {
-		return nil
-	}
+// awaitReaper waits until an old reaper has ended what it has to. It goes on to hold the
+// deadlines of what is kept: until a reaper of this process has them, nobody else does.
+func (e *Executor) awaitReaper(id procid.Identity, sites []site) error {
 	fd, err := id.Open()
 	if errors.Is(err, procid.ErrGone) {
 		return nil
@@ -214,9 +253,53 @@ func (e *Executor) dismiss(id procid.Identity) error {
 		return err
 	}
 	defer unix.Close(fd)
-	unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0)
-	awaitPidfd(fd, e.cfg.KillWait+2*time.Second)
+	e.relieve = append(e.relieve, id)
+	for end := time.Now().Add(e.cfg.KillWait + 2*time.Second); time.Now().Before(end); {
+		if awaitPidfd(fd, lookAgain) || len(sites) > 0 && !stopsPopulated(sites) {
+			break
+		}
+	}
 	return nil
+}
+
+// stopsPopulated reports whether something may be alive that is not kept.
+func stopsPopulated(sites []site) bool {
+	for _, p := range sites {
+		classes, err := foldersIn(p.Tracker)
+		if err != nil {
+			return true
+		}
+		for _, dir := range classes {
+			if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
+				continue
+			}
+			if full, err := cgroup.At(dir, 0).Populated(); err != nil || full {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// relieveReapers tells the old reapers that this process's own holds the deadlines from now on.
+func (e *Executor) relieveReapers() {
+	e.mu.Lock()
+	old := e.relieve
+	e.relieve = nil
+	e.mu.Unlock()
+	for _, id := range old {
+		fd, err := id.Open()
+		if err == nil {
+			err = errors.Join(unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0), unix.Close(fd))
+		}
+		if err == nil || errors.Is(err, procid.ErrGone) || errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		e.log.Warn("an old reaper goes on to hold the deadline that it knows", "error", err)
+		e.mu.Lock()
+		e.relieve = append(e.relieve, id)
+		e.mu.Unlock()
+	}
 }
 
 // awaitPidfd waits until a process that is not a child has ended.
@@ -276,10 +359,11 @@ func (e *Executor) clearProcess(id procid.Identity, fd int, folder string, stays
 	e.addStuck(c)
 }
 
-// clearGroups ends what is left in the predecessor's groups and adds the folders (by
-// name) of the containers that are kept or do not die.
-func (e *Executor) clearGroups(l legacy, stays map[string]bool) error {
-	classes, err := foldersIn(l.Tracker)
+// clearGroups ends what is left in a predecessor's groups and adds the folders (by
+// name) of the containers that are kept or do not die. It reports whether there are any.
+func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
+	before := len(stays)
+	classes, err := foldersIn(p.Tracker)
 	for _, dir := range classes {
 		if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
 			err = errors.Join(err, e.clearKept(dir, stays))
@@ -295,10 +379,10 @@ func (e *Executor) clearGroups(l legacy, stays map[string]bool) error {
 		err = errors.Join(err, gerr)
 		cgroup.RemoveEmpty(dir)
 	}
-	for _, d := range l.V1 {
+	for _, d := range p.V1 {
 		cgroup.RemoveEmpty(d)
 	}
-	return err
+	return len(stays) > before, err
 }
 
 // clearKept leaves the containers of a class alone that have been written down,
@@ -326,7 +410,7 @@ func (e *Executor) clearKept(class string, stays map[string]bool) error {
 	}
 	generation := filepath.Base(class)
 	if held {
-		e.kept = append(e.kept, generation)
+		e.kept = append(e.kept, class)
 	}
 	if held && kindOf(class) == classKeepBound {
 		e.adopted = append(e.adopted, adoptedClass{class, e.savedDeadline(generation)})

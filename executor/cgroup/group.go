@@ -336,7 +336,11 @@ func (g *Group) Remove() error {
 		return fmt.Errorf("remove %s: %w", g.dir, err)
 	}
 	if g.slot != nil {
-		g.tree.release(g.slot)
+		if g.tree == nil { // adopted by a cell without groups
+			g.slot.remove()
+		} else {
+			g.tree.release(g.slot)
+		}
 		g.slot = nil
 	}
 	return nil
