@@ -26,27 +26,29 @@ func (e *Executor) pastDeadline() bool {
 	return e.expired.Load() || at != 0 && int64(e.clock.Boot()) >= at
 }
 
-// tellDeadline tells the reaper the deadlines of all classes that have one.
-func (k *keeper) tellDeadline() {
+// tellDeadline tells the reaper the deadlines of all classes that have one, and reports
+// whether it takes them.
+func (k *keeper) tellDeadline() bool {
 	at := k.e.deadline.Load()
 	text := strconv.FormatInt(at, 10)
+	var ok bool
 	if k.e.tree == nil {
-		k.send("procdeadline " + text)
+		ok = k.send("procdeadline " + text)
 	} else {
 		root := k.e.tree.Root()
-		k.send("deadline " + filepath.Join(root, k.e.classOf(classStopBound)) + " " + text)
-		k.send("deadline " + filepath.Join(root, k.e.classOf(classKeepBound)) + " " + text)
+		ok = k.send("deadline "+filepath.Join(root, k.e.classOf(classStopBound))+" "+text) &&
+			k.send("deadline "+filepath.Join(root, k.e.classOf(classKeepBound))+" "+text)
 	}
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
 	k.mu.Unlock()
 	for _, g := range groups {
-		if own {
-			k.send("deadline " + g.dir + " " + text)
-		} else {
-			k.send("deadline " + g.dir + " " + strconv.FormatInt(g.deadline, 10))
+		if !own {
+			text = strconv.FormatInt(g.deadline, 10)
 		}
+		ok = ok && k.send("deadline "+g.dir+" "+text)
 	}
+	return ok
 }
 
 // recorded reports whether a leader has recorded what was adopted.
