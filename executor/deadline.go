@@ -138,12 +138,15 @@ func (e *Executor) openDeadline() error {
 	return nil
 }
 
-// savedDeadline reads the deadline of a predecessor's class. One that cannot be
-// read has passed: to end work too early is safe.
-func (e *Executor) savedDeadline(generation string) int64 {
+// savedDeadline reads the deadline of a predecessor's class. One that is not there, or
+// damaged, has passed: to end work too early is safe.
+func (e *Executor) savedDeadline(generation string) (int64, error) {
 	b, err := os.ReadFile(e.deadlinePath(generation))
-	if err != nil || len(b) != 8 {
-		return 1
+	if unread(err) {
+		return 0, err
 	}
-	return int64(binary.LittleEndian.Uint64(b))
+	if err != nil || len(b) != 8 {
+		return 1, nil
+	}
+	return int64(binary.LittleEndian.Uint64(b)), nil
 }

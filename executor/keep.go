@@ -176,7 +176,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 	told := false
 	defer func() { k.c.endHang(told) }()
 	for {
-		over := k.shim.Ended() // before the look, so that nothing is missed
+		over, gone := k.shim.Ended(), k.shim.Done() // before the look, so that nothing is missed
 		var s shim.Started
 		err := shim.Get(k.dir, shim.StartedFile, &s)
 		switch {
@@ -186,12 +186,14 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 			return errors.New(s.Error)
 		case err == nil:
 			return k.watchMain(ctx, procid.Identity{Pid: s.Pid, Start: s.Start})
+		case unread(err): // nobody can tell: it is looked at again
+			gone = nil
 		case over:
 			return errors.New("the shim ended before it started anything")
 		}
 		select {
 		case <-events:
-		case <-k.shim.Done():
+		case <-gone:
 		case <-look.C:
 			told = k.c.setHang(told, program, k.startingPids())
 			continue
@@ -227,17 +229,27 @@ func (k *kept) watchMain(ctx context.Context, id procid.Identity) error {
 func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	k.c.followers.Go(func() {
 		defer unwatch()
-		leave := k.c.leaveC
-		for {
+		leave, again := k.c.leaveC, time.NewTicker(watchAgain)
+		defer again.Stop()
+		for told := false; ; {
 			over := k.shim.Ended()
 			k.takeOutput()
-			k.look(over)
-			if over {
+			err := k.look(over)
+			if over && err == nil {
 				return
+			}
+			if err != nil && !told {
+				told = true
+				k.c.e.log.Warn("nobody can tell how a kept program ended; asking again", "container", k.c.id, "error", err)
+			}
+			gone, look := k.shim.Done(), (<-chan time.Time)(nil)
+			if err != nil {
+				gone, look = nil, again.C
 			}
 			select {
 			case <-events:
-			case <-k.shim.Done():
+			case <-gone:
+			case <-look:
 			case <-leave:
 				if k.letGo() {
 					return
@@ -248,23 +260,26 @@ func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	})
 }
 
-// look sees whether the program has ended.
-func (k *kept) look(shimGone bool) {
+// look sees whether the program has ended. After an error nobody knows.
+func (k *kept) look(shimGone bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended != nil || k.lost || k.detached {
-		return
+		return nil
 	}
 	var e shim.Ended
 	switch err := shim.Get(k.dir, shim.EndedFile, &e); {
 	case err == nil:
 		k.ended = &e
+	case unread(err):
+		return err
 	case shimGone:
 		k.lost = true
 	default:
-		return
+		return nil
 	}
 	close(k.done)
+	return nil
 }
 
 // detach lets the container go on without this cell process.

@@ -413,7 +413,11 @@ func (e *Executor) clearKept(class string, stays map[string]bool) error {
 		e.kept = append(e.kept, class)
 	}
 	if held && kindOf(class) == classKeepBound {
-		e.adopted = append(e.adopted, adoptedClass{class, e.savedDeadline(generation)})
+		at, err := e.savedDeadline(generation)
+		if err != nil {
+			return err
+		}
+		e.adopted = append(e.adopted, adoptedClass{class, at})
 	}
 	if !held {
 		cgroup.RemoveEmpty(class)
