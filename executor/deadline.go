@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,11 +111,27 @@ func (e *Executor) saveDeadline(at int64) {
 	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(at))
+	var failed error
 	for _, f := range files {
 		if _, err := f.WriteAt(b[:], 0); err != nil {
 			e.log.Warn("deadline is not saved", "error", err)
+			failed = errors.Join(failed, err)
 		}
 	}
+	e.mu.Lock()
+	e.unsaved = failed
+	e.mu.Unlock()
+}
+
+// mayKeep returns why nothing may be started that outlives the cell and has a deadline: a
+// successor would not know until when it may live.
+func (e *Executor) mayKeep() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.unsaved == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: it cannot be written down: %w", ErrDeadline, e.unsaved)
 }
 
 func (e *Executor) deadlinePath(generation string) string {

@@ -155,6 +155,7 @@ type Executor struct {
 	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
+	unsaved    error // why the deadline is not written down; nil = it is
 	groupless  error // why no control group can be made; nil = it can
 	containers map[string]*container
 	used       resource.Amounts

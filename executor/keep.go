@@ -83,6 +83,11 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
+	if c.bound {
+		if err := c.e.mayKeep(); err != nil {
+			return nil, err
+		}
+	}
 	dir := c.e.keepFolder(c.id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
