@@ -88,7 +88,11 @@ type container struct {
 	heir      *keepsake       // what the predecessor wrote down; nil unless adopted
 	stranger  procid.Identity // what it left without a group
 
+	noting sync.Mutex
+	noted  []procid.Identity // in pidFile
+
 	mu        sync.Mutex
+	shut      bool               // without a group: nothing may be started beside it any more
 	copies    int                // of files to be uploaded, so far
 	keepsake  *kept              // the program that a shim owns
 	written   bool               // a successor finds the container written down

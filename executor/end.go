@@ -2,6 +2,7 @@ package executor
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -169,11 +170,11 @@ const lookAgain = 5 * time.Millisecond
 // over reports whether nothing is left, and gives the group back.
 func (e *ending) over() bool {
 	c := e.c
+	if c.group == nil {
+		return c.shutIfEnded()
+	}
 	if c.alive() != nil {
 		return false
-	}
-	if c.group == nil {
-		return true
 	}
 	c.account()
 	dir := c.group.Dir()
@@ -245,6 +246,14 @@ func (c *container) mainEnded() bool {
 		}
 	}
 	return c.alive() == nil
+}
+
+// shutIfEnded reports whether every process has ended; then none comes beside them.
+func (c *container) shutIfEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut = !slices.ContainsFunc(c.processes, func(p *process.Process) bool { return !p.Ended() })
+	return c.shut
 }
 
 // alive is a started process that has not been waited for; nil = none.

@@ -371,7 +371,7 @@ func (k *keeper) started(c *container, p *process.Process) error {
 	k.mu.Unlock()
 	k.send(m)
 	k.tellDeadline()
-	return os.WriteFile(filepath.Join(c.folder, ".pid"), fmt.Appendf(nil, "%d %d", id.Pid, id.Start), 0o600)
+	return c.notePid(id)
 }
 
 // gone tells the reaper that a process has been waited for.

@@ -318,45 +318,71 @@ func awaitPidfd(fd int, most time.Duration) bool {
 	}
 }
 
+// pidFile, in the folder of a container without a group, names its processes.
+const pidFile = ".pid"
+
+// notePid writes down which processes of the container may live: each that was started, but
+// for those that have ended.
+func (c *container) notePid(id procid.Identity) error {
+	c.noting.Lock()
+	defer c.noting.Unlock()
+	c.noted = append(slices.DeleteFunc(c.noted, func(earlier procid.Identity) bool {
+		now, err := procid.Of(earlier.Pid)
+		return errors.Is(err, procid.ErrGone) || err == nil && now != earlier
+	}), id)
+	var text []byte
+	for _, id := range c.noted {
+		text = fmt.Appendln(text, id.Pid, id.Start)
+	}
+	return replaceFile(filepath.Join(c.folder, pidFile), text)
+}
+
 // clearProcesses ends process groups that were started without control groups:
-// those whose leader is exactly the process that was written down. It adds the folders of
+// those whose leader is exactly a process that was written down. It adds the folders of
 // those that do not die.
 func (e *Executor) clearProcesses(stays map[string]bool) error {
 	folders, err := foldersIn(e.path("run"))
 	for _, dir := range folders {
-		b, rerr := os.ReadFile(filepath.Join(dir, ".pid"))
+		b, rerr := os.ReadFile(filepath.Join(dir, pidFile))
 		if unread(rerr) {
 			err = errors.Join(err, rerr)
 		}
-		var id procid.Identity
-		if _, serr := fmt.Sscanf(string(b), "%d %d", &id.Pid, &id.Start); rerr != nil || serr != nil || id.Pid <= 1 {
-			continue
-		}
-		fd, perr := id.Open()
-		switch {
-		case errors.Is(perr, procid.ErrGone):
-			e.log.Info("stale pid", "pid", id.Pid, "folder", dir)
-		case perr != nil:
-			err = errors.Join(err, perr)
-		default:
-			e.clearProcess(id, fd, filepath.Base(dir), stays)
-			unix.Close(fd)
+		for line := range strings.Lines(string(b)) {
+			err = errors.Join(err, e.clearProcess(line, dir, stays))
 		}
 	}
 	return err
 }
 
-// clearProcess ends one of them, which fd pins.
-func (e *Executor) clearProcess(id procid.Identity, fd int, folder string, stays map[string]bool) {
+// clearProcess ends one of them.
+func (e *Executor) clearProcess(line, dir string, stays map[string]bool) error {
+	var id procid.Identity
+	if _, err := fmt.Sscanf(line, "%d %d", &id.Pid, &id.Start); err != nil || id.Pid <= 1 {
+		return nil
+	}
+	fd, err := id.Open()
+	if errors.Is(err, procid.ErrGone) {
+		e.log.Info("stale pid", "pid", id.Pid, "folder", dir)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
 	unix.Kill(-id.Pid, unix.SIGKILL)
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	if awaitPidfd(fd, e.cfg.StuckAfter) {
-		return
+		return nil
 	}
-	stays[folder] = true
-	c := newContainer(e, Reservation{ID: folder, DeadlineBound: true}, nil)
+	name := filepath.Base(dir)
+	stays[name] = true
+	if e.containers[name] != nil { // another of its processes
+		name = fmt.Sprint(name, "-", id.Pid)
+	}
+	c := newContainer(e, Reservation{ID: name, DeadlineBound: true}, nil)
 	c.stranger = id
 	e.addStuck(c)
+	return nil
 }
 
 // clearGroups ends what is left in a predecessor's groups and adds the folders (by
