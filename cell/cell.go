@@ -227,6 +227,9 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	if err != nil {
 		return nil, err
 	}
+	if before.Copied {
+		cfg.Log.Warn("the data folder is a copy of another, or was put back from a backup: it counts as a new one", "folder", cfg.Dir)
+	}
 	id := before.next(boot, ground.Folder.NewProc())
 	if err := ground.Folder.Save(id, true); err != nil {
 		return nil, err
