@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,10 @@ func TestReaperThatDoesNotListenIsReplaced(t *testing.T) {
 			unix.Kill(deaf.Pid, syscall.SIGCONT)
 		}
 	})
-	for range 160 { // more than its socket holds
+	for describe(deaf.Pid).State != "T" {
+		runtime.Gosched()
+	}
+	for range 1000 { // more than its socket holds
 		if !deaf.Alive() {
 			break
 		}
