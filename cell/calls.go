@@ -95,18 +95,44 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 		return c.refuseAll(w, err), nil
 	}
 	var refused []Refusal
+	var reserved []string
 	for _, l := range w.LRPs {
-		if err := c.reserveLRP(l); err != nil {
+		fresh, err := c.reserveLRP(l)
+		if err != nil {
 			refused = append(refused, Refusal{l.Instance, why(err), ofCell(err)})
+		} else if fresh {
+			reserved = append(reserved, l.Instance)
 		}
 	}
 	for _, t := range w.Tasks {
-		if err := c.reserveTask(t); err != nil {
+		fresh, err := c.reserveTask(t)
+		if err != nil {
 			refused = append(refused, Refusal{t.UID, why(err), ofCell(err)})
+		} else if fresh {
+			reserved = append(reserved, taskContainer(t.UID))
 		}
 	}
 	c.countBound()
+	if err := c.stillTakes(w); err != nil {
+		for _, id := range reserved {
+			c.delete(id)
+		}
+		return c.refuseAll(w, err), nil
+	}
+	for _, id := range reserved {
+		c.push(id)
+	}
 	return refused, nil
+}
+
+// stillTakes returns why what has just been reserved must not be claimed: whoever ended
+// the session, or has the cell leave, meanwhile, has not seen it among what there is,
+// and may have told the leader that nothing is left. What comes later sees it.
+func (c *Cell) stillTakes(w Work) error {
+	if err := c.session.heard(w.Term, w.Proc); err != nil {
+		return err
+	}
+	return c.takesWork()
 }
 
 // why is an error in the words for a row: that names its work already, and nobody there
@@ -130,6 +156,9 @@ func (c *Cell) takesWork() error {
 	if _, on := c.evacuation(); on {
 		return errors.New("the cell is being drained")
 	}
+	if c.leaving.Load() { // before the session knows it
+		return errors.New("the cell is being shut down")
+	}
 	return c.session.accepts()
 }
 
@@ -144,35 +173,35 @@ func (c *Cell) refuseAll(w Work, err error) []Refusal {
 	return refused
 }
 
-func (c *Cell) reserveLRP(w LRPWork) error {
+// reserveLRP reserves the container of an instance; false: there is one already.
+func (c *Cell) reserveLRP(w LRPWork) (bool, error) {
 	c.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
 	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: lrpLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound})
 	if errors.Is(err, executor.ErrExists) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
 		c.plans.drop(w.Instance)
-		return err
+		return false, err
 	}
 	c.known.setOrdinary(w.Key, &lrp.Actual{Key: w.Key, Service: w.Service, State: lrp.Unclaimed})
-	c.push(w.Instance)
-	return nil
+	return true, nil
 }
 
-func (c *Cell) reserveTask(w TaskWork) error {
+// reserveTask reserves the container of a task; false: there is one already.
+func (c *Cell) reserveTask(w TaskWork) (bool, error) {
 	id := taskContainer(w.UID)
 	c.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
 	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: taskLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound})
 	if errors.Is(err, executor.ErrExists) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
 		c.plans.drop(id)
-		return err
+		return false, err
 	}
 	c.known.setTask(w.GUID, &task.Task{GUID: w.GUID, UID: w.UID, State: task.Pending})
-	c.push(id)
-	return nil
+	return true, nil
 }
 
 // StopInstance stops an instance gracefully; its end comes round as COMPLETED. An

@@ -198,7 +198,8 @@ type Cell struct {
 	exit       onceError
 	polls      polls
 
-	leaving atomic.Bool
+	leaving  atomic.Bool
+	counting sync.Mutex // a count and its telling are one step: an older one never comes after
 
 	mu             sync.Mutex
 	evac           evacuation
@@ -225,6 +226,9 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	before, err := ground.Folder.Read()
 	if err != nil {
 		return nil, err
+	}
+	if before.Copied {
+		cfg.Log.Warn("the data folder is a copy of another, or was put back from a backup: it counts as a new one", "folder", cfg.Dir)
 	}
 	id := before.next(boot, ground.Folder.NewProc())
 	if err := ground.Folder.Save(id, true); err != nil {
@@ -526,6 +530,8 @@ func (c *Cell) netOf(ct executor.Container) *lrp.Net {
 // countBound tells the session how many deadline-bound containers there are
 // beside batch tasks, and how many of all outlive the cell.
 func (c *Cell) countBound() {
+	c.counting.Lock()
+	defer c.counting.Unlock()
 	var n worker.BoundCount
 	leaving := c.leaving.Load()
 	for _, ct := range c.exec.List() {

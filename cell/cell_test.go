@@ -159,6 +159,7 @@ type world struct {
 	t      *testing.T
 	cell   *Cell
 	exec   *simulate.Executor
+	hooks  *hooked // around exec
 	leader *leader
 	clock  run.Clock
 }
@@ -177,6 +178,7 @@ func inBubbleOf(t *testing.T, change func(*leader), f func(t *testing.T, w *worl
 		clock := run.Bubble()
 		w := &world{t: t, clock: clock, exec: simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall),
 			leader: &leader{clock: clock, promise: worker.DefaultTimeouts().DiesWithin(), term: fence.Term{Epoch: 1, Revision: 7}}}
+		w.hooks = &hooked{Executor: Simulated{w.exec}}
 		healthy := make(chan struct{}, 10)
 		cfg := Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler), Leave: 5 * time.Second,
 			OnSession: func(s worker.State) {
@@ -184,7 +186,7 @@ func inBubbleOf(t *testing.T, change func(*leader), f func(t *testing.T, w *worl
 					healthy <- struct{}{}
 				}
 			}}
-		c, err := New(cfg, Simulated{w.exec}, w.leader)
+		c, err := New(cfg, w.hooks, w.leader)
 		if err != nil {
 			t.Fatal(err)
 		}

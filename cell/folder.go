@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"cantina/worker"
 	"cantina/workerset"
@@ -45,6 +48,16 @@ type Identity struct {
 	// Deadline (boot time) and Promise are those of the reaper.
 	Deadline time.Duration `json:"deadline"`
 	Promise  time.Duration `json:"promise"`
+	// Copied: the folder read is a copy of another, and counts as new.
+	Copied bool `json:"-"`
+}
+
+// page is the file of an identity. Inode and Born name the file itself: one in a copy of
+// the folder, or in one restored from a backup, has others.
+type page struct {
+	Identity
+	Inode uint64 `json:"inode,omitempty"`
+	Born  int64  `json:"born_ns,omitempty"` // 0 where the file system does not know it
 }
 
 const identityFile = "identity.json"
@@ -61,24 +74,49 @@ type diskFolder string
 
 // Read reads the folder's identity; a new folder gets one. A file that
 // cannot be read as one is set aside, never an obstacle: the folder then counts
-// as new, and nothing of the old one can be claimed by it.
+// as new, and nothing of the old one can be claimed by it. So does a copy of a folder,
+// whose lock proves nothing about the processes of the original.
 func (d diskFolder) Read() (Identity, error) {
 	path := filepath.Join(string(d), identityFile)
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return Identity{Folder: newID()}, nil
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("cell identity: %w", err)
 	}
-	var id Identity
-	if json.Unmarshal(text, &id) != nil || id.Folder == "" {
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return Identity{}, fmt.Errorf("cell identity: %w", err)
+	}
+	inode, born, err := nameOf(f)
+	if err != nil {
+		return Identity{}, fmt.Errorf("cell identity: %w", err)
+	}
+	var p page
+	if json.Unmarshal(text, &p) != nil || p.Folder == "" {
 		if err := os.Rename(path, path+".corrupt"); err != nil {
 			return Identity{}, fmt.Errorf("cell identity: %w", err)
 		}
 		return Identity{Folder: newID()}, nil
 	}
-	return id, nil
+	if p.Inode != inode || p.Born != born {
+		return Identity{Folder: newID(), Copied: true}, nil
+	}
+	return p.Identity, nil
+}
+
+// nameOf returns the inode of a file, and when it was born in ns; 0 where nobody knows.
+func nameOf(f *os.File) (inode uint64, born int64, err error) {
+	var x unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &x); err != nil {
+		return 0, 0, fmt.Errorf("stat %s: %w", f.Name(), err)
+	}
+	if x.Mask&unix.STATX_BTIME != 0 {
+		born = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+	}
+	return x.Ino, born, nil
 }
 
 // NewProc returns a random id.
@@ -98,39 +136,45 @@ func (id Identity) keep(k worker.Kept) Identity {
 }
 
 // Save replaces the folder's file. With durable set it is on the disk when Save returns.
+// The file has the old or the new text, whatever happens.
 func (d diskFolder) Save(id Identity, durable bool) error {
-	text, err := json.Marshal(id)
-	if err == nil {
-		err = replaceFile(filepath.Join(string(d), identityFile), text, durable)
-	}
-	if err != nil {
+	if err := d.save(id, durable); err != nil {
 		return fmt.Errorf("cell identity: %w", err)
 	}
 	return nil
 }
 
-// replaceFile replaces the file at path: it has the old or the new text, whatever happens.
-func replaceFile(path string, text []byte, durable bool) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+func (d diskFolder) save(id Identity, durable bool) error {
+	path := filepath.Join(string(d), identityFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if durable {
-		err = errors.Join(err, f.Sync())
+	err = write(f, id)
+	if err == nil && durable {
+		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, path); err != nil || !durable {
+	if err := os.Rename(f.Name(), path); err != nil || !durable {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(path))
+	dir, err := os.Open(string(d))
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// write writes the page of an identity into its own file.
+func write(f *os.File, id Identity) error {
+	p := page{Identity: id}
+	var err error
+	if p.Inode, p.Born, err = nameOf(f); err != nil {
+		return err
+	}
+	return json.NewEncoder(f).Encode(p)
 }
 
 // Boot returns the kernel's id of this boot of the machine.

@@ -52,6 +52,8 @@ type session struct {
 	mu       sync.Mutex
 	machine  Machine
 	identity Identity
+	unsaved  bool // of identity; owed: it was to be durable
+	owed     bool
 
 	acts  sync.Mutex
 	ended chan struct{}
@@ -117,15 +119,18 @@ func (s *session) step(events ...worker.CellEvent) answers {
 
 // keep writes what the next process of the folder has to know. It is called
 // under mu: an answer that rests on it must not be on its way before it is written.
+// What could not be written is tried again at the next step, as durably.
 func (s *session) keep(before, after worker.Kept) {
-	if before == after {
+	if before == after && !s.unsaved {
 		return
 	}
 	s.identity = s.identity.keep(after)
-	durable := before.SetID != after.SetID || before.Epoch != after.Epoch
-	if err := s.folder.Save(s.identity, durable); err != nil {
-		s.log.Error("the cell's folder cannot be written", "error", err)
+	durable := s.owed || before.SetID != after.SetID || before.Epoch != after.Epoch
+	err := s.folder.Save(s.identity, durable)
+	if err != nil && !s.unsaved {
+		s.log.Error("the cell's folder cannot be written; trying again", "error", err)
 	}
+	s.unsaved, s.owed = err != nil, err != nil && durable
 }
 
 // perform does one effect.

@@ -34,7 +34,7 @@ func (e *Executor) adopt() error {
 			err = errors.Join(err, os.RemoveAll(dir))
 			continue
 		}
-		e.adoptOne(s)
+		err = errors.Join(err, e.adoptOne(s))
 	}
 	return err
 }
@@ -46,7 +46,12 @@ func (c *container) saveResult(r *RunResult) {
 	}
 }
 
-func (e *Executor) adoptOne(s keepsake) {
+func (e *Executor) adoptOne(s keepsake) error {
+	var r RunResult
+	rerr := shim.Get(e.keepFolder(s.ID), resultFile, &r)
+	if unread(rerr) {
+		return rerr
+	}
 	c := newContainer(e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
 	c.spec, c.created, c.adopted, c.state, c.ports = s.Spec, s.Created, true, Running, s.Ports
 	c.folder = c.folderPath()
@@ -61,13 +66,13 @@ func (e *Executor) adoptOne(s keepsake) {
 	}
 	e.take(s.Resources, 1)
 	e.containers[s.ID] = c
-	var r RunResult
-	if err := shim.Get(e.keepFolder(s.ID), resultFile, &r); err == nil && c.group.Remove() == nil {
+	if rerr == nil && c.group.Remove() == nil {
 		c.state, c.result, c.group = Completed, r, nil
 		close(c.doneC)
-		return
+		return nil
 	}
 	e.left = append(e.left, c)
+	return nil
 }
 
 // resume attaches to the shim of an adopted container.

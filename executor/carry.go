@@ -34,8 +34,10 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) error {
 		ParentDeath: c.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.group == nil,
 		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
 	if err == nil {
-		c.e.keeper.started(c, p)
 		c.addProcess(p)
+		if err = c.e.keeper.started(c, p); err != nil {
+			p.Signal(syscall.SIGKILL)
+		}
 	}
 	c.e.starts.RUnlock()
 	if err != nil {

@@ -88,9 +88,14 @@ type container struct {
 	heir      *keepsake       // what the predecessor wrote down; nil unless adopted
 	stranger  procid.Identity // what it left without a group
 
+	noting sync.Mutex
+	noted  []procid.Identity // in pidFile
+
 	mu        sync.Mutex
+	shut      bool               // without a group: nothing may be started beside it any more
 	copies    int                // of files to be uploaded, so far
 	keepsake  *kept              // the program that a shim owns
+	written   bool               // a successor finds the container written down
 	processes []*process.Process // that may still hold output
 }
 
@@ -233,8 +238,10 @@ func (c *container) forget() {
 		return
 	}
 	spare := c.removeFolder()
-	if c.keptProgram() != nil || c.heir != nil {
-		os.RemoveAll(c.e.keepFolder(c.id))
+	if c.keep() { // also of a start that came to nothing
+		if err := os.RemoveAll(c.e.keepFolder(c.id)); err != nil {
+			c.e.log.Warn("what is kept of a container is not removed", "container", c.id, "error", err)
+		}
 	}
 	c.e.mu.Lock()
 	if c.e.containers[c.id] != c {

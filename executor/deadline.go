@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,27 +27,29 @@ func (e *Executor) pastDeadline() bool {
 	return e.expired.Load() || at != 0 && int64(e.clock.Boot()) >= at
 }
 
-// tellDeadline tells the reaper the deadlines of all classes that have one.
-func (k *keeper) tellDeadline() {
+// tellDeadline tells the reaper the deadlines of all classes that have one, and reports
+// whether it takes them.
+func (k *keeper) tellDeadline() bool {
 	at := k.e.deadline.Load()
 	text := strconv.FormatInt(at, 10)
+	var ok bool
 	if k.e.tree == nil {
-		k.send("procdeadline " + text)
-		return
+		ok = k.send("procdeadline " + text)
+	} else {
+		root := k.e.tree.Root()
+		ok = k.send("deadline "+filepath.Join(root, k.e.classOf(classStopBound))+" "+text) &&
+			k.send("deadline "+filepath.Join(root, k.e.classOf(classKeepBound))+" "+text)
 	}
-	root := k.e.tree.Root()
-	k.send("deadline " + filepath.Join(root, k.e.classOf(classStopBound)) + " " + text)
-	k.send("deadline " + filepath.Join(root, k.e.classOf(classKeepBound)) + " " + text)
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
 	k.mu.Unlock()
 	for _, g := range groups {
-		if own {
-			k.send("deadline " + g.dir + " " + text)
-		} else {
-			k.send("deadline " + g.dir + " " + strconv.FormatInt(g.deadline, 10))
+		if !own {
+			text = strconv.FormatInt(g.deadline, 10)
 		}
+		ok = ok && k.send("deadline "+g.dir+" "+text)
 	}
+	return ok
 }
 
 // recorded reports whether a leader has recorded what was adopted.
@@ -108,11 +111,27 @@ func (e *Executor) saveDeadline(at int64) {
 	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(at))
+	var failed error
 	for _, f := range files {
 		if _, err := f.WriteAt(b[:], 0); err != nil {
 			e.log.Warn("deadline is not saved", "error", err)
+			failed = errors.Join(failed, err)
 		}
 	}
+	e.mu.Lock()
+	e.unsaved = failed
+	e.mu.Unlock()
+}
+
+// mayKeep returns why nothing may be started that outlives the cell and has a deadline: a
+// successor would not know until when it may live.
+func (e *Executor) mayKeep() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.unsaved == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: it cannot be written down: %w", ErrDeadline, e.unsaved)
 }
 
 func (e *Executor) deadlinePath(generation string) string {
@@ -136,12 +155,15 @@ func (e *Executor) openDeadline() error {
 	return nil
 }
 
-// savedDeadline reads the deadline of a predecessor's class. One that cannot be
-// read has passed: to end work too early is safe.
-func (e *Executor) savedDeadline(generation string) int64 {
+// savedDeadline reads the deadline of a predecessor's class. One that is not there, or
+// damaged, has passed: to end work too early is safe.
+func (e *Executor) savedDeadline(generation string) (int64, error) {
 	b, err := os.ReadFile(e.deadlinePath(generation))
-	if err != nil || len(b) != 8 {
-		return 1
+	if unread(err) {
+		return 0, err
 	}
-	return int64(binary.LittleEndian.Uint64(b))
+	if err != nil || len(b) != 8 {
+		return 1, nil
+	}
+	return int64(binary.LittleEndian.Uint64(b)), nil
 }

@@ -302,7 +302,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 // first, so that a successor does not take the output twice; but last when closing
 // still stores an unfinished line.
 func (c *container) saveAndClose(r *RunResult) {
-	kept, unfinished := c.keptProgram() != nil, false
+	kept, unfinished := c.writtenDown(), false
 	for i, w := range c.writers {
 		if w != nil && c.given[i] != w.Written() {
 			unfinished = true

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -114,9 +115,9 @@ func (c *container) finish(wait time.Duration) bool {
 	k := time.NewTimer(wait)
 	defer k.Stop()
 	if e.kill = k.C; c.leavesKill() {
-		e.kill = nil // see delegateKill
+		e.kill = nil // see delegate
 	}
-	deleted := c.deleteC
+	deleted, leave, abort := c.deleteC, c.leaveC, c.e.abort
 	look := time.NewTimer(lookAgain)
 	defer look.Stop()
 	for pause := lookAgain; !e.over(); {
@@ -131,15 +132,18 @@ func (c *container) finish(wait time.Duration) bool {
 		case <-e.kill:
 			e.killAll()
 			k.Reset(e.again())
-		case <-c.e.abort:
-			if e.killed.IsZero() {
+		case <-abort:
+			abort = nil
+			if e.kill = k.C; e.killed.IsZero() {
 				e.killAll()
+				k.Reset(e.again())
 			}
 		case <-deleted:
 			deleted = nil
-			if c.leavesKill() {
-				c.delegateKill(wait)
-			}
+			e.delegate(k, wait)
+		case <-leave:
+			leave = nil
+			e.delegate(k, wait)
 		case <-look.C:
 			pause = min(2*pause, time.Second)
 			look.Reset(pause)
@@ -166,11 +170,11 @@ const lookAgain = 5 * time.Millisecond
 // over reports whether nothing is left, and gives the group back.
 func (e *ending) over() bool {
 	c := e.c
+	if c.group == nil {
+		return c.shutIfEnded()
+	}
 	if c.alive() != nil {
 		return false
-	}
-	if c.group == nil {
-		return true
 	}
 	c.account()
 	dir := c.group.Dir()
@@ -244,6 +248,14 @@ func (c *container) mainEnded() bool {
 	return c.alive() == nil
 }
 
+// shutIfEnded reports whether every process has ended; then none comes beside them.
+func (c *container) shutIfEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut = !slices.ContainsFunc(c.processes, func(p *process.Process) bool { return !p.Ended() })
+	return c.shut
+}
+
 // alive is a started process that has not been waited for; nil = none.
 func (c *container) alive() *process.Process {
 	c.mu.Lock()
@@ -269,11 +281,18 @@ func (e *ending) givenUp() <-chan struct{} {
 // leavesKill reports whether KILL is the reaper's business alone.
 func (c *container) leavesKill() bool { return c.spec.Workload.Termination.Mode == action.KillTerm }
 
-// delegateKill has the reaper kill the container in a while, when it is to be
-// deleted; a mere stop in this mode sends its signal and waits.
-func (c *container) delegateKill(wait time.Duration) {
-	if c.group != nil {
+// delegate sees to the KILL of a container that leaves it to the reaper, when it is to be
+// deleted, or its cell ends; a mere stop sends its signal and waits. Without a group the
+// reaper knows the process, but ends it with the cell alone.
+func (e *ending) delegate(k *time.Timer, wait time.Duration) {
+	c := e.c
+	switch {
+	case !c.leavesKill() || e.kill != nil:
+	case c.group != nil:
 		c.e.keeper.kill(c.group.Dir(), wait)
+	default:
+		e.kill = k.C
+		k.Reset(wait)
 	}
 }
 

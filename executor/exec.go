@@ -117,19 +117,36 @@ func (e *Executor) target(id string) (*container, int, error) {
 }
 
 // startBeside starts a process in the container's group, unless the container is
-// just being given back.
+// just being given back. Without groups it is one of the container's processes.
 func (c *container) startBeside(s *process.Spec) (*process.Process, error) {
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
+	p, err := c.launchBeside(s)
+	if err == nil && c.e.tree == nil {
+		if err = c.e.keeper.started(c, p); err != nil {
+			p.Signal(syscall.SIGKILL)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (c *container) launchBeside(s *process.Spec) (*process.Process, error) {
 	c.mu.Lock() // the group cannot be given back meanwhile
 	defer c.mu.Unlock()
-	if s.Group = c.group; s.Group == nil && c.e.tree != nil {
+	if s.Group = c.group; s.Group == nil && (c.e.tree != nil || c.shut) {
 		return nil, ErrState
 	}
 	c.e.starts.RLock()
 	defer c.e.starts.RUnlock()
-	return c.e.launcher.Start(s)
+	p, err := c.e.launcher.Start(s)
+	if err == nil && c.e.tree == nil {
+		c.processes = append(c.processes, p)
+	}
+	return p, err
 }
 
 // openStreams makes the streams and returns the child's ends of 0, 1 and 2.

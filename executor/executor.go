@@ -42,6 +42,7 @@ import (
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
+	"cantina/executor/procid"
 	"cantina/executor/step"
 	"cantina/internal/run"
 	"cantina/resource"
@@ -123,6 +124,7 @@ type Executor struct {
 	cfg           Config
 	clock         run.Clock
 	log           *slog.Logger
+	boot          func() (string, error) // this boot of the machine
 	lock          *os.File
 	tree          *cgroup.Tree // nil without control groups
 	watcher       *cgroup.Watcher
@@ -137,7 +139,8 @@ type Executor struct {
 	hub           hub
 	null          *os.File
 	generation    string     // of this cell process, in the names of its classes
-	kept          []string   // classes of predecessors whose containers were adopted
+	kept          []string   // folders of the classes of predecessors whose containers were adopted
+	former        []site     // where predecessors have left something that lives
 	deadlineFiles []*os.File // of this generation, and of the adopted classes
 	adopted       []adoptedClass
 	deadline      atomic.Int64  // boot time in ns; 0 = none
@@ -152,12 +155,14 @@ type Executor struct {
 	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
+	unsaved    error // why the deadline is not written down; nil = it is
 	groupless  error // why no control group can be made; nil = it can
 	containers map[string]*container
 	used       resource.Amounts
 	stuck      map[*container]bool
 	closed     bool
 	frozen     bool
+	relieve    []procid.Identity   // reapers of predecessors that hold deadlines until there is one of ours
 	probes     int                 // so far
 	probing    map[*container]bool // one that hangs stays
 }
@@ -166,15 +171,20 @@ type Executor struct {
 // left. It starts nothing else. It returns ErrInUse when another cell has the
 // folder.
 func Open(cfg Config) (*Executor, error) {
-	cfg = cfg.withDefaults()
-	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, containers: map[string]*container{},
-		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
-	e.ports.open(cfg.FirstPort, cfg.LastPort)
+	e := newExecutor(cfg)
 	if err := e.open(); err != nil {
 		e.release()
 		return nil, fmt.Errorf("open executor %s: %w", cfg.Folder, err)
 	}
 	return e, nil
+}
+
+func newExecutor(cfg Config) *Executor {
+	cfg = cfg.withDefaults()
+	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, containers: map[string]*container{},
+		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
+	e.ports.open(cfg.FirstPort, cfg.LastPort)
+	return e
 }
 
 func (e *Executor) open() error {

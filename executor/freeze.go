@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"cantina/executor/cgroup"
 	"cantina/executor/process"
 )
 
@@ -41,9 +42,14 @@ func (e *Executor) setFrozen(on bool) error {
 		return e.stopGroups(on)
 	}
 	var errs []error
-	classes := append(e.classes(), e.kept...)
-	for _, name := range classes {
-		g := e.tree.ClassGroup(name)
+	var classes []*cgroup.Group
+	for _, name := range e.classes() {
+		classes = append(classes, e.tree.ClassGroup(name))
+	}
+	for _, dir := range e.kept {
+		classes = append(classes, cgroup.At(dir, 0))
+	}
+	for _, g := range classes {
 		if on {
 			errs = append(errs, g.Freeze())
 		} else {
@@ -51,9 +57,9 @@ func (e *Executor) setFrozen(on bool) error {
 		}
 	}
 	if on {
-		for _, name := range classes {
-			if !e.tree.ClassGroup(name).AwaitFrozen(freezeWait) {
-				e.log.Warn("not everything is frozen yet", "class", name)
+		for _, g := range classes {
+			if !g.AwaitFrozen(freezeWait) {
+				e.log.Warn("not everything is frozen yet", "class", g.Dir())
 			}
 		}
 	}

@@ -38,14 +38,19 @@ func (e *Executor) formerID() (id string, ok bool, err error) {
 	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
 		return id, true, nil
 	}
-	for _, find := range []func() string{e.idFromLegacy, e.idFromKeepsakes, e.idFromGroups} {
-		if id := find(); validID(id) {
-			e.log.Warn("the folder's identity was damaged, and is found again", "id", id)
-			if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
-				e.log.Warn("the folder's identity is not written down", "error", err)
-			}
-			return id, true, nil
+	for _, find := range []func() (string, error){e.idFromLegacy, e.idFromKeepsakes, e.idFromGroups} {
+		id, err := find()
+		if err != nil {
+			return "", false, err
 		}
+		if !validID(id) {
+			continue
+		}
+		e.log.Warn("the folder's identity was damaged, and is found again", "id", id)
+		if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
+			e.log.Warn("the folder's identity is not written down", "error", err)
+		}
+		return id, true, nil
 	}
 	return "", false, nil
 }
@@ -55,48 +60,59 @@ func validID(id string) bool {
 	return err == nil && len(raw) == 8
 }
 
-func (e *Executor) idFromLegacy() string {
+func (e *Executor) idFromLegacy() (string, error) {
 	var l legacy
 	b, err := os.ReadFile(e.path("legacy"))
-	if err != nil || json.Unmarshal(b, &l) != nil {
-		return ""
+	if unread(err) {
+		return "", err
 	}
-	return filepath.Base(l.Tracker)
+	if err != nil || json.Unmarshal(b, &l) != nil {
+		return "", nil
+	}
+	return filepath.Base(l.Tracker), nil
 }
 
 // idFromKeepsakes goes by the groups of kept containers: <id>/<class>/<container>.
-func (e *Executor) idFromKeepsakes() string {
-	entries, _ := os.ReadDir(e.path("keep")) // none is as good as an error
-	for _, d := range entries {
+func (e *Executor) idFromKeepsakes() (string, error) {
+	folders, err := foldersIn(e.path("keep"))
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range folders {
 		var s keepsake
-		if shim.Get(filepath.Join(e.path("keep"), d.Name()), keepsakeFile, &s) == nil {
-			if id := filepath.Base(filepath.Dir(filepath.Dir(s.Group))); validID(id) {
-				return id
-			}
+		err := shim.Get(dir, keepsakeFile, &s)
+		if unread(err) {
+			return "", err
+		}
+		if id := filepath.Base(filepath.Dir(filepath.Dir(s.Group))); err == nil && validID(id) {
+			return id, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // idFromGroups looks for groups that no cell holds and that have this folder for their
 // owner, or shims that serve containers of this folder.
-func (e *Executor) idFromGroups() string {
+func (e *Executor) idFromGroups() (string, error) {
 	host, err := cgroup.Detect()
-	owner, oerr := e.owner()
-	if err != nil || oerr != nil {
-		return ""
+	if err != nil {
+		return "", err
+	}
+	owner, err := e.owner()
+	if err != nil {
+		return "", err
 	}
 	for _, a := range host.Abandoned() {
 		if a.Owner == owner {
-			return a.ID
+			return a.ID, nil
 		}
 		for _, pid := range a.Kept() {
 			if e.servesUs(pid) {
-				return a.ID
+				return a.ID, nil
 			}
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // servesUs reports whether a process is a shim of a container of this folder.
@@ -113,7 +129,7 @@ func (e *Executor) owner() (string, error) {
 	if err := unix.Stat(e.cfg.Folder, &st); err != nil {
 		return "", err
 	}
-	boot, err := bootID()
+	boot, err := e.boot()
 	return fmt.Sprintf("%s %d:%d", boot, st.Dev, st.Ino), err
 }
 

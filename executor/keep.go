@@ -83,6 +83,11 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
+	if c.bound {
+		if err := c.e.mayKeep(); err != nil {
+			return nil, err
+		}
+	}
 	dir := c.e.keepFolder(c.id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -149,7 +154,21 @@ func (k *kept) writeKeepsake() error {
 	s := keepsake{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
 		Ports: c.ports, Group: c.group.Dir(), Slot: c.group.SlotDirs(), Limits: c.limits(), Shim: id}
 	c.e.mu.Unlock()
-	return shim.Put(k.dir, keepsakeFile, s, false)
+	if err := shim.Put(k.dir, keepsakeFile, s, false); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.written = true
+	c.mu.Unlock()
+	return nil
+}
+
+// writtenDown reports whether a successor takes the container over: it has to find how it
+// ended too, also when it never ran.
+func (c *container) writtenDown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written || c.heir != nil
 }
 
 // awaitStart waits until the shim has said what came of the start.
@@ -162,7 +181,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 	told := false
 	defer func() { k.c.endHang(told) }()
 	for {
-		over := k.shim.Ended() // before the look, so that nothing is missed
+		over, gone := k.shim.Ended(), k.shim.Done() // before the look, so that nothing is missed
 		var s shim.Started
 		err := shim.Get(k.dir, shim.StartedFile, &s)
 		switch {
@@ -172,12 +191,14 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 			return errors.New(s.Error)
 		case err == nil:
 			return k.watchMain(ctx, procid.Identity{Pid: s.Pid, Start: s.Start})
+		case unread(err): // nobody can tell: it is looked at again
+			gone = nil
 		case over:
 			return errors.New("the shim ended before it started anything")
 		}
 		select {
 		case <-events:
-		case <-k.shim.Done():
+		case <-gone:
 		case <-look.C:
 			told = k.c.setHang(told, program, k.startingPids())
 			continue
@@ -213,17 +234,27 @@ func (k *kept) watchMain(ctx context.Context, id procid.Identity) error {
 func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	k.c.followers.Go(func() {
 		defer unwatch()
-		leave := k.c.leaveC
-		for {
+		leave, again := k.c.leaveC, time.NewTicker(watchAgain)
+		defer again.Stop()
+		for told := false; ; {
 			over := k.shim.Ended()
 			k.takeOutput()
-			k.look(over)
-			if over {
+			err := k.look(over)
+			if over && err == nil {
 				return
+			}
+			if err != nil && !told {
+				told = true
+				k.c.e.log.Warn("nobody can tell how a kept program ended; asking again", "container", k.c.id, "error", err)
+			}
+			gone, look := k.shim.Done(), (<-chan time.Time)(nil)
+			if err != nil {
+				gone, look = nil, again.C
 			}
 			select {
 			case <-events:
-			case <-k.shim.Done():
+			case <-gone:
+			case <-look:
 			case <-leave:
 				if k.letGo() {
 					return
@@ -234,23 +265,26 @@ func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	})
 }
 
-// look sees whether the program has ended.
-func (k *kept) look(shimGone bool) {
+// look sees whether the program has ended. After an error nobody knows.
+func (k *kept) look(shimGone bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended != nil || k.lost || k.detached {
-		return
+		return nil
 	}
 	var e shim.Ended
 	switch err := shim.Get(k.dir, shim.EndedFile, &e); {
 	case err == nil:
 		k.ended = &e
+	case unread(err):
+		return err
 	case shimGone:
 		k.lost = true
 	default:
-		return
+		return nil
 	}
 	close(k.done)
+	return nil
 }
 
 // detach lets the container go on without this cell process.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,6 +59,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	sock    *os.File
+	reaper  *process.Process
 	ready   chan struct{} // closed when the reaper is there, or never will be
 	ended   bool
 	drained bool
@@ -198,7 +200,7 @@ func (k *keeper) start() (*process.Process, *os.File, error) {
 		k.e.log.Warn("a successor will not know the reaper", "error", err)
 	}
 	k.mu.Lock()
-	k.sock = sock
+	k.sock, k.reaper = sock, p
 	k.mu.Unlock()
 	return p, sock, nil
 }
@@ -214,16 +216,33 @@ func (k *keeper) read(sock *os.File, p *process.Process) {
 		word, rest, _ := strings.Cut(string(buf[:n]), " ")
 		switch word {
 		case "ready":
-			k.tellAll()
+			if !k.tellAll() {
+				continue // it is ended
+			}
 			k.mu.Lock()
 			k.up.Store(true)
 			close(k.ready)
 			k.mu.Unlock()
+			k.relieve(p.Pid)
 		case "expired":
 			k.onExpired(rest)
 		case "drained":
 			k.onDrained(rest)
 		}
+	}
+}
+
+// relieve lets the reapers of predecessors go: what they hold, the present one holds.
+func (k *keeper) relieve(pid int) {
+	k.e.mu.Lock()
+	none := len(k.e.relieve) == 0
+	k.e.mu.Unlock()
+	if none {
+		return
+	}
+	k.e.relieveReapers()
+	if err := k.e.remember(pid); err != nil {
+		k.e.log.Warn("a successor will look for reapers that are gone", "error", err)
 	}
 }
 
@@ -233,30 +252,30 @@ func (k *keeper) down() {
 	if k.up.Swap(false) {
 		k.ready = make(chan struct{})
 	}
-	k.sock = nil
+	k.sock, k.reaper = nil, nil
 }
 
-// tellAll brings a new reaper up to date.
-func (k *keeper) tellAll() {
+// tellAll brings a new reaper up to date. It reports whether that has heard everything.
+func (k *keeper) tellAll() bool {
 	k.mu.Lock()
 	var records []string
 	for _, r := range k.records {
 		records = append(records, r)
 	}
-	kills := k.kills
-	k.kills = map[string]int64{}
+	kills := maps.Clone(k.kills)
 	k.drained = true
 	k.mu.Unlock()
+	ok := true
 	for _, r := range records {
-		k.send(r)
+		ok = ok && k.send(r)
 	}
 	now := int64(k.e.clock.Boot())
 	for dir, at := range kills {
-		k.kill(dir, time.Duration(at-now))
+		ok = ok && k.sendKill(dir, time.Duration(at-now))
 	}
 	k.e.expired.Store(false)
 	k.thawClosed()
-	k.tellDeadline()
+	return k.tellDeadline() && ok
 }
 
 // thawClosed lets run what goes into the classes that a reaper closed before it ended: that
@@ -279,17 +298,25 @@ func (k *keeper) thawClosed() {
 	}
 }
 
-func (k *keeper) send(m string) {
+// send tells the reaper something, and reports whether that has been put on its way. One
+// that takes nothing for a second is replaced: the next one is told everything.
+func (k *keeper) send(m string) bool {
 	k.mu.Lock()
-	sock := k.sock
+	sock, reaper := k.sock, k.reaper
 	k.mu.Unlock()
 	if sock == nil {
-		return
+		return false
 	}
 	sock.SetWriteDeadline(time.Now().Add(time.Second))
-	if _, err := sock.Write([]byte(m)); err != nil {
-		k.e.log.Warn("reaper does not listen", "error", err)
+	_, err := sock.Write([]byte(m))
+	if err == nil {
+		return true
 	}
+	k.e.log.Warn("reaper does not listen", "error", err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		reaper.Signal(unix.SIGKILL)
+	}
+	return false
 }
 
 // kill has the reaper kill a group in a while.
@@ -298,7 +325,11 @@ func (k *keeper) kill(dir string, in time.Duration) {
 	k.mu.Lock()
 	k.kills[dir] = int64(k.e.clock.Boot() + in)
 	k.mu.Unlock()
-	k.send("kill " + dir + " " + strconv.FormatInt(in.Milliseconds(), 10))
+	k.sendKill(dir, in)
+}
+
+func (k *keeper) sendKill(dir string, in time.Duration) bool {
+	return k.send("kill " + dir + " " + strconv.FormatInt(max(in, 0).Milliseconds(), 10))
 }
 
 // spare takes a kill back: the group is gone, and the next one of its name is
@@ -340,7 +371,7 @@ func (k *keeper) started(c *container, p *process.Process) error {
 	k.mu.Unlock()
 	k.send(m)
 	k.tellDeadline()
-	return os.WriteFile(filepath.Join(c.folder, ".pid"), fmt.Appendf(nil, "%d %d", id.Pid, id.Start), 0o600)
+	return c.notePid(id)
 }
 
 // gone tells the reaper that a process has been waited for.

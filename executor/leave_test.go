@@ -47,7 +47,7 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 	const loop = "; while :; do sleep 0.05; done"
 	dir := t.TempDir()
-	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM%s`, dir, loop)
+	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up%s`, dir, loop)
 	for name, c := range map[string]struct {
 		script string
 		stop   func(*Executor, string) error
@@ -55,9 +55,9 @@ func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 	}{
 		"heeds no signal":  {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Stop, "ending"},
 		"is deleted":       {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Delete, ""},
-		"is slow to end":   {"(" + late + ") & echo up; wait; wait", (*Executor).Stop, "late"},
-		"leftovers are":    {"trap 'exit 3' TERM; (" + late + ") & echo up" + loop, (*Executor).Stop, "late"},
-		"ended on its own": {"(" + late + ") & echo up; exit 3", func(*Executor, string) error { return nil }, "late"},
+		"is slow to end":   {"(" + late + ") & wait; wait", (*Executor).Stop, "late"},
+		"leftovers are":    {"trap 'exit 3' TERM; (" + late + ") &" + loop[1:], (*Executor).Stop, "late"},
+		"ended on its own": {"(" + late + ") & exit 3", func(*Executor, string) error { return nil }, "late"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(filepath.Join(dir, "go"))

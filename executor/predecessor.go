@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,36 @@ import (
 // for what this cell process may leave behind. Which containers there are it
 // learns from the control groups alone.
 type legacy struct {
-	Boot    string          // boot id of the machine
-	Tracker string          // folder of the tracking hierarchy; empty without groups
-	V1      []string        // folders of v1 controllers
-	Reaper  procid.Identity // its last reaper
+	Boot    string // boot id of the machine
+	site           // of this process's own groups
+	Earlier []site
+	Reaper  procid.Identity   // its last reaper
+	Reapers []procid.Identity // of its predecessors, as long as they hold the deadlines of what is kept
+}
+
+// site is where a cell process has its groups. A predecessor may have had them elsewhere: it
+// ran in another group of the machine, or tracked by other means.
+type site struct {
+	Tracker string   // folder of the tracking hierarchy; empty without groups
+	V1      []string // folders of v1 controllers
+}
+
+// sites are all in which something may be left.
+func (l *legacy) sites() []site {
+	all := slices.Clone(l.Earlier)
+	if l.Tracker != "" {
+		all = append(all, l.site)
+	}
+	return all
+}
+
+// reapers are all that may live.
+func (l *legacy) reapers() []procid.Identity {
+	all := slices.Clone(l.Reapers)
+	if l.Reaper.Pid != 0 {
+		all = append(all, l.Reaper)
+	}
+	return all
 }
 
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
@@ -131,7 +158,7 @@ func (e *Executor) makeClasses() error {
 
 // remember writes the file for the successor.
 func (e *Executor) remember(reaper int) error {
-	boot, err := bootID()
+	boot, err := e.boot()
 	if err != nil {
 		return err
 	}
@@ -139,9 +166,21 @@ func (e *Executor) remember(reaper int) error {
 	if e.tree != nil {
 		l.Tracker, l.V1 = e.tree.Dirs()
 	}
+	for _, p := range e.former {
+		if p.Tracker != l.Tracker {
+			l.Earlier = append(l.Earlier, p)
+		}
+	}
+	e.mu.Lock()
+	l.Reapers = slices.Clone(e.relieve)
+	e.mu.Unlock()
 	if reaper != 0 {
-		if l.Reaper, err = procid.Of(reaper); err != nil {
-			return nil // gone already; the next one is written down
+		l.Reaper, err = procid.Of(reaper)
+		if errors.Is(err, procid.ErrGone) {
+			return nil // the next one is written down
+		}
+		if err != nil {
+			return err
 		}
 	}
 	b, err := json.Marshal(l)
@@ -158,6 +197,9 @@ func (e *Executor) clearPredecessor() error {
 	b, err := os.ReadFile(e.path("legacy"))
 	var l legacy
 	missing := errors.Is(err, os.ErrNotExist)
+	if unread(err) {
+		return err
+	}
 	if err == nil {
 		err = json.Unmarshal(b, &l)
 	}
@@ -171,30 +213,38 @@ func (e *Executor) clearPredecessor() error {
 		}
 		e.log.Warn("the predecessor's legacy is not readable", "error", err)
 	}
-	if boot, err := bootID(); err != nil || boot != l.Boot && l.Boot != "" {
-		return errors.Join(err, e.clearFolders(nil), os.RemoveAll(e.path("keep")))
+	boot, err := e.boot()
+	if err != nil {
+		return err
+	}
+	if boot != l.Boot && l.Boot != "" {
+		return errors.Join(e.clearFolders(nil), os.RemoveAll(e.path("keep")))
 	}
 	stays := map[string]bool{}
-	if err := e.dismiss(l.Reaper); err != nil {
-		return err
+	sites := l.sites()
+	for _, id := range l.reapers() {
+		if err := e.awaitReaper(id, sites); err != nil {
+			return err
+		}
 	}
 	if err := e.clearProcesses(stays); err != nil {
 		return err
 	}
-	if l.Tracker != "" {
-		if err := e.clearGroups(l, stays); err != nil {
+	for _, p := range sites {
+		left, err := e.clearGroups(p, stays)
+		if err != nil {
 			return err
+		}
+		if left {
+			e.former = append(e.former, p)
 		}
 	}
 	return e.clearFolders(stays)
 }
 
-// dismiss tells the old reaper that this process holds the deadlines from now
-// on, and waits until it has ended what it has to.
-func (e *Executor) dismiss(id procid.Identity) error {
-	if id.Pid == 0 {
-		return nil
-	}
+// awaitReaper waits until an old reaper has ended what it has to. It goes on to hold the
+// deadlines of what is kept: until a reaper of this process has them, nobody else does.
+func (e *Executor) awaitReaper(id procid.Identity, sites []site) error {
 	fd, err := id.Open()
 	if errors.Is(err, procid.ErrGone) {
 		return nil
@@ -203,9 +253,53 @@ func (e *Executor) dismiss(id procid.Identity) error {
 		return err
 	}
 	defer unix.Close(fd)
-	unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0)
-	awaitPidfd(fd, e.cfg.KillWait+2*time.Second)
+	e.relieve = append(e.relieve, id)
+	for end := time.Now().Add(e.cfg.KillWait + 2*time.Second); time.Now().Before(end); {
+		if awaitPidfd(fd, lookAgain) || len(sites) > 0 && !stopsPopulated(sites) {
+			break
+		}
+	}
 	return nil
+}
+
+// stopsPopulated reports whether something may be alive that is not kept.
+func stopsPopulated(sites []site) bool {
+	for _, p := range sites {
+		classes, err := foldersIn(p.Tracker)
+		if err != nil {
+			return true
+		}
+		for _, dir := range classes {
+			if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
+				continue
+			}
+			if full, err := cgroup.At(dir, 0).Populated(); err != nil || full {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// relieveReapers tells the old reapers that this process's own holds the deadlines from now on.
+func (e *Executor) relieveReapers() {
+	e.mu.Lock()
+	old := e.relieve
+	e.relieve = nil
+	e.mu.Unlock()
+	for _, id := range old {
+		fd, err := id.Open()
+		if err == nil {
+			err = errors.Join(unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0), unix.Close(fd))
+		}
+		if err == nil || errors.Is(err, procid.ErrGone) || errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		e.log.Warn("an old reaper goes on to hold the deadline that it knows", "error", err)
+		e.mu.Lock()
+		e.relieve = append(e.relieve, id)
+		e.mu.Unlock()
+	}
 }
 
 // awaitPidfd waits until a process that is not a child has ended.
@@ -224,51 +318,78 @@ func awaitPidfd(fd int, most time.Duration) bool {
 	}
 }
 
+// pidFile, in the folder of a container without a group, names its processes.
+const pidFile = ".pid"
+
+// notePid writes down which processes of the container may live: each that was started, but
+// for those that have ended.
+func (c *container) notePid(id procid.Identity) error {
+	c.noting.Lock()
+	defer c.noting.Unlock()
+	c.noted = append(slices.DeleteFunc(c.noted, func(earlier procid.Identity) bool {
+		now, err := procid.Of(earlier.Pid)
+		return errors.Is(err, procid.ErrGone) || err == nil && now != earlier
+	}), id)
+	var text []byte
+	for _, id := range c.noted {
+		text = fmt.Appendln(text, id.Pid, id.Start)
+	}
+	return replaceFile(filepath.Join(c.folder, pidFile), text)
+}
+
 // clearProcesses ends process groups that were started without control groups:
-// those whose leader is exactly the process that was written down. It adds the folders of
+// those whose leader is exactly a process that was written down. It adds the folders of
 // those that do not die.
 func (e *Executor) clearProcesses(stays map[string]bool) error {
 	folders, err := foldersIn(e.path("run"))
 	for _, dir := range folders {
-		b, rerr := os.ReadFile(filepath.Join(dir, ".pid"))
+		b, rerr := os.ReadFile(filepath.Join(dir, pidFile))
 		if unread(rerr) {
 			err = errors.Join(err, rerr)
 		}
-		var id procid.Identity
-		if _, serr := fmt.Sscanf(string(b), "%d %d", &id.Pid, &id.Start); rerr != nil || serr != nil || id.Pid <= 1 {
-			continue
-		}
-		fd, perr := id.Open()
-		switch {
-		case errors.Is(perr, procid.ErrGone):
-			e.log.Info("stale pid", "pid", id.Pid, "folder", dir)
-		case perr != nil:
-			err = errors.Join(err, perr)
-		default:
-			e.clearProcess(id, fd, filepath.Base(dir), stays)
-			unix.Close(fd)
+		for line := range strings.Lines(string(b)) {
+			err = errors.Join(err, e.clearProcess(line, dir, stays))
 		}
 	}
 	return err
 }
 
-// clearProcess ends one of them, which fd pins.
-func (e *Executor) clearProcess(id procid.Identity, fd int, folder string, stays map[string]bool) {
+// clearProcess ends one of them.
+func (e *Executor) clearProcess(line, dir string, stays map[string]bool) error {
+	var id procid.Identity
+	if _, err := fmt.Sscanf(line, "%d %d", &id.Pid, &id.Start); err != nil || id.Pid <= 1 {
+		return nil
+	}
+	fd, err := id.Open()
+	if errors.Is(err, procid.ErrGone) {
+		e.log.Info("stale pid", "pid", id.Pid, "folder", dir)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
 	unix.Kill(-id.Pid, unix.SIGKILL)
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	if awaitPidfd(fd, e.cfg.StuckAfter) {
-		return
+		return nil
 	}
-	stays[folder] = true
-	c := newContainer(e, Reservation{ID: folder, DeadlineBound: true}, nil)
+	name := filepath.Base(dir)
+	stays[name] = true
+	if e.containers[name] != nil { // another of its processes
+		name = fmt.Sprint(name, "-", id.Pid)
+	}
+	c := newContainer(e, Reservation{ID: name, DeadlineBound: true}, nil)
 	c.stranger = id
 	e.addStuck(c)
+	return nil
 }
 
-// clearGroups ends what is left in the predecessor's groups and adds the folders (by
-// name) of the containers that are kept or do not die.
-func (e *Executor) clearGroups(l legacy, stays map[string]bool) error {
-	classes, err := foldersIn(l.Tracker)
+// clearGroups ends what is left in a predecessor's groups and adds the folders (by
+// name) of the containers that are kept or do not die. It reports whether there are any.
+func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
+	before := len(stays)
+	classes, err := foldersIn(p.Tracker)
 	for _, dir := range classes {
 		if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
 			err = errors.Join(err, e.clearKept(dir, stays))
@@ -284,10 +405,10 @@ func (e *Executor) clearGroups(l legacy, stays map[string]bool) error {
 		err = errors.Join(err, gerr)
 		cgroup.RemoveEmpty(dir)
 	}
-	for _, d := range l.V1 {
+	for _, d := range p.V1 {
 		cgroup.RemoveEmpty(d)
 	}
-	return err
+	return len(stays) > before, err
 }
 
 // clearKept leaves the containers of a class alone that have been written down,
@@ -315,10 +436,14 @@ func (e *Executor) clearKept(class string, stays map[string]bool) error {
 	}
 	generation := filepath.Base(class)
 	if held {
-		e.kept = append(e.kept, generation)
+		e.kept = append(e.kept, class)
 	}
 	if held && kindOf(class) == classKeepBound {
-		e.adopted = append(e.adopted, adoptedClass{class, e.savedDeadline(generation)})
+		at, err := e.savedDeadline(generation)
+		if err != nil {
+			return err
+		}
+		e.adopted = append(e.adopted, adoptedClass{class, at})
 	}
 	if !held {
 		cgroup.RemoveEmpty(class)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -146,7 +147,7 @@ func (c *container) startByRunc(s *process.Spec, r *action.Run, out, errs sink, 
 	rs.proven = rs.proven || err == nil
 	again := err != nil && !rs.proven && !rs.must
 	rs.mu.Unlock()
-	if a, _ := c.asked(); !again || a != askNothing || errors.Is(err, ErrHangs) || c.alive() != nil {
+	if a, _ := c.asked(); !again || a != askNothing || errors.Is(err, ErrHangs) || !c.emptied() {
 		return p, err
 	}
 	// runc has not run anything here yet: is it its fault?
@@ -161,6 +162,25 @@ func (c *container) startByRunc(s *process.Spec, r *action.Run, out, errs sink, 
 	c.e.log.Warn("runc is not used", "program", rs.program, "error", err)
 	c.tellIsolation()
 	return p, nil
+}
+
+// emptied reports whether the container is empty for certain, after it has ended what runc
+// left: what has runc start a program may end before it can say that it has, and then the
+// program lives.
+func (c *container) emptied() bool {
+	if c.alive() != nil {
+		return false
+	}
+	for end := time.Now().Add(c.e.cfg.StuckAfter); time.Now().Before(end); time.Sleep(lookAgain) {
+		if full, err := c.group.Populated(); err == nil && !full {
+			return true
+		}
+		// One by one: a v2 group that was killed as a whole kills what is started in it later.
+		if err := c.group.Signal(unix.SIGKILL); err != nil {
+			return false
+		}
+	}
+	return false
 }
 
 func (c *container) startWithoutRunc(r *action.Run, out, errs sink, pa patience) (*process.Process, error) {

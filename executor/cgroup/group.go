@@ -142,21 +142,30 @@ func (g *Group) Work() []byte {
 // Procs lists the processes in the group and below it. A group that is gone has
 // none.
 func (g *Group) Procs() ([]int, error) {
-	var pids []int
+	pids, _, err := g.procs()
+	return pids, err
+}
+
+// procs also counts those that have no number here: they are of a pid name space that
+// this process does not see into, as when its predecessor ran outside of its container.
+func (g *Group) procs() (pids []int, unseen int, err error) {
 	self := os.Getpid()
-	err := walk(g.dir, func(dir string) error {
+	err = walk(g.dir, func(dir string) error {
 		s, err := read(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			return err
 		}
 		for _, f := range strings.Fields(s) {
-			if pid, err := strconv.Atoi(f); err == nil && pid > 0 && pid != g.cell && pid != self {
+			switch pid, err := strconv.Atoi(f); {
+			case err != nil || pid <= 0:
+				unseen++
+			case pid != g.cell && pid != self:
 				pids = append(pids, pid)
 			}
 		}
 		return nil
 	})
-	return pids, err
+	return pids, unseen, err
 }
 
 // walk calls fn for dir and the groups below; what vanishes meanwhile is passed over.
@@ -187,8 +196,8 @@ func walk(dir string, fn func(string) error) error {
 // Populated reports whether a process is alive in the group or below.
 func (g *Group) Populated() (bool, error) {
 	if !g.v2 {
-		pids, err := g.Procs()
-		return len(pids) > 0, err
+		pids, unseen, err := g.procs()
+		return len(pids)+unseen > 0, err
 	}
 	n, err := readField(g.Events(), "populated")
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
@@ -336,7 +345,11 @@ func (g *Group) Remove() error {
 		return fmt.Errorf("remove %s: %w", g.dir, err)
 	}
 	if g.slot != nil {
-		g.tree.release(g.slot)
+		if g.tree == nil { // adopted by a cell without groups
+			g.slot.remove()
+		} else {
+			g.tree.release(g.slot)
+		}
 		g.slot = nil
 	}
 	return nil

@@ -286,6 +286,9 @@ func (p *Process) discard() {
 		}
 	}
 	if p.Pid > 0 { // not waited for: the number is still its own
+		if p.killGroup {
+			unix.Kill(-p.Pid, unix.SIGKILL)
+		}
 		unix.Kill(p.Pid, unix.SIGKILL)
 		wait4(p.Pid, nil, 0, nil)
 	}

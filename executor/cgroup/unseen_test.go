@@ -1,0 +1,24 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestUnseenProcessesAreAlive: the kernel lists processes of a pid name space that the reader
+// does not see into as 0: they cannot be signalled, and are not gone.
+func TestUnseenProcessesAreAlive(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "0\n": true, "0\n0\n": true} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := At(dir, 0)
+		full, err := g.Populated()
+		pids, perr := g.Procs()
+		if err != nil || perr != nil || full != want || len(pids) != 0 {
+			t.Errorf("%q: populated %v %v, pids %v %v", text, full, err, pids, perr)
+		}
+	}
+}

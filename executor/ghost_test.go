@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cantina/action"
+)
+
+// TestWhatNeverRanIsNotInherited: a kept container whose program could not be started, or
+// that was ended while it started, leaves nothing that a successor takes for a running one.
+func TestWhatNeverRanIsNotInherited(t *testing.T) {
+	missing := keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such/program"}}}})
+	for name, deleted := range map[string]bool{"deleted": true, "not deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(t.TempDir())
+			e, stop := runExecutor(t, cfg)
+			needGroups(t, e)
+			was := launch(t, e, "x", missing).Result
+			if deleted {
+				e.Delete("x")
+				await(t, e, "x", gone)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if left, err := os.ReadDir(filepath.Join(cfg.Folder, "keep")); err != nil || deleted && len(left) > 0 {
+				t.Errorf("left: %v %v", left, err)
+			}
+			e, err := Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.release()
+			c, there := e.Get("x") // what the cell says of itself before it runs
+			if there == deleted || there && (c.State != Completed || c.Result.Reason != was.Reason || c.Result.Ended.Sub(was.Ended).Abs() > time.Second) {
+				t.Errorf("%v %+v, was %+v", there, c, was)
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package executor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"cantina/executor/cgroup"
+)
+
+// TestDeadlineIsHeldAllThrough: from the death of a cell process on, whatever becomes of its
+// successors, some reaper holds the deadline of what is kept, and ends it.
+func TestDeadlineIsHeldAllThrough(t *testing.T) {
+	for name, succeed := range map[string]func(t *testing.T, folder string){
+		"cannot start": func(t *testing.T, folder string) {
+			saved := filepath.Join(folder, "saved")
+			path := filepath.Join(folder, "keep", "x", keepsakeFile)
+			if err := errors.Join(os.Rename(path, saved), os.Mkdir(path, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			if e, err := Open(testConfig(folder)); err == nil {
+				e.release()
+				t.Error("it has opened what it cannot read")
+			}
+			if err := errors.Join(os.Remove(path), os.Rename(saved, path)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"ends before it runs": func(t *testing.T, folder string) {
+			e, err := Open(testConfig(folder))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.release()
+		},
+		"ends twice before it runs": func(t *testing.T, folder string) {
+			for range 2 {
+				e, err := Open(testConfig(folder))
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.release()
+			}
+		},
+		"is killed": func(t *testing.T, folder string) {
+			startCell(t, script{Folder: folder}).kill(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			ids := pidsOf(t, dir, "x")
+			c.kill(t)
+			succeed(t, folder)
+			if !ids[0].Alive() {
+				t.Error("it was ended before its deadline")
+			}
+			for _, id := range ids {
+				awaitDeath(t, id)
+			}
+			e, stop := runExecutor(t, testConfig(folder))
+			await(t, e, "x", completed)
+			e.Delete("x")
+			await(t, e, "x", gone)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOldReapersAreRelieved: when a reaper of this process holds the deadlines, no older one
+// does, however many processes have come and gone without one.
+func TestOldReapersAreRelieved(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	c := startCell(t, script{Folder: folder, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	ids := pidsOf(t, dir, "x")
+	old := reaperOf(t, folder)
+	c.kill(t)
+	e, err := Open(testConfig(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.release()
+	if !old.Alive() {
+		t.Fatal("nobody holds the deadline")
+	}
+	e, stop := runExecutor(t, testConfig(folder))
+	e.SetDeadline(e.clock.Boot() + time.Hour)
+	e.AdoptionRecorded()
+	awaitDeath(t, old)
+	if !ids[0].Alive() {
+		t.Error("it was ended although its adoption was recorded")
+	}
+	e.Delete("x")
+	await(t, e, "x", gone)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if l := legacyOf(t, folder); len(l.Reapers) > 0 {
+		t.Errorf("left: %+v", l)
+	}
+}
+
+// TestGroupsOfEarlierProcessesAreKnown: a process that has its groups elsewhere than its
+// predecessor hands on where the predecessor's are, as long as something lives there.
+func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
+	for name, last := range map[string]CgroupMode{"back": CgroupAuto, "elsewhere": CgroupV1, "none": CgroupNone} {
+		t.Run(name, func(t *testing.T) {
+			folder, dir := t.TempDir(), t.TempDir()
+			c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			ids := pidsOf(t, dir, "x")
+			c.kill(t)
+			first := trackerOf(t, folder)
+			class := classAt(t, first, classKeepBound)
+			startCell(t, script{Folder: folder, Mode: CgroupV1}).kill(t)
+			// What the second has not written down is left by the first, and is not kept.
+			stray := cgroup.At(filepath.Join(class, "stray"), 0)
+			if err := os.Mkdir(stray.Dir(), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			stranger := startStranger(t)
+			if err := os.WriteFile(filepath.Join(stray.Dir(), "cgroup.procs"), []byte(strconv.Itoa(stranger.Pid)), 0); err != nil {
+				t.Fatal(err)
+			}
+			cfg := testConfig(folder)
+			cfg.Cgroups = last
+			e, stop := runExecutor(t, cfg)
+			if stranger.Alive() {
+				t.Error("what is left in the groups of the first lives")
+				syscall.Kill(stranger.Pid, syscall.SIGKILL)
+			}
+			if len(e.adopted) != 1 || e.adopted[0].dir != class || e.adopted[0].deadline <= int64(e.clock.Boot()) {
+				t.Errorf("adopted: %+v, want the deadline of %s", e.adopted, class)
+			}
+			if _, err := os.Stat(filepath.Join(folder, "run", "x")); err != nil || !ids[0].Alive() {
+				t.Errorf("alive: %v, its folder: %v", ids[0].Alive(), err)
+			}
+			// A deadline reaches it there, whatever this one tracks by.
+			await(t, e, "x", func(c Container, _ bool) bool { return c.Pid != 0 })
+			e.SetDeadline(e.clock.Boot() + 100*time.Millisecond)
+			e.AdoptionRecorded()
+			for _, id := range ids {
+				awaitDeath(t, id)
+			}
+			await(t, e, "x", completed)
+			e.Delete("x")
+			await(t, e, "x", gone)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			cgroup.RemoveEmpty(first)
+		})
+	}
+}
