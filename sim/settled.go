@@ -37,14 +37,14 @@ func (c *checker) settled(w *world, b *board) {
 	}
 	kept := 0
 	for _, t := range all.tasks {
-		if t.State == task.Completed && !t.Unresolved() {
+		hangs := w.stuckUnit(func(u *unit) bool { return u.uid == t.UID })
+		if t.State == task.Completed && !t.Unresolved() && !(t.Ending() && hangs) {
 			kept++
 		}
 		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed && !told && now.Sub(t.Callback.Next) > fullPass {
 			w.fail("I14", "nobody was told of the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
 		}
-		stuck := t.State == task.Running && w.stuckUnit(func(u *unit) bool { return u.uid == t.UID })
-		if (t.State == task.Pending || t.State == task.Running) && !stuck {
+		if t.State == task.Pending || t.State == task.Running && !hangs {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))
 		}
 		if t.State == task.Resolving && now.Sub(t.Updated) > 2*taskPolicy().StuckResolving {
