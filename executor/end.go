@@ -148,7 +148,9 @@ func (c *container) finish(wait time.Duration) bool {
 			pause = min(2*pause, time.Second)
 			look.Reset(pause)
 		case <-e.givenUp():
-			return false
+			if !e.over() { // it may just have ended
+				return false
+			}
 		}
 	}
 	c.unstick()
