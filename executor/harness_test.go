@@ -318,7 +318,7 @@ func startCell(t testing.TB, s script) *cell {
 		cmd.Process.Signal(syscall.SIGCONT)
 		cmd.Process.Kill()
 		cmd.Wait()
-		endLeftovers(s.Folder)
+		endLeftovers(t, s.Folder)
 	})
 	line, err := c.out.ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
@@ -327,19 +327,29 @@ func startCell(t testing.TB, s script) *cell {
 	return c
 }
 
-// endLeftovers kills what a failed test left in the groups of a data folder.
-func endLeftovers(folder string) {
+// endLeftovers kills what a failed test left in the groups of a data folder, and removes
+// the empty groups of a cell that had no successor: nobody knows v1 groups for its.
+func endLeftovers(t testing.TB, folder string) {
 	var l legacy
 	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
-	if err != nil || json.Unmarshal(b, &l) != nil || l.Tracker == "" {
+	if err != nil || json.Unmarshal(b, &l) != nil {
 		return
 	}
-	stop, _ := filepath.Glob(l.Tracker + "/stop.*")
-	kept, _ := filepath.Glob(l.Tracker + "/keep.*")
-	for _, c := range append(stop, kept...) {
-		g := cgroup.At(c, 0)
-		g.Thaw()
-		g.Kill()
+	if fd, err := l.Reaper.Open(); err == nil {
+		syscall.Kill(l.Reaper.Pid, syscall.SIGTERM)
+		awaitPidfd(fd, patienceOfTests)
+		syscall.Close(fd)
+	}
+	for _, p := range l.sites() {
+		classes, _ := filepath.Glob(p.Tracker + "/*.*.*") // the pattern is good
+		for _, c := range classes {
+			if g := cgroup.At(c, 0); g.Thaw() == nil && g.Kill() == nil {
+				awaitEmpty(t, c)
+			}
+		}
+		for _, dir := range append(p.V1, p.Tracker) {
+			cgroup.RemoveEmpty(dir)
+		}
 	}
 }
 
