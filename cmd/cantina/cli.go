@@ -25,6 +25,7 @@ type surroundings struct {
 	In                    io.Reader
 	Out, Err              io.Writer
 	Getenv                func(string) string
+	LookupEnv             func(string) (string, bool)
 	Now                   func() time.Time
 	InTTY, OutTTY, ErrTTY bool
 	Width                 func() int

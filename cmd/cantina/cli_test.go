@@ -98,7 +98,8 @@ func (s *shell) run(args ...string) (out, errs string, code int) {
 	}
 	code = invoke(s.t.Context(), args, surroundings{
 		In: strings.NewReader(s.in), Out: o, Err: e, Getenv: func(k string) string { return s.env[k] }, Now: now,
-		InTTY: s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
+		LookupEnv: func(k string) (string, bool) { v, ok := s.env[k]; return v, ok },
+		InTTY:     s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
 		Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} }, Ticks: s.ticks,
 	})
 	return o.String(), e.String(), code

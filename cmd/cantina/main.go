@@ -23,7 +23,7 @@ func main() {
 // process is the surroundings of a real invocation.
 func process() surroundings {
 	return surroundings{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, LookupEnv: os.LookupEnv, Now: time.Now,
 		InTTY: isTerminal(os.Stdin), OutTTY: isTerminal(os.Stdout), ErrTTY: isTerminal(os.Stderr), Width: terminalWidth,
 		Interrupts: interrupts,
 	}

@@ -69,7 +69,7 @@ func (c *cli) runVerb() *cobra.Command {
 	fl.StringVar(&f.name, "name", "", "name to find it by")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "print the id and end")
 	fl.BoolVar(&f.ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, NAME=VALUE, or NAME to pass on its value here")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, NAME=VALUE, or NAME to pass on what it is here; left out when it is not set")
 	fl.StringVar(&f.dir, "dir", "", "folder to run in")
 	fl.StringVar(&f.user, "user", "", "user name, or uid or uid:gid")
 	fl.StringVar(&f.result, "result", "", "file whose content becomes the task's result")
@@ -90,8 +90,11 @@ func (c *cli) runVerb() *cobra.Command {
 }
 
 func (c *cli) runTask(f *runFlags, args []string) error {
-	d, err := f.definition(c.Getenv, args)
+	d, err := f.definition(args)
 	if err != nil {
+		return err
+	}
+	if d.Workload.Env, err = c.variables(f.env); err != nil {
 		return err
 	}
 	told := c.tellInput(false)
@@ -128,8 +131,28 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 	return c.taskCode(end, f.ownCode)
 }
 
-// definition makes the task of the flags.
-func (f *runFlags) definition(getenv func(string) string, args []string) (task.Definition, error) {
+// variables are those that --env names. A name alone passes on what it is here; what is
+// not set here is left out, so that what the cell sets stays.
+func (c *cli) variables(given []string) ([]action.Variable, error) {
+	var out []action.Variable
+	for _, e := range given {
+		name, value, ok := strings.Cut(e, "=")
+		if name == "" {
+			return nil, failf(api.ExitUsage, "--env %q: the name must not be empty", e)
+		}
+		if !ok {
+			if value, ok = c.LookupEnv(name); !ok {
+				c.notef("--env %s: it is not set here, and is left out\n", name)
+				continue
+			}
+		}
+		out = append(out, action.Variable{Name: name, Value: value})
+	}
+	return out, nil
+}
+
+// definition makes the task of the flags, but for its environment.
+func (f *runFlags) definition(args []string) (task.Definition, error) {
 	d := task.Definition{Stack: f.stack, Annotation: f.annotation, Labels: f.labels, PendingTimeout: f.pending}
 	path, err := program(args[0])
 	if err != nil {
@@ -138,16 +161,6 @@ func (f *runFlags) definition(getenv func(string) string, args []string) (task.D
 	d.Workload = action.Workload{
 		Action: action.Action{Run: &action.Run{Path: path, Args: args[1:], Dir: f.dir}},
 		User:   f.user, ResultFile: f.result, TimeLimit: f.limit, Resources: f.resources(),
-	}
-	for _, e := range f.env {
-		name, value, ok := strings.Cut(e, "=")
-		if !ok {
-			value = getenv(name)
-		}
-		if name == "" {
-			return d, failf(api.ExitUsage, "--env %q: the name must not be empty", e)
-		}
-		d.Workload.Env = append(d.Workload.Env, action.Variable{Name: name, Value: value})
 	}
 	if d.Workload.Isolation, err = isolationOf(f.isolation); err != nil {
 		return d, err

@@ -267,3 +267,18 @@ func TestTheReasonThatKeepsARolloutIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestAVariableThatIsNotSetIsLeftOut: what is set and empty is passed on empty.
+func TestAVariableThatIsNotSetIsLeftOut(t *testing.T) {
+	s := newShell(t)
+	s.env["SET"], s.env["EMPTY"] = "a=b", ""
+	_, errs, code := s.run("run", "-d", "--id", "t", "-e", "SET", "-e", "EMPTY", "-e", "UNSET", "-e", "GIVEN=", "--", "true")
+	if code != 0 || errs != "--env UNSET: it is not set here, and is left out\n" {
+		t.Fatalf("%d %q", code, errs)
+	}
+	if got := s.ok("task", "get", "t", "--template", `{{range .definition.workload.env}}{{.name}}={{.value}};{{end}}`); got != "SET=a=b;EMPTY=;GIVEN=;\n" {
+		t.Errorf("%q", got)
+	}
+	s.fails(api.ExitUsage, "the name must not be empty", "run", "-e", "=x", "--", "true")
+	s.fails(api.ExitUsage, "the name must not be empty", "run", "-e", "", "--", "true")
+}
