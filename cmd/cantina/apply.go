@@ -53,7 +53,7 @@ func (c *cli) applyVerb() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, folder of them, - for standard input, or URL")
 	cmd.Flags().BoolVar(&prune, "prune", false, "remove what the domains have and the files have not")
-	cmd.Flags().Int64Var(&check, "check-revision", 0, "apply only when nothing was changed in the domain since this revision (from plan)")
+	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "apply only when nothing was changed in the domain since this revision (from plan)")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return c.reading(cmd)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"strconv"
 	"time"
@@ -66,12 +67,12 @@ func (c *cli) cellVerb() *cobra.Command {
 	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels, name=value")
 	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints that keep work away that does not tolerate them")
 	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of named resources that replace or join what the machine has, name=number")
-	p.DurationVar(&f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
-	p.IntVar(&f.simulate, "simulate", 0, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
+	longerVar(p, &f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
+	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
 	f.stuck.add(cmd)
 	runcFlag(cmd, &f.runc)
 	f.storage.add(cmd)
-	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the address, once the cell listens")
+	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the address, once the cell listens")
 	return cmd
 }
 
@@ -130,8 +131,6 @@ func plainEnd(err error) error {
 func (c *cli) simulated(cfg node.CellConfig, f cellFlags, log *slog.Logger) error {
 	_, port, err := net.SplitHostPort(f.listen)
 	switch {
-	case f.simulate < 0 || f.simulate > maxSimulated:
-		return failf(api.ExitUsage, "--simulate %d: must be between 1 and %d", f.simulate, maxSimulated)
 	case err != nil || port != "0" || f.advertise != "":
 		return failf(api.ExitUsage, "--simulate needs an address for each cell: --listen HOST:0, without --advertise")
 	}

@@ -108,7 +108,8 @@ func invoke(ctx context.Context, args []string, s surroundings) int {
 	c := &cli{surroundings: s, ctx: ctx}
 	root := c.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = ofServer(cmd, err)
 	if c.clientMade != nil {
 		c.clientMade.Close()
 	}

@@ -249,7 +249,7 @@ func TestNoServerAndWrongUsage(t *testing.T) {
 	s.fails(api.ExitUsage, "did you mean plan?", "plaan")
 	s.fails(api.ExitUsage, "did you mean results?", "job", "result", "x")
 	s.fails(api.ExitUsage, "unknown flag", "ps", "--colour")
-	s.fails(api.ExitUsage, "-o must be", "ps", "-o", "xml")
+	s.fails(api.ExitUsage, "-o, --output must be", "ps", "-o", "xml")
 	s.fails(api.ExitUsage, "must be a duration like 10s", "status", "--timeout", "10")
 	s.fails(api.ExitUsage, "needs SUBJECT", "wait")
 }

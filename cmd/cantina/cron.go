@@ -48,9 +48,9 @@ func (c *cli) cronVerb() *cobra.Command {
 	}
 	// --tz of reading verbs is the zone of the output; here it is the zone of the
 	// line too, so the flag is shared.
-	next.Flags().IntVarP(&f.n, "number", "n", 10, "how many firings")
-	next.Flags().StringVar(&f.gap, "gap", "", "of a line: run or skip: what a time that does not exist does")
-	next.Flags().StringVar(&f.fold, "fold", "", "of a line: first, last or both: when a time that comes twice fires")
+	numberVar(next.Flags(), &f.n, "number", "n", 10, 1, api.MaxPage, "how many firings")
+	choiceVar(next.Flags(), &f.gap, "gap", "", "", []string{"run", "skip"}, "of a line: run or skip: what a time that does not exist does")
+	choiceVar(next.Flags(), &f.fold, "fold", "", "", []string{"first", "last", "both"}, "of a line: first, last or both: when a time that comes twice fires")
 	next.Flags().StringVar(&f.from, "from", "", "of a line: from this time on, RFC 3339 (now)")
 	next.Flags().StringVar(&f.id, "name", "", "of a line: name that H is spread by")
 	next.Flags().BoolVar(&f.strict, "strict", false, "warnings are errors (exit code 1)")
@@ -81,9 +81,6 @@ func (c *cli) cronNext(f *cronFlags, text string) error {
 		if opt.Now, err = time.Parse(time.RFC3339, f.from); err != nil {
 			return failf(api.ExitUsage, "--from must be a time like 2026-01-02T15:04:05Z, not %q", f.from)
 		}
-	}
-	if f.n < 1 || f.n > 1000 {
-		return failf(api.ExitUsage, "-n must be from 1 to 1000")
 	}
 	if opt.Zone, err = c.cronZone(); err != nil {
 		return err

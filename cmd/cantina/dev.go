@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -57,7 +58,7 @@ func (c *cli) devVerb() *cobra.Command {
 	f.stuck.add(cmd)
 	runcFlag(cmd, &f.runc)
 	f.storage.add(cmd)
-	cmd.Flags().IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
+	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
 }
 
@@ -101,9 +102,7 @@ func (c *cli) dev(f devFlags) error {
 	}
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
-	if cfg.Tasks, err = f.kept.policy(); err != nil {
-		return err
-	}
+	cfg.Tasks = f.kept.policy()
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err
 	}

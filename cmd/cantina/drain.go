@@ -28,9 +28,6 @@ func (c *cli) drainVerb() *cobra.Command {
 			if strings.TrimSpace(reason) == "" {
 				return failf(api.ExitUsage, "a drain needs a reason for those who wonder: --reason 'new disk'")
 			}
-			if batch != "finish" && batch != "stop" {
-				return failf(api.ExitUsage, "--batch must be finish or stop, not %q", batch)
-			}
 			stopBatch = stopBatch || batch == "stop"
 			q := &pb.DrainCellRequest{Name: strings.TrimPrefix(args[0], "cell/"), Reason: reason, StopBatch: stopBatch}
 			if cmd.Flags().Changed("deadline") {
@@ -52,8 +49,8 @@ func (c *cli) drainVerb() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&reason, "reason", "", "why (needed); shown to everybody who looks at the cell")
-	f.Var(&durationFlag{&deadline}, "deadline", "end what is left after this long, like 30m (default: the cell's --evacuation-timeout)")
-	f.StringVar(&batch, "batch", "finish", "finish: batch tasks may end by themselves until the deadline; stop: they are stopped at once, run again elsewhere, and no retry is counted")
+	f.Var(&durationFlag{d: &deadline}, "deadline", "end what is left after this long, like 30m (default: the cell's --evacuation-timeout)")
+	choiceVar(f, &batch, "batch", "", "finish", []string{"finish", "stop"}, "finish: batch tasks may end by themselves until the deadline; stop: they are stopped at once, run again elsewhere, and no retry is counted")
 	f.BoolVar(&stopBatch, "stop-batch", false, "the same as --batch stop")
 	_ = f.MarkHidden("stop-batch")
 	f.BoolVar(&wait, "wait", false, "wait until the cell is empty")

@@ -159,7 +159,8 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&q.State, "state", nil, "ready, running, done, failed, backoff, blocked, avoided or disabled")
+	choicesVar(cmd.Flags(), &q.State, "state", []string{"ready", "running", "done", "failed", "backoff", "blocked", "avoided", "disabled", "absent"},
+		"ready, running, done, failed, backoff, blocked, avoided, disabled or absent")
 	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
 	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
 	return c.reading(cmd)
@@ -181,7 +182,7 @@ func (c *cli) jobResultsVerb() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&q.State, "state", nil, "done or failed")
+	choicesVar(cmd.Flags(), &q.State, "state", []string{"done", "failed"}, "done or failed")
 	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
 	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
 	return c.reading(cmd)

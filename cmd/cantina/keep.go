@@ -29,11 +29,11 @@ func (f *storageFlags) add(cmd *cobra.Command) {
 	const gib = 1 << 30
 	*f = storageFlags{perContainer: gib, total: 10 * gib, downloads: 10 * gib, images: 20 * gib}
 	p := cmd.Flags()
-	p.Var(&sizeFlag{&f.perContainer}, "log-per-container", "output that is kept of one container; the middle goes first, and the gap is told")
-	p.Var(&sizeFlag{&f.total}, "log-total", "output that is kept of all containers of the cell; the oldest goes first")
-	p.DurationVar(&f.age, "log-keep", 24*time.Hour, "how long output is kept after its container is gone")
-	p.Var(&sizeFlag{&f.downloads}, "download-cache", "downloads that are kept for the next container; the longest unused go first")
-	p.Var(&sizeFlag{&f.images}, "image-cache", "unpacked images that are kept for the next container; the longest unused go first")
+	p.Var(&sizeFlag{&f.perContainer, minStorage}, "log-per-container", "output that is kept of one container; the middle goes first, and the gap is told")
+	p.Var(&sizeFlag{&f.total, minStorage}, "log-total", "output that is kept of all containers of the cell; the oldest goes first")
+	longerVar(p, &f.age, "log-keep", 24*time.Hour, "how long output is kept after its container is gone")
+	p.Var(&sizeFlag{&f.downloads, minStorage}, "download-cache", "downloads that are kept for the next container; the longest unused go first")
+	p.Var(&sizeFlag{&f.images, minStorage}, "image-cache", "unpacked images that are kept for the next container; the longest unused go first")
 	p.StringVar(&f.ports, "ports", "20000-29999", "ports that are given to containers, FIRST-LAST; those of the kernel's ephemeral range are left out")
 	p.StringVar(&f.registry, "registry-config", "", "file with the credentials of image registries, as \"docker login\" writes it; read at each pull")
 }
@@ -44,16 +44,8 @@ const minStorage = 1 << 20
 
 // config checks the flags and puts them into a cell's configuration.
 func (f *storageFlags) config(cfg *node.CellConfig) error {
-	for name, bytes := range map[string]int64{"log-per-container": f.perContainer, "log-total": f.total, "download-cache": f.downloads, "image-cache": f.images} {
-		if bytes < minStorage {
-			return failf(api.ExitUsage, "--%s must be at least 1Mi", name)
-		}
-	}
 	if f.perContainer > f.total {
-		return failf(api.ExitUsage, "--log-per-container (%s) must not be more than --log-total (%s)", (&sizeFlag{&f.perContainer}).String(), (&sizeFlag{&f.total}).String())
-	}
-	if f.age <= 0 {
-		return failf(api.ExitUsage, "--log-keep must be longer than 0, not %v", f.age)
+		return failf(api.ExitUsage, "--log-per-container (%s) must not be more than --log-total (%s)", (&sizeFlag{bytes: &f.perContainer}).String(), (&sizeFlag{bytes: &f.total}).String())
 	}
 	first, last, err := portRange(f.ports)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestStorageFlags(t *testing.T) {
 		"too small":        {[]string{"--download-cache", "1k"}, "--download-cache must be at least 1Mi"},
 		"no size":          {[]string{"--image-cache", "big"}, "must be a size like 64Mi"},
 		"more than all":    {[]string{"--log-total", "2Mi"}, "--log-per-container (1Gi) must not be more than --log-total (2Mi)"},
-		"no age":           {[]string{"--log-keep", "0s"}, "--log-keep must be longer than 0"},
+		"no age":           {[]string{"--log-keep", "0s"}, "--log-keep must be a duration longer than 0"},
 		"no range":         {[]string{"--ports", "20000"}, "FIRST-LAST like 20000-29999"},
 		"backwards":        {[]string{"--ports", "30000-20000"}, "FIRST not above LAST"},
 		"privileged":       {[]string{"--ports", "80-90"}, "between 1024 and 65535"},
@@ -47,7 +47,9 @@ func TestStorageFlags(t *testing.T) {
 		f.add(cmd)
 		var cfg node.CellConfig
 		err := cmd.ParseFlags(c.args)
-		if err == nil {
+		if err != nil {
+			err = wrongFlag(cmd, err)
+		} else {
 			err = f.config(&cfg)
 		}
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {

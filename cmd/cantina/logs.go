@@ -47,12 +47,12 @@ func (c *cli) logsVerb() *cobra.Command {
 	fl := cmd.Flags()
 	domainFlag(cmd, &f.domain)
 	fl.BoolVarP(&f.follow, "follow", "f", false, "go on as new lines come")
-	fl.Int32VarP(&f.tail, "tail", "n", 0, "only the last lines (at most 1000)")
+	numberVar(fl, &f.tail, "tail", "n", 0, 1, api.MaxPage, "only the last lines (at most 1000)")
 	fl.StringVar(&f.since, "since", "", "lines from this time on: a duration ago like 10m, or RFC 3339")
 	fl.StringVar(&f.until, "until", "", "lines before this time")
 	fl.StringVar(&f.grep, "grep", "", "lines that match this regular expression (RE2)")
 	fl.StringVar(&f.attempt, "attempt", "", "of one attempt only: its number for a job (1 = the first), the instance for a service (ps -o wide)")
-	fl.StringSliceVar(&f.streams, "stream", nil, "stdout, stderr or event (stdout,stderr)")
+	choicesVar(fl, &f.streams, "stream", []string{"stdout", "stderr", "event"}, "stdout, stderr or event (stdout,stderr)")
 	fl.StringVar(&f.node, "node", "", "of this node of a job only")
 	fl.BoolVar(&f.raw, "raw", false, "the bytes exactly as they were written")
 	fl.BoolVar(&f.timestamps, "timestamps", false, "the time before each line")
@@ -153,9 +153,6 @@ func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {
 	if _, err := regexp.Compile(f.grep); err != nil {
 		return nil, failf(api.ExitUsage, "--grep %q: %s", f.grep, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	if f.tail < 0 || f.tail > api.MaxPage {
-		return nil, failf(api.ExitUsage, "-n must be from 1 to %d", api.MaxPage)
-	}
 	var err error
 	if q.Since, err = c.moment("--since", f.since); err != nil {
 		return nil, err
@@ -170,7 +167,7 @@ func (c *cli) moment(flag, text string) (*timestamppb.Timestamp, error) {
 		return nil, nil
 	}
 	d := time.Duration(0)
-	if (&durationFlag{&d}).Set(text) == nil {
+	if (&durationFlag{d: &d}).Set(text) == nil {
 		return timestamppb.New(c.Now().Add(-d)), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)

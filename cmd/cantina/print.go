@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -141,7 +142,7 @@ func block(n *yaml.Node) {
 func templated[T proto.Message](c *cli, items []T) error {
 	t, err := template.New("--template").Option("missingkey=error").Parse(c.template)
 	if err != nil {
-		return failf(api.ExitUsage, "--template: %v", err)
+		return wrongTemplate(c.template, err)
 	}
 	for _, x := range items {
 		var v any
@@ -150,13 +151,20 @@ func templated[T proto.Message](c *cli, items []T) error {
 		}
 		var b bytes.Buffer
 		if err := t.Execute(&b, v); err != nil {
-			return failf(api.ExitUsage, "--template: %v", err)
+			return wrongTemplate(c.template, err)
 		}
 		if err := line(c.Out, b.String()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wrongTemplate says what is wrong with --template, without the place that the library
+// names: there is only one.
+func wrongTemplate(text string, err error) error {
+	says := regexp.MustCompile(`^template: --template:\d+(:\d+)?: (executing "--template" at )?`).ReplaceAllString(err.Error(), "")
+	return failf(api.ExitUsage, "--template %q: %s", text, says)
 }
 
 // chosen are the columns that the flags ask for.

@@ -105,7 +105,7 @@ func (c *cli) psVerb() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
 	cmd.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
-	cmd.Flags().StringSliceVar(&q.State, "state", nil, "UNCLAIMED, CLAIMED, RUNNING or CRASHED")
+	choicesVar(cmd.Flags(), &q.State, "state", wordsOf(lrp.Unclaimed, lrp.Crashed), "UNCLAIMED, CLAIMED, RUNNING or CRASHED")
 	cmd.Flags().BoolVar(&q.All, "all", false, "every row, not the one that counts")
 	cmd.Flags().BoolVar(&q.Orphans, "orphans", false, "only what no service owns: kept until its domain is fresh")
 	watchFlag(cmd, &watch)
@@ -200,6 +200,6 @@ func (c *cli) scaleVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().Int64Var(&check, "check-revision", 0, "only when the service still has this revision")
+	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "only when the service still has this revision")
 	return cmd
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,15 +36,13 @@ func (c *cli) root() *cobra.Command {
 	root.SetErr(c.Err)
 	root.SetIn(c.In)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return failf(api.ExitUsage, "%v; see %s --help", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(wrongFlag)
 	f := root.PersistentFlags()
 	f.StringSliceVar(&c.addr, "addr", nil, "servers, host:port or unix:PATH (CANTINA_ADDR)")
 	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"), "certificate file for mutual TLS (CANTINA_TLS_CERT)")
 	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"), "key file of the certificate (CANTINA_TLS_KEY)")
 	f.StringVar(&c.tls.CA, "tls-ca", c.Getenv("CANTINA_TLS_CA"), "file with the authority of the servers (CANTINA_TLS_CA)")
-	f.StringVar(&c.color, "color", "auto", "auto, always or never (NO_COLOR)")
+	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"}, "auto, always or never (NO_COLOR)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print ids only, and no notes")
 	root.AddCommand(c.verbs()...)
 	root.SetHelpCommand(c.helpVerb(root))
@@ -78,7 +74,7 @@ func hintFor(cmd *cobra.Command, name string) string {
 // reading adds the flags of a verb that prints data.
 func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 	f := cmd.Flags()
-	f.StringVarP(&c.output, "output", "o", "table", "table, wide, json, yaml, name or jsonl")
+	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"}, "table, wide, json, yaml, name or jsonl")
 	f.StringSliceVar(&c.columns, "columns", nil, "columns of the table, by name")
 	f.StringVar(&c.template, "template", "", "Go template for each item, over its JSON")
 	f.BoolVar(&c.noHeader, "no-header", false, "no line with the names of the columns")
@@ -91,7 +87,7 @@ func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations[reads] = "true"
 	inner := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.checkOutput(); err != nil {
+		if err := c.chooseZone(); err != nil {
 			return err
 		}
 		return inner(cmd, args)
@@ -99,24 +95,7 @@ func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func (c *cli) checkOutput() error {
-	choices := []string{"table", "wide", "json", "yaml", "name", "jsonl"}
-	known := false
-	for _, o := range choices {
-		known = known || o == c.output
-	}
-	if !known {
-		hint := spec.DidYouMean(c.output, choices)
-		if hint != "" {
-			hint = "; " + hint
-		}
-		return failf(api.ExitUsage, "-o must be %s, not %q%s", strings.Join(choices, ", "), c.output, hint)
-	}
-	switch c.color {
-	case "auto", "always", "never":
-	default:
-		return failf(api.ExitUsage, "--color must be auto, always or never, not %q", c.color)
-	}
+func (c *cli) chooseZone() error {
 	c.zone = time.Local
 	if c.utc {
 		c.zone = time.UTC
@@ -137,77 +116,5 @@ func (c *cli) checkOutput() error {
 
 // waiting adds --timeout.
 func (c *cli) waiting(cmd *cobra.Command) {
-	cmd.Flags().Var(&durationFlag{&c.timeout}, "timeout", "give up after this long, like 5m (exit code 4)")
+	cmd.Flags().Var(&durationFlag{d: &c.timeout}, "timeout", "give up after this long, like 5m (exit code 4)")
 }
-
-// durationFlag reads durations as spec files do: with a unit, also d and w.
-type durationFlag struct{ d *time.Duration }
-
-// Set implements pflag.Value.
-func (f *durationFlag) Set(s string) error {
-	d, ok := spec.ParseDuration(s)
-	if !ok {
-		return failf(api.ExitUsage, "must be a duration like 10s, not %q", s)
-	}
-	*f.d = d
-	return nil
-}
-
-// String implements pflag.Value.
-func (f *durationFlag) String() string {
-	if f.d == nil || *f.d == 0 {
-		return ""
-	}
-	return f.d.String()
-}
-
-// Type implements pflag.Value.
-func (f *durationFlag) Type() string { return "duration" }
-
-// sizeFlag reads sizes as spec files do.
-type sizeFlag struct{ bytes *int64 }
-
-// Set implements pflag.Value.
-func (f *sizeFlag) Set(s string) error {
-	v, ok := spec.ParseSize(s)
-	if !ok {
-		return failf(api.ExitUsage, "must be a size like 64Mi, not %q", s)
-	}
-	*f.bytes = v
-	return nil
-}
-
-// String implements pflag.Value.
-func (f *sizeFlag) String() string {
-	if f.bytes == nil || *f.bytes == 0 {
-		return ""
-	}
-	return spec.FormatSize(*f.bytes)
-}
-
-// Type implements pflag.Value.
-func (f *sizeFlag) Type() string { return "size" }
-
-// cpuFlag reads processors as spec files do: 0.5 or 500m.
-type cpuFlag struct{ milli *int }
-
-// Set implements pflag.Value.
-func (f *cpuFlag) Set(s string) error {
-	v, ok := spec.ParseCPU(s)
-	if !ok {
-		return failf(api.ExitUsage, "must be a number of processors like 0.5 or 500m, not %q", s)
-	}
-	*f.milli = v
-	return nil
-}
-
-// String implements pflag.Value.
-func (f *cpuFlag) String() string {
-	if f.milli == nil || *f.milli == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%dm", *f.milli)
-}
-
-// Type implements pflag.Value.
-func (f *cpuFlag) Type() string { return "cpu" }

@@ -73,17 +73,17 @@ func (c *cli) runVerb() *cobra.Command {
 	fl.StringVar(&f.dir, "dir", "", "folder to run in")
 	fl.StringVar(&f.user, "user", "", "user name, or uid or uid:gid")
 	fl.StringVar(&f.result, "result", "", "file whose content becomes the task's result")
-	fl.Var(&sizeFlag{&f.memory}, "memory", "memory that is set aside, and the limit, like 64Mi")
-	fl.Var(&sizeFlag{&f.disk}, "disk", "disk space, like 1Gi")
+	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory that is set aside, and the limit, like 64Mi")
+	fl.Var(&sizeFlag{bytes: &f.disk}, "disk", "disk space, like 1Gi")
 	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors, like 0.5 or 500m")
-	fl.Var(&durationFlag{&f.limit}, "time-limit", "for the whole run")
-	fl.Var(&durationFlag{&f.pending}, "pending-timeout", "end it when it was not started in time (30m)")
-	fl.StringVar(&f.onLost, "on-lost", "end", "end or keep: what its cell does with it when it lost the leader")
-	fl.StringVar(&f.whenFull, "when-full", "wait", "wait or fail: when no cell has room (what no cell could ever hold fails at once either way)")
+	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "for the whole run")
+	fl.Var(&durationFlag{d: &f.pending}, "pending-timeout", "end it when it was not started in time (30m)")
+	choiceVar(fl, &f.onLost, "on-lost", "", "end", []string{"end", "keep"}, "end or keep: what its cell does with it when it lost the leader")
+	choiceVar(fl, &f.whenFull, "when-full", "", "wait", []string{"wait", "fail"}, "wait or fail: when no cell has room (what no cell could ever hold fails at once either way)")
 	fl.StringVar(&f.stack, "stack", "", "kind of cell that can run it")
 	fl.StringVar(&f.annotation, "annotation", "", "opaque text")
 	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must carry, NAME=VALUE")
-	fl.StringVar(&f.isolation, "isolation", "process", "process, none or namespaces")
+	choiceVar(fl, &f.isolation, "isolation", "", "process", []string{"process", "none", "namespaces"}, "process, none or namespaces")
 	fl.BoolVar(&f.timestamps, "timestamps", false, "the time before each line")
 	c.waiting(cmd)
 	return cmd
@@ -162,36 +162,16 @@ func (f *runFlags) definition(args []string) (task.Definition, error) {
 		Action: action.Action{Run: &action.Run{Path: path, Args: args[1:], Dir: f.dir}},
 		User:   f.user, ResultFile: f.result, TimeLimit: f.limit, Resources: f.resources(),
 	}
-	if d.Workload.Isolation, err = isolationOf(f.isolation); err != nil {
-		return d, err
-	}
-	switch f.onLost {
-	case "end":
-	case "keep":
+	d.Workload.Isolation = map[string]action.Isolation{
+		"process": action.IsolationProcess, "none": action.IsolationNone, "namespaces": action.IsolationNamespaces,
+	}[f.isolation]
+	if f.onLost == "keep" {
 		d.OnLost = task.LostKeep
-	default:
-		return d, failf(api.ExitUsage, "--on-lost must be end or keep, not %q", f.onLost)
 	}
-	switch f.whenFull {
-	case "wait":
-	case "fail":
+	if f.whenFull == "fail" {
 		d.WhenFull = task.WhenFullFail
-	default:
-		return d, failf(api.ExitUsage, "--when-full must be wait or fail, not %q", f.whenFull)
 	}
 	return d, nil
-}
-
-func isolationOf(name string) (action.Isolation, error) {
-	switch name {
-	case "process":
-		return action.IsolationProcess, nil
-	case "none":
-		return action.IsolationNone, nil
-	case "namespaces":
-		return action.IsolationNamespaces, nil
-	}
-	return 0, failf(api.ExitUsage, "--isolation must be process, none or namespaces, not %q", name)
 }
 
 // program makes a program that is given relative to here absolute; one without a

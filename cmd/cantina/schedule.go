@@ -211,9 +211,6 @@ func (c *cli) cronMissedVerb() *cobra.Command {
 	cmd := c.onSchedule("missed", "List the logical times that did not fire", "missed lists logical times that passed without a run and could be filled in with cron backfill, or one of them with cron run --at.\n"+
 		"Time spent paused, and time before the schedule was made or changed, does not count as missed.",
 		"  cantina cron missed nightly", func(s subject) error {
-			if limit < 1 || limit > api.MaxPage {
-				return failf(api.ExitUsage, "-n must be from 1 to %d", api.MaxPage)
-			}
 			got, err := call(c, calls.ListMissed, &pb.ListMissedRequest{Domain: s.domain, Name: s.name, Limit: int32(limit)})
 			if err != nil {
 				return err
@@ -223,7 +220,7 @@ func (c *cli) cronMissedVerb() *cobra.Command {
 			}
 			return list(c, c.missedTable(), got.Missed)
 		})
-	cmd.Flags().IntVarP(&limit, "number", "n", 100, "how many at most")
+	numberVar(cmd.Flags(), &limit, "number", "n", 100, 1, api.MaxPage, "how many at most")
 	return cmd
 }
 
@@ -286,7 +283,7 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 	cmd := c.onSchedule("backfill", "Run logical times that did not fire", "backfill runs the logical times from --from to --to that did not fire, the oldest first and at most --max, one after the other as the overlap policy\n"+
 		"allows. Times before the schedule was made can be filled in too. Each run finds its logical time as CANTINA_SCHEDULED_AT.",
 		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7", func(s subject) error {
-			q := &pb.BackfillScheduleRequest{Domain: s.domain, Name: s.name, Max: int32(min(most, api.MaxPage+1))}
+			q := &pb.BackfillScheduleRequest{Domain: s.domain, Name: s.name, Max: int32(most)}
 			if from == "" || to == "" || most < 1 {
 				return failf(api.ExitUsage, "which times, and how many at most? give --from, --to and --max; see cantina cron backfill --help")
 			}
@@ -306,7 +303,7 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&from, "from", "", "first logical time, RFC 3339")
 	cmd.Flags().StringVar(&to, "to", "", "last logical time, RFC 3339")
-	cmd.Flags().IntVar(&most, "max", 0, "how many at most, up to 1000")
+	numberVar(cmd.Flags(), &most, "max", "", 0, 1, api.MaxPage, "how many at most, up to 1000")
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -49,16 +50,16 @@ func (c *cli) serverVerb() *cobra.Command {
 	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "certificate file for etcd")
 	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "key file for etcd")
 	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "file with the authority of etcd")
-	p.StringVar(&f.witness, "witness", "list", "what ends the initial wait: list (the stored members, vetoed by the cells' hash) or consensus (the hash alone)")
+	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"}, "what ends the initial wait: list (the stored members, vetoed by the cells' hash) or consensus (the hash alone)")
 	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false, "no cell of an earlier store is alive: a new store waits for nobody")
-	p.DurationVar(&f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this time whoever is missing: work may run twice")
+	durationVar(p, &f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this time whoever is missing: work may run twice")
 	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false, "let a new process take the name of a cell that is not HEALTHY")
-	p.IntVar(&f.cfg.TurnoverLimit, "turnover-limit", 0, "newcomers without consensus after which further ones queue (witness consensus); 0 = never queue")
-	p.IntVar(&f.cfg.BatchReserve, "batch-reserve", 0, "share of every cell in percent that services and tasks leave to batch tasks")
+	numberVar(p, &f.cfg.TurnoverLimit, "turnover-limit", "", 0, 0, math.MaxInt32, "newcomers without consensus after which further ones queue (witness consensus); 0 = never queue")
+	numberVar(p, &f.cfg.BatchReserve, "batch-reserve", "", 0, 0, 100, "share of every cell in percent that services and tasks leave to batch tasks")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	p.BoolVar(&f.print, "print-timeouts", false, "print all time-outs and their inequalities, and exit")
-	p.IntVar(&f.readyFD, "ready-fd", 0, "descriptor that gets the addresses, one a line, once the API answers")
+	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
 }
 
@@ -78,16 +79,10 @@ func (c *cli) server(f serverFlags) error {
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts, f.insecure
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
 	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve
-	switch f.witness {
-	case "list":
-	case "consensus":
+	if f.witness == "consensus" {
 		cfg.Witness = worker.WitnessConsensus
-	default:
-		return failf(api.ExitUsage, "--witness must be list or consensus, not %q", f.witness)
 	}
-	if cfg.Tasks, err = f.kept.policy(); err != nil {
-		return err
-	}
+	cfg.Tasks = f.kept.policy()
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err
 	}

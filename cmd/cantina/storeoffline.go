@@ -22,6 +22,7 @@ type place struct {
 	data      string
 	endpoints []string
 	tls       api.TLSFiles
+	empty     bool // a folder that is not there is made: it is to be filled
 }
 
 func (p *place) flags(cmd *cobra.Command) {
@@ -54,6 +55,9 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 
 func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.Store) error) error {
 	path := p.data
+	if info, err := os.Stat(path); !p.empty && (err != nil || !info.IsDir()) {
+		return failf(api.ExitUsage, "--data %q: there is no such folder", path)
+	}
 	if info, err := os.Stat(filepath.Join(path, "server", "etcd")); err == nil && info.IsDir() {
 		path = filepath.Join(path, "server") // the folder of a dev: the store is the server's half
 	}
@@ -127,7 +131,7 @@ func (c *cli) backup(ctx context.Context, s *store.Store, name string) error {
 }
 
 func (c *cli) restoreVerb() *cobra.Command {
-	p := &place{}
+	p := &place{empty: true}
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Put a backup into an empty store", Args: exactly(1, "FILE"),
 		Long: "restore fills an empty store from a backup and marks it: the next leader starts nothing that may still run before every cell has reported, or the longest promise\n" +

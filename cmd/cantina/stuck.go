@@ -23,14 +23,14 @@ const (
 
 func (f *stuckFlags) add(cmd *cobra.Command) {
 	f.choose(cmd)
-	cmd.Flags().DurationVar(&f.after, "stuck-after", 5*time.Second, "how long after KILL a container that is not empty is STUCK_KILLING")
+	longerVar(cmd.Flags(), &f.after, "stuck-after", 5*time.Second, "how long after KILL a container that is not empty is STUCK_KILLING")
 }
 
 // choose adds the flags of what is to be done, without when.
 func (f *stuckFlags) choose(cmd *cobra.Command) {
 	f.after = time.Second
 	p := cmd.Flags()
-	p.StringVar(&f.mode, "stuck", stuckKeep,
+	choiceVar(p, &f.mode, "stuck", "", stuckKeep, []string{stuckKeep, stuckReboot},
 		"when work that must be dead does not die: keep-unclean (the cell stays and takes no work) or reboot (it runs --reboot-command, once)")
 	p.StringVar(&f.reboot, "reboot-command", "reboot -f", "shell command of --stuck=reboot")
 }
@@ -38,12 +38,8 @@ func (f *stuckFlags) choose(cmd *cobra.Command) {
 // command is what is run for a stuck container; nil = nothing.
 func (f *stuckFlags) command() ([]string, error) {
 	switch {
-	case f.after <= 0:
-		return nil, failf(api.ExitUsage, "--stuck-after must be longer than 0, not %v", f.after)
 	case f.mode == stuckKeep:
 		return nil, nil
-	case f.mode != stuckReboot:
-		return nil, failf(api.ExitUsage, "--stuck must be %s or %s, not %q", stuckKeep, stuckReboot, f.mode)
 	case f.reboot == "":
 		return nil, failf(api.ExitUsage, "--stuck=%s needs a --reboot-command", stuckReboot)
 	}

@@ -78,7 +78,7 @@ func (c *cli) taskVerb() *cobra.Command {
 	ls.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
 	ls.Flags().StringVar(&q.Name, "name", "", "with this name only")
 	ls.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
-	ls.Flags().StringSliceVar(&q.State, "state", nil, "PENDING, RUNNING, COMPLETED or RESOLVING")
+	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving), "PENDING, RUNNING, COMPLETED or RESOLVING")
 	watchFlag(ls, &watch)
 	return group("task", "List, show and resolve tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskResolveVerb())
 }
@@ -145,7 +145,7 @@ func (c *cli) taskResolveVerb() *cobra.Command {
 			"or that it may run once more as a new task (rerun).",
 		Example: "  cantina task resolve 4f1c --as rerun", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if as != "done" && as != "failed" && as != "rerun" {
+			if as == "" {
 				return failf(api.ExitUsage, "what became of it? give --as done, failed or rerun")
 			}
 			s, err := c.find("task/"+strings.TrimPrefix(args[0], "task/"), domain)
@@ -164,6 +164,6 @@ func (c *cli) taskResolveVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().StringVar(&as, "as", "", "done, failed or rerun")
+	choiceVar(cmd.Flags(), &as, "as", "", "", []string{"done", "failed", "rerun"}, "done, failed or rerun")
 	return cmd
 }

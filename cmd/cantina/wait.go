@@ -53,7 +53,7 @@ func (c *cli) waitVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().StringVar(&until, "for", "", "done, healthy or stopped (done for tasks and jobs, healthy for services)")
+	choiceVar(cmd.Flags(), &until, "for", "", "", []string{"done", "healthy", "stopped"}, "done, healthy or stopped (done for tasks and jobs, healthy for services)")
 	cmd.Flags().BoolVar(&ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
 	c.waiting(cmd)
 	return cmd

@@ -121,7 +121,7 @@ func (c *cli) eventsVerb() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Since, "since", "", "strictly after this revision or position")
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
-	cmd.Flags().StringSliceVar(&q.Kind, "kind", nil, "service, instance, task, job, pair, cell, schedule or note")
+	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note), "service, instance, task, job, pair, cell, schedule or note")
 	cmd.Flags().BoolVar(&q.All, "all", false, "of instances every row, not the one that counts")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
 	c.waiting(cmd)

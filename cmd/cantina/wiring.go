@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -37,8 +38,8 @@ type processLog struct {
 }
 
 func (l *processLog) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
-	cmd.Flags().StringVar(&l.format, "log-format", "text", "text or json")
+	choiceVar(cmd.Flags(), &l.level, "log-level", "", "info", []string{"debug", "info", "warn", "error"}, "debug, info, warn or error")
+	choiceVar(cmd.Flags(), &l.format, "log-format", "", "text", []string{"text", "json"}, "text or json")
 }
 
 // logger is the log of a process that runs until it is told to end.
@@ -48,35 +49,32 @@ func (l *processLog) logger(w io.Writer) (*slog.Logger, error) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, failf(api.ExitUsage, "--log-level must be debug, info, warn or error, not %q", l.level)
+		return nil, failf(api.ExitUsage, "--log-level: %v", err)
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	switch l.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
-	case "json":
+	if l.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	}
-	return nil, failf(api.ExitUsage, "--log-format must be text or json, not %q", l.format)
+	return slog.New(slog.NewTextHandler(w, opts)), nil
 }
 
 // timeoutFlags are the time-outs of the worker session.
 func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
 	*t = worker.DefaultTimeouts()
 	f := cmd.Flags()
-	f.DurationVar(&t.Heartbeat, "heartbeat", t.Heartbeat, "how often a cell beats")
-	f.DurationVar(&t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace, "silence beyond a heartbeat before a cell is UNHEALTHY")
-	f.DurationVar(&t.Healthcheck, "healthcheck", t.Healthcheck, "how often a cell is probed with a real container")
-	f.DurationVar(&t.HealthcheckGrace, "healthcheck-grace", t.HealthcheckGrace, "how long a probe may take")
-	f.DurationVar(&t.Check, "check-interval", t.Check, "how often deadlines are looked at")
-	f.DurationVar(&t.Lost, "lost", t.Lost, "how long a cell stays UNHEALTHY before it is lost")
-	f.DurationVar(&t.KillWait, "kill-wait", t.KillWait, "TERM to KILL of work whose time is over")
-	f.DurationVar(&t.Margin, "margin", t.Margin, "longest time for which all clocks of a machine may stand still")
-	f.IntVar(&t.DriftPerMille, "clock-drift", t.DriftPerMille, "how far clock rates of two machines differ at most, in 1/1000")
-	f.DurationVar(&t.MaxDiesWithin, "max-dies-within", t.MaxDiesWithin, "longest promise that any leader may make to a cell")
-	f.DurationVar(&t.Lease, "lease", t.Lease, "life of the election lease")
-	f.DurationVar(&t.KeepAlive, "keep-alive", t.KeepAlive, "how often the lease is renewed")
-	f.DurationVar(&t.LeaseDrift, "lease-drift", t.LeaseDrift, "taken off the lease by its holder")
+	durationVar(f, &t.Heartbeat, "heartbeat", t.Heartbeat, "how often a cell beats")
+	durationVar(f, &t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace, "silence beyond a heartbeat before a cell is UNHEALTHY")
+	durationVar(f, &t.Healthcheck, "healthcheck", t.Healthcheck, "how often a cell is probed with a real container")
+	durationVar(f, &t.HealthcheckGrace, "healthcheck-grace", t.HealthcheckGrace, "how long a probe may take")
+	durationVar(f, &t.Check, "check-interval", t.Check, "how often deadlines are looked at")
+	durationVar(f, &t.Lost, "lost", t.Lost, "how long a cell stays UNHEALTHY before it is lost")
+	durationVar(f, &t.KillWait, "kill-wait", t.KillWait, "TERM to KILL of work whose time is over")
+	durationVar(f, &t.Margin, "margin", t.Margin, "longest time for which all clocks of a machine may stand still")
+	numberVar(f, &t.DriftPerMille, "clock-drift", "", t.DriftPerMille, 0, 999, "how far clock rates of two machines differ at most, in 1/1000")
+	durationVar(f, &t.MaxDiesWithin, "max-dies-within", t.MaxDiesWithin, "longest promise that any leader may make to a cell")
+	durationVar(f, &t.Lease, "lease", t.Lease, "life of the election lease")
+	durationVar(f, &t.KeepAlive, "keep-alive", t.KeepAlive, "how often the lease is renewed")
+	durationVar(f, &t.LeaseDrift, "lease-drift", t.LeaseDrift, "taken off the lease by its holder")
 }
 
 // ready tells that a process serves: it writes the addresses, one a line, to the
@@ -171,20 +169,17 @@ type retention struct {
 // retentionFlags are the flags that say so.
 func retentionFlags(cmd *cobra.Command, r *retention) {
 	p := task.Policy{}.WithDefaults()
-	cmd.Flags().DurationVar(&r.age, "task-retention", p.Retention, "how long an ended task is kept; 0 = two minutes, and only until its callback is delivered")
-	cmd.Flags().IntVar(&r.perDomain, "tasks-per-domain", p.KeepPerDomain, "how many ended tasks a domain keeps")
+	durationVar(cmd.Flags(), &r.age, "task-retention", p.Retention, "how long an ended task is kept; 0 = two minutes, and only until its callback is delivered")
+	numberVar(cmd.Flags(), &r.perDomain, "tasks-per-domain", "", p.KeepPerDomain, 1, math.MaxInt32, "how many ended tasks a domain keeps")
 }
 
-// policy is what the flags say, or why they cannot be.
-func (r retention) policy() (task.Policy, error) {
-	if r.age < 0 || r.perDomain < 1 {
-		return task.Policy{}, failf(api.ExitUsage, "--task-retention must not be negative, and --tasks-per-domain at least 1")
-	}
+// policy is what the flags say.
+func (r retention) policy() task.Policy {
 	p := task.Policy{Retention: r.age, KeepPerDomain: r.perDomain}
 	if r.age == 0 {
 		p.Retention = -1 // the notes' rule
 	}
-	return p, nil
+	return p
 }
 
 // minSecret is the least length of a secret that signs, in bytes.

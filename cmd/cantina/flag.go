@@ -1,0 +1,319 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"cantina/api"
+	"cantina/spec"
+)
+
+// wrong is what is allowed for a flag that was given something else. Hint may be empty;
+// value is the part that is wrong, empty = all of it.
+type wrong struct{ allowed, hint, value string }
+
+// Error says what is allowed.
+func (w *wrong) Error() string { return w.allowed }
+
+// wrongFlag says which flag has a value that it cannot have, and what is allowed.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return failf(api.ExitUsage, "%v; see %s --help", err, cmd.CommandPath())
+	}
+	says := &wrong{}
+	if !errors.As(err, &says) {
+		says.allowed = allowedOf(bad.GetFlag().Value.Type())
+	}
+	if says.hint == "" {
+		says.hint = "see " + cmd.CommandPath() + " --help"
+	}
+	return failf(api.ExitUsage, "%s %s, not %q; %s", flagName(bad.GetFlag()), says.allowed, cmp.Or(says.value, bad.GetValue()), says.hint)
+}
+
+// flagName is a flag in all its spellings.
+func flagName(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand + ", --" + f.Name
+	}
+	return "--" + f.Name
+}
+
+// allowedOf says what the flags that the library reads may be.
+func allowedOf(kind string) string {
+	switch kind {
+	case "bool":
+		return "must be true or false"
+	case "stringToString":
+		return "must be NAME=VALUE, or several with commas between"
+	case "stringSlice":
+		return "must be a value, or several with commas between, and quotes only around a whole one"
+	}
+	return "must be another " + kind
+}
+
+// ofServer names the flag whose value a server refused, which knows it as the field of a
+// request; other errors stay as they are.
+func ofServer(cmd *cobra.Command, err error) error {
+	var remote *api.Error
+	if cmd == nil || !errors.As(err, &remote) || remote.Code != "invalid" || remote.Detail.Field == "" {
+		return err
+	}
+	field := remote.Detail.Field
+	name := strings.ReplaceAll(field[strings.LastIndex(field, ".")+1:], "_", "-")
+	f := cmd.Flags().Lookup(name)
+	if f == nil || !f.Changed {
+		return err
+	}
+	says := strings.TrimSuffix(strings.TrimPrefix(remote.Message, field+": "), ": "+api.ErrInvalid.Error())
+	says = strings.TrimPrefix(says, strconv.Quote(f.Value.String())+": ")
+	if h := remote.Detail.Hint; h != "" {
+		says += "; " + h
+	}
+	return failf(remote.Exit, "%s %q: %s", flagName(f), f.Value.String(), says)
+}
+
+// durationFlag reads durations as spec files do: with a unit, also d and w; 0 has none.
+// The least that is allowed may be more than 0.
+type durationFlag struct {
+	d     *time.Duration
+	least time.Duration
+}
+
+// durationVar adds a flag for a duration that has a value of its own.
+func durationVar(f *pflag.FlagSet, to *time.Duration, name string, value time.Duration, usage string) {
+	*to = value
+	f.Var(&durationFlag{d: to}, name, usage)
+}
+
+// longerVar is durationVar for one that must be longer than 0.
+func longerVar(f *pflag.FlagSet, to *time.Duration, name string, value time.Duration, usage string) {
+	*to = value
+	f.Var(&durationFlag{d: to, least: 1}, name, usage)
+}
+
+// Set implements pflag.Value.
+func (f *durationFlag) Set(s string) error {
+	d, ok := spec.ParseDuration(s)
+	if s == "0" {
+		d, ok = 0, true
+	}
+	if !ok {
+		return &wrong{allowed: "must be a duration like 10s"}
+	}
+	if d < f.least {
+		return &wrong{allowed: "must be a duration longer than 0"}
+	}
+	*f.d = d
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *durationFlag) String() string {
+	if f.d == nil || *f.d == 0 {
+		return ""
+	}
+	return f.d.String()
+}
+
+// Type implements pflag.Value.
+func (f *durationFlag) Type() string { return "duration" }
+
+// sizeFlag reads sizes as spec files do.
+type sizeFlag struct {
+	bytes *int64
+	least int64
+}
+
+// Set implements pflag.Value.
+func (f *sizeFlag) Set(s string) error {
+	v, ok := spec.ParseSize(s)
+	if !ok {
+		return &wrong{allowed: "must be a size like 64Mi"}
+	}
+	if v < f.least {
+		return &wrong{allowed: "must be at least " + spec.FormatSize(f.least)}
+	}
+	*f.bytes = v
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *sizeFlag) String() string {
+	if f.bytes == nil || *f.bytes == 0 {
+		return ""
+	}
+	return spec.FormatSize(*f.bytes)
+}
+
+// Type implements pflag.Value.
+func (f *sizeFlag) Type() string { return "size" }
+
+// cpuFlag reads processors as spec files do: 0.5 or 500m.
+type cpuFlag struct{ milli *int }
+
+// Set implements pflag.Value.
+func (f *cpuFlag) Set(s string) error {
+	v, ok := spec.ParseCPU(s)
+	if !ok {
+		return &wrong{allowed: "must be a number of processors like 0.5 or 500m"}
+	}
+	*f.milli = v
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *cpuFlag) String() string {
+	if f.milli == nil || *f.milli == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%dm", *f.milli)
+}
+
+// Type implements pflag.Value.
+func (f *cpuFlag) Type() string { return "cpu" }
+
+// numberFlag reads a whole number from least to most.
+type numberFlag[N int | int32 | int64] struct {
+	n           *N
+	least, most int64
+}
+
+// unbounded is the most of a number that has no most.
+const unbounded = math.MaxInt64
+
+// numberVar adds a flag for a whole number from least to most.
+func numberVar[N int | int32 | int64](f *pflag.FlagSet, to *N, name, short string, value N, least, most int64, usage string) {
+	*to = value
+	f.VarP(&numberFlag[N]{to, least, most}, name, short, usage)
+}
+
+// Set implements pflag.Value.
+func (f *numberFlag[N]) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < f.least || n > f.most || int64(N(n)) != n {
+		if f.most >= math.MaxInt32 {
+			return &wrong{allowed: fmt.Sprintf("must be a whole number, at least %d", f.least)}
+		}
+		return &wrong{allowed: fmt.Sprintf("must be a whole number from %d to %d", f.least, f.most)}
+	}
+	*f.n = N(n)
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *numberFlag[N]) String() string {
+	if f.n == nil {
+		return "0"
+	}
+	return fmt.Sprint(*f.n)
+}
+
+// Type implements pflag.Value.
+func (f *numberFlag[N]) Type() string { return "int" }
+
+// choice finds one of some words, whatever their case.
+func choice(words []string, s string) (string, error) {
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, s) }); i >= 0 {
+		return words[i], nil
+	}
+	return "", &wrong{allowed: "must be " + either(words), hint: spec.DidYouMean(s, words), value: s}
+}
+
+// wordsOf are the words of all states from first to last.
+func wordsOf[S interface {
+	~int | ~uint8
+	fmt.Stringer
+}](first, last S) []string {
+	var out []string
+	for s := first; s <= last; s++ {
+		out = append(out, s.String())
+	}
+	return out
+}
+
+// either lists words: "a, b or c".
+func either(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// choiceFlag reads one of some words.
+type choiceFlag struct {
+	to    *string
+	words []string
+}
+
+// choiceVar adds a flag that is one of some words.
+func choiceVar(f *pflag.FlagSet, to *string, name, short, value string, words []string, usage string) {
+	*to = value
+	f.VarP(&choiceFlag{to, words}, name, short, usage)
+}
+
+// Set implements pflag.Value.
+func (f *choiceFlag) Set(s string) error {
+	w, err := choice(f.words, s)
+	if err == nil {
+		*f.to = w
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (f *choiceFlag) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return *f.to
+}
+
+// Type implements pflag.Value.
+func (f *choiceFlag) Type() string { return "string" }
+
+// choicesFlag reads some of some words, with commas between or one after the other.
+type choicesFlag struct {
+	to    *[]string
+	words []string
+}
+
+// choicesVar adds a flag that is some of some words.
+func choicesVar(f *pflag.FlagSet, to *[]string, name string, words []string, usage string) {
+	f.Var(&choicesFlag{to, words}, name, usage)
+}
+
+// Set implements pflag.Value.
+func (f *choicesFlag) Set(s string) error {
+	var all []string
+	for _, one := range strings.Split(s, ",") {
+		w, err := choice(f.words, one)
+		if err != nil {
+			return err
+		}
+		all = append(all, w)
+	}
+	*f.to = append(*f.to, all...)
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *choicesFlag) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return strings.Join(*f.to, ",")
+}
+
+// Type implements pflag.Value.
+func (f *choicesFlag) Type() string { return "strings" }
