@@ -105,6 +105,8 @@ func failf(code int, format string, args ...any) error {
 
 // invoke carries out one invocation and returns its exit code.
 func invoke(ctx context.Context, args []string, s surroundings) int {
+	out := &output{to: s.Out}
+	s.Out = out
 	c := &cli{surroundings: s, ctx: ctx}
 	root := c.root()
 	root.SetArgs(args)
@@ -113,7 +115,46 @@ func invoke(ctx context.Context, args []string, s surroundings) int {
 	if c.clientMade != nil {
 		c.clientMade.Close()
 	}
-	return c.finish(err)
+	return c.finish(out.end(err))
+}
+
+// output is standard output; it keeps the first error, which not every writer looks at.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// end is how a verb ends that would end with err. What could not be printed is told, but
+// not that a reader has gone, as head does: nobody wants more.
+func (o *output) end(err error) error {
+	var e *exit
+	switch {
+	case o.err == nil:
+		return err
+	case errors.Is(o.err, syscall.EPIPE):
+		return code(exitSignal + int(syscall.SIGPIPE))
+	case err == nil, errors.As(err, &e) && e.err == nil, strings.Contains(err.Error(), o.err.Error()): // not every writer wraps it
+		return failf(api.ExitFailed, "standard output: %w", cause(o.err))
+	}
+	return err
+}
+
+// cause is an error of a file without the file's name.
+func cause(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 // finish prints an error and chooses the exit code.

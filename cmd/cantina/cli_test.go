@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -489,6 +490,52 @@ func TestCodes(t *testing.T) {
 	for state, want := range map[string]string{"done": "0", "failed": "", "backoff": "", "disabled": ""} {
 		if got := nodeCode(&pb.JobNode{State: state}); got != want {
 			t.Errorf("%s: %s", state, got)
+		}
+	}
+}
+
+// broken is a standard output that takes so many bytes, and no more.
+type broken struct {
+	room int
+	err  error
+}
+
+// Write implements io.Writer.
+func (b *broken) Write(p []byte) (int, error) {
+	if b.room -= len(p); b.room < 0 {
+		return 0, &os.PathError{Op: "write", Path: "/dev/stdout", Err: b.err}
+	}
+	return len(p), nil
+}
+
+// TestWhatCannotBePrintedIsTold: by every verb that prints, also help; that the reader has
+// gone is nobody's error.
+func TestWhatCannotBePrintedIsTold(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.SetTask("d.once", func(x *task.Task) {
+		x.State, x.Outcome, x.Result = task.Completed, task.Succeeded, task.Result{Output: []byte("42")}
+	})
+	s.Logs.Write("c1", "i0", map[string]string{"kind": "lrp", "domain": "d", "service": "web", "index": "0"}, pb.LogStream_LOG_STREAM_STDOUT, "hello")
+	in := strings.Replace(demo, "instances: 2", "instances: 3", 1)
+	for _, args := range [][]string{
+		{}, {"help"}, {"help", "run"}, {"help", "exit-codes"}, {"help", "topics"}, {"ps", "--help"}, {"--version"}, {"version"}, {"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
+		{"completion", "powershell"}, {"ps"}, {"ps", "-o", "json"}, {"ps", "-o", "yaml"}, {"ps", "-q"}, {"cells"}, {"status"}, {"explain", "web"}, {"events", "--since", "0"},
+		{"task", "ls"}, {"task", "result", "once"}, {"job", "results", "count"}, {"job", "nodes", "count", "-o", "json"}, {"job", "nodes", "count", "--state", "running", "-o", "json"}, {"logs", "web"},
+		{"logs", "web", "--raw"}, {"plan", "-"}, {"plan", "--schema"}, {"run", "-d", "--", "true"}, {"cron", "next", "@daily", "--utc"}, {"doctor"}, {"server", "--print-timeouts"}, {"apply", "-"},
+	} {
+		for err, want := range map[error]struct {
+			code int
+			says string
+		}{syscall.ENOSPC: {api.ExitFailed, "cantina: standard output: no space left on device\n"}, syscall.EPIPE: {141, ""}} {
+			var errs bytes.Buffer
+			code := invoke(t.Context(), args, surroundings{
+				In: strings.NewReader(in), Out: &broken{err: err}, Err: &errs, Getenv: func(k string) string { return s.env[k] }, Now: now,
+				Width: func() int { return 100 }, Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
+			})
+			if code != want.code || !strings.HasSuffix(errs.String(), want.says) || strings.Count(errs.String(), "cantina: ") != strings.Count(want.says, "cantina: ") || strings.Contains(errs.String(), "write ") {
+				t.Errorf("%q, %v: exit code %d, %q", args, err, code, errs.String())
+			}
 		}
 	}
 }

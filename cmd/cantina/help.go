@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,7 +110,11 @@ func (c *cli) help(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = fill(cmd.Long, width)
+		// In one piece: the library tells an error of its writer without saying who it is.
+		var page bytes.Buffer
+		cmd.SetOut(&page)
 		show(cmd, args)
+		_, _ = c.Out.Write(page.Bytes()) // the output keeps its error
 	})
 }
 

@@ -130,6 +130,10 @@ func TestBackupAndRestore(t *testing.T) {
 	s := newShell(t)
 	dir := t.TempDir()
 	s.fails(api.ExitUsage, "--data or --etcd-endpoints", "store", "backup", dir+"/b")
+	s.fails(api.ExitUsage, "there is no such folder", "store", "backup", dir+"/b", "--data", dir+"/none")
+	if err := os.Mkdir(dir+"/empty", 0o700); err != nil {
+		t.Fatal(err)
+	}
 	s.fails(api.ExitFailed, "", "store", "backup", dir+"/b", "--data", dir+"/empty")
 	if _, err := os.Stat(dir + "/b"); err == nil {
 		t.Fatal("a failed backup left a file")
@@ -159,7 +163,7 @@ func TestABackupComesBack(t *testing.T) {
 		reign.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}}, func(_ int64, err error) { done <- err })
 		return errors.Join(<-done, reign.Resign(ctx))
 	}
-	if err := (&place{data: dir + "/old"}).open(t.Context(), write); err != nil {
+	if err := (&place{data: dir + "/old", empty: true}).open(t.Context(), write); err != nil {
 		t.Fatal(err)
 	}
 	_, errs, code := s.run("store", "backup", dir+"/b", "--data", dir+"/old")

@@ -23,6 +23,7 @@ func (c *cli) root() *cobra.Command {
 			"  cantina run -- ./measure.sh        # run once, follow, keep the exit code\n" +
 			"  cantina ps                         # what runs\n" +
 			"  cantina explain web                # why it is not as it should be",
+		Version:      version,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -32,6 +33,7 @@ func (c *cli) root() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("cantina {{.Version}}\n")
 	root.SetOut(c.Out)
 	root.SetErr(c.Err)
 	root.SetIn(c.In)
