@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cantina/api"
+	pb "cantina/wire/cantinav1"
 )
 
 // enumeration is what the usage of a flag that is one of some words looks like.
@@ -141,6 +142,21 @@ func TestABadTextIsToldWithItsFlag(t *testing.T) {
 		}
 		if slices.ContainsFunc(c.says, func(x string) bool { return !strings.Contains(errs, x) }) || regexp.MustCompile(`strconv|query\.|upcoming|invalid request|parsing`).MatchString(errs) {
 			t.Errorf("%q: %s", c.args, errs)
+		}
+	}
+	// A place that the stream has not come to is no place of this stream.
+	for _, more := range [][]string{nil, {"-f"}} {
+		out, errs, code := s.run(append([]string{"events", "--since", "99999999"}, more...)...)
+		if code != api.ExitFailed || out != "" || !strings.Contains(errs, "--since 99999999 is later than the newest event") {
+			t.Errorf("%d %q %q", code, out, errs)
+		}
+	}
+	for want, g := range map[string]*pb.Gap{
+		"events between 3.1 and 7.2 are missing":                                                 {After: "3.1", Before: "7.2"},
+		"the stream stands at 3.1, before 50: the store was restored, and events may be missing": {After: "50", Before: "3.1"},
+	} {
+		if got := missing("events", g); got != want {
+			t.Errorf("%q", got)
 		}
 	}
 	// Words have no case.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 		changes.Since = position
 		return client.Events(ctx, changes, func(m *pb.StreamEventsResponse) error {
 			if m.Gap != nil {
-				c.sayf("[changes between %s and %s are missing; list again]\n", m.Gap.After, m.Gap.Before)
+				c.sayf("[%s; list again]\n", missing("changes", m.Gap))
 			}
 			if m.Event == nil {
 				return nil
@@ -133,19 +134,21 @@ func (c *cli) events(ctx context.Context, t table[*pb.Event], q *pb.StreamEvents
 	if err != nil {
 		return err
 	}
-	end := ""
-	if !follow {
-		// Where the stream stands now: read until there.
-		l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: 1}})
-		if err != nil {
-			return err
+	// Where the stream stands now: read until there.
+	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: 1}})
+	if err != nil {
+		return err
+	}
+	end := l.Listing.Position
+	if since, err := event.ParsePosition(q.Since); err == nil {
+		if newest, err := event.ParsePosition(end); err == nil && since.Revision > newest.Revision {
+			return failf(api.ExitFailed, "--since %s is later than the newest event, %s: it is not of this cluster, or the store was restored since; list afresh and go on from there", since, newest)
 		}
-		end = l.Listing.Position
 	}
 	first := true
 	return client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
 		if m.Gap != nil {
-			c.sayf("[events between %s and %s are missing]\n", m.Gap.After, m.Gap.Before)
+			c.sayf("[%s]\n", missing("events", m.Gap))
 		}
 		if m.Event != nil {
 			if err := list(c, t, []*pb.Event{m.Event}); err != nil {
@@ -160,6 +163,17 @@ func (c *cli) events(ctx context.Context, t table[*pb.Event], q *pb.StreamEvents
 		}
 		return nil
 	})
+}
+
+// missing says what a gap means: a stream whose end is before the place where its reader
+// stands is that of a store that was restored.
+func missing(what string, g *pb.Gap) string {
+	after, err := event.ParsePosition(g.After)
+	before, err2 := event.ParsePosition(g.Before)
+	if err == nil && err2 == nil && after.Compare(before) >= 0 {
+		return fmt.Sprintf("the stream stands at %s, before %s: the store was restored, and %s may be missing", g.Before, g.After, what)
+	}
+	return fmt.Sprintf("%s between %s and %s are missing", what, g.After, g.Before)
 }
 
 // reached reports whether a stream has come to a position.
