@@ -245,7 +245,7 @@ func jobDefinition(j *Job) *pb.JobDefinition {
 func node(job string, v *batch.NodeView) *pb.JobNode {
 	s := &v.Status
 	m := &pb.JobNode{
-		Job: job, Node: clean(v.Node), State: v.Class.String(), Cell: v.Cell, Attempts: int32(s.Attempts), Losses: int32(s.Losses),
+		Job: job, Node: clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts), Losses: int32(s.Losses),
 		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: clean(s.Reason), Time: millis(s.Time), Since: millis(v.Since),
 	}
 	if v.Class == batch.ClassBackoff {

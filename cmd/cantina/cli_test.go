@@ -347,6 +347,9 @@ func TestJobVerbs(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ok("job", "results", "count", "-o", "json")), &all); err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}
+	if got := s.ok("job", "nodes", "count", "--columns", "node,state,errors", "--no-header"); got != "a  done    0\nb  done    0\nc  failed  2\n" {
+		t.Fatal(got)
+	}
 	if got := s.ok("job", "nodes", "count", "--state", "failed", "-q"); got != "c\n" {
 		t.Fatal(got)
 	}

@@ -66,7 +66,7 @@ func (c *cli) nodeTable() table[*pb.JobNode] {
 			{name: "NODE", text: func(x *pb.JobNode) string { return x.Node }},
 			{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
 			{name: "CELL", text: func(x *pb.JobNode) string { return x.Cell }},
-			{name: "ATTEMPTS", text: func(x *pb.JobNode) string { return number(x.Attempts) }},
+			{name: "ERRORS", text: func(x *pb.JobNode) string { return number(x.Errors) }},
 			{name: "CODE", text: nodeCode},
 			{name: "TIME", text: func(x *pb.JobNode) string { return c.when(x.Time) }},
 			{name: "NOTE", text: nodeNote},
@@ -149,6 +149,8 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 	q := &pb.ListNodesRequest{}
 	cmd := &cobra.Command{
 		Use: "nodes JOB", Short: "List the nodes of a job with their status", Args: exactly(1, "JOB"),
+		Long: "nodes lists the batch tasks of a job. ERRORS counts the attempts that ended in an error since the last that did not, or since job retry; LOSSES (-o wide) those whose\n" +
+			"cell was lost. Attempt ERRORS + LOSSES + 1 is the one that runs, or comes next.",
 		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Job = jobName(args[0])

@@ -3516,9 +3516,11 @@ type JobNode struct {
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// ready, running, done, failed, backoff, blocked, avoided, disabled or absent
-	State    string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Cell     string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
-	Attempts int32                  `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Cell  string `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
+	// Attempts that ended in an error since the last that did not, or since it was told to
+	// run again: what "retries" bounds. 0 of one that is done.
+	Errors   int32                  `protobuf:"varint,5,opt,name=errors,proto3" json:"errors,omitempty"`
 	ExitCode int32                  `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Signal   int32                  `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
 	Reason   string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3529,7 +3531,7 @@ type JobNode struct {
 	Path       []string               `protobuf:"bytes,12,rep,name=path,proto3" json:"path,omitempty"`
 	// What it reported; only in results.
 	Data *structpb.Struct `protobuf:"bytes,13,opt,name=data,proto3" json:"data,omitempty"`
-	// Attempts that ended because their cell was lost.
+	// Attempts since then that ended because their cell was lost.
 	Losses int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
 	// Why a running one may not be so any more, as that of an instance. Not in events.
@@ -3596,9 +3598,9 @@ func (x *JobNode) GetCell() string {
 	return ""
 }
 
-func (x *JobNode) GetAttempts() int32 {
+func (x *JobNode) GetErrors() int32 {
 	if x != nil {
-		return x.Attempts
+		return x.Errors
 	}
 	return 0
 }
@@ -9177,13 +9179,13 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\abackoff\x18\x06 \x01(\x05R\abackoff\x12\x18\n" +
 	"\ablocked\x18\a \x01(\x05R\ablocked\x12\x18\n" +
 	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
-	"\bdisabled\x18\t \x01(\x05R\bdisabled\"\xe3\x03\n" +
+	"\bdisabled\x18\t \x01(\x05R\bdisabled\"\xdf\x03\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
-	"\x04cell\x18\x04 \x01(\tR\x04cell\x12\x1a\n" +
-	"\battempts\x18\x05 \x01(\x05R\battempts\x12\x1b\n" +
+	"\x04cell\x18\x04 \x01(\tR\x04cell\x12\x16\n" +
+	"\x06errors\x18\x05 \x01(\x05R\x06errors\x12\x1b\n" +
 	"\texit_code\x18\x06 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\a \x01(\x05R\x06signal\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12.\n" +
