@@ -88,7 +88,7 @@ func (c *cli) cellsVerb() *cobra.Command {
 			if len(args) == 1 {
 				got, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: strings.TrimPrefix(args[0], "cell/")})
 				if err != nil {
-					return err
+					return c.noCell(args[0], err)
 				}
 				return one(c, c.cellTable(), got.Cell)
 			}

@@ -173,7 +173,7 @@ func TestSchedules(t *testing.T) {
 	}
 	s.ok("stop", "task/tick")
 	s.ok("rm", "schedule/tick", "--yes")
-	s.fails(api.ExitNotFound, "no schedule is called", "cron", "show", "tick")
+	s.fails(api.ExitNotFound, "schedule d/tick was removed (2027", "cron", "show", "tick")
 }
 
 func (s *shell) apply() {
@@ -361,7 +361,7 @@ func TestJobVerbs(t *testing.T) {
 	s.ok("job", "pause", "job/count")
 	s.ok("job", "resume", "count")
 	s.ok("job", "kill", "count")
-	s.fails(api.ExitNotFound, "not found", "job", "results", "none")
+	s.fails(api.ExitNotFound, `no job is called "none"`, "job", "results", "none")
 }
 
 func TestSubjects(t *testing.T) {
@@ -402,13 +402,29 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 			t.Errorf("%s: %s", arg, got)
 		}
 	}
-	s.fails(api.ExitNotFound, "nothing is called", "explain", "count[h2/net/http]")
-	s.fails(api.ExitNotFound, "nothing is called", "explain", "count[http]")
+	s.fails(api.ExitNotFound, "job count has no node h2/net/http (it has 3); did you mean net/http?", "explain", "count[h2/net/http]")
+	s.fails(api.ExitNotFound, "job count has no node http (it has 3); cantina job nodes count", "explain", "count[http]")
 }
 
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	s := newShell(t)
 	s.apply()
+	for says, all := range map[string][][]string{
+		"job count has no node 3001 (it has 3); cantina job nodes count lists them": {{"explain", "count/3001"}, {"explain", "count[3001]"}, {"explain", "job/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
+		"has 2 instances, and none with index 9":                                    {{"logs", "web/9"}, {"ps", "web/9"}, {"restart", "web/9"}},
+		`service web has no instance "x"; cantina ps web`:                           {{"explain", "web/x"}, {"ps", "web/x"}},
+		"did you mean web?":         {{"explain", "wbe"}, {"logs", "wbe"}, {"stop", "wbe"}, {"ps", "wbe"}, {"service", "get", "wbe"}, {"service", "scale", "wbe", "3"}},
+		"did you mean d/web?":       {{"explain", "d/wbe"}},
+		"did you mean count?":       {{"explain", "coutn"}, {"job", "get", "coutn"}, {"job", "nodes", "coutn"}, {"job", "results", "coutn"}, {"job", "pause", "coutn"}, {"job", "retry", "coutn"}, {"job", "kill", "coutn"}},
+		"did you mean once?":        {{"explain", "onec"}, {"task", "get", "onec"}, {"task", "result", "onec"}},
+		"did you mean service/web?": {{"explain", "job/web"}},
+		"did you mean job/count?":   {{"explain", "service/count"}},
+		"did you mean c1?":          {{"explain", "cell/c2"}, {"cells", "c2"}, {"drain", "c2", "--reason", "x"}, {"undrain", "c2"}},
+	} {
+		for _, args := range all {
+			s.fails(api.ExitNotFound, says, args...)
+		}
+	}
 	for _, args := range [][]string{
 		{"restart", "web/9"}, {"logs", "web/9"}, {"ps", "web/9"}, {"ps", "web/9", "-w"}, {"wait", "web/9"}, {"logs", "count", "--node", "nope"}, {"logs", "-f", "count", "--node", "nope"},
 		{"logs", "web", "--attempt", "99"}, {"job", "nodes", "count", "--below", "zz"}, {"job", "results", "count", "--node", "zz"},

@@ -35,7 +35,7 @@ func (c *cli) drainVerb() *cobra.Command {
 			}
 			got, err := call(c, calls.DrainCell, q)
 			if err != nil {
-				return err
+				return c.noCell(args[0], err)
 			}
 			d := got.Cell.Drain
 			c.notef("cell %s is drained, for %s at most; cantina undrain %[1]s takes it back\n", q.Name, short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
@@ -103,7 +103,7 @@ func (c *cli) undrainVerb() *cobra.Command {
 			if err == nil {
 				c.notef("cell %s takes work again\n", name)
 			}
-			return err
+			return c.noCell(args[0], err)
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ func (c *cli) explainVerb() *cobra.Command {
 				return err
 			}
 			got, err := call(c, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
+			if isCode(err, "not_found") && s.kind == "instance" {
+				err = cmp.Or(c.knownInstance(c.ctx, s), err)
+			}
 			if err != nil {
 				return err
 			}

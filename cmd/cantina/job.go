@@ -134,7 +134,7 @@ func (c *cli) jobVerb() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: jobName(args[0])})
 			if err != nil {
-				return err
+				return c.noJob(args[0], err)
 			}
 			return one(c, c.jobTable(), got.Job)
 		},
@@ -157,7 +157,7 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 			return stream(c, c.nodeTable(), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListNodes, q)
-				return l.GetNodes(), l.GetListing().GetNext(), err
+				return l.GetNodes(), l.GetListing().GetNext(), c.noJob(args[0], err)
 			})
 		},
 	}
@@ -180,7 +180,7 @@ func (c *cli) jobResultsVerb() *cobra.Command {
 			return stream(c, resultTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListResults, q)
-				return l.GetResults(), l.GetListing().GetNext(), err
+				return l.GetResults(), l.GetListing().GetNext(), c.noJob(args[0], err)
 			})
 		},
 	}
@@ -202,7 +202,7 @@ func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
 			if err == nil {
 				c.notef("job %s: %sd\n", jobName(args[0]), verb)
 			}
-			return err
+			return c.noJob(args[0], err)
 		},
 	}
 }
@@ -218,7 +218,7 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 			if err == nil {
 				c.notef("job %s: %s may run again\n", q.Name, plural(got.Forgiven, "failed batch task", "failed batch tasks"))
 			}
-			return err
+			return c.noJob(args[0], err)
 		},
 	}
 	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
@@ -238,7 +238,7 @@ func (c *cli) jobKillVerb() *cobra.Command {
 			if err == nil {
 				c.notef("job %s: %s\n", q.Name, beingEnded(got.Killed))
 			}
-			return err
+			return c.noJob(args[0], err)
 		},
 	}
 	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")

@@ -229,7 +229,7 @@ func (p *linePrinter) line(l *pb.OutputLine) error {
 	}
 	before := ""
 	if p.timestamps {
-		before = l.Time.AsTime().In(p.zone()).Format("2006-01-02T15:04:05.000Z07:00") + " "
+		before = l.Time.AsTime().In(p.c.location()).Format("2006-01-02T15:04:05.000Z07:00") + " "
 	}
 	if p.prefix {
 		before += printable(l.Source) + " | "
@@ -243,13 +243,6 @@ func (p *linePrinter) line(l *pb.OutputLine) error {
 	// In one piece: several programs may write to the same terminal or file.
 	_, err := w.Write(slices.Concat([]byte(before), text, []byte(end)))
 	return err
-}
-
-func (p *linePrinter) zone() *time.Location {
-	if p.c.zone == nil {
-		return time.Local
-	}
-	return p.c.zone
 }
 
 func gapText(l *pb.OutputLine) string {

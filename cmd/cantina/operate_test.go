@@ -218,7 +218,7 @@ func TestDrainVerbs(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.fails(api.ExitUsage, "needs a reason", "drain", "c1")
-	s.fails(api.ExitNotFound, "cell c9", "drain", "c9", "--reason", "x")
+	s.fails(api.ExitNotFound, `no cell is called "c9"`, "drain", "c9", "--reason", "x")
 	s.fails(api.ExitUsage, "from 1 s to 30 days", "drain", "c1", "--reason", "x", "--deadline", "10ms")
 	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 || !strings.Contains(errs, "for 30m at most; cantina undrain c1") {
 		t.Fatalf("%d %s", code, errs)
@@ -238,7 +238,7 @@ func TestDrainVerbs(t *testing.T) {
 			t.Fatalf("%d %s", code, errs)
 		}
 	}
-	s.fails(api.ExitNotFound, "cell c9", "undrain", "c9")
+	s.fails(api.ExitNotFound, `no cell is called "c9"`, "undrain", "c9")
 	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
 		t.Fatal(got)
 	}

@@ -368,13 +368,21 @@ func (c *cli) when(t *timestamppb.Timestamp) string {
 	}
 	at := t.AsTime()
 	if !c.OutTTY || c.utc || c.tz != "" {
-		return at.In(c.zone).Format(time.RFC3339)
+		return at.In(c.location()).Format(time.RFC3339)
 	}
 	d := c.Now().Sub(at)
 	if d < 0 {
 		return "in " + short(-d)
 	}
 	return short(d) + " ago"
+}
+
+// location is the zone of times; verbs without --tz have that of this machine.
+func (c *cli) location() *time.Location {
+	if c.zone == nil {
+		return time.Local
+	}
+	return c.zone
 }
 
 // short prints a duration in its largest unit.

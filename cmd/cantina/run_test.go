@@ -152,7 +152,7 @@ func TestWait(t *testing.T) {
 			t.Errorf("removed: %d %s", code, said)
 		}
 	}
-	s.fails(api.ExitNotFound, "nothing is called", "wait", "web")
+	s.fails(api.ExitNotFound, "service d/web was removed", "wait", "web")
 }
 
 // TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it
@@ -214,7 +214,7 @@ func TestStopRestartRm(t *testing.T) {
 	s.ok("rm", "once", "--yes", "--force")
 	s.fails(api.ExitNotFound, "kept 24 h", "logs", "task/d.once")
 	s.ok("rm", "web", "job/count", "--yes")
-	s.fails(api.ExitNotFound, "nothing is called", "rm", "web", "--yes")
+	s.fails(api.ExitNotFound, "service d/web was removed", "rm", "web", "--yes")
 	s.tty, s.in = true, "n\n"
 	s.fails(api.ExitFailed, "not confirmed", "cells", "forget", "p1")
 	s.in = "y\n"

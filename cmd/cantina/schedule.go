@@ -107,7 +107,7 @@ func (c *cli) schedule(text, domain string) (subject, error) {
 	case err != nil:
 		return subject{}, err
 	case len(found) == 0:
-		return subject{}, failf(api.ExitNotFound, "no schedule is called %q; see cantina cron ls", text)
+		return subject{}, c.nothingCalled("schedule", strings.TrimPrefix(text, "schedule/"), domain)
 	case len(found) > 1:
 		var names []string
 		for _, s := range found {

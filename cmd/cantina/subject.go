@@ -130,10 +130,7 @@ func (c *cli) find(text, domain string) (subject, error) {
 		if collected != nil {
 			return subject{}, collected // it was there: say when it went
 		}
-		if kind == "cell" {
-			return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina cells --all. A leader remembers the cells that were lost in its own term", text)
-		}
-		return subject{}, failf(api.ExitNotFound, "nothing is called %q; see cantina ps, task ls, job ls, cron ls, cells", text)
+		return subject{}, c.nothingCalled(kind, rest, domain)
 	}
 	return theOne(text, found)
 }

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cantina/api"
+	"cantina/spec"
+	pb "cantina/wire/cantinav1"
+)
+
+// nothingCalled is the error for a name that nothing has: of which thing that there is it
+// could be a part, when it was removed, or what has a name like it. Kind is that which was
+// asked for, empty = any. What cannot be found out is left out.
+func (c *cli) nothingCalled(kind, rest, domain string) error {
+	text := rest
+	if kind != "" {
+		text = kind + "/" + rest
+	}
+	if why := c.partOf(kind, rest, domain); why != "" {
+		return failf(api.ExitNotFound, "%s", why)
+	}
+	if gone := c.removed(kind, rest, domain); gone != "" {
+		return failf(api.ExitNotFound, "%s", gone)
+	}
+	hint := c.nearName(kind, rest, domain)
+	if hint == "" || kind == "cell" { // the lost ones have names too
+		hint = strings.TrimSpace(hint + " " + map[string]string{
+			"": "see cantina ps, task ls, job ls, cron ls, cells", "service": "see cantina service ls", "task": "see cantina task ls", "job": "see cantina job ls", "schedule": "see cantina cron ls",
+			"cell": "see cantina cells --all. A leader remembers the cells that were lost in its own term",
+		}[kind])
+	}
+	if kind != "" {
+		return failf(api.ExitNotFound, "no %s is called %q; %s", kind, rest, hint)
+	}
+	return failf(api.ExitNotFound, "nothing is called %q; %s", text, hint)
+}
+
+// partOf says what a name asks for of a job or a service that there is.
+func (c *cli) partOf(kind, rest, domain string) string {
+	if x := jobOf(rest); x.kind == "node" && (kind == "" || kind == "job") {
+		if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: x.name}); err == nil && (domain == "" || got.Job.Domain == domain) {
+			return c.noNode(x, got.Job)
+		}
+	}
+	name, index, part := strings.Cut(rest, "/")
+	if !part || kind != "" && kind != "service" {
+		return ""
+	}
+	if found, err := c.findService(name, domain); err == nil && len(found) == 1 {
+		return fmt.Sprintf("service %s has no instance %q; cantina ps %[1]s lists them", name, index)
+	}
+	return ""
+}
+
+// noNode says that a job has no such node, and which is like it.
+func (c *cli) noNode(x subject, job *pb.Job) string {
+	total := job.Counts.GetTotal()
+	if total == 0 && job.NodesError == "" {
+		return fmt.Sprintf("job %s has no node %s: its nodes are not known yet, or it has none", x.name, x.node)
+	}
+	var names []string
+	if l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: x.name, Page: &pb.Page{Limit: api.MaxPage}}); err == nil {
+		for _, n := range l.Nodes {
+			names = append(names, n.Node)
+		}
+	}
+	hint := spec.DidYouMean(x.node, names)
+	if hint == "" {
+		hint = "cantina job nodes " + x.name + " lists them"
+	}
+	return fmt.Sprintf("job %s has no node %s (it has %d); %s", x.name, x.node, total, hint)
+}
+
+// noJob is an error about a job by its name; one that there is not is told as find tells it.
+func (c *cli) noJob(arg string, err error) error {
+	if !isCode(err, "not_found", "collected") {
+		return err
+	}
+	name := jobName(arg)
+	if _, there := call(c, calls.GetJob, &pb.GetJobRequest{Name: name}); there == nil {
+		return err // it is about something of the job
+	}
+	return c.nothingCalled("job", name, "")
+}
+
+// noCell is noJob for cells.
+func (c *cli) noCell(arg string, err error) error {
+	if !isCode(err, "not_found", "collected") {
+		return err
+	}
+	return c.nothingCalled("cell", strings.TrimPrefix(arg, "cell/"), "")
+}
+
+// lookBack bounds the look at what was removed: it only explains an error.
+const lookBack = time.Second
+
+// removed tells when something of that name was removed, while the leader remembers it.
+func (c *cli) removed(kind, rest, domain string) string {
+	client, err := c.client()
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, lookBack)
+	defer cancel()
+	q := &pb.StreamEventsRequest{Since: "0", Domain: domain, Kind: []string{"service", "job", "schedule"}}
+	if kind != "" {
+		if !slices.Contains(q.Kind, kind) {
+			return ""
+		}
+		q.Kind = []string{kind}
+	}
+	var last *pb.Event
+	// It ends by an error when it takes too long: then the last that was seen counts.
+	_ = client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
+		switch e := m.Event; {
+		case e == nil && m.Gap == nil:
+			return api.Stop() // all that there is has been read
+		case e != nil && e.Gone && (e.Subject == rest || e.Subject == e.Domain+"/"+rest):
+			last = e
+		}
+		return nil
+	})
+	if last == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s was removed (%s)", last.Kind, last.Subject, c.when(last.Time))
+}
+
+// nearName is a hint with what has a name like it, or has that name and is of another kind.
+func (c *cli) nearName(kind, rest, domain string) string {
+	names := map[string][]string{}
+	add := func(kind, in, name string) {
+		if domain == "" || in == domain {
+			names[kind] = append(names[kind], name)
+			if strings.Contains(rest, "/") && in != "" && kind != "job" {
+				names[kind] = append(names[kind], in+"/"+name)
+			}
+		}
+	}
+	page := &pb.Page{Limit: api.MaxPage}
+	if l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Page: page}); err == nil {
+		for _, x := range l.Services {
+			add("service", x.Domain, x.Name)
+		}
+	}
+	if l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Page: page}); err == nil {
+		for _, x := range l.Jobs {
+			add("job", x.Domain, x.Name)
+		}
+	}
+	if l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Page: page}); err == nil {
+		for _, x := range l.Tasks {
+			add("task", x.Domain, x.Id)
+			if x.Name != "" {
+				add("task", x.Domain, x.Name)
+			}
+		}
+	}
+	if l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: page}); err == nil {
+		for _, x := range l.Cells {
+			add("cell", domain, x.Name)
+		}
+	}
+	if l, err := call(c, calls.ListSchedules, &pb.ListSchedulesRequest{Page: page}); err == nil {
+		for _, x := range l.Schedules {
+			add("schedule", x.Domain, x.Name)
+		}
+	}
+	var all []string
+	for _, k := range []string{"service", "job", "task", "cell", "schedule"} {
+		switch {
+		case kind == "" || k == kind:
+			all = append(all, names[k]...)
+		case slices.Contains(names[k], rest):
+			return "did you mean " + k + "/" + rest + "?"
+		}
+	}
+	return spec.DidYouMean(rest, all)
+}
