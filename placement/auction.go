@@ -54,7 +54,8 @@ type Refused struct {
 type Result struct {
 	Placed []Placement
 	// Refused holds what could not be placed and was not reported before, or whose
-	// refusal became another code.
+	// refusal became one of another kind: another code, or cells are known now, or may be
+	// given work now.
 	Refused []Refused
 	// Expired holds what was in flight too long without an answer: its room is free
 	// again, and convergence decides what becomes of it.
@@ -339,17 +340,35 @@ func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
 	return true
 }
 
+// lookAgain is how long a refusal stands at least, however the cells change.
+const lookAgain = time.Second
+
+// kindOf is what of a refusal is told again when it changes: amounts move all the while.
+type kindOf struct {
+	code        Code
+	never       bool
+	cells, seen bool // any is known, and any of them may be given work
+}
+
+func (r *Refusal) kind() kindOf {
+	k := kindOf{code: r.Code, never: r.Never, cells: len(r.Classes) > 0}
+	for i := range r.Classes {
+		k.seen = k.seen || r.Classes[i].Cause != CauseNotAdmitted
+	}
+	return k
+}
+
 // report tells of fresh entries that were not placed, and of all entries of a
-// queue whose refusal became another code.
+// queue whose refusal became one of another kind.
 func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 	for _, q := range a.queues {
 		if !q.asleep {
 			continue
 		}
-		if q.refusal == nil || q.gen != a.cellGen && now-q.looked >= time.Second {
+		if q.refusal == nil || q.gen != a.cellGen && now-q.looked >= lookAgain {
 			old := q.refusal
 			q.refusal, q.gen, q.looked = a.explain(q.shape), a.cellGen, now
-			if old != nil && (old.Code != q.refusal.Code || old.Never != q.refusal.Never) {
+			if old != nil && old.kind() != q.refusal.kind() {
 				for _, e := range q.heap {
 					e.told = false
 				}

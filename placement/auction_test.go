@@ -592,3 +592,46 @@ func TestLateAnswerMovesTheAttempt(t *testing.T) {
 		})
 	}
 }
+
+// TestARefusalThatIsNotTrueAnyMoreIsToldAnew: also when the cells change at once after it was
+// made, and nothing happens later; amounts that move are no news.
+func TestARefusalThatIsNotTrueAnyMoreIsToldAnew(t *testing.T) {
+	a := NewAuction(Config{})
+	it := lrpItem("x", 0, 10)
+	it.Constraint.Labels = map[string]string{"disk": "fast"}
+	submit(t, a, 0, it)
+	told := func(now time.Duration, want string) {
+		t.Helper()
+		r := a.Round(now)
+		got := ""
+		for _, x := range r.Refused {
+			got += x.Refusal.String()
+		}
+		if got != want {
+			t.Fatalf("at %v: %q, want %q", now, got, want)
+		}
+	}
+	told(0, "found no compatible cells: no cell is known")
+	now := 100 * time.Millisecond
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() { a.Admit("c", "p-c", "unhealthy") }, "found no compatible cells: 1 cell: unhealthy"},
+		{func() { a.Admit("c", "p-c", ""); a.Push(plainState("c", 1, 100, 10)) }, "found no compatible cells: 1 cell: label disk=fast missing"},
+		{func() { a.Push(plainState("c", 2, 90, 10)) }, ""},
+	} {
+		step.change()
+		told(now, "") // it is not looked at that often
+		at, ok := a.Next()
+		if !ok || at > now+lookAgain {
+			t.Fatalf("the next round is at %v, %v", at, ok)
+		}
+		now = at
+		told(now, step.want)
+		now += 100 * time.Millisecond
+	}
+	if at, ok := a.Next(); ok && at < now+lookAgain {
+		t.Errorf("nothing has changed, and the next round is at %v", at)
+	}
+}

@@ -88,8 +88,9 @@ func (l *Ledger) Admit(name, process, reason string) bool {
 	if c.known && c.process != process {
 		l.unknow(c)
 	}
+	news := !c.session || c.admitted != (reason == "")
 	c.process, c.session = process, true
-	if c.admitted != (reason == "") {
+	if news {
 		l.cellGen++
 	}
 	c.admitted, c.blocked = reason == "", reason
@@ -106,6 +107,7 @@ func (l *Ledger) Remove(name string) {
 		return
 	}
 	c.session, c.admitted, c.blocked = false, false, "no session"
+	l.cellGen++
 	for _, h := range c.holds {
 		if h.inFlight && h.Kind != KindBatch {
 			l.stranded = append(l.stranded, h)

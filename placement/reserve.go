@@ -110,6 +110,11 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 	if t, ok := a.nextExpiry(); ok {
 		consider(t)
 	}
+	for _, q := range a.queues {
+		if q.asleep && q.refusal != nil && q.gen != a.cellGen {
+			consider(q.looked + lookAgain) // the refusal may not be true any more
+		}
+	}
 	if len(a.marks) < max(len(a.byName)/10, 1) {
 		for _, q := range a.queues {
 			if e := q.head(); e != nil && e.mark == nil && e.since+a.cfg.Patience > a.last {
