@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -100,6 +101,8 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 	a, err := s.leader.Heartbeat(limit, b, s.state())
 	switch {
 	case ctx.Err() != nil:
+	case !s.answered.told && errors.Is(err, ErrNotLeader) && s.electing.still(s.clock.Boot()):
+		s.log.Debug("no server leads yet")
 	case err != nil && s.answered.first(false):
 		s.log.Warn("no leader answers; the cell goes on trying", "error", err)
 	case err != nil:

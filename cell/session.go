@@ -39,6 +39,7 @@ type session struct {
 	within func(context.Context, time.Duration) (context.Context, context.CancelFunc) // nil = of the kernel
 
 	answered  tidings // whether the last heartbeat was; only the loop of beats touches it
+	electing  electing
 	beats     *mailbox[worker.Heartbeat]
 	statuses  *mailbox[worker.UpdateStatus]
 	beating   *run.Loop
@@ -68,6 +69,23 @@ func (t *tidings) first(good bool) bool {
 	news := !t.told || t.good != good
 	t.told, t.good = true, good
 	return news
+}
+
+// electionTime is how long servers that have just started may take to choose a leader.
+const electionTime = 10 * time.Second
+
+// electing is a start at which servers answer, and none leads yet.
+type electing struct {
+	seen  bool
+	since time.Duration
+}
+
+// still reports whether that is no news yet at now.
+func (e *electing) still(now time.Duration) bool {
+	if !e.seen {
+		e.seen, e.since = true, now
+	}
+	return now-e.since < electionTime
 }
 
 // hands is what the session does to the rest of the cell. None of them waits.

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"cantina/internal/run"
 	"cantina/worker"
 )
 
@@ -40,5 +44,36 @@ func TestSilenceIsToldOnce(t *testing.T) {
 	const lost = `level=WARN msg="no leader answers; the cell goes on trying" error="connection refused"`
 	if want := lost + "\n" + `level=INFO msg="a leader answers"` + "\n" + lost; strings.Join(got, "\n") != want {
 		t.Errorf("%s", out.String())
+	}
+}
+
+// TestAnElectionAtTheStartIsNoSilence: servers that have just started choose a leader; one
+// that they do not find is told, and so is one that is gone later.
+func TestAnElectionAtTheStartIsNoSilence(t *testing.T) {
+	const lost, found = "no leader answers; the cell goes on trying", "a leader answers"
+	for name, c := range map[string]struct {
+		answers []error
+		want    string
+	}{
+		"an election":        {[]error{ErrNotLeader, ErrNotLeader, nil}, found},
+		"no leader is found": {append(slices.Repeat([]error{ErrNotLeader}, 6), nil), lost + "|" + found},
+		"nobody there":       {[]error{errors.New("refused"), nil}, lost + "|" + found},
+		"a later one":        {[]error{nil, ErrNotLeader, nil}, found + "|" + lost + "|" + found},
+	} {
+		var out strings.Builder
+		now := time.Duration(0)
+		f := &fickle{answers: c.answers}
+		s := &session{log: slog.New(slog.NewTextHandler(&out, nil)), leader: f, state: func() State { return State{} },
+			clock: run.Clock{Boot: func() time.Duration { now += 3 * time.Second; return now }}}
+		for len(f.answers) > 0 {
+			s.hear(t.Context(), worker.Heartbeat{})
+		}
+		var got []string
+		for _, x := range regexp.MustCompile(`msg="([^"]*)"`).FindAllStringSubmatch(out.String(), -1) {
+			got = append(got, x[1])
+		}
+		if strings.Join(got, "|") != c.want {
+			t.Errorf("%s: %s", name, out.String())
+		}
 	}
 }
