@@ -97,6 +97,16 @@ type Entry struct {
 	Text string
 }
 
+// Times prints the logical time, or of several in a row the last, since when, and how many
+// there are: "2026-03-01T02:00:05Z (6 since 2026-03-01T02:00:00Z)".
+func (e *Entry) Times() string {
+	at := e.At.UTC().Format(time.RFC3339)
+	if e.Count <= 1 || e.Until.IsZero() {
+		return at
+	}
+	return fmt.Sprintf("%s (%d since %s)", e.Until.UTC().Format(time.RFC3339), e.Count, at)
+}
+
 // String prints it in words, without the times.
 func (e *Entry) String() string {
 	switch {

@@ -304,7 +304,7 @@ func scheduleEvent(is, was *schedule.Row) event.Event {
 	e := event.Event{Kind: event.Schedule, Domain: is.Domain, Subject: is.Key.String(), Schedule: is}
 	h := is.State.History
 	if n := len(h); n > 0 && (was == nil || len(was.State.History) == 0 || was.State.History[len(was.State.History)-1] != h[n-1]) {
-		e.Text = h[n-1].At.UTC().Format(time.RFC3339) + " " + h[n-1].String()
+		e.Text = h[n-1].Times() + " " + h[n-1].String()
 	}
 	return e
 }

@@ -187,7 +187,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		if e.Why == schedule.WhyOverlap {
 			change = "let it end, or choose overlap: allow or replace"
 		}
-		reasons = append(reasons, Reason{"skipped", e.At.Format(time.RFC3339) + " was " + e.String(), change})
+		reasons = append(reasons, Reason{"skipped", e.Times() + " was " + e.String(), change})
 	}
 	return state, fine, reasons, nil
 }
