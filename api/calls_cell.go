@@ -153,6 +153,7 @@ func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainReques
 			Level: clean(r.Level), Change: clean(r.Change), Longest: wire.FromDuration(r.Longest),
 		})
 	}
+	m.EventsSince = wire.FromTime(b.Events.Kept())
 	for _, e := range b.Events.Recent(explainEvents, func(e *event.Event) bool { return concerns(e, s) }) {
 		m.Events = append(m.Events, eventMessage(&e, true))
 	}

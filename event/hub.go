@@ -16,7 +16,8 @@ const DefaultSize = 65536
 // Hub keeps the newest events and wakes who waits for more. Its methods may be
 // called at the same time, but Publish by one goroutine (the store's callbacks).
 type Hub struct {
-	now func() time.Time
+	now   func() time.Time
+	began time.Time
 
 	mu     sync.Mutex
 	ring   []Event // used as a ring once full
@@ -37,7 +38,7 @@ func New(size int, start int64, now func() time.Time) *Hub {
 		size = DefaultSize
 	}
 	begin := Position{Revision: start}
-	return &Hub{now: now, size: size, lost: begin, newest: begin, wake: make(chan struct{})}
+	return &Hub{now: now, began: now(), size: size, lost: begin, newest: begin, wake: make(chan struct{})}
 }
 
 // Publish adds the events of one commit, in their order. Several calls may share a
@@ -79,6 +80,17 @@ func (h *Hub) Newest() Position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.newest
+}
+
+// Kept is the time from which on the hub has all events: those before were of an earlier
+// term, or were too many.
+func (h *Hub) Kept() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.total > int64(len(h.ring)) {
+		return h.ring[h.total%int64(h.size)].Time
+	}
+	return h.began
 }
 
 // Close ends all subscriptions: they deliver what is there and then ErrClosed.

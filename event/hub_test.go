@@ -240,3 +240,18 @@ func TestAHeartbeatComesAmongWhatIsNotWanted(t *testing.T) {
 		}
 	})
 }
+
+// TestSinceWhenEventsAreKept: since the hub began, and since the oldest that is left once
+// some had to go.
+func TestSinceWhenEventsAreKept(t *testing.T) {
+	at := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	h := New(2, 1, func() time.Time { at = at.Add(time.Minute); return at })
+	began := at
+	// Each event comes a minute after the one before.
+	for i, want := range []time.Duration{0, 0, 2 * time.Minute, 3 * time.Minute} {
+		h.Publish(int64(i+2), Event{Subject: "x"})
+		if got := h.Kept().Sub(began); got != want {
+			t.Errorf("after %d events: %v, want %v", i+1, got, want)
+		}
+	}
+}

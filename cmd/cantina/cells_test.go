@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"cantina/api"
+	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
 
@@ -33,4 +36,20 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 		t.Error(got)
 	}
 	s.fails(api.ExitNotFound, "cantina cells --all", "explain", "cell/c9")
+}
+
+// TestExplainSaysWhyThereAreNoEvents: those of an earlier leader are not known.
+func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
+	for want, x := range map[string]*pb.ExplainResponse{
+		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z: the leader knows those of its own term, and the newest\n": {EventsSince: timestamppb.New(now())},
+		"cell/c1 is HEALTHY, as wanted\n":                                             {}, // an older server
+		"cell/c1 is HEALTHY, as wanted\nevents\n  2027-01-15T08:00:00Z      joined\n": {EventsSince: timestamppb.New(now()), Events: []*pb.Event{{Time: timestamppb.New(now()), Text: "joined"}}},
+	} {
+		x.State, x.Fine = "HEALTHY", true
+		var out strings.Builder
+		c := &cli{surroundings: surroundings{Out: &out}, zone: time.UTC}
+		if err := c.explanation(subject{kind: "cell", name: "c1"}, x); err != nil || out.String() != want {
+			t.Errorf("%v, %q", err, out.String())
+		}
+	}
 }

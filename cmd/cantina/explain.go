@@ -75,6 +75,9 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 			fmt.Fprintf(&b, "  %-25s %s\n", c.when(e.Time), printable(eventOf(e)))
 		}
 	}
+	if len(x.Events) == 0 && x.EventsSince != nil {
+		fmt.Fprintf(&b, "no events since %s: the leader knows those of its own term, and the newest\n", x.EventsSince.AsTime().In(c.location()).Format(time.RFC3339))
+	}
 	if len(x.Lines) > 0 {
 		b.WriteString("last output\n")
 		for _, l := range x.Lines {

@@ -7806,7 +7806,9 @@ type ExplainResponse struct {
 	// The newest events about it, oldest first.
 	Events []*Event `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
 	// The last lines of its output.
-	Lines         []*OutputLine `protobuf:"bytes,7,rep,name=lines,proto3" json:"lines,omitempty"`
+	Lines []*OutputLine `protobuf:"bytes,7,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Since when the leader knows events: a new leader begins with none.
+	EventsSince   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=events_since,json=eventsSince,proto3" json:"events_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7886,6 +7888,13 @@ func (x *ExplainResponse) GetEvents() []*Event {
 func (x *ExplainResponse) GetLines() []*OutputLine {
 	if x != nil {
 		return x.Lines
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetEventsSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EventsSince
 	}
 	return nil
 }
@@ -9507,7 +9516,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05index\x18\x04 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\"?\n" +
 	"\x0eExplainRequest\x12-\n" +
-	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\"\x89\x02\n" +
+	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\"\xc8\x02\n" +
 	"\x0fExplainResponse\x12-\n" +
 	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -9515,7 +9524,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04fine\x18\x04 \x01(\bR\x04fine\x12,\n" +
 	"\areasons\x18\x05 \x03(\v2\x12.cantina.v1.ReasonR\areasons\x12)\n" +
 	"\x06events\x18\x06 \x03(\v2\x11.cantina.v1.EventR\x06events\x12,\n" +
-	"\x05lines\x18\a \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\"\xef\x01\n" +
+	"\x05lines\x18\a \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\x12=\n" +
+	"\fevents_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\veventsSince\"\xef\x01\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
@@ -9954,116 +9964,117 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	111, // 142: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
 	114, // 143: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
 	117, // 144: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	136, // 145: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	114, // 146: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	115, // 147: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	132, // 148: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 149: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 150: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 151: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 152: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 153: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	83,  // 154: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 155: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	132, // 156: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	132, // 157: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	132, // 158: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	138, // 159: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	116, // 160: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 161: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	117, // 162: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	116, // 163: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	117, // 164: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 165: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 166: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 167: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 168: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 169: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 170: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 171: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 172: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 173: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 174: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 175: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 176: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 177: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 178: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 179: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 180: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 181: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 182: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 183: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 184: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 185: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 186: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 187: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 188: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 189: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 190: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 191: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 192: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 193: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 194: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	85,  // 195: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	87,  // 196: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	93,  // 197: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	89,  // 198: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	91,  // 199: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	95,  // 200: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	101, // 201: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	104, // 202: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	106, // 203: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	109, // 204: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	112, // 205: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	118, // 206: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	120, // 207: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 208: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 209: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 210: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 211: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 212: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 213: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 214: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 215: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 216: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 217: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 218: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 219: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 220: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 221: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 222: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 223: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 224: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 225: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 226: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 227: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 228: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 229: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 230: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 231: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 232: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 233: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 234: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 235: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 236: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	86,  // 237: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	88,  // 238: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	94,  // 239: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	90,  // 240: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	92,  // 241: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	96,  // 242: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	102, // 243: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	105, // 244: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	107, // 245: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	110, // 246: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	113, // 247: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	119, // 248: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	121, // 249: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	208, // [208:250] is the sub-list for method output_type
-	166, // [166:208] is the sub-list for method input_type
-	166, // [166:166] is the sub-list for extension type_name
-	166, // [166:166] is the sub-list for extension extendee
-	0,   // [0:166] is the sub-list for field type_name
+	132, // 145: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	136, // 146: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	114, // 147: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	115, // 148: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	132, // 149: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 150: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 151: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 152: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 153: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 154: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	83,  // 155: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 156: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	132, // 157: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	132, // 158: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	132, // 159: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	138, // 160: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	116, // 161: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 162: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	117, // 163: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	116, // 164: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	117, // 165: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	44,  // 166: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 167: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 168: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 169: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 170: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 171: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 172: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 173: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 174: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 175: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 176: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 177: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 178: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 179: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 180: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 181: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 182: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 183: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 184: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 185: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 186: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 187: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 188: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 189: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 190: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 191: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 192: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 193: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 194: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 195: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	85,  // 196: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	87,  // 197: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	93,  // 198: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	89,  // 199: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	91,  // 200: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	95,  // 201: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	101, // 202: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	104, // 203: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	106, // 204: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	109, // 205: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	112, // 206: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	118, // 207: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	120, // 208: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 209: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 210: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 211: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 212: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 213: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 214: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 215: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 216: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 217: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 218: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 219: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 220: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 221: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 222: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 223: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 224: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 225: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 226: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 227: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 228: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 229: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 230: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 231: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 232: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 233: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 234: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 235: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 236: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 237: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	86,  // 238: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	88,  // 239: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	94,  // 240: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	90,  // 241: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	92,  // 242: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	96,  // 243: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	102, // 244: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	105, // 245: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	107, // 246: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	110, // 247: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	113, // 248: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	119, // 249: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	121, // 250: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	209, // [209:251] is the sub-list for method output_type
+	167, // [167:209] is the sub-list for method input_type
+	167, // [167:167] is the sub-list for extension type_name
+	167, // [167:167] is the sub-list for extension extendee
+	0,   // [0:167] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
