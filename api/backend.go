@@ -207,6 +207,7 @@ type NewTask struct {
 type TaskFilter struct {
 	Domain, Name, Cell string
 	States             []task.State
+	Outcomes           []task.Outcome
 }
 
 // Tasks reads and changes tasks. A task is found by its guid.

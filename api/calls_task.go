@@ -19,8 +19,12 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	if err != nil {
 		return nil, err
 	}
+	outcomes, err := taskOutcomes(q.Msg.Outcome)
+	if err != nil {
+		return nil, err
+	}
 	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Task], error) {
-		return b.Tasks.ListTasks(TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states}, r)
+		return b.Tasks.ListTasks(TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states, Outcomes: outcomes}, r)
 	})
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
@@ -42,6 +46,22 @@ func taskStates(names []string) ([]task.State, error) {
 		}
 		if !found {
 			return nil, invalid("state", "%q is none of PENDING, RUNNING, COMPLETED, RESOLVING", shorten(n))
+		}
+	}
+	return out, nil
+}
+
+func taskOutcomes(names []string) ([]task.Outcome, error) {
+	var out []task.Outcome
+	for _, n := range names {
+		found := false
+		for o := task.Succeeded; o <= task.Lost; o++ {
+			if strings.EqualFold(o.String(), n) {
+				out, found = append(out, o), true
+			}
+		}
+		if !found {
+			return nil, invalid("outcome", "%q is none of succeeded, failed, cancelled, lost", shorten(n))
 		}
 	}
 	return out, nil

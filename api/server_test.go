@@ -238,6 +238,7 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/jobs/j/nodes?state=odd", "", "", 422, "backoff"},
 		{"GET", "/v1/events?since=yesterday", "", "", 422, `"field":"since"`},
 		{"GET", "/v1/events?kind=cat", "", "", 422, "none of service"},
+		{"GET", "/v1/tasks?outcome=gone", "", "", 422, "none of succeeded"},
 		{"POST", "/v1/tasks", "text/plain", "{}", 422, "application/json"},
 		{"POST", "/v1/tasks", "application/json", "{", 422, `"field":"body"`},
 		{"POST", "/v1/tasks", "application/json", `{"definition":{}}`, 422, "workload missing"},

@@ -62,6 +62,7 @@ type Task struct {
 type TaskFilter struct {
 	Domain, Name, Cell string
 	States             []task.State
+	Outcomes           []task.Outcome
 }
 
 // Domain is an owner's name space.
@@ -224,7 +225,7 @@ func (b *BBS) ListTasks(f TaskFilter, r Range) (Page[Task], error) {
 		}
 		row := t.row
 		match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) && (f.Cell == "" || row.Holder.Cell == f.Cell) &&
-			(len(f.States) == 0 || slices.Contains(f.States, row.State))
+			(len(f.States) == 0 || slices.Contains(f.States, row.State)) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome))
 		return Task{row, t.revision}, match
 	})
 	return Page[Task]{items, next, v.revision}, nil

@@ -30,6 +30,11 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 		if row.Outcome != task.Lost {
 			t.Fatalf("%+v", row)
 		}
+		for outcome, want := range map[task.Outcome]int{task.Lost: 2, task.Succeeded: 0} {
+			if page, err := r.b.ListTasks(TaskFilter{Outcomes: []task.Outcome{outcome}}, Range{}); err != nil || len(page.Items) != want {
+				t.Errorf("%d tasks %v, %v", len(page.Items), outcome, err)
+			}
+		}
 		if err := r.b.DeleteTask(t.Context(), "t1", Write{}); !errors.Is(err, task.ErrLostUnresolved) {
 			t.Fatalf("deleted a lost task: %v", err)
 		}

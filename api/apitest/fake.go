@@ -445,7 +445,7 @@ func (f *Fake) ListTasks(q api.TaskFilter, r api.Range) (api.Listed[api.Task], e
 	defer f.mu.Unlock()
 	return page(f, f.tasks, r, func(t *api.Task) bool {
 		return (q.Domain == "" || t.Domain == q.Domain) && (q.Name == "" || t.Name == q.Name) &&
-			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State))
+			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State)) && (len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome))
 	}), nil
 }
 

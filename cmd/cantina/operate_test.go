@@ -278,3 +278,41 @@ func TestNoNoteIsCut(t *testing.T) {
 		t.Errorf("one row for each, whole, where no terminal is:\n%s", got)
 	}
 }
+
+// TestStatusNamesTheLostTasks: up to three, and the command that lists all; those that were
+// resolved are no news. ls finds tasks by how they ended.
+func TestStatusNamesTheLostTasks(t *testing.T) {
+	s := newShell(t)
+	status := func(n int32, want string) {
+		t.Helper()
+		c := &cli{surroundings: surroundings{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), zone: time.UTC}
+		if err := c.statusText(&pb.Status{Counts: map[string]int32{"tasks_lost": n}}); err != nil {
+			t.Fatal(err)
+		}
+		if c.clientMade != nil {
+			c.clientMade.Close()
+		}
+		if out := c.Out.(*bytes.Buffer).String(); !strings.Contains(out, "tasks_lost  "+want) {
+			t.Errorf("%q in\n%s", want, out)
+		}
+	}
+	status(0, "0\n")
+	lose := func(ids ...string) {
+		for _, id := range ids {
+			s.ok("run", "-d", "--id", id, "--", "true")
+			s.SetTask(id, func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Lost })
+		}
+	}
+	s.ok("run", "-d", "--id", "fine", "--", "true")
+	s.SetTask("fine", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	lose("a", "b")
+	status(2, "2: a, b; cantina task resolve ID --as done, failed or rerun\n")
+	lose("c", "d")
+	status(4, "4: a, b, c, …; all: cantina task ls --outcome lost;")
+	s.SetTask("a", func(x *task.Task) { x.Resolution = task.ResolvedDone })
+	status(3, "3: b, c, d; cantina task resolve")
+	if got := s.ok("task", "ls", "--outcome", "succeeded,cancelled", "-q"); got != "fine\n" {
+		t.Errorf("%q", got)
+	}
+	s.fails(api.ExitUsage, "--outcome must be succeeded, failed, cancelled or lost", "task", "ls", "--outcome", "missing")
+}

@@ -10,6 +10,7 @@ import (
 
 	"cantina/api"
 	"cantina/lrp"
+	"cantina/task"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -50,7 +51,11 @@ func (c *cli) statusText(s *pb.Status) error {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		row(n, number(s.Counts[n]))
+		text := number(s.Counts[n])
+		if n == "tasks_lost" && s.Counts[n] > 0 {
+			text += c.lostTasks(s.Counts[n])
+		}
+		row(n, text)
 	}
 	for _, d := range s.Domains {
 		switch {
@@ -94,6 +99,28 @@ func (c *cli) statusText(s *pb.Status) error {
 	}
 	_, err := c.Out.Write([]byte(b.String()))
 	return err
+}
+
+// shownLost is how many lost tasks status names.
+const shownLost = 3
+
+// lostTasks names some of the lost tasks, and says what is to be done with them.
+func (c *cli) lostTasks(n int32) string {
+	const resolve = "cantina task resolve ID --as done, failed or rerun"
+	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Outcome: []string{task.Lost.String()}, Page: &pb.Page{Limit: api.MaxPage}})
+	var ids []string
+	for _, t := range l.GetTasks() {
+		if t.Resolution == "" && len(ids) < shownLost {
+			ids = append(ids, t.Id)
+		}
+	}
+	if err != nil || len(ids) == 0 {
+		return ": see cantina task ls --outcome lost; " + resolve
+	}
+	if int(n) > len(ids) {
+		return ": " + strings.Join(ids, ", ") + ", …; all: cantina task ls --outcome lost; " + resolve
+	}
+	return ": " + strings.Join(ids, ", ") + "; " + resolve
 }
 
 // rolloutText says how far a rollout is, and why the last one failed.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func (c *cli) taskVerb() *cobra.Command {
 	var watch bool
 	ls := &cobra.Command{
 		Use: "ls", Short: "List tasks", Args: atMost(0, "none"),
-		Example: "  cantina task ls --state RUNNING\n  cantina task ls -q --domain demo",
+		Example: "  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n  cantina task ls -q --domain demo",
 		RunE: func(*cobra.Command, []string) error {
 			return listing(c, c.taskTable(), watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
@@ -71,7 +72,7 @@ func (c *cli) taskVerb() *cobra.Command {
 				return l.GetTasks(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Task, bool) {
 				x := e.Task
-				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Name == "" || x.Name == q.Name)
+				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Name == "" || x.Name == q.Name) && (len(q.Outcome) == 0 || slices.Contains(q.Outcome, x.Outcome))
 			})
 		},
 	}
@@ -79,6 +80,7 @@ func (c *cli) taskVerb() *cobra.Command {
 	ls.Flags().StringVar(&q.Name, "name", "", "with this name only")
 	ls.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
 	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving), "PENDING, RUNNING, COMPLETED or RESOLVING")
+	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost), "succeeded, failed, cancelled or lost")
 	watchFlag(ls, &watch)
 	return group("task", "List, show and resolve tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskResolveVerb())
 }

@@ -2438,12 +2438,14 @@ func (x *TaskDefinition) GetPendingTimeout() *durationpb.Duration {
 }
 
 type ListTasksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
-	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Cell          string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
-	State         []string               `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name   string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Cell   string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
+	State  []string               `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
+	// succeeded, failed, cancelled or lost. A lost one stays so when it is resolved.
+	Outcome       []string `protobuf:"bytes,6,rep,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2509,6 +2511,13 @@ func (x *ListTasksRequest) GetCell() string {
 func (x *ListTasksRequest) GetState() []string {
 	if x != nil {
 		return x.State
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetOutcome() []string {
+	if x != nil {
+		return x.Outcome
 	}
 	return nil
 }
@@ -9094,13 +9103,14 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0ependingTimeout\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x01\n" +
 	"\x10ListTasksRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04cell\x18\x04 \x01(\tR\x04cell\x12\x14\n" +
-	"\x05state\x18\x05 \x03(\tR\x05state\"j\n" +
+	"\x05state\x18\x05 \x03(\tR\x05state\x12\x18\n" +
+	"\aoutcome\x18\x06 \x03(\tR\aoutcome\"j\n" +
 	"\x11ListTasksResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.cantina.v1.TaskR\x05tasks\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\" \n" +
