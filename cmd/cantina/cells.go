@@ -20,7 +20,7 @@ func (c *cli) cellTable() table[*pb.Cell] {
 	return table[*pb.Cell]{
 		id: func(x *pb.Cell) string { return x.Name },
 		columns: []column[*pb.Cell]{
-			{name: "CELL", text: func(x *pb.Cell) string { return x.Name }},
+			{name: "CELL", whole: true, text: func(x *pb.Cell) string { return x.Name }},
 			{name: "SESSION", text: func(x *pb.Cell) string { return x.Session }},
 			{name: "SINCE", text: func(x *pb.Cell) string { return c.when(x.Since) }},
 			{name: "ZONE", text: func(x *pb.Cell) string { return x.Zone }},
@@ -31,7 +31,7 @@ func (c *cli) cellTable() table[*pb.Cell] {
 			{name: "NOTE", text: c.cellNote},
 			{name: "HOST", wide: true, text: func(x *pb.Cell) string { return x.Host }},
 			{name: "ADDRESS", wide: true, text: func(x *pb.Cell) string { return x.Address }},
-			{name: "PROC", wide: true, text: func(x *pb.Cell) string { return x.Proc }},
+			{name: "PROC", whole: true, wide: true, text: func(x *pb.Cell) string { return x.Proc }},
 			{name: "ISOLATION", wide: true, text: func(x *pb.Cell) string { return strings.Join(x.Isolation, ", ") }},
 			{name: "BUILD", wide: true, text: func(x *pb.Cell) string { return x.Build }},
 		},

@@ -297,6 +297,32 @@ func TestFormsOfOutput(t *testing.T) {
 	}
 }
 
+// TestWhatIsGivenToAnotherVerbIsNeverCut: ids, names and addresses stay whole, however
+// narrow the terminal is.
+func TestWhatIsGivenToAnotherVerbIsNeverCut(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.tty, s.env["NO_COLOR"] = true, "1"
+	const id, name = "nightly-measurement-of-everything.20261128T190635Z", "a-task-whose-name-is-not-short-at-all"
+	s.ok("run", "-d", "--id", id, "--name", name, "--", "true")
+	s.SetTask(id, func(x *task.Task) { x.Result.Reason, x.Result.Failed = strings.Repeat("why it is so ", 9), true })
+	if got := s.ok("task", "ls"); !strings.Contains(got, id) || strings.Contains(got, name) {
+		t.Error(got)
+	}
+	long := strings.Repeat("an-address-", 9) + "example"
+	s.SetInstance(lrp.ServiceKey{Domain: "d", Name: "web"}, 0, func(a *lrp.Actual) { a.Net.Address = long })
+	if got := s.ok("ps"); !strings.Contains(got, long) {
+		t.Error(got)
+	}
+}
+
+// TestAnEventSaysWhatItIsAbout: a number beside done is the name of a node.
+func TestAnEventSaysWhatItIsAbout(t *testing.T) {
+	if got := eventOf(&pb.Event{Node: &pb.JobNode{Node: "1087", State: "done"}}); got != "node 1087 is done" {
+		t.Error(got)
+	}
+}
+
 // TestATableFitsItsTerminal: the note says why, so it is cut last.
 func TestATableFitsItsTerminal(t *testing.T) {
 	s := newShell(t)

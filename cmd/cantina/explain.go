@@ -108,7 +108,7 @@ func eventOf(e *pb.Event) string {
 	case e.Gone:
 		return e.Subject + " is gone"
 	case e.Node != nil && e.Text == "":
-		return e.Node.Node + " " + eventText(e)
+		return "node " + e.Node.Node + " is " + eventText(e)
 	case e.Job != nil && e.Text == "":
 		return "job " + eventText(e)
 	}

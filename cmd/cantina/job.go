@@ -21,7 +21,7 @@ func (c *cli) jobTable() table[*pb.Job] {
 	return table[*pb.Job]{
 		id: func(x *pb.Job) string { return x.Name },
 		columns: []column[*pb.Job]{
-			{name: "JOB", text: func(x *pb.Job) string { return x.Name }},
+			{name: "JOB", whole: true, text: func(x *pb.Job) string { return x.Name }},
 			{name: "DOMAIN", text: func(x *pb.Job) string { return x.Domain }},
 			{name: "STATE", text: func(x *pb.Job) string { return x.State }},
 			{name: "TOTAL", text: count((*pb.Counts).GetTotal)},
@@ -63,7 +63,7 @@ func (c *cli) nodeTable() table[*pb.JobNode] {
 	return table[*pb.JobNode]{
 		id: func(x *pb.JobNode) string { return x.Node },
 		columns: []column[*pb.JobNode]{
-			{name: "NODE", text: func(x *pb.JobNode) string { return x.Node }},
+			{name: "NODE", whole: true, text: func(x *pb.JobNode) string { return x.Node }},
 			{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
 			{name: "CELL", text: func(x *pb.JobNode) string { return x.Cell }},
 			{name: "ERRORS", text: func(x *pb.JobNode) string { return number(x.Errors) }},
@@ -93,7 +93,7 @@ func nodeCode(x *pb.JobNode) string {
 func resultTable(c *cli) table[*pb.JobNode] {
 	t := c.nodeTable()
 	t.columns = []column[*pb.JobNode]{
-		{name: "NODE", text: func(x *pb.JobNode) string { return x.Node }},
+		{name: "NODE", whole: true, text: func(x *pb.JobNode) string { return x.Node }},
 		{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
 		{name: "CODE", text: nodeCode},
 		{name: "DATA", text: dataText},

@@ -23,9 +23,10 @@ import (
 
 // column is one column of a table.
 type column[T proto.Message] struct {
-	name string
-	wide bool // only with -o wide
-	text func(T) string
+	name  string
+	wide  bool // only with -o wide
+	whole bool // never cut: people give it to another verb or program
+	text  func(T) string
 }
 
 // table is how the items of one kind are printed.
@@ -278,13 +279,14 @@ func tableWidth(width []int) int {
 }
 
 // fit narrows columns until a table has its width: first the widest of those in the
-// middle, then the first, which names the item, last NOTE.
+// middle, then the first, last NOTE. Those that must be whole stay, and the terminal wraps
+// the row when nothing else can give way.
 func fit[T proto.Message](cols []column[T], width []int, limit int) {
 	over := tableWidth(width) - limit
 	isNote := func(i int) bool { return cols[i].name == noteColumn }
 	classes := [...]func(i int) bool{
-		func(i int) bool { return i > 0 && !isNote(i) },
-		func(i int) bool { return i == 0 },
+		func(i int) bool { return i > 0 && !isNote(i) && !cols[i].whole },
+		func(i int) bool { return i == 0 && !cols[i].whole },
 		isNote,
 	}
 	for n, in := range classes {

@@ -16,19 +16,19 @@ func (c *cli) instanceTable() table[*pb.Instance] {
 	return table[*pb.Instance]{
 		id: func(x *pb.Instance) string { return fmt.Sprintf("%s/%s/%d", x.Domain, x.Service, x.Index) },
 		columns: []column[*pb.Instance]{
-			{name: "DOMAIN", text: func(x *pb.Instance) string { return x.Domain }},
-			{name: "SERVICE", text: func(x *pb.Instance) string { return fmt.Sprintf("%s/%d", x.Service, x.Index) }},
+			{name: "DOMAIN", whole: true, text: func(x *pb.Instance) string { return x.Domain }},
+			{name: "SERVICE", whole: true, text: func(x *pb.Instance) string { return fmt.Sprintf("%s/%d", x.Service, x.Index) }},
 			{name: "STATE", text: func(x *pb.Instance) string { return x.State }},
 			{name: "ROUTABLE", text: func(x *pb.Instance) string { return yesNo(x.Routable) }},
 			{name: "CELL", text: func(x *pb.Instance) string { return x.Cell }},
-			{name: "ADDRESS", text: addressOf},
+			{name: "ADDRESS", whole: true, text: addressOf},
 			{name: "SINCE", text: func(x *pb.Instance) string { return c.when(x.Since) }},
 			{name: "CRASHES", text: func(x *pb.Instance) string { return number(x.CrashCount) }},
 			{name: "NOTE", text: instanceNote},
 			{name: "PRESENCE", wide: true, text: func(x *pb.Instance) string { return x.Presence }},
 			{name: "VERSION", wide: true, text: func(x *pb.Instance) string { return number(x.Version) }},
 			{name: "ZONE", wide: true, text: func(x *pb.Instance) string { return x.Zone }},
-			{name: "INSTANCE", wide: true, text: func(x *pb.Instance) string { return x.Instance }},
+			{name: "INSTANCE", whole: true, wide: true, text: func(x *pb.Instance) string { return x.Instance }},
 			{name: "PROCESS", wide: true, text: func(x *pb.Instance) string { return x.Process }},
 		},
 	}
@@ -116,8 +116,8 @@ func (c *cli) serviceTable() table[*pb.Service] {
 	return table[*pb.Service]{
 		id: func(x *pb.Service) string { return x.Domain + "/" + x.Name },
 		columns: []column[*pb.Service]{
-			{name: "DOMAIN", text: func(x *pb.Service) string { return x.Domain }},
-			{name: "SERVICE", text: func(x *pb.Service) string { return x.Name }},
+			{name: "DOMAIN", whole: true, text: func(x *pb.Service) string { return x.Domain }},
+			{name: "SERVICE", whole: true, text: func(x *pb.Service) string { return x.Name }},
 			{name: "WANTED", text: func(x *pb.Service) string { return number(x.Instances) }},
 			{name: "RUNNING", text: func(x *pb.Service) string { return number(x.Running) }},
 			{name: "ROUTABLE", text: func(x *pb.Service) string { return number(x.Routable) }},

@@ -174,7 +174,7 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	}()
 	_, errs, code := s.run("wait", "once")
 	<-done
-	if code != 0 || strings.Count(errs, "waiting since") != 1 || !strings.Contains(errs, "ask for memory: 300Mi or less") {
+	if code != 0 || strings.Count(errs, "waiting for 0s: ") != 1 || !strings.Contains(errs, "ask for memory: 300Mi or less") {
 		t.Fatalf("%d %s", code, errs)
 	}
 }

@@ -16,8 +16,8 @@ func (c *cli) scheduleTable() table[*pb.Schedule] {
 	return table[*pb.Schedule]{
 		id: func(x *pb.Schedule) string { return x.Domain + "/" + x.Name },
 		columns: []column[*pb.Schedule]{
-			{name: "SCHEDULE", text: func(x *pb.Schedule) string { return x.Name }},
-			{name: "DOMAIN", text: func(x *pb.Schedule) string { return x.Domain }},
+			{name: "SCHEDULE", whole: true, text: func(x *pb.Schedule) string { return x.Name }},
+			{name: "DOMAIN", whole: true, text: func(x *pb.Schedule) string { return x.Domain }},
 			{name: "STATE", text: func(x *pb.Schedule) string { return x.State }},
 			{name: "CRON", text: func(x *pb.Schedule) string { return x.Cron }},
 			{name: "ZONE", text: func(x *pb.Schedule) string { return x.Timezone }},
@@ -260,7 +260,7 @@ func (c *cli) cronRunVerb() *cobra.Command {
 			}
 			return one(c, table[*pb.RunScheduleResponse]{
 				id:      func(x *pb.RunScheduleResponse) string { return x.Run },
-				columns: []column[*pb.RunScheduleResponse]{{name: "RUN", text: func(x *pb.RunScheduleResponse) string { return x.Run }}},
+				columns: []column[*pb.RunScheduleResponse]{{name: "RUN", whole: true, text: func(x *pb.RunScheduleResponse) string { return x.Run }}},
 			}, got)
 		})
 	cmd.Flags().StringVar(&at, "at", "", "logical time, RFC 3339 (now, beside the calendar)")

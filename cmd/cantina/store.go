@@ -17,7 +17,7 @@ func (c *cli) quarantineVerb() *cobra.Command {
 	t := table[*pb.Quarantined]{
 		id: func(x *pb.Quarantined) string { return x.Key },
 		columns: []column[*pb.Quarantined]{
-			{name: "KEY", text: func(x *pb.Quarantined) string { return x.Key }},
+			{name: "KEY", whole: true, text: func(x *pb.Quarantined) string { return x.Key }},
 			{name: "BYTES", text: func(x *pb.Quarantined) string { return fmt.Sprint(len(x.Content)) }},
 			{name: "REASON", text: func(x *pb.Quarantined) string { return x.Reason }},
 		},

@@ -16,7 +16,7 @@ func (c *cli) taskTable() table[*pb.Task] {
 	return table[*pb.Task]{
 		id: func(x *pb.Task) string { return x.Id },
 		columns: []column[*pb.Task]{
-			{name: "ID", text: func(x *pb.Task) string { return x.Id }},
+			{name: "ID", whole: true, text: func(x *pb.Task) string { return x.Id }},
 			{name: "DOMAIN", text: func(x *pb.Task) string { return x.Domain }},
 			{name: "NAME", text: func(x *pb.Task) string { return x.Name }},
 			{name: "STATE", text: func(x *pb.Task) string { return x.State }},

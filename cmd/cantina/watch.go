@@ -92,11 +92,11 @@ func (c *cli) eventsVerb() *cobra.Command {
 	t := table[*pb.Event]{
 		id: func(x *pb.Event) string { return x.Position },
 		columns: []column[*pb.Event]{
-			{name: "POSITION", text: func(x *pb.Event) string { return x.Position }},
+			{name: "POSITION", whole: true, text: func(x *pb.Event) string { return x.Position }},
 			{name: "TIME", text: func(x *pb.Event) string { return c.when(x.Time) }},
 			{name: "KIND", text: func(x *pb.Event) string { return x.Kind }},
 			{name: "DOMAIN", text: func(x *pb.Event) string { return x.Domain }},
-			{name: "SUBJECT", text: func(x *pb.Event) string { return x.Subject }},
+			{name: "SUBJECT", whole: true, text: func(x *pb.Event) string { return x.Subject }},
 			{name: "WHAT", text: eventText},
 		},
 	}

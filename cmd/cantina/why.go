@@ -64,7 +64,7 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 		r := mainReason(x.Reasons)
 		if kind := r.Code + withoutNumbers(r.Text); kind != last {
 			last = kind
-			c.notef("waiting since %s: %s\n", short(c.Now().Sub(start)), reasonText(r))
+			c.notef("waiting for %s: %s\n", short(c.Now().Sub(start)), reasonText(r))
 		}
 	}
 }
