@@ -598,12 +598,15 @@ func (c *Cell) foreign() resource.Amounts {
 }
 
 // unavailable is why the cell takes no work although it is alive: a process that
-// cannot be killed makes it unclean.
+// cannot be killed makes it unclean, and one that leaves waits for its work to end.
 func (c *Cell) unavailable() string {
 	for _, ct := range c.exec.List() {
 		if ct.Stuck != nil {
 			return "unclean: " + describe(ct)
 		}
+	}
+	if c.leaving.Load() {
+		return "its process is ending"
 	}
 	return ""
 }

@@ -189,6 +189,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.hear(now, e.Term)
 	case FarewellAsked:
 		c.leaving = true
+		c.nextBeat = min(c.nextBeat, now) // its state says so, and nothing is placed on it
 	}
 	c.send(now)
 	out := c.effects
