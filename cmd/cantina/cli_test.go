@@ -503,13 +503,14 @@ type counted struct {
 func (c counted) Containers() (ending, staying int) { return c.ending, c.staying }
 
 func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
-	const keep = " with on_cell_restart: keep run on; the next process on this data folder has them again\n"
+	const keep = " on (on_cell_restart: keep): start this again on the same data folder to reach what was kept.\n" +
+		"Until then nobody can stop it from here, and a service that is not exclusive may get another copy elsewhere\n"
 	for h, want := range map[counted]string{
 		{}:                      "\nstopping\n",
 		{ending: 1}:             "\nstopping 1 container; Ctrl-C again kills now\n",
 		{ending: 3}:             "\nstopping 3 containers; Ctrl-C again kills now\n",
-		{staying: 2}:            "\nstopping\n2 containers" + keep,
-		{ending: 1, staying: 2}: "\nstopping 1 container; Ctrl-C again kills now\n2 containers" + keep,
+		{staying: 2}:            "\nstopping\n2 containers run" + keep,
+		{ending: 1, staying: 2}: "\nstopping 1 container; Ctrl-C again kills now\n2 containers run" + keep,
 	} {
 		var errs bytes.Buffer
 		(&cli{surroundings: surroundings{Err: &errs}}).leaving(h)

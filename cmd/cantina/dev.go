@@ -163,7 +163,8 @@ func (c *cli) leaving(h host) {
 		text = fmt.Sprintf("\nstopping %s; Ctrl-C again kills now\n", plural(int32(ending), "container", "containers"))
 	}
 	if staying > 0 {
-		text += fmt.Sprintf("%s with on_cell_restart: keep run on; the next process on this data folder has them again\n", plural(int32(staying), "container", "containers"))
+		text += fmt.Sprintf("%s on (on_cell_restart: keep): start this again on the same data folder to reach what was kept.\n"+
+			"Until then nobody can stop it from here, and a service that is not exclusive may get another copy elsewhere\n", plural(int32(staying), "container runs", "containers run"))
 	}
 	c.sayf("%s", text)
 }

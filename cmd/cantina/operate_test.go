@@ -100,7 +100,7 @@ func TestEventTexts(t *testing.T) {
 		"RUNNING":                         {Task: &pb.Task{State: "RUNNING"}},
 		"COMPLETED failed":                {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
 		"job running":                     {Job: &pb.Job{State: "running"}},
-		"node n7 is backoff":                      {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
+		"node n7 is backoff":              {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
 		"d/web/0 is gone":                 {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
 		"waiting":                         {Schedule: &pb.Schedule{State: "waiting"}},
 		"web/0 RUNNING (suspect) on c1":   {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "SUSPECT", Cell: "c1"}},
