@@ -86,14 +86,17 @@ func TestPlantedMistakesBySeed(t *testing.T) {
 	if *update {
 		storeSeeds(t, all)
 	}
-	seeds := readSeeds(t)
+	seeds, tries := readSeeds(t), uint64(patience)
+	if testing.Short() {
+		tries /= 10 // with the race detector each takes long
+	}
 	for _, m := range all {
 		t.Run(m.name, func(t *testing.T) {
 			seed, ok := seeds[m.name]
 			if !ok {
 				t.Fatal("no stored seed; run go test ./sim -run PlantedMistakesBySeed -update")
 			}
-			if shown, v := findMistake(m, seed, patience); v == nil {
+			if shown, v := findMistake(m, seed, tries); v == nil {
 				t.Fatalf("seed %d does not show the mistake any more; run with -update", seed)
 			} else if shown != seed {
 				t.Logf("the rules have changed since: seed %d shows it now, not %d; run with -update", shown, seed)
