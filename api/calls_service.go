@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -65,17 +66,25 @@ func (c *calls) ListInstances(_ context.Context, q *connect.Request[pb.ListInsta
 }
 
 func lrpStates(names []string) ([]lrp.State, error) {
-	var out []lrp.State
+	return named("state", names, lrp.Unclaimed, lrp.Crashed)
+}
+
+// named are the values from first to last that names, in capitals or not, ask for in a field.
+func named[T interface {
+	~int
+	fmt.Stringer
+}](field string, names []string, first, last T) ([]T, error) {
+	var all []string
+	for v := first; v <= last; v++ {
+		all = append(all, v.String())
+	}
+	var out []T
 	for _, n := range names {
-		found := false
-		for s := lrp.Unclaimed; s <= lrp.Crashed; s++ {
-			if strings.EqualFold(s.String(), n) {
-				out, found = append(out, s), true
-			}
+		i := slices.IndexFunc(all, func(is string) bool { return strings.EqualFold(is, n) })
+		if i < 0 {
+			return nil, invalid(field, "%q is none of %s", shorten(n), strings.Join(all, ", "))
 		}
-		if !found {
-			return nil, invalid("state", "%q is none of UNCLAIMED, CLAIMED, RUNNING, CRASHED", shorten(n))
-		}
+		out = append(out, first+T(i))
 	}
 	return out, nil
 }

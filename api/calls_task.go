@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -36,35 +35,11 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 }
 
 func taskStates(names []string) ([]task.State, error) {
-	var out []task.State
-	for _, n := range names {
-		found := false
-		for s := task.Pending; s <= task.Resolving; s++ {
-			if strings.EqualFold(s.String(), n) {
-				out, found = append(out, s), true
-			}
-		}
-		if !found {
-			return nil, invalid("state", "%q is none of PENDING, RUNNING, COMPLETED, RESOLVING", shorten(n))
-		}
-	}
-	return out, nil
+	return named("state", names, task.Pending, task.Resolving)
 }
 
 func taskOutcomes(names []string) ([]task.Outcome, error) {
-	var out []task.Outcome
-	for _, n := range names {
-		found := false
-		for o := task.Succeeded; o <= task.Lost; o++ {
-			if strings.EqualFold(o.String(), n) {
-				out, found = append(out, o), true
-			}
-		}
-		if !found {
-			return nil, invalid("outcome", "%q is none of succeeded, failed, cancelled, lost", shorten(n))
-		}
-	}
-	return out, nil
+	return named("outcome", names, task.Succeeded, task.Lost)
 }
 
 // GetTask returns a task with its result and definition.

@@ -35,9 +35,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) error {
 		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
 	if err == nil {
 		c.addProcess(p)
-		if err = c.e.keeper.started(c, p); err != nil {
-			p.Signal(syscall.SIGKILL)
-		}
+		err = c.e.keeper.started(c, p)
 	}
 	c.e.starts.RUnlock()
 	if err != nil {

@@ -148,15 +148,7 @@ func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, stop := runExecutor(t, testConfig(folder))
-	if c, ok := e.Get("k"); !ok || !c.Adopted || c.State != Running {
-		t.Errorf("%+v %v", c, ok)
-	}
-	e.Delete("k")
-	await(t, e, "k", gone)
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	adopts(t, folder, "k")
 }
 
 // TestWatchAsksAgain: a process is not taken for gone while there is no descriptor to look at it.

@@ -386,9 +386,7 @@ func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink, pa pa
 	p, err := c.e.launcher.Start(s)
 	if err == nil {
 		c.addProcess(p)
-		if err = c.e.keeper.started(c, p); err != nil {
-			p.Signal(syscall.SIGKILL) // and its group with it: see processSpec
-		}
+		err = c.e.keeper.started(c, p)
 	}
 	c.e.starts.RUnlock()
 	if err == nil && p.Hangs() {

@@ -124,9 +124,7 @@ func (c *container) startBeside(s *process.Spec) (*process.Process, error) {
 	}
 	p, err := c.launchBeside(s)
 	if err == nil && c.e.tree == nil {
-		if err = c.e.keeper.started(c, p); err != nil {
-			p.Signal(syscall.SIGKILL)
-		}
+		err = c.e.keeper.started(c, p)
 	}
 	if err != nil {
 		return nil, err

@@ -109,6 +109,21 @@ func runExecutor(t testing.TB, cfg Config) (*Executor, func() error) {
 	}
 }
 
+// adopts demands that a cell on a folder adopts a kept container, which runs, and ends in good
+// order when that has been deleted.
+func adopts(t testing.TB, folder, id string) {
+	t.Helper()
+	e, stop := runExecutor(t, testConfig(folder))
+	if c, ok := e.Get(id); !ok || !c.Adopted || c.State != Running {
+		t.Errorf("%+v %v", c, ok)
+	}
+	e.Delete(id)
+	await(t, e, id, gone)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func needGroups(t testing.TB, e *Executor) {
 	t.Helper()
 	if e.tree == nil {

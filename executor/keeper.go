@@ -345,11 +345,20 @@ func (k *keeper) spare(dir string) {
 }
 
 // started tells the reaper of a process, where no group does, and writes down for a
-// successor which it is. A process of which nobody could be told must not run.
+// successor which it is. A process of which nobody could be told must not run: it is killed,
+// and its process group with it (see processSpec).
 func (k *keeper) started(c *container, p *process.Process) error {
 	if c.group != nil {
 		return nil
 	}
+	err := k.record(c, p)
+	if err != nil {
+		p.Signal(unix.SIGKILL)
+	}
+	return err
+}
+
+func (k *keeper) record(c *container, p *process.Process) error {
 	id, err := procid.Of(p.Pid)
 	if errors.Is(err, procid.ErrGone) {
 		return nil

@@ -327,8 +327,7 @@ func (c *container) notePid(id procid.Identity) error {
 	c.noting.Lock()
 	defer c.noting.Unlock()
 	c.noted = append(slices.DeleteFunc(c.noted, func(earlier procid.Identity) bool {
-		now, err := procid.Of(earlier.Pid)
-		return errors.Is(err, procid.ErrGone) || err == nil && now != earlier
+		return errors.Is(earlier.Look(), procid.ErrGone)
 	}), id)
 	var text []byte
 	for _, id := range c.noted {

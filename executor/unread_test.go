@@ -51,15 +51,7 @@ func TestUnknownBootClearsNothing(t *testing.T) {
 	if after := filesBelow(t, folder, "run/k/.pid", "keep/k/container"); !maps.Equal(before, after) {
 		t.Errorf("files are %v, were %v", after, before)
 	}
-	e, stop := runExecutor(t, testConfig(folder))
-	if c, ok := e.Get("k"); !ok || !c.Adopted || c.State != Running {
-		t.Errorf("%+v %v", c, ok)
-	}
-	e.Delete("k")
-	await(t, e, "k", gone)
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	adopts(t, folder, "k")
 }
 
 // TestUnreadLegacyIsNotDamaged: what could not be read is not guessed: only what is readable,

@@ -41,10 +41,7 @@ func TestEndsAreCommittedTogether(t *testing.T) {
 		st := newFakeStore()
 		r := begin(t, st, 1)
 		r.cell("c", 500)
-		var dbs []string
-		for i := range 200 {
-			dbs = append(dbs, fmt.Sprintf("d%03d", i))
-		}
+		dbs := manyNodes(200)
 		r.apply(testJob("j", map[string][]string{"h": dbs}))
 		st.setManual(true)
 		for _, d := range dbs {
@@ -135,10 +132,7 @@ func TestSmallSegmentsAreMerged(t *testing.T) {
 		st := newFakeStore()
 		r := begin(t, st, 1)
 		r.cell("c", 1)
-		var dbs []string
-		for i := range 300 {
-			dbs = append(dbs, fmt.Sprintf("d%03d", i))
-		}
+		dbs := manyNodes(300)
 		r.apply(testJob("j", map[string][]string{"h": dbs}))
 		for i, d := range dbs {
 			r.end("j", d, 0, fmt.Sprintf(`{"result":"done","data":{"i":%d}}`, i))
@@ -164,4 +158,12 @@ func TestSmallSegmentsAreMerged(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// manyNodes are n names of nodes, in order.
+func manyNodes(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("d%03d", i))
+	}
+	return names
 }

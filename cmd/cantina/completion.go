@@ -56,32 +56,52 @@ func (c *cli) complete(kinds ...string) func(*cobra.Command, []string, string) (
 		// A server that does not answer in time completes nothing; that is no error
 		// that a person at a prompt wants to see.
 		for _, kind := range kinds {
-			page := &pb.Page{Limit: api.MaxPage}
-			switch kind {
-			case "service":
-				l, _ := api.Call(ctx, client, calls.ListServices, &pb.ListServicesRequest{Page: page})
-				for _, x := range l.GetServices() {
-					add(x.Name)
-				}
-			case "task":
-				l, _ := api.Call(ctx, client, calls.ListTasks, &pb.ListTasksRequest{Page: page})
-				for _, x := range l.GetTasks() {
-					add(x.Id)
-				}
-			case "job":
-				l, _ := api.Call(ctx, client, calls.ListJobs, &pb.ListJobsRequest{Page: page})
-				for _, x := range l.GetJobs() {
-					add(x.Name)
-				}
-			case "cell":
-				l, _ := api.Call(ctx, client, calls.ListCells, &pb.ListCellsRequest{Page: page})
-				for _, x := range l.GetCells() {
-					add(x.Name)
-				}
+			for _, x := range listed(ctx, client, kind) {
+				add(x.names[0])
 			}
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// thing is something that there is; the first of its names is its own.
+type thing struct {
+	domain string
+	names  []string
+}
+
+// listed are the things of a kind, as far as the server says in time.
+func listed(ctx context.Context, client *api.Client, kind string) (out []thing) {
+	page := &pb.Page{Limit: api.MaxPage}
+	add := func(domain string, names ...string) { out = append(out, thing{domain, names}) }
+	switch kind {
+	case "service":
+		l, _ := api.Call(ctx, client, calls.ListServices, &pb.ListServicesRequest{Page: page})
+		for _, x := range l.GetServices() {
+			add(x.Domain, x.Name)
+		}
+	case "task":
+		l, _ := api.Call(ctx, client, calls.ListTasks, &pb.ListTasksRequest{Page: page})
+		for _, x := range l.GetTasks() {
+			add(x.Domain, x.Id, x.Name)
+		}
+	case "job":
+		l, _ := api.Call(ctx, client, calls.ListJobs, &pb.ListJobsRequest{Page: page})
+		for _, x := range l.GetJobs() {
+			add(x.Domain, x.Name)
+		}
+	case "cell":
+		l, _ := api.Call(ctx, client, calls.ListCells, &pb.ListCellsRequest{Page: page})
+		for _, x := range l.GetCells() {
+			add("", x.Name)
+		}
+	case "schedule":
+		l, _ := api.Call(ctx, client, calls.ListSchedules, &pb.ListSchedulesRequest{Page: page})
+		for _, x := range l.GetSchedules() {
+			add(x.Domain, x.Name)
+		}
+	}
+	return out
 }
 
 // completions says which verbs take which names.

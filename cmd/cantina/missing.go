@@ -132,46 +132,33 @@ func (c *cli) removed(kind, rest, domain string) string {
 
 // nearName is a hint with what has a name like it, or has that name and is of another kind.
 func (c *cli) nearName(kind, rest, domain string) string {
+	client, err := c.client()
+	if err != nil {
+		return ""
+	}
+	kinds := []string{"service", "job", "task", "cell", "schedule"}
 	names := map[string][]string{}
-	add := func(kind, in, name string) {
-		if domain == "" || in == domain {
-			names[kind] = append(names[kind], name)
-			if strings.Contains(rest, "/") && in != "" && kind != "job" {
-				names[kind] = append(names[kind], in+"/"+name)
+	for _, k := range kinds {
+		ctx, cancel := c.limited()
+		things := listed(ctx, client, k)
+		cancel()
+		for _, x := range things {
+			if domain != "" && k != "cell" && x.domain != domain {
+				continue
 			}
-		}
-	}
-	page := &pb.Page{Limit: api.MaxPage}
-	if l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Page: page}); err == nil {
-		for _, x := range l.Services {
-			add("service", x.Domain, x.Name)
-		}
-	}
-	if l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Page: page}); err == nil {
-		for _, x := range l.Jobs {
-			add("job", x.Domain, x.Name)
-		}
-	}
-	if l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Page: page}); err == nil {
-		for _, x := range l.Tasks {
-			add("task", x.Domain, x.Id)
-			if x.Name != "" {
-				add("task", x.Domain, x.Name)
+			for _, name := range x.names {
+				if name == "" {
+					continue
+				}
+				names[k] = append(names[k], name)
+				if strings.Contains(rest, "/") && x.domain != "" && k != "job" {
+					names[k] = append(names[k], x.domain+"/"+name)
+				}
 			}
-		}
-	}
-	if l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: page}); err == nil {
-		for _, x := range l.Cells {
-			add("cell", domain, x.Name)
-		}
-	}
-	if l, err := call(c, calls.ListSchedules, &pb.ListSchedulesRequest{Page: page}); err == nil {
-		for _, x := range l.Schedules {
-			add("schedule", x.Domain, x.Name)
 		}
 	}
 	var all []string
-	for _, k := range []string{"service", "job", "task", "cell", "schedule"} {
+	for _, k := range kinds {
 		switch {
 		case kind == "" || k == kind:
 			all = append(all, names[k]...)

@@ -44,11 +44,18 @@ func Of(pid int) (Identity, error) {
 	return Identity{Pid: pid, Start: start}, nil
 }
 
-// Alive reports whether exactly this process lives, for certain.
-func (i Identity) Alive() bool {
+// Look returns nil while exactly this process lives, and ErrGone when it has ended; after
+// any other error nobody knows.
+func (i Identity) Look() error {
 	now, err := Of(i.Pid)
-	return err == nil && now == i
+	if err == nil && now != i {
+		return ErrGone
+	}
+	return err
 }
+
+// Alive reports whether exactly this process lives, for certain.
+func (i Identity) Alive() bool { return i.Look() == nil }
 
 // Open pins exactly this process: as long as the descriptor (a pidfd, close-on-exec) is
 // open, its number is nobody else's. The caller closes it. It returns ErrGone when the
@@ -62,11 +69,7 @@ func (i Identity) Open() (int, error) {
 	default:
 		return -1, fmt.Errorf("pin process %d: %w", i.Pid, err)
 	}
-	now, err := Of(i.Pid) // looked at after it was pinned
-	if err == nil && now != i {
-		err = ErrGone
-	}
-	if err != nil {
+	if err := i.Look(); err != nil { // after it was pinned
 		unix.Close(fd)
 		return -1, err
 	}
