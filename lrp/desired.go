@@ -171,6 +171,9 @@ func (d *Desired) Validate() error {
 	if err := d.Restart.Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := d.Workload.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: %w", err, ErrInvalid))
+	}
 	return errors.Join(errs...)
 }
 

@@ -25,7 +25,9 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 		out.Instances = *s.Instances
 	}
 	w := &out.Workload
-	w.Ports = b.ports(s)
+	if w.Ports = b.ports(s); w.OwnNet && len(w.Ports) > 0 {
+		b.field(&s.place, "ports", action.ErrNoWayIn.Error(), "leave out own_net, or the ports")
+	}
 	w.Checks = b.checks(s.Checks, w.Ports)
 	w.ReadinessChecks = b.checks(s.Readiness, w.Ports)
 	w.Monitor = b.step(s.Monitor)
@@ -100,9 +102,9 @@ func (b *builder) task(t *oneTask) task.Definition {
 // workload builds what all kinds of work have in common.
 func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Workload {
 	out := action.Workload{
-		Setup: b.step(w.Setup), TimeLimit: time.Duration(w.TimeLimit), Env: env(w.Env), User: string(w.User),
+		Setup: b.step(w.Setup), TimeLimit: time.Duration(w.TimeLimit), Env: env(w.Env), User: b.user(p, w.User),
 		Resources: b.amounts(p, w, extra), MaxPids: w.MaxPids,
-		Isolation: action.Isolation(w.Isolation.index), OwnNet: w.OwnNet, Rootfs: w.Rootfs,
+		Isolation: action.Isolation(w.Isolation.index), OwnNet: w.OwnNet, Rootfs: b.rootfs(p, w.Rootfs),
 		Termination:   b.termination(p, w),
 		OnCellRestart: action.OnCellRestart(w.OnCellRestart.index), LogRate: int(w.LogRate),
 	}
@@ -136,6 +138,36 @@ func (b *builder) isolation(p *place, w *workload) {
 		b.field(p, "own_net", "needs isolation: namespaces or rootfs", "")
 	}
 }
+
+// rootfs reads what names a root file system; one that begins with ./ lies beside the file.
+func (b *builder) rootfs(p *place, text string) string {
+	if text == "" {
+		return ""
+	}
+	path := b.relative(p, "rootfs", text)
+	if path == text && strings.HasPrefix(text, ".") { // the file has no folder
+		return text
+	}
+	if err := action.CheckRootfs(path); err != nil {
+		hint := ""
+		if !strings.ContainsAny(text, "@:/") {
+			hint = "write ./" + shorten(text) + " for what lies in the folder of this file"
+		}
+		b.field(p, "rootfs", reason(err, action.ErrRootfs), hint)
+	}
+	return path
+}
+
+// user reads who runs a program.
+func (b *builder) user(p *place, text literal) string {
+	if _, err := action.ParseUser(string(text)); p.has("user") && err != nil {
+		b.field(p, "user", reason(err, action.ErrUser), "")
+	}
+	return string(text)
+}
+
+// reason is what an error says behind the word for it.
+func reason(err, word error) string { return strings.TrimPrefix(err.Error(), word.Error()+" ") }
 
 func (b *builder) termination(p *place, w *workload) action.Termination {
 	t := action.Termination{Mode: action.KillMode(w.KillMode.index), Target: action.KillTarget(w.KillTarget.index)}
@@ -257,7 +289,7 @@ func (b *builder) steps(p *place, field string, list trees) []action.Action {
 
 func (b *builder) run(r *run) *action.Run {
 	out := b.program(&r.place, r.Command)
-	out.Dir, out.Env, out.User = b.relative(&r.place, "dir", r.Dir), env(r.Env), string(r.User)
+	out.Dir, out.Env, out.User = b.relative(&r.place, "dir", r.Dir), env(r.Env), b.user(&r.place, r.User)
 	out.OpenFiles, out.SuppressOutput = r.OpenFiles, r.Quiet
 	return &out
 }

@@ -87,7 +87,7 @@ services:
       DATE: 2026-01-02
       EMPTY: ""
       HIGH: "\u00ff"
-    ports: [{name: http}, {name: admin, fixed: 9000}]
+    user: 65534:65534
     stop_signal: INT
     stop_grace: 1m30s
     parent_death_signal: none
@@ -112,6 +112,9 @@ services:
 	w := f.Services[0].Workload
 	if d := cmp.Diff(&action.Run{Path: "/bin/sh", Args: []string{"-c", "echo $HOME; exit 3"}}, w.Action.Run); d != "" {
 		t.Error(d)
+	}
+	if w.User != "65534:65534" || w.Rootfs != "/images/x" || !w.OwnNet {
+		t.Errorf("%q %q %v", w.User, w.Rootfs, w.OwnNet)
 	}
 	var env []string
 	for _, v := range w.Env {
@@ -171,6 +174,40 @@ f:5:10: tasks.t.env.A: must not hold NUL; no program can be given it`},
 f:1:33: tasks.t.env: the name of a variable must not be empty and has no '='`},
 	"nothing for a text": {"tasks: {t: {command: [a], env: {A: }}}", `
 f:1:36: tasks.t.env.A: must be a text, not nothing; write ""`},
+	"users, wherever they stand": {`services:
+  s:
+    command: [a]
+    user: 4294967295
+    setup: {run: {command: [a], user: "-1"}}
+    sidecars: [{run: {command: [a], user: "a b"}}]
+    checks: [{exec: {command: [a], user: "nobody:"}}]
+    readiness_checks: [{exec: {command: [a], user: ""}}]
+    monitor: {run: {command: [a], user: "65534:4294967295"}}
+tasks: {t: {action: {try: {run: {command: [a], user: 00}}}}}
+jobs: {j: {levels: [l], nodes: [{manual: [n]}], command: [a], user: 99999999999}}
+schedules: {c: {cron: "0 2 * * *", timezone: UTC, task: {command: [a], user: ":0"}}}
+`, `
+f:4:11: services.s.user: "4294967295": not a number from 0 to 4294967294
+f:5:39: services.s.setup.run.user: "-1": neither a name nor a number from 0 to 4294967294
+f:6:43: services.s.sidecars[0].run.user: "a b": not a name: it holds ' '
+f:7:42: services.s.checks[0].exec.user: "nobody:": group "": the name or number is missing
+f:8:52: services.s.readiness_checks[0].exec.user: "": the name or number is missing
+f:9:41: services.s.monitor.run.user: "65534:4294967295": group "4294967295": not a number from 0 to 4294967294
+f:10:54: tasks.t.action.try.run.user: "00": not a number as it is written; write 0
+f:11:69: jobs.j.user: "99999999999": not a number from 0 to 4294967294
+f:12:78: schedules.c.task.user: ":0": user "": the name or number is missing`},
+	"roots": {`services:
+  tag: {command: [a], isolation: rootfs, rootfs: "golang:1.22"}
+  plain: {command: [a], isolation: rootfs, rootfs: root}
+  beside: {command: [a], isolation: rootfs, rootfs: ./root}
+  odd: {command: [a], isolation: rootfs, rootfs: "docker://x"}
+`, `
+f:2:50: services.tag.rootfs: "golang:1.22": an image of a registry is pinned by its digest, like golang:1.22@sha256:DIGEST (a folder or a tarball needs its absolute path)
+f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its digest, like root@sha256:DIGEST (a folder or a tarball needs its absolute path); write ./root for what lies in the folder of this file
+f:4:53: services.beside.rootfs: "./root" is relative, but the file has no folder; write an absolute path
+f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a folder or a tarball nor an image of a registry like NAME@sha256:DIGEST`},
+	"ports that nobody reaches": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
+f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so nobody could reach the ports; leave out own_net, or the ports`},
 	"no command": {"tasks: {t: {}}", `
 f:1:12: tasks.t: field command is missing; action can stand instead`},
 	"both": {"tasks: {t: {command: [a], action: {run: {command: [b]}}}}", `

@@ -33,6 +33,9 @@ func (d *Definition) Validate() error {
 	if u := d.CallbackURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
 		bad("callback", "must be an http or https URL")
 	}
+	if err := d.Workload.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: %w", err, ErrInvalid))
+	}
 	return errors.Join(errs...)
 }
 

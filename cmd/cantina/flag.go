@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"cantina/action"
 	"cantina/api"
 	"cantina/spec"
 )
@@ -317,3 +318,26 @@ func (f *choicesFlag) String() string {
 
 // Type implements pflag.Value.
 func (f *choicesFlag) Type() string { return "strings" }
+
+// userFlag is who runs a program.
+type userFlag struct{ text *string }
+
+// Set implements pflag.Value.
+func (f *userFlag) Set(s string) error {
+	if _, err := action.ParseUser(s); err != nil {
+		return &wrong{allowed: fmt.Sprintf("must be a user name, or a uid or uid:gid of numbers from 0 to %d", uint32(action.MaxID))}
+	}
+	*f.text = s
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *userFlag) String() string {
+	if f.text == nil {
+		return ""
+	}
+	return *f.text
+}
+
+// Type implements pflag.Value.
+func (f *userFlag) Type() string { return "string" }

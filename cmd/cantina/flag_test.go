@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -162,5 +163,13 @@ func TestABadTextIsToldWithItsFlag(t *testing.T) {
 	// Words have no case.
 	if got := s.ok("ps", "--state", "running", "-q"); got != "d/web/0\n" {
 		t.Error(got)
+	}
+}
+
+// TestUsersThatNobodyCanBeAreRefused: nothing that is no user is sent to the server.
+func TestUsersThatNobodyCanBeAreRefused(t *testing.T) {
+	s := newShell(t)
+	for _, user := range []string{"4294967295", "65534:4294967295", "-1", "", ":0", "nobody:", "99999999999", "a b"} {
+		s.fails(api.ExitUsage, fmt.Sprintf("--user must be a user name, or a uid or uid:gid of numbers from 0 to 4294967294, not %q", user), "run", "--user", user, "--", "true")
 	}
 }

@@ -1,0 +1,112 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Errors of a workload's fields.
+var (
+	// ErrRootfs reports a text that names no root file system.
+	ErrRootfs = errors.New("bad rootfs")
+	// ErrNoWayIn reports ports of a container whose network nobody else is in.
+	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, so nobody could reach the ports")
+)
+
+var (
+	pinned    = regexp.MustCompile(`^(.+)@sha256:[0-9a-f]{64}$`)
+	reference = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$`)
+)
+
+// CheckRootfs refuses a text that can name no root file system, whatever the cells have:
+// it is an absolute path of a folder or of an image's tarball, which may end in
+// @sha256:DIGEST, or a reference to a registry that does. The error wraps ErrRootfs.
+func CheckRootfs(text string) error {
+	m := pinned.FindStringSubmatch(text)
+	switch {
+	case strings.HasPrefix(text, "/"):
+		if m == nil && strings.Contains(text, "@sha256:") {
+			return fmt.Errorf("%w %q: the digest behind @sha256: must have 64 hexadecimal digits", ErrRootfs, text)
+		}
+	case m != nil && reference.MatchString(m[1]):
+	case m == nil && reference.MatchString(text):
+		return fmt.Errorf("%w %q: an image of a registry is pinned by its digest, like %s@sha256:DIGEST (a folder or a tarball needs its absolute path)", ErrRootfs, text, text)
+	default:
+		return fmt.Errorf("%w %q: neither the absolute path of a folder or a tarball nor an image of a registry like NAME@sha256:DIGEST", ErrRootfs, text)
+	}
+	return nil
+}
+
+// Validate reports all that is wrong with the workload whatever cell it runs on, each with
+// the name of the field.
+func (w *Workload) Validate() error {
+	var errs []error
+	bad := func(field string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", field, err))
+		}
+	}
+	if w.User != "" {
+		_, err := ParseUser(w.User)
+		bad("user", err)
+	}
+	w.EachRun(func(place string, r *Run) {
+		if r.User != "" {
+			_, err := ParseUser(r.User)
+			bad(place+".user", err)
+		}
+	})
+	if w.Isolation == IsolationRootfs {
+		bad("rootfs", CheckRootfs(w.Rootfs))
+	}
+	if w.OwnNet && len(w.Ports) > 0 {
+		bad("ports", ErrNoWayIn)
+	}
+	return errors.Join(errs...)
+}
+
+// EachRun calls f with each program of the workload, also of its checks, and its place.
+func (w *Workload) EachRun(f func(place string, r *Run)) {
+	w.Setup.eachRun("setup", f)
+	w.Action.eachRun("action", f)
+	w.Monitor.eachRun("monitor", f)
+	for i := range w.Sidecars {
+		w.Sidecars[i].eachRun(fmt.Sprintf("sidecars[%d]", i), f)
+	}
+	for _, list := range [...]struct {
+		name   string
+		checks []Check
+	}{{"checks", w.Checks}, {"readiness_checks", w.ReadinessChecks}} {
+		for i := range list.checks {
+			if r := list.checks[i].Exec; r != nil {
+				f(fmt.Sprintf("%s[%d].exec", list.name, i), r)
+			}
+		}
+	}
+}
+
+func (a *Action) eachRun(place string, f func(string, *Run)) {
+	if a == nil {
+		return
+	}
+	if a.Run != nil {
+		f(place+".run", a.Run)
+	}
+	for _, list := range [...]struct {
+		name  string
+		steps []Action
+	}{{"serial", a.Serial}, {"parallel", a.Parallel}, {"codependent", a.Codependent}} {
+		for i := range list.steps {
+			list.steps[i].eachRun(fmt.Sprintf("%s.%s[%d]", place, list.name, i), f)
+		}
+	}
+	a.Try.eachRun(place+".try", f)
+	if a.Timeout != nil {
+		a.Timeout.Action.eachRun(place+".timeout.action", f)
+	}
+	if a.EmitProgress != nil {
+		a.EmitProgress.Action.eachRun(place+".emit_progress.action", f)
+	}
+}
