@@ -24,6 +24,11 @@ func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
 // that was cancelled under an earlier leader, since this term has its row.
 func (d *Decision) SinceEnd(x *task.Task) time.Duration { return d.t.b.tasks.SinceEnd(x, d.t.b.now()) }
 
+// Dead reports whether a process is certainly dead and its rows have been decided on. The
+// registry knows it earlier: until then rows name a process that has nothing any more, while what
+// its successor has adopted may be alive.
+func (d *Decision) Dead(proc string) bool { return d.t.b.tasks.Dead(proc) }
+
 // Free reports whether a guid may be used for a new task.
 func (d *Decision) Free(guid string) bool { return d.t.b.free(guid) }
 

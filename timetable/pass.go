@@ -175,8 +175,7 @@ func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 	case x == nil:
 		return schedule.Ended
 	}
-	s := b.t.cfg.Sessions
-	return schedule.OfTask(x, b.rows.SinceEnd(x), s.Heard(x.Holder.Proc), s.Dead(x.Holder.Proc))
+	return schedule.OfTask(x, b.rows.SinceEnd(x), b.t.cfg.Sessions.Heard(x.Holder.Proc), b.rows.Dead(x.Holder.Proc))
 }
 
 // move makes one move of a decision.

@@ -46,7 +46,8 @@ type rig struct {
 	starts []string // logical times of what the cell was given, with the schedule
 	keep   bool     // started tasks run on
 	heard  bool
-	dead   bool // the cell's process
+	dead   bool     // the cell's process
+	alive  []string // uids of the tasks whose containers its successor has
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
@@ -90,7 +91,7 @@ func (r *rig) elect() {
 	hub := event.New(0, reign.Revision(), r.clock().Wall)
 	rows := bbs.RollForwardOthers(reign, reign.Rows())
 	log := slog.New(slog.DiscardHandler)
-	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), []string{"p"})
+	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), r.members())
 	r.times = timetable.New(timetable.Config{
 		Store: reign, Board: timing.Board(r.board), Jobs: r, Sessions: r, Signals: r, Contents: timing.Contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
 		Differ: timing.Differ,
@@ -111,6 +112,14 @@ func (r *rig) elect() {
 		_ = reign.Resign(context.Background())
 	}
 	synctest.Wait()
+}
+
+// members is the list of cell processes.
+func (r *rig) members() []string {
+	if r.dead {
+		return []string{"q"}
+	}
+	return []string{"p"}
 }
 
 // depose ends the term in which some commits may be under way, and begins the next.
@@ -322,13 +331,19 @@ func (r *rig) Blind() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
 func (r *rig) MayLive(string) []string { return nil }
-func (r *rig) Alive(string) []string   { return nil }
+func (r *rig) Alive(string) []string   { return r.alive }
 
 // Heard implements timetable.Sessions.
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }
 
-// Dead implements timetable.Sessions.
-func (r *rig) Dead(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.dead }
+// die tells the board that the cell's process is certainly dead; successor may be empty.
+func (r *rig) die(successor string) *rig {
+	r.t.Helper()
+	r.dead = true
+	r.board.ProcDead("c", "p", successor)
+	r.serve()
+	return r
+}
 
 // Signal implements timetable.Signals.
 func (r *rig) Signal(s timetable.Sending, tell func(schedule.Delivery)) {

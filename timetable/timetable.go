@@ -48,6 +48,9 @@ type Rows interface {
 	Task(guid string) *task.Task
 	// SinceEnd is for how long at least a task has been over, whatever became of wall clocks.
 	SinceEnd(x *task.Task) time.Duration
+	// Dead reports whether a process is certainly dead and its rows have been decided on: what
+	// a later process of its folder has adopted is in the name of that one then.
+	Dead(proc string) bool
 	// Free reports whether a guid may be used for a new task.
 	Free(guid string) bool
 	// Desire adds a task; when it fails nothing was changed.
@@ -90,9 +93,8 @@ type Jobs interface {
 // Sessions is what the timetable needs of the registry.
 type Sessions interface {
 	// Heard reports whether a cell process has reported in this term, or the initial
-	// wait is over; Dead whether it is certainly dead.
+	// wait is over.
 	Heard(proc string) bool
-	Dead(proc string) bool
 }
 
 // Sending is the signal of one firing.

@@ -128,7 +128,7 @@ func TestTheGraceOfWhatOutlivesItsCellIsByRealTime(t *testing.T) {
 				}))
 				r.keep = true
 				r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
-				r.dead = true
+				r.die("")
 				set(r)
 				r.started()
 				r.to(r.wall.Add(5 * time.Second))
@@ -138,6 +138,30 @@ func TestTheGraceOfWhatOutlivesItsCellIsByRealTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARunThatASuccessorHasIsNotOver: the registry knows that a process is dead before the board
+// has given what its successor adopted to that one. Until then, and after it, an earlier run that
+// was told to end and does not die stands in the way of the next.
+func TestARunThatASuccessorHasIsNotOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(func(d *schedule.Definition) { d.Overlap = schedule.OverlapReplace }))
+		r.keep = true
+		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
+		old, err := r.board.GetTask(schedule.RunID(key, began().Add(30*time.Minute), 0))
+		if err != nil || !old.Ending() {
+			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
+		}
+		r.dead = true // so says the registry
+		r.at("02:10:00").started()
+		r.alive = []string{old.UID}
+		r.die("q").at("02:20:00").started()
+		if err := r.event(old.GUID, task.Complete{UID: old.UID, By: task.Holder{Cell: "c", Proc: "q"}}); err != nil {
+			t.Fatal(err)
+		}
+		r.times.Changed()
+		r.at("02:30:00").started("d/n 2026-03-02T02:00:00Z")
+	})
 }
 
 // TestAPersonsCallHappensOncePerKey and answers alike when it is repeated.

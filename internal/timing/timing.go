@@ -25,7 +25,6 @@ type Scheduler interface {
 // Registry is what it needs of the registry: registry.Registry.
 type Registry interface {
 	IsBack(proc worker.Proc) bool
-	IsDead(proc worker.Proc) bool
 	Waits() bool
 }
 
@@ -98,9 +97,6 @@ type sessions struct{ Registry }
 
 // Heard implements timetable.Sessions.
 func (s sessions) Heard(proc string) bool { return s.IsBack(worker.Proc(proc)) || !s.Waits() }
-
-// Dead implements timetable.Sessions.
-func (s sessions) Dead(proc string) bool { return s.IsDead(worker.Proc(proc)) }
 
 // Contents encodes what schedules start: it implements timetable.Contents.
 type Contents struct{}
