@@ -8,6 +8,7 @@ import (
 
 	"cantina/batch"
 	"cantina/store"
+	"cantina/worker"
 )
 
 // TestAStartThatCrossesARenewal: a start that is asked for before its job is removed or born
@@ -173,4 +174,60 @@ func TestAJobThatCannotBeReadLosesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAMergeThatCrossesARebirth: small rows of statuses are merged while the job is born again.
+// The nodes of the next life are not in the merged row: else its own row of that number would
+// be deleted, with an end that was acknowledged.
+func TestAMergeThatCrossesARebirth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		mergeAt := func(n int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.cfg.MergeAt = n
+		}
+		r.cell("c", 5)
+		nodes := jobWith(2, "a", "b", "c", "d", "e")
+		r.apply(nodes)
+		r.end("j", "a", 0, "")
+		r.end("j", "b", 0, "")
+
+		st.setManual(true)
+		c, err := r.Renew("dom", nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Submit(store.Transition{Ops: c.Ops}, c.Done)
+		mergeAt(2)
+		ring(r.wake)
+		synctest.Wait() // rows 1 and 2 of the first life become its row 3, behind the birth
+		if landed := st.commit(-1); landed < 2 {
+			t.Fatalf("%d transitions: nothing was merged beside the birth", landed)
+		}
+		st.setManual(false)
+		synctest.Wait()
+		if got := r.Scheduler.Stats().Merged; got != 2 {
+			t.Fatalf("%d rows merged", got)
+		}
+		mergeAt(64)
+		for _, node := range []string{"a", "b", "c", "d", "e"} { // what ran of the first life ends
+			if v, ok := r.reg.model[worker.Work{Job: "j", Node: node}]; ok && v.Run.Invocation.Compare(r.jobs["j"].row.born) <= 0 {
+				r.end("j", node, 0, "")
+			}
+		}
+		synctest.Wait()
+		for _, node := range []string{"c", "d", "a", "b"} { // a is in row 3
+			r.end("j", node, 0, "")
+		}
+		model := r.reg.Model()
+		r.stop()
+		next := begin(t, st, 2, model...)
+		synctest.Wait()
+		if p := next.progressOf("j"); p.Done != 4 {
+			t.Errorf("the next leader knows of %d ends of 4", p.Done)
+		}
+		next.stop()
+	})
 }

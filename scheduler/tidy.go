@@ -261,13 +261,18 @@ func (s *Scheduler) submitMerges() {
 	}
 }
 
-// remark says of merged statuses where they are now; the old segments are dead.
+// remark says of merged statuses where they are now; the old segments are dead. The job may have
+// been born again since they were submitted: the nodes of its name have other segments then.
 // The lock is held.
 func (s *Scheduler) remark(c *chunk) {
 	if len(c.from) == 0 {
 		return
 	}
-	for _, e := range c.moved {
+	moved := c.moved
+	if s.jobs[c.j.row.name] != c.j {
+		moved = nil
+	}
+	for _, e := range moved {
 		k := batch.Key{Job: c.j.row.name, Node: e.node}
 		b := c.j.forest.board
 		if old := b.Mark(k); old != 0 {
