@@ -12,6 +12,8 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -s -w -X main.version=$(VERSION)
 REAPER     := executor/reaperbin/cantina-reaper
 SIM_TIME   ?= 20s
+# The first seed is the commit's, so that each commit runs seeds of its own, and the same ones again.
+SIM_SEED   ?= $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 1))
 GOSOURCES  := $(shell find . -name '*.go' -not -path './.git/*' -not -path './node_modules/*' 2>/dev/null)
 # Packages whose tests start real processes or take real time; the rest is checked with -race.
 REAL       := cantina/executor cantina/executor/% cantina/test/% cantina/cmd/% cantina/store/etcd cantina/bench cantina/examples/%
@@ -68,7 +70,7 @@ race: $(REAPER)
 	$(GO) test -race -short -timeout 12m $(filter-out cantina/internal/arch,$(UNIT))
 
 sim:
-	$(GO) run ./cmd/cantina sim --for $(SIM_TIME)
+	$(GO) run ./cmd/cantina sim --draw --seed $(SIM_SEED) --for $(SIM_TIME)
 
 generate:
 	scripts/generate
@@ -79,7 +81,7 @@ generated:
 soak: NEED = iproute2 procps git fuse3 runc
 soak: need $(BIN)/cantina $(BIN)/cantina-demo
 	CANTINA_SOAK=1 $(GO) test -count=1 -timeout 8h ./...
-	$(GO) run ./cmd/cantina sim --for 10m
+	$(GO) run ./cmd/cantina sim --draw --seed $$(date +%s) --for 10m
 
 bench: $(BIN)/cantina
 	scripts/bench

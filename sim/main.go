@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"cantina/worker"
 )
 
 // Many runs seeds one after another.
@@ -15,6 +13,9 @@ type Many struct {
 	Seed   uint64 // the first
 	Steps  int    // stop when that many are done; 0 = after Seeds runs
 	Seeds  int
+	// Draw draws the shape of each run from its seed, but for the flags that Fixed names.
+	Draw  bool
+	Fixed []string
 	// Stop, when set, ends the sequence between two runs.
 	Stop func() bool
 }
@@ -22,17 +23,23 @@ type Many struct {
 // Sum is what many runs did.
 type Sum struct {
 	Result
-	Seeds int
-	Last  uint64
+	Seeds  int
+	Last   uint64
+	Shapes Shapes
 }
 
 // RunMany runs seeds until enough steps are done or an invariant breaks.
 func RunMany(m Many) (Sum, error) {
-	var s Sum
+	s := Sum{Shapes: Shapes{}}
 	for {
 		c := m.Config
 		c.Seed = m.Seed + uint64(s.Seeds)
+		if m.Draw {
+			c = c.drawShape(m.Fixed)
+		}
+		c = c.withDefaults()
 		s.Last = c.Seed
+		s.Shapes.add(&c)
 		r, err := Run(c)
 		s.Seeds++
 		s.Steps += r.Steps
@@ -56,57 +63,70 @@ func RunMany(m Many) (Sum, error) {
 	}
 }
 
+// options are the flags of `cantina sim` but for those of the shape.
+type options struct {
+	many         Many
+	length       time.Duration
+	trace, cover bool
+}
+
+// parse reads the arguments of `cantina sim`.
+func parse(args []string, stderr io.Writer) (options, error) {
+	o := options{many: Many{Config: Config{Load: Alternate}.withShape()}}
+	fs := flag.NewFlagSet("cantina sim", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Uint64Var(&o.many.Seed, "seed", 1, "first seed; with --trace the only one")
+	fs.IntVar(&o.many.Steps, "steps", 0, "run seeds until that many steps are done")
+	fs.IntVar(&o.many.Seeds, "seeds", 1, "number of seeds, when --steps is 0")
+	fs.DurationVar(&o.length, "for", 0, "run for that long (wall clock)")
+	fs.BoolVar(&o.many.Draw, "draw", false, "draw the flags of the cluster that are not given from each seed")
+	fs.BoolVar(&o.trace, "trace", false, "print every step of one seed")
+	fs.BoolVar(&o.cover, "coverage", false, "print how often each operation met each fault")
+	for _, p := range parts() {
+		usage := fmt.Sprintf("%s (default %s)", p.help, p.get(&o.many.Config))
+		fs.Func(p.name, usage, func(v string) error {
+			o.many.Fixed = append(o.many.Fixed, p.name)
+			return p.set(&o.many.Config, v)
+		})
+	}
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		err := fmt.Errorf("cantina sim takes no argument %q; see --help", fs.Arg(0))
+		fmt.Fprintln(stderr, err)
+		return o, err
+	}
+	return o, nil
+}
+
 // Main is the verb `cantina sim`: it parses args, runs, prints and returns the
 // exit code: 0 when every invariant held, 1 when one broke, 2 for wrong usage.
 func Main(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("cantina sim", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	seed := fs.Uint64("seed", 1, "first seed; with --trace the only one")
-	steps := fs.Int("steps", 0, "run seeds until that many steps are done")
-	seeds := fs.Int("seeds", 1, "number of seeds, when --steps is 0")
-	length := fs.Duration("for", 0, "run for that long (wall clock)")
-	cells := fs.Int("cells", 3, "cells")
-	servers := fs.Int("servers", 2, "servers")
-	jobs := fs.Int("jobs", 2, "jobs")
-	nodes := fs.Int("nodes", 2, "nodes of each job")
-	load := fs.String("load", "both", "batch, mixed (with services and tasks) or both in turn")
-	witness := fs.String("witness", "list", "list or consensus")
-	schedules := fs.Int("schedules", 0, "schedules of tasks, jobs and signals, in turn")
-	trace := fs.Bool("trace", false, "print every step of one seed")
-	cover := fs.Bool("coverage", false, "print how often each operation met each fault")
-	if err := fs.Parse(args); err != nil {
+	o, err := parse(args, stderr)
+	if err != nil {
 		return 2
 	}
-	if fs.NArg() > 0 || *witness != "list" && *witness != "consensus" || *cells < 1 || *servers < 1 || *jobs < 1 || *nodes < 1 || *schedules < 0 {
-		fmt.Fprintln(stderr, "cantina sim: wrong arguments; see --help")
-		return 2
+	if o.trace {
+		o.many.Trace, o.many.Steps, o.many.Seeds = stdout, 0, 1
 	}
-	loads := map[string]Load{"batch": Batch, "mixed": Mixed, "both": Alternate}
-	if _, ok := loads[*load]; !ok {
-		fmt.Fprintln(stderr, "cantina sim: --load is batch, mixed or both")
-		return 2
-	}
-	m := Many{Config: Config{Load: loads[*load], Cells: *cells, Servers: *servers, Jobs: *jobs, Nodes: *nodes, Schedules: *schedules}, Seed: *seed, Steps: *steps, Seeds: *seeds}
-	if *witness == "consensus" {
-		m.Witness = worker.WitnessConsensus
-	}
-	if *trace {
-		m.Trace, m.Steps, m.Seeds = stdout, 0, 1
-	}
-	return runMain(m, *length, *cover, stdout, stderr)
+	return runMain(o, stdout, stderr)
 }
 
-func runMain(m Many, length time.Duration, cover bool, stdout, stderr io.Writer) int {
-	began := time.Now()
-	if length > 0 {
+func runMain(o options, stdout, stderr io.Writer) int {
+	m, began := o.many, time.Now()
+	if o.length > 0 && !o.trace {
 		m.Steps = int(^uint(0) >> 1)
-		m.Stop = func() bool { return time.Since(began) >= length }
+		m.Stop = func() bool { return time.Since(began) >= o.length }
 	}
 	s, err := RunMany(m)
 	took := time.Since(began).Seconds()
 	fmt.Fprintf(stdout, "%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost; %d containers of services and tasks, %d tasks lost\n",
 		s.Steps, float64(s.Steps)/max(took, 1e-9), m.Seed, s.Last, s.Terms, s.Launches, s.Ended, s.Lost, s.Begun, s.TasksLost)
-	if cover {
+	if m.Draw {
+		fmt.Fprintln(stdout, "drawn:", s.Shapes)
+	}
+	if o.cover {
 		fmt.Fprint(stdout, s.Coverage.String())
 		for _, p := range s.Coverage.Missing() {
 			fmt.Fprintln(stdout, "never:", p)

@@ -57,9 +57,9 @@ func TestPlantedMistakesOfSchedules(t *testing.T) {
 			if !errors.As(err, &v) || v.Invariant != "I12" {
 				t.Fatalf("not found in %d seeds: %v", sum.Seeds, err)
 			}
-			t.Logf("seed %d, step %d: %s", v.Seed, v.Step, v.Text)
+			t.Logf("seed %d, step %d: %s", v.Seed(), v.Step, v.Text)
 			right := c
-			right.Seed, right.ScheduleMistakes = v.Seed, timetable.Mistakes{}
+			right.Seed, right.ScheduleMistakes = v.Seed(), timetable.Mistakes{}
 			if _, err := Run(right); err != nil {
 				t.Fatalf("the same seed without the mistake: %v", err)
 			}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"io"
@@ -59,16 +60,15 @@ func (l Load) String() string {
 	return "batch"
 }
 
+// withShape fills in the numbers that are not given.
+func (c Config) withShape() Config {
+	c.Cells, c.Servers = cmp.Or(c.Cells, 3), cmp.Or(c.Servers, 2)
+	c.Jobs, c.Nodes = cmp.Or(c.Jobs, 2), cmp.Or(c.Nodes, 2)
+	return c
+}
+
 func (c Config) withDefaults() Config {
-	set := func(p *int, d int) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	set(&c.Cells, 3)
-	set(&c.Servers, 2)
-	set(&c.Jobs, 2)
-	set(&c.Nodes, 2)
+	c = c.withShape()
 	if c.Load == Alternate {
 		c.Load = Load(1 - c.Seed%2)
 	}
@@ -100,24 +100,26 @@ type Result struct {
 	Coverage         Coverage
 }
 
-// Violation is a broken invariant; Seed and Config replay it.
+// Violation is a broken invariant, and the run that showed it.
 type Violation struct {
-	Seed      uint64
-	Load      Load
-	Schedules int
+	Config    Config
 	Step      int
 	At        time.Duration
 	Invariant string
 	Text      string
 }
 
+// Seed returns the seed of the run.
+func (v *Violation) Seed() uint64 { return v.Config.Seed }
+
 // Error prints the violation and how to replay it.
 func (v *Violation) Error() string {
-	more := ""
-	if v.Schedules > 0 {
-		more = fmt.Sprintf(" --schedules %d", v.Schedules)
-	}
-	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim --load %v --seed %d%s --trace", v.Invariant, v.Step, v.At, v.Text, v.Load, v.Seed, more)
+	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim %s", v.Invariant, v.Step, v.At, v.Text, v.Replay())
+}
+
+// Replay returns the arguments of `cantina sim` that run the same run again.
+func (v *Violation) Replay() string {
+	return fmt.Sprintf("--seed %d %s --trace", v.Config.Seed, v.Config.flags())
 }
 
 type planned struct {
@@ -174,6 +176,7 @@ type world struct {
 func Run(cfg Config) (Result, error) {
 	w := newWorld(cfg.withDefaults())
 	defer w.close()
+	w.trace("run --seed %d %s", w.cfg.Seed, w.cfg.flags())
 	end := w.cfg.Faulty + w.cfg.Calm
 	for w.failed == nil && len(w.q) > 0 && w.q[0].at <= end {
 		w.step()
@@ -265,7 +268,7 @@ func (w *world) trace(format string, args ...any) {
 
 func (w *world) fail(invariant, format string, args ...any) {
 	if w.failed == nil {
-		w.failed = &Violation{w.cfg.Seed, w.cfg.Load, w.cfg.Schedules, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
+		w.failed = &Violation{w.cfg, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
 		w.trace("VIOLATION %v", w.failed)
 	}
 }

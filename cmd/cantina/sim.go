@@ -11,7 +11,7 @@ func (c *cli) simVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "sim [flags]",
 		Short: "Run the simulator: a whole cluster under one seed, with faults, and its invariants",
-		Example: "  cantina sim --for 20s              # many seeds, as CI does\n" +
+		Example: "  cantina sim --draw --for 20s       # many seeds, each with a cluster of its own shape, as CI does\n" +
 			"  cantina sim --seed 42 --trace      # replay one",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {

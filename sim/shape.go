@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cantina/worker"
+)
+
+// part is one flag of a cluster's shape: what `cantina sim` takes, and what a replay line prints.
+type part struct {
+	name, help string
+	get        func(c *Config) string
+	set        func(c *Config, value string) error
+	// draw sets it from the seed.
+	draw func(c *Config, rng *rand.Rand)
+}
+
+// parts returns the flags of the shape, in the order in which they are printed and drawn.
+func parts() []part {
+	return []part{
+		amount("servers", "servers", 1, func(c *Config) *int { return &c.Servers }, []int{1, 2, 2, 2, 3}),
+		amount("cells", "cells", 1, func(c *Config) *int { return &c.Cells }, []int{1, 2, 2, 3, 3, 4, 5, 6}),
+		amount("jobs", "jobs", 1, func(c *Config) *int { return &c.Jobs }, []int{1, 2, 2, 3}),
+		amount("nodes", "nodes of each job", 1, func(c *Config) *int { return &c.Nodes }, []int{1, 2, 2, 3, 5}),
+		amount("schedules", "schedules of tasks, jobs and signals, in turn", 0, func(c *Config) *int { return &c.Schedules },
+			[]int{0, 0, 0, 1, 2, 3, 6}),
+		choice("load", "batch, mixed (with services and tasks) or both (by the seed)", func(c *Config) *Load { return &c.Load },
+			map[string]Load{"batch": Batch, "mixed": Mixed, "both": Alternate}, []Load{Batch, Mixed}),
+		choice("witness", "list or consensus", func(c *Config) *worker.Witness { return &c.Witness },
+			map[string]worker.Witness{"list": worker.WitnessList, "consensus": worker.WitnessConsensus},
+			[]worker.Witness{worker.WitnessList}),
+	}
+}
+
+func amount(name, help string, least int, of func(*Config) *int, drawn []int) part {
+	return part{
+		name: name, help: help,
+		get: func(c *Config) string { return strconv.Itoa(*of(c)) },
+		set: func(c *Config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < least {
+				return fmt.Errorf("want a number of at least %d", least)
+			}
+			*of(c) = n
+			return nil
+		},
+		draw: func(c *Config, rng *rand.Rand) { *of(c) = drawn[rng.IntN(len(drawn))] },
+	}
+}
+
+func choice[T comparable](name, help string, of func(*Config) *T, values map[string]T, drawn []T) part {
+	return part{
+		name: name, help: help,
+		get: func(c *Config) string {
+			for _, text := range sortedNames(values) {
+				if values[text] == *of(c) {
+					return text
+				}
+			}
+			return ""
+		},
+		set: func(c *Config, v string) error {
+			x, ok := values[v]
+			if !ok {
+				return fmt.Errorf("want one of %s", strings.Join(sortedNames(values), ", "))
+			}
+			*of(c) = x
+			return nil
+		},
+		draw: func(c *Config, rng *rand.Rand) { *of(c) = drawn[rng.IntN(len(drawn))] },
+	}
+}
+
+func sortedNames[T any](m map[string]T) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// flags prints the shape as flags of `cantina sim`: all that differ from the defaults, and the load.
+func (c *Config) flags() string {
+	is, usual := c.withDefaults(), Config{Load: Alternate}
+	usual.Seed = c.Seed
+	usual = usual.withDefaults()
+	var out []string
+	for _, p := range parts() {
+		if v := p.get(&is); p.name == "load" || v != p.get(&usual) {
+			out = append(out, "--"+p.name+" "+v)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// drawShape returns the run of a seed with its shape drawn from the seed, but for the flags of
+// which fixed has the names. One fixed flag does not change what is drawn of the others.
+func (c Config) drawShape(fixed []string) Config {
+	rng := rand.New(rand.NewPCG(c.Seed, 0x5a9e))
+	for _, p := range parts() {
+		drawn := c
+		p.draw(&drawn, rng)
+		if !slices.Contains(fixed, p.name) {
+			c = drawn
+		}
+	}
+	return c
+}
+
+// Shapes counts the shapes of many runs: by flag and its value.
+type Shapes map[string]map[string]int
+
+func (s Shapes) add(c *Config) {
+	for _, p := range parts() {
+		if s[p.name] == nil {
+			s[p.name] = map[string]int{}
+		}
+		s[p.name][p.get(c)]++
+	}
+}
+
+// String prints how many runs had each value of each flag.
+func (s Shapes) String() string {
+	var out []string
+	for _, p := range parts() {
+		var values []string
+		for _, v := range sortedNames(s[p.name]) {
+			values = append(values, fmt.Sprintf("%s ×%d", v, s[p.name][v]))
+		}
+		out = append(out, p.name+" "+strings.Join(values, ", "))
+	}
+	return strings.Join(out, "; ")
+}

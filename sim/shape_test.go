@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"cantina/worker"
+)
+
+// TestEveryShapeIsDrawn: each value of each flag comes up, and a flag that is given changes
+// nothing of what is drawn for the others.
+func TestEveryShapeIsDrawn(t *testing.T) {
+	shapes := Shapes{}
+	for seed := range uint64(500) {
+		c := Config{Seed: seed}.drawShape(nil)
+		shapes.add(&c)
+		f := Config{Seed: seed, Cells: 9}.drawShape([]string{"cells"})
+		if f.Cells != 9 {
+			t.Fatalf("seed %d: a flag that was given is drawn: %+v", seed, f)
+		}
+		if f.Cells = c.Cells; f.flags() != c.flags() {
+			t.Fatalf("seed %d: %s, and with --cells 9 %s", seed, c.flags(), f.flags())
+		}
+	}
+	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; witness list"
+	var got []string
+	for _, p := range parts() {
+		got = append(got, p.name+" "+strings.Join(sortedNames(shapes[p.name]), " "))
+	}
+	if g := strings.Join(got, "; "); g != want {
+		t.Errorf("drawn: %s\nwant:  %s", g, want)
+	}
+}
+
+// TestAReplayLineReplays: the arguments that a violation prints give the same run again, of
+// whatever shape, drawn or given.
+func TestAReplayLineReplays(t *testing.T) {
+	for name, m := range map[string]Many{
+		"the usual shape": {Config: Config{Load: Alternate}},
+		"all flags":       {Config: Config{Servers: 3, Cells: 4, Jobs: 3, Nodes: 1, Schedules: 2, Load: Mixed, Witness: worker.WitnessConsensus}},
+		"drawn":           {Draw: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.Seed, m.Seeds, m.Mistakes = 1, 500, worker.Mistakes{PartialConsensus: true, AckBeforeCommit: true}
+			_, err := RunMany(m)
+			var v, again *Violation
+			if !errors.As(err, &v) {
+				t.Fatalf("no violation: %v", err)
+			}
+			_, line, ok := strings.Cut(v.Error(), "replay: cantina sim ")
+			if !ok {
+				t.Fatalf("no replay line: %v", v)
+			}
+			o, err := parse(strings.Fields(line), io.Discard)
+			if err != nil || !o.trace || o.many.Draw {
+				t.Fatalf("%q: %+v, %v", line, o, err)
+			}
+			o.many.Mistakes, o.many.Seeds = m.Mistakes, 1
+			if _, err = RunMany(o.many); !errors.As(err, &again) || again.Error() != v.Error() {
+				t.Fatalf("%q: %v\nagain: %v", line, v, err)
+			}
+		})
+	}
+}
+
+// TestWrongFlags: each has an error with the flag, its value and what is wanted.
+func TestWrongFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"--cells 0":        `invalid value "0" for flag -cells: want a number of at least 1`,
+		"--schedules -1":   `invalid value "-1" for flag -schedules: want a number of at least 0`,
+		"--load all":       `invalid value "all" for flag -load: want one of batch, both, mixed`,
+		"--witness nobody": `invalid value "nobody" for flag -witness: want one of consensus, list`,
+		"--seed 1 more":    `cantina sim takes no argument "more"; see --help`,
+	} {
+		var out strings.Builder
+		if code := Main(strings.Fields(line), io.Discard, &out); code != 2 || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: exit code %d, %q", line, code, out.String())
+		}
+	}
+}
+
+// TestDrawnShapes runs clusters of whatever shape.
+func TestDrawnShapes(t *testing.T) {
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Draw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d steps, %d seeds: %v", sum.Steps, sum.Seeds, sum.Shapes)
+}
+
+// TestSeedsThatFailed runs what once showed a fault again.
+func TestSeedsThatFailed(t *testing.T) {
+	for what, args := range map[string]string{
+		"a run that a successor has adopted counted as over":      "--load batch --seed 770001701 --schedules 2 --cells 4",
+		"a merge of statuses crossed the next birth of their job": "--load mixed --seed 992001006 --jobs 3 --nodes 5 --cells 2 --servers 1 --schedules 3",
+	} {
+		o, err := parse(strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RunMany(o.many); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
