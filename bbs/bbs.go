@@ -37,6 +37,8 @@ type BBS struct {
 	// survives a restart stand until a successor has reported.
 	waiting map[string][]string
 
+	held held // for which no place is asked for yet
+
 	kick chan struct{} // wakes Run after a change of what is due
 	over chan struct{} // closed when the term cannot go on
 	once sync.Once

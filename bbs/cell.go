@@ -313,8 +313,24 @@ func (b *BBS) quiet(fn func(t *tx) error) {
 	}
 }
 
-// Pending returns everything that waits for a place: what the auctioneer is given
-// when a term starts.
+// refuse tells of many at once, in one change, why no cell may be given them.
+func (b *BBS) refuse(lrps []lrp.Key, tasks []TaskID, reason string) {
+	b.quiet(func(t *tx) error {
+		for _, k := range lrps {
+			if err := t.step(k, lrp.PlacementFailed{Reason: reason}); err != nil {
+				b.cfg.Log.Debug("came too late", "error", err)
+			}
+		}
+		for _, id := range tasks {
+			if err := t.stepTask(id.GUID, task.Reject{UID: id.UID, Reason: reason, Carried: true}); err != nil {
+				b.cfg.Log.Debug("came too late", "error", err)
+			}
+		}
+		return nil
+	})
+}
+
+// Pending returns everything that waits for a place.
 func (b *BBS) Pending() ([]LRPWant, []TaskWant) {
 	v := b.view
 	var lrps []LRPWant

@@ -291,12 +291,14 @@ func TestALostCommitEndsTheTerm(t *testing.T) {
 
 func TestABlindLeaderStartsNothingExclusive(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.blind = true
 		d := web(1, "1")
 		d.Exclusive = true
 		r.apply([]lrp.Desired{d}, nil)
 		synctest.Wait()
 		w, _, _ := r.take()
+		r.mu.Lock()
+		r.blind = true
+		r.mu.Unlock()
 		by := lrp.Identity{Instance: "i", Cell: "a", Proc: "a1"}
 		if err := r.event(w[0].Key, lrp.Claim{By: by}); !errors.Is(err, lrp.ErrNotEligible) {
 			t.Fatalf("%v", err)

@@ -230,6 +230,12 @@ func (r *rig) Blind() bool {
 	return r.blind
 }
 
+func (r *rig) setBlind(blind bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blind = blind
+}
+
 func (r *rig) take() (lrps []LRPWant, tasks []TaskWant, stops []lrp.StopInstance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

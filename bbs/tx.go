@@ -310,7 +310,7 @@ func (b *BBS) act(t *tx) {
 		b.cfg.Auctioneer.Withdraw(noLRPs, noTasks)
 	}
 	if len(lrps)+len(tasks) > 0 {
-		b.cfg.Auctioneer.Request(lrps, tasks)
+		b.request(lrps, tasks)
 	}
 }
 

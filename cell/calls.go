@@ -173,10 +173,15 @@ func (c *Cell) refuseAll(w Work, err error) []Refusal {
 	return refused
 }
 
+// claimLife is for how long a reserved container waits for the leader's leave to run it. Each
+// poll asks again, and a refusal for good ends it at once; a leader that is away for long,
+// or that waits for its cells, must not end it.
+const claimLife = time.Hour
+
 // reserveLRP reserves the container of an instance; false: there is one already.
 func (c *Cell) reserveLRP(w LRPWork) (bool, error) {
 	c.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
-	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: lrpLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound})
+	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: lrpLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}
@@ -192,7 +197,7 @@ func (c *Cell) reserveLRP(w LRPWork) (bool, error) {
 func (c *Cell) reserveTask(w TaskWork) (bool, error) {
 	id := taskContainer(w.UID)
 	c.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
-	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: taskLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound})
+	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: taskLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}

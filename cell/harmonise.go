@@ -20,7 +20,7 @@ func lrpState(c executor.Container) lrp.Container {
 	case executor.Running:
 		return lrp.Up
 	case executor.Completed:
-		if c.Result.Stopped || c.Result.NotMade { // no crash: the cell could not make it
+		if c.Result.Stopped || c.Result.NotMade || c.Result.NeverRan { // no crash: it was never made
 			return lrp.CompletedShutdown
 		}
 		return lrp.CompletedCrashed

@@ -17,6 +17,9 @@ func taskState(c executor.Container) task.Container {
 	case executor.Initializing, executor.Created, executor.Running:
 		return task.Live
 	case executor.Completed:
+		if c.Result.NeverRan {
+			return task.Unstarted
+		}
 		return task.Done
 	}
 	return task.NoContainer

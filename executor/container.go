@@ -159,7 +159,7 @@ func (c *container) request(a ask, reason string) func() {
 
 // neverRan is the result of a container that was ended before it ran.
 func (c *container) neverRan() RunResult {
-	r := RunResult{ExitCode: -1, Ended: c.e.clock.Wall()}
+	r := RunResult{ExitCode: -1, NeverRan: true, Ended: c.e.clock.Wall()}
 	if c.ask == askKill {
 		r.Failed, r.Reason, r.Retryable = true, c.reason, true
 	} else {

@@ -134,6 +134,7 @@ type RunResult struct {
 	Reason    string // empty unless failed; "exit status 3", "killed by signal 9 (killed)" …
 	Stopped   bool   // by Stop, not by itself
 	Retryable bool   // it never got to run
+	NeverRan  bool   // its end was asked for, or its reservation expired, before it had a process
 	NotMade   bool   // the cell could not make the container, whatever it runs; Reserve refuses since then
 	TimedOut  bool   // ended by its own time limit
 	ExitCode  int    // of the main process; -1 when there is none

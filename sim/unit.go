@@ -70,7 +70,7 @@ func (u *unit) snapshot() executor.Container {
 		ct.State = executor.Running
 	case completed:
 		ct.State, ct.Resources = executor.Completed, nil
-		ct.Result = executor.RunResult{Failed: u.failed, Stopped: u.asked && !u.left}
+		ct.Result = executor.RunResult{Failed: u.failed, Stopped: u.asked && !u.left, NeverRan: u.began == 0 && !u.nameless}
 		if u.failed {
 			ct.Result.ExitCode, ct.Result.Reason = 1, "it failed"
 		}

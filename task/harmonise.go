@@ -11,6 +11,7 @@ const (
 	Reserved                     // RESERVED
 	Live                         // INITIALIZING, CREATED or RUNNING
 	Done                         // COMPLETED
+	Unstarted                    // COMPLETED before it had a process: its reservation expired or was stopped
 )
 
 // String prints the state in the words of the notes.
@@ -24,6 +25,8 @@ func (c Container) String() string {
 		return "INITIALIZING/CREATED/RUNNING"
 	case Done:
 		return "COMPLETED"
+	case Unstarted:
+		return "COMPLETED (never run)"
 	}
 	return fmt.Sprintf("Container(%d)", int(c))
 }
@@ -153,7 +156,7 @@ func (c columns) at(row *Task, self bool) Action {
 }
 
 // taskTable has one block for each state of the container; see columns.
-type taskTable struct{ noContainer, reserved, live, done columns }
+type taskTable struct{ noContainer, reserved, live, done, unstarted columns }
 
 func (t taskTable) at(c Container) columns {
 	switch c {
@@ -165,12 +168,15 @@ func (t taskTable) at(c Container) columns {
 		return t.live
 	case Done:
 		return t.done
+	case Unstarted:
+		return t.unstarted
 	}
 	return columns{}
 }
 
 // table is the notes' table "Harmonizing Tasks with Container State: Rep", row by
-// row. The rows "No Container" that the notes leave out name no cell, or another one.
+// row. The rows "No Container" that the notes leave out name no cell, or another one. A
+// container that ended before it had a process says nothing of a task that is still PENDING.
 func table() taskTable {
 	nothing := Action{Grade: Expected, Why: "the row does not name this cell"}
 	del := func(g Grade, why string) Action { return Action{Then: DeleteContainer, Grade: g, Why: why} }
@@ -219,6 +225,16 @@ func table() taskTable {
 			del(Conceivable, "completed already, perhaps cancelled"),
 			del(Inconceivable, elsewhere),
 		},
+		columns{ // COMPLETED (never run)
+			del(Conceivable, "it was cancelled"),
+			del(Conceivable, "given up before it was started: the task still waits, and is placed again"),
+			complete(Conceivable, "it was allowed to start, and never ran"),
+			del(Conceivable, "it runs somewhere else"),
+			del(Conceivable, "completed already"),
+			del(Conceivable, elsewhere),
+			del(Conceivable, "completed already, perhaps cancelled"),
+			del(Conceivable, elsewhere),
+		},
 	}
 }
 
@@ -246,9 +262,9 @@ func Harmonise(v View) Action {
 		return Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "the answer to its start was lost: ask again, then run"}
 	case here && row.State == Running && v.Container == Reserved && row.Reservation == "":
 		return Action{Then: DeleteContainer, Grade: Conceivable, Why: "handed over from an earlier process of this cell: nobody knows whether it was run"}
-	case here && row.Unresolved() && v.Container == Done:
+	case here && row.Unresolved() && v.ended():
 		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but here is its end"}
-	case here && row.Ending() && v.Container == Done:
+	case here && row.Ending() && v.ended():
 		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "it was cancelled, and here is its end"}
 	case here && row.Ending() && row.Holder == v.Self && v.Container == NoContainer:
 		return Action{Call: CallMissing, Grade: Expected, Why: "it was cancelled, and has no container any more"}
@@ -258,12 +274,15 @@ func Harmonise(v View) Action {
 	return table().at(v.Container).at(row, here)
 }
 
+// ended reports whether the container is COMPLETED.
+func (v View) ended() bool { return v.Container == Done || v.Container == Unstarted }
+
 // ofPredecessor is for a RUNNING row that names an earlier process of this cell.
 func (v View) ofPredecessor(row *Task) Action {
 	switch v.Container {
 	case Live:
 		return Action{Call: CallAdopt, Grade: Conceivable, Why: "taken over from an earlier process of this cell"}
-	case Done:
+	case Done, Unstarted:
 		return table().done.runningSelf
 	case Reserved:
 		return table().reserved.runningOther

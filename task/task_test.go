@@ -79,7 +79,7 @@ func TestHarmoniseTable(t *testing.T) {
 				v.Row.Reservation = "another"
 			}
 			for v.Container = NoContainer; v.Container.String() != r[0]; v.Container++ {
-				if v.Container > Done {
+				if v.Container > Unstarted {
 					t.Fatalf("unknown container %q", r[0])
 				}
 			}
@@ -99,8 +99,8 @@ func TestHarmoniseTable(t *testing.T) {
 			}
 		})
 	}
-	if rows != 4*8 {
-		t.Errorf("%d rows, want 32: four states of the container by eight of the row", rows)
+	if rows != 5*8 {
+		t.Errorf("%d rows, want 40: five states of the container by eight of the row", rows)
 	}
 }
 
@@ -137,6 +137,9 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 		"no container of the earlier process":          {NoContainer, older, NoCall, Leave},
 		"reserved, but started by the earlier process": {Reserved, older, NoCall, DeleteContainer},
 		"reserved, and its row was handed over":        {Reserved, rowOf(t, "RUNNING self"), NoCall, DeleteContainer},
+		"lost, and it never ran":                       {Unstarted, lost, CallComplete, DeleteContainer},
+		"cancelled, and it never ran":                  {Unstarted, cancelled, CallComplete, DeleteContainer},
+		"never ran under the earlier process":          {Unstarted, older, CallComplete, DeleteContainer},
 		"lost, but here is its end":                    {Done, lost, CallComplete, DeleteContainer},
 		"lost and ended by the deadline rule":          {Live, lost, NoCall, DeleteContainer},
 		"lost and kept":                                {Live, kept, NoCall, Leave},

@@ -20,6 +20,7 @@ import (
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/placement"
+	"cantina/task"
 	"cantina/worker"
 )
 
@@ -58,7 +59,7 @@ type Market struct {
 	mu    sync.Mutex
 	lrps  map[string]bbs.LRPWant // by item id
 	tasks map[string]bbs.TaskWant
-	early map[string]string // items that no cell could hold, found before the cells had settled, and their holds
+	early map[string]string // items that would have ended before the cells had settled, and their holds
 }
 
 // New returns a market without wants. It is the Cells and the Feedback of its auctioneer.
@@ -172,10 +173,10 @@ func (m *Market) Waiting(refused []placement.Refused) {
 		switch {
 		case isLRP:
 			m.board.PlacementFailed(l.Key, r.Refusal.String())
-		case isTask && r.Refusal.Cell != "":
+		case isTask && (r.Refusal.Cell != "" || t.Definition.WhenFull == task.WhenFullFail && !m.maySayNo(r.Item)):
 			m.board.TaskRefused(t.GUID, t.UID, r.Refusal.String())
 		case isTask:
-			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNever(r.Item))
+			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNo(r.Item))
 		}
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"cantina/placement"
+	"cantina/task"
 )
 
-// maySayNever says whether an item may end because no cell could hold it. Before the
-// cells have settled it is remembered instead, for Recheck.
-func (m *Market) maySayNever(it placement.Item) bool {
+// maySayNo says whether an item may end because no cell could hold it, or none has room for one
+// that does not wait. Before the cells have settled it is remembered instead, for Recheck.
+func (m *Market) maySayNo(it placement.Item) bool {
 	if m.cfg.Settled() {
 		return true
 	}
@@ -19,8 +20,7 @@ func (m *Market) maySayNever(it placement.Item) bool {
 	return false
 }
 
-// Recheck ends what was found too large for every cell before the cells had settled,
-// and still is. It is called whenever a cell's session or offer has changed.
+// Recheck ends what would have ended before the cells had settled, and still has no place. It is called whenever a cell's session or offer has changed.
 func (m *Market) Recheck() {
 	m.mu.Lock()
 	none := len(m.early) == 0
@@ -33,8 +33,16 @@ func (m *Market) Recheck() {
 	m.early = map[string]string{}
 	m.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(early)) {
-		if _, why, waits := m.house.Explain(id); waits && why != nil && why.Never {
+		if _, why, waits := m.house.Explain(id); waits && why != nil && (why.Never || m.fails(id)) {
 			m.Waiting([]placement.Refused{{Item: placement.Item{ID: id, Hold: early[id]}, Refusal: why}})
 		}
 	}
+}
+
+// fails reports whether an item is a task that does not wait for room.
+func (m *Market) fails(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, ok := m.tasks[id]
+	return ok && w.Definition.WhenFull == task.WhenFullFail
 }

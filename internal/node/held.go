@@ -22,7 +22,7 @@ const codeHeld = "initial_wait"
 
 // blindText is why tasks and exclusive instances wait while the rows may be older than
 // what cells run: one that stands as not started may run.
-const blindText = "initial wait: the store is new, restored or moved, so a cell not heard of yet may run it"
+const blindText = bbs.HeldByWait
 
 // blind returns the initial wait when it holds tasks and exclusive instances, and not
 // only jobs: what stands in the rows is not trusted.

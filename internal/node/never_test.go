@@ -162,7 +162,14 @@ func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
 			t.Fatalf("one cell refused: %+v, %v", x.Task, err)
 		}
-		tm.Market.Waiting([]placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}})
+		full := []placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}}
+		tm.Market.Waiting(full)
+		synctest.Wait()
+		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending {
+			t.Fatalf("cells are still joining: %+v, %v", x.Task, err)
+		}
+		pass(office.JoinGrace)
+		tm.Market.Waiting(full)
 		synctest.Wait()
 		if x, err := tm.board.GetTask("t"); err != nil || x.Outcome != task.Failed {
 			t.Fatalf("no cell has room: %+v, %v", x.Task, err)

@@ -98,6 +98,7 @@ func (o *Office) Ended(e worker.Ended) {
 // StartsChanged implements registry.Listener.
 func (o *Office) StartsChanged() {
 	o.Jobs.StartsChanged()
+	o.Board.StartsChanged()
 	if o.times != nil {
 		o.times.Changed()
 	}

@@ -164,7 +164,7 @@ func New(cfg Config, rows []store.Row) (*Office, error) {
 	if cfg.Times != nil {
 		o.times = cfg.Times(o, rows)
 	}
-	o.Market.Request(o.Board.Pending())
+	o.Board.RequestPending()
 	return o, nil
 }
 

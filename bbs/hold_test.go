@@ -1,0 +1,88 @@
+package bbs
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// TestTheInitialWaitHoldsWhatMayRun: while rows may be older than what cells run, tasks and exclusive
+// instances ask for no place, say why, and end by nothing but their own time-out. When the wait is
+// over they are placed at once, the others were all the while.
+func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.setBlind(true)
+		exclusive := web(1, "1")
+		exclusive.Exclusive = true
+		ordinary := web(1, "1")
+		ordinary.Service.Name = "ordinary"
+		r.apply([]lrp.Desired{exclusive, ordinary}, nil)
+		short := task.Definition{Workload: runs("/bin/true"), PendingTimeout: time.Minute}
+		long := task.Definition{Workload: runs("/bin/true"), WhenFull: task.WhenFullFail}
+		for guid, d := range map[string]task.Definition{"short": short, "long": long} {
+			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: d}, Write{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		lrps, tasks, _ := r.take()
+		if len(lrps) != 1 || lrps[0].Desired.Service.Name != "ordinary" || len(tasks) != 0 {
+			t.Fatalf("places are asked for: %+v %+v", lrps, tasks)
+		}
+		r.run(lrps[0])
+		instances, _ := r.b.ListInstances(InstanceFilter{Service: "web"}, Range{Limit: 9})
+		if len(instances.Items) != 1 || instances.Items[0].PlacementError != HeldByWait {
+			t.Errorf("%+v", instances.Items)
+		}
+		time.Sleep(61 * time.Second) // kicks, the full pass and the time-out of one
+		synctest.Wait()
+		if lrps, tasks, _ = r.take(); len(lrps)+len(tasks) != 0 {
+			t.Fatalf("places are asked for: %+v %+v", lrps, tasks)
+		}
+		if x, _ := r.b.GetTask("long"); x.State != task.Pending || x.Rejection != HeldByWait {
+			t.Errorf("%+v", x.Task)
+		}
+		if x, _ := r.b.GetTask("short"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "initial wait") || !strings.HasPrefix(x.Result.Reason, task.ReasonNotStarted) {
+			t.Errorf("%+v", x.Task)
+		}
+		r.b.StartsChanged()
+		if lrps, tasks, _ = r.take(); len(lrps)+len(tasks) != 0 {
+			t.Fatalf("still blind: %+v %+v", lrps, tasks)
+		}
+		r.setBlind(false)
+		r.b.StartsChanged()
+		lrps, tasks, _ = r.take()
+		if len(lrps) != 1 || lrps[0].Desired.Service.Name != "web" || len(tasks) != 1 || tasks[0].GUID != "long" {
+			t.Fatalf("the wait is over: %+v %+v", lrps, tasks)
+		}
+		r.b.StartsChanged()
+		if lrps, tasks, _ = r.take(); len(lrps)+len(tasks) != 0 {
+			t.Fatalf("asked for twice: %+v %+v", lrps, tasks)
+		}
+	})
+}
+
+// TestABlindTermBeginsWithoutAsking: so it is for what an earlier term has left.
+func TestABlindTermBeginsWithoutAsking(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.setBlind(true)
+		r.reelect()
+		r.take()
+		r.b.RequestPending()
+		if _, tasks, _ := r.take(); len(tasks) != 0 {
+			t.Fatalf("%+v", tasks)
+		}
+		r.setBlind(false)
+		r.b.StartsChanged()
+		if _, tasks, _ := r.take(); len(tasks) != 1 || tasks[0].GUID != "t" {
+			t.Fatalf("%+v", tasks)
+		}
+	})
+}
