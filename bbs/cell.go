@@ -342,7 +342,7 @@ func (b *BBS) Pending() ([]LRPWant, []TaskWant) {
 	var tasks []TaskWant
 	for _, g := range v.tasksInOrder() {
 		if t := v.task(g); t != nil && t.State == task.Pending {
-			tasks = append(tasks, TaskWant{t.GUID, t.UID, t.Domain, t.Definition})
+			tasks = append(tasks, TaskWant{GUID: t.GUID, UID: t.UID, Domain: t.Domain, Definition: t.Definition})
 		}
 	}
 	return lrps, tasks

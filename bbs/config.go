@@ -49,12 +49,16 @@ type LRPWant struct {
 	Key     lrp.Key
 	Desired *lrp.Desired
 	Avoid   []string
+	// Dropped are earlier attempts that ended without a row: what is booked for them is free.
+	Dropped []string
 }
 
 // TaskWant asks for a place for one task.
 type TaskWant struct {
 	GUID, UID, Domain string
 	Definition        *task.Definition
+	// Dropped: the attempt before has ended without having started the task.
+	Dropped bool
 }
 
 // TaskID names one life of a guid.

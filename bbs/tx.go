@@ -277,16 +277,19 @@ func (b *BBS) act(t *tx) {
 	var tasks []TaskWant
 	var noLRPs []lrp.Key
 	var noTasks []TaskID
+	dropped, again := t.dropped()
 	for _, e := range t.lrpEffects {
 		switch e := e.(type) {
 		case lrp.RequestAuction:
 			if w, ok := b.view.want(e.Key); ok {
+				w.Dropped = dropped[e.Key]
 				lrps = append(lrps, w)
 			}
 		case lrp.WithdrawAuction:
 			noLRPs = append(noLRPs, e.Key)
 		case lrp.StopInstance:
 			b.cfg.Cells.StopInstance(e.Key, e.Who)
+		case lrp.AttemptDropped: // goes with the request for another place
 		case lrp.CrashNoted: // went out as an event
 		}
 	}
@@ -294,10 +297,11 @@ func (b *BBS) act(t *tx) {
 		switch e := e.(type) {
 		case task.RequestAuction:
 			if row := b.view.task(e.GUID); row != nil && row.UID == e.UID && row.State == task.Pending {
-				tasks = append(tasks, TaskWant{row.GUID, row.UID, row.Domain, row.Definition})
+				tasks = append(tasks, TaskWant{GUID: row.GUID, UID: row.UID, Domain: row.Domain, Definition: row.Definition, Dropped: again[TaskID{e.GUID, e.UID}]})
 			}
 		case task.WithdrawAuction:
 			noTasks = append(noTasks, TaskID{e.GUID, e.UID})
+		case task.AttemptDropped: // goes with the request for another place
 		case task.CancelContainer:
 			b.cfg.Cells.CancelTask(e.Holder, e.GUID, e.UID)
 		case task.CallBack:
@@ -312,6 +316,22 @@ func (b *BBS) act(t *tx) {
 	if len(lrps)+len(tasks) > 0 {
 		b.request(lrps, tasks)
 	}
+}
+
+// dropped are the attempts of this change that ended without a row.
+func (t *tx) dropped() (lrps map[lrp.Key][]string, tasks map[TaskID]bool) {
+	lrps, tasks = map[lrp.Key][]string{}, map[TaskID]bool{}
+	for _, e := range t.lrpEffects {
+		if d, ok := e.(lrp.AttemptDropped); ok {
+			lrps[d.Key] = append(lrps[d.Key], d.Instance)
+		}
+	}
+	for _, e := range t.taskEffects {
+		if d, ok := e.(task.AttemptDropped); ok {
+			tasks[TaskID{d.GUID, d.UID}] = true
+		}
+	}
+	return lrps, tasks
 }
 
 // setDomain makes a domain fresh until the given moment; zero = for ever.

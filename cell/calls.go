@@ -260,7 +260,7 @@ func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, e Eva
 	if err := c.session.heard(t, proc); err != nil {
 		return err
 	}
-	c.setEvacuation(e)
+	c.setEvacuation(t, e)
 	return nil
 }
 

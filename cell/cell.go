@@ -450,6 +450,7 @@ func (c *Cell) Happened(e executor.Event) {
 		c.plans.drop(e.Container.ID)
 		c.endReasons.drop(e.Container.ID)
 		c.recount(e.Container)
+		c.emptied()
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
 		c.countBound()
 	case executor.EventReserved:

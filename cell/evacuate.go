@@ -3,10 +3,13 @@ package cell
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"cantina/executor"
+	"cantina/fence"
 	"cantina/lrp"
+	"cantina/worker"
 )
 
 // Reasons for which a cell itself ends containers.
@@ -19,7 +22,9 @@ const (
 const maxWaits = 50
 
 // Evacuation asks a cell to empty itself, or takes that back. ID names it: the same
-// one again changes nothing. A Deadline of 0 is the cell's own setting.
+// one again changes nothing, nor does one that was taken back or replaced before: calls may
+// overtake one another. A Deadline of 0 is the cell's own setting. With Undo, ID is the order
+// that is taken back.
 type Evacuation struct {
 	ID        string
 	Reason    string
@@ -46,6 +51,39 @@ type evacuation struct {
 	stopBatch bool
 	over      bool     // the deadline has been acted on
 	waited    []string // for what, when it was
+	// ended are the newest ids that were taken back or replaced under the leader of term: an
+	// order that was overtaken on its way begins nothing.
+	ended []string
+	term  fence.Term
+}
+
+// maxEnded bounds how many ids are kept: orders do not stay on their way for long.
+const maxEnded = 16
+
+// follow is the evacuation after an order under a leader of the given term.
+func (e evacuation) follow(o Evacuation, t fence.Term, until time.Time) evacuation {
+	if e.term.Less(t) {
+		e.ended, e.term = nil, t
+	}
+	switch {
+	case o.Undo:
+		n := evacuation{ended: e.ended, term: e.term}
+		return n.without(e.id).without(o.ID)
+	case e.on && e.id == o.ID, slices.Contains(e.ended, o.ID):
+		return e
+	}
+	n := evacuation{on: true, id: o.ID, until: until, stopBatch: o.StopBatch, ended: e.ended, term: e.term}
+	return n.without(e.id)
+}
+
+// without notes that the order of an id has been taken back, or replaced.
+func (e evacuation) without(id string) evacuation {
+	if id == "" || slices.Contains(e.ended, id) {
+		return e
+	}
+	e.ended = append(slices.Clone(e.ended), id)
+	e.ended = e.ended[max(0, len(e.ended)-maxEnded):]
+	return e
 }
 
 // evacuation returns until when the cell is being emptied, and whether it is.
@@ -55,21 +93,20 @@ func (c *Cell) evacuation() (time.Time, bool) {
 	return c.evac.until, c.evac.on
 }
 
-// setEvacuation begins to empty the cell, or takes that back.
-func (c *Cell) setEvacuation(e Evacuation) {
+// setEvacuation begins to empty the cell, or takes that back. The leader hears of it at once:
+// what is given to the cell depends on it.
+func (c *Cell) setEvacuation(t fence.Term, e Evacuation) {
 	if e.Deadline <= 0 {
 		e.Deadline = c.cfg.EvacuationTimeout
 	}
 	c.mu.Lock()
 	was := c.evac
-	switch {
-	case e.Undo:
-		c.evac = evacuation{}
-	case !was.on || was.id != e.ID:
-		c.evac = evacuation{on: true, id: e.ID, until: c.cfg.Clock.Wall().Add(e.Deadline), stopBatch: e.StopBatch}
-	}
+	c.evac = was.follow(e, t, c.cfg.Clock.Wall().Add(e.Deadline))
 	now := c.evac
 	c.mu.Unlock()
+	if was.on != now.on || was.id != now.id {
+		c.session.step(worker.StateChanged{})
+	}
 	switch {
 	case now.on && (!was.on || was.id != now.id):
 		c.log.Info("the cell is being emptied", "reason", e.Reason, "deadline", e.Deadline)
@@ -92,6 +129,13 @@ func (c *Cell) evacuationState() EvacuationState {
 		s.Waits = shorten(c.live())
 	}
 	return s
+}
+
+// emptied has the leader hear at once that nothing is left on a cell that is being emptied.
+func (c *Cell) emptied() {
+	if _, on := c.evacuation(); on && len(c.live()) == 0 {
+		c.session.step(worker.StateChanged{})
+	}
 }
 
 // shorten keeps the first entries of a list and counts the others.

@@ -41,6 +41,43 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 	})
 }
 
+// TestOrdersThatOvertakeOneAnother: an undrain that comes before the drain that it takes back,
+// or a drain that comes after the one that replaced it, empties nothing; under another leader
+// the same name is taken as it comes. The leader hears at once of what has changed.
+func TestOrdersThatOvertakeOneAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		tell := func(e Evacuation) {
+			t.Helper()
+			if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), e); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		is := func(id string) {
+			t.Helper()
+			if s := w.cell.state(); s.Evacuating != (id != "") || s.Evacuation.ID != id {
+				t.Fatalf("follows %q (%v), want %q", s.Evacuation.ID, s.Evacuating, id)
+			}
+		}
+		tell(Evacuation{ID: "a", Undo: true})
+		tell(Evacuation{ID: "a", Deadline: time.Second})
+		is("")
+		tell(Evacuation{ID: "b", Deadline: time.Second})
+		is("b")
+		tell(Evacuation{ID: "c", Deadline: time.Hour})
+		tell(Evacuation{ID: "b", Deadline: time.Second})
+		is("c")
+		tell(Evacuation{ID: "c", Undo: true})
+		tell(Evacuation{ID: "c", Deadline: time.Second})
+		is("")
+		later := w.leader.term
+		later.Revision++
+		if e := w.cell.evac.follow(Evacuation{ID: "c"}, later, time.Time{}); !e.on || e.id != "c" {
+			t.Fatalf("another leader's: %+v", e)
+		}
+	})
+}
+
 // TestAnEvacuationEndsAtItsDeadline: what is left ends within a moment of it, also
 // when it comes before the next poll, and the cell says what it waited for. The same
 // evacuation told again changes nothing; another one begins anew.

@@ -128,6 +128,8 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 		ev = task.Adopt{UID: v.UID, From: v.Row.Holder.Proc, By: v.Self}
 	case task.CallComplete:
 		ev, running = task.Complete{UID: v.UID, By: v.Self, Result: c.resultOf(ct)}, nil
+	case task.CallReject:
+		ev, running = task.Reject{UID: v.UID, By: v.Self, Reason: a.Reason, Carried: true}, nil
 	case task.CallMissing, task.NoCall:
 		return nil
 	}

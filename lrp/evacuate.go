@@ -64,7 +64,8 @@ func (m *machine) evacuateStopFirst(e Evacuate) error {
 }
 
 // evacuateClaimed gives up an instance that was not RUNNING yet. An exclusive one
-// is destroyed first and removed afterwards.
+// is destroyed first and removed afterwards. For one that was not claimed, another place
+// is asked for.
 func (m *machine) evacuateClaimed(by Identity) error {
 	gone := m.dropCopies(by)
 	switch o := m.x.Ordinary; {
@@ -72,6 +73,9 @@ func (m *machine) evacuateClaimed(by Identity) error {
 		return ErrCannotBeEvacuated
 	case o.Is(by):
 		m.unclaim()
+	case o != nil && o.State == Unclaimed && m.env.Wanted:
+		m.do(AttemptDropped{Key: m.x.Key, Instance: by.Instance})
+		m.do(RequestAuction{Key: m.x.Key})
 	case !gone:
 		return ErrNotFound
 	}

@@ -132,10 +132,16 @@ func HarmoniseEvacuating(v View) Action {
 	case CompletedShutdown:
 		return completed(CallEvacuateStopped, mine, "it has stopped")
 	case CompletedCrashed:
+		if mine == nil && v.Rows.Ordinary == nil {
+			return Action{Call: CallEvacuateCrashed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "it has crashed without a row: report the crash"}
+		}
 		return completed(CallEvacuateCrashed, mine, "it has crashed")
 	default:
 		if mine != nil && mine.Exclusive {
 			return Action{Then: DeleteContainer, Grade: Expected, Why: "the cell is being emptied; the row goes once the container is gone"}
+		}
+		if o := v.Rows.Ordinary; mine == nil && o != nil && o.State == Unclaimed {
+			return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "the cell is being emptied before it was claimed: ask for another place"}
 		}
 		return completed(CallEvacuateClaimed, mine, "the cell is being emptied and it does not run yet")
 	}

@@ -61,7 +61,8 @@ type (
 		Net   Net
 		Until time.Time
 	}
-	// EvacuateClaimed: the cell is being emptied and drops a container that was not RUNNING yet.
+	// EvacuateClaimed: the cell is being emptied and drops a container that was not RUNNING
+	// yet, or was reserved and not claimed.
 	EvacuateClaimed struct{ By Identity }
 	// EvacuateStopped: the cell is being emptied and the container ended as told.
 	EvacuateStopped struct{ By Identity }
@@ -125,6 +126,12 @@ type (
 		Key Key
 		Who Identity
 	}
+	// AttemptDropped tells the auctioneer that an attempt to start an instance, which may
+	// count as in flight, has ended without a row: its room is free.
+	AttemptDropped struct {
+		Key      Key
+		Instance string
+	}
 	// CrashNoted goes to the event stream: one crash was counted.
 	CrashNoted struct {
 		Key    Key
@@ -137,6 +144,7 @@ type (
 func (RequestAuction) effect()  {}
 func (WithdrawAuction) effect() {}
 func (StopInstance) effect()    {}
+func (AttemptDropped) effect()  {}
 func (CrashNoted) effect()      {}
 
 // Errors of Step. None of them changes the index.

@@ -237,7 +237,10 @@ func TestEvacuationNotRunning(t *testing.T) {
 		wantRequst bool
 	}{
 		{Reserved, "CLAIMED self", CallEvacuateClaimed, "UNCLAIMED", true},
-		{Reserved, "UNCLAIMED", NoCall, "UNCLAIMED", false},
+		{Reserved, "UNCLAIMED", CallEvacuateClaimed, "UNCLAIMED", true},
+		{Starting, "UNCLAIMED", CallEvacuateClaimed, "UNCLAIMED", true},
+		{Reserved, "CLAIMED other", NoCall, "CLAIMED", false},
+		{Reserved, "none", NoCall, "none", false},
 		{Starting, "CLAIMED self", CallEvacuateClaimed, "UNCLAIMED", true},
 		{Starting, "RUNNING self", CallEvacuateClaimed, "UNCLAIMED", true},
 		{Starting, "CLAIMED other", NoCall, "CLAIMED", false},
@@ -245,8 +248,14 @@ func TestEvacuationNotRunning(t *testing.T) {
 		{CompletedShutdown, "UNCLAIMED", NoCall, "UNCLAIMED", false},
 		{CompletedCrashed, "RUNNING self", CallEvacuateCrashed, "UNCLAIMED", true},
 		{CompletedCrashed, "RUNNING other", NoCall, "RUNNING", false},
+		{CompletedCrashed, "UNCLAIMED", NoCall, "UNCLAIMED", false},
+		{CompletedCrashed, "none", CallEvacuateCrashed, "UNCLAIMED", true},
+		{CompletedShutdown, "none", NoCall, "none", false},
 	} {
-		x := Index{Key: key0, Ordinary: rowOf(t, c.ordinary)}
+		x := Index{Key: key0}
+		if c.ordinary != "none" {
+			x.Ordinary = rowOf(t, c.ordinary)
+		}
 		a := HarmoniseEvacuating(View{Container: c.container, Self: alpha, Rows: x})
 		if a.Call != c.call || a.Then != DeleteContainer {
 			t.Errorf("%v × %s: %v %v", c.container, c.ordinary, a.Call, a.Then)
@@ -267,12 +276,61 @@ func TestEvacuationNotRunning(t *testing.T) {
 			t.Errorf("%v × %s: row %s, effects %v", c.container, c.ordinary, state, effects)
 		}
 	}
+	// The attempt that was dropped is known to the auctioneer, which may count it as on its way.
+	_, effects, err := Step(Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, EvacuateClaimed{By: alpha}, wantedEnv())
+	if err != nil || !has(effects, AttemptDropped{key0, alpha.Instance}) {
+		t.Errorf("dropped reservation: %v %v", effects, err)
+	}
 	for _, c := range []Container{Reserved, CompletedShutdown, CompletedCrashed} {
 		x := Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}
 		a := HarmoniseEvacuating(View{Container: c, Self: alpha, Rows: x})
 		after, _, err := Step(x, eventOf(t, a.Call), wantedEnv())
 		if err != nil || after.Evacuating != nil || after.Ordinary != x.Ordinary || a.Then != DeleteContainer {
 			t.Errorf("%v with an evacuating row: %v, %+v", c, err, after)
+		}
+	}
+}
+
+// TestCrashWithoutARowIsCounted: on a cell that is being emptied as on any other, beside its
+// own copy too.
+func TestCrashWithoutARowIsCounted(t *testing.T) {
+	crashes := map[string]Event{"emptied": EvacuateCrashed{By: alpha, Reason: "boom"}, "other": Crash{By: alpha, Reason: "boom"}}
+	for name, crash := range crashes {
+		for _, x := range []Index{{Key: key0}, {Key: key0, Evacuating: copyOf("self")}} {
+			after, effects, err := Step(x, crash, wantedEnv())
+			if err != nil || after.Ordinary == nil || after.Ordinary.CrashCount != 1 || after.Evacuating != nil ||
+				!has(effects, CrashNoted{Key: key0, Who: alpha, Count: 1, Reason: "boom"}) {
+				t.Errorf("%s, copy %v: %+v %v %v", name, x.Evacuating != nil, after.Ordinary, effects, err)
+			}
+		}
+		if after, _, err := Step(Index{Key: key0, Evacuating: copyOf("self")}, crash, Env{Now: t0}); err != nil || !after.Empty() {
+			t.Errorf("%s, not wanted: %+v %v", name, after, err)
+		}
+	}
+}
+
+// TestAPlaceIsAskedForWhenACopyGoes: a waiting row keeps away from the cell of its copy, and
+// only so long.
+func TestAPlaceIsAskedForWhenACopyGoes(t *testing.T) {
+	suspect := *rowOf(t, "RUNNING self")
+	suspect.Presence = Suspect
+	for name, c := range map[string]struct {
+		x Index
+		e Event
+	}{
+		"evacuating copy removed": {Index{Evacuating: copyOf("self")}, RemoveEvacuating{By: alpha}},
+		"evacuating copy expired": {Index{Evacuating: copyOf("self")}, ExpireEvacuating{}},
+		"evacuating copy crashed": {Index{Evacuating: copyOf("self")}, EvacuateCrashed{By: alpha}},
+		"its cell given up":       {Index{Evacuating: copyOf("self")}, CellMustDie{Cell: alpha.Cell, Proc: alpha.Proc}},
+		"suspect crashed":         {Index{Suspect: &suspect}, Crash{By: alpha}},
+		"suspect given up":        {Index{Suspect: &suspect}, CellMustDie{Cell: alpha.Cell, Proc: alpha.Proc}},
+	} {
+		c.x.Key, c.x.Ordinary = key0, rowOf(t, "UNCLAIMED")
+		env := wantedEnv()
+		env.Now = t0.Add(time.Hour)
+		after, effects, err := Step(c.x, c.e, env)
+		if err != nil || after.Ordinary == nil || len(after.Rows()) != 1 || !has(effects, RequestAuction{key0}) {
+			t.Errorf("%s: %+v %v %v", name, after, effects, err)
 		}
 	}
 }

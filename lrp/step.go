@@ -16,7 +16,18 @@ func Step(x Index, e Event, env Env) (Index, []Effect, error) {
 	if err := m.step(e); err != nil {
 		return x, nil, fmt.Errorf("%T of %v: %w", e, x.Key, err)
 	}
+	m.askAgain(x)
 	return m.x, m.effects, nil
+}
+
+// askAgain asks anew for the place of an UNCLAIMED row when a copy beside it is gone: its
+// cell may take it now.
+func (m *machine) askAgain(before Index) {
+	a, was := m.x.Ordinary, before.Ordinary
+	fewer := before.Evacuating != nil && m.x.Evacuating == nil || before.Suspect != nil && m.x.Suspect == nil
+	if fewer && m.env.Wanted && was != nil && was.State == Unclaimed && a == was {
+		m.do(RequestAuction{Key: m.x.Key})
+	}
 }
 
 // machine is the working copy of one Step.
@@ -343,7 +354,7 @@ func (m *machine) crash(e Crash) error {
 	a := m.x.Ordinary
 	switch {
 	case a.Is(e.By):
-	case gone:
+	case gone && (a != nil || m.env.Desired == nil || !m.env.Wanted):
 		return nil
 	case a != nil:
 		return ErrCannotBeCrashed

@@ -44,7 +44,8 @@ type Reject struct {
 	Reason string
 	Never  bool
 	// Carried: one cell did not take it, and it is in the auction's next batch: that
-	// is no word on whether there is room.
+	// is no word on whether there is room, and nothing is counted. When a cell says so, it
+	// gives up what it had reserved: another place is asked for.
 	Carried bool
 	// By is set when a cell rejects a task that it had started: only its holder may.
 	By Holder
@@ -114,6 +115,9 @@ type (
 	RequestAuction struct{ GUID, UID string }
 	// WithdrawAuction tells the auctioneer that no place is needed any more.
 	WithdrawAuction struct{ GUID, UID string }
+	// AttemptDropped tells the auctioneer that a cell has given up its reservation for the
+	// task before it started it.
+	AttemptDropped struct{ GUID, UID string }
 	// CancelContainer tells the cell to end the container of the task.
 	CancelContainer struct {
 		GUID, UID string
@@ -125,6 +129,7 @@ type (
 
 func (RequestAuction) effect()  {}
 func (WithdrawAuction) effect() {}
+func (AttemptDropped) effect()  {}
 func (CancelContainer) effect() {}
 func (CallBack) effect()        {}
 

@@ -41,6 +41,7 @@ const (
 	CallComplete
 	CallMissing
 	CallAdopt
+	CallReject
 )
 
 // String prints the name of the event, or "-".
@@ -56,6 +57,8 @@ func (c Call) String() string {
 		return "Missing"
 	case CallAdopt:
 		return "Adopt"
+	case CallReject:
+		return "Reject"
 	}
 	return fmt.Sprintf("Call(%d)", int(c))
 }
@@ -107,7 +110,7 @@ type Action struct {
 	Refused Fate
 	Grade   Grade
 	// Reason is, with StopContainer, the failure to report in place of the container's own
-	// result once it has ended.
+	// result once it has ended; with CallReject, why the cell does not start it.
 	Reason string
 	// Why is the reason in the table.
 	Why string
@@ -301,7 +304,7 @@ func HarmoniseEvacuating(v View, timedOut bool) Action {
 	case v.Quarantined:
 		return a
 	case v.Container == Reserved && v.Row != nil && v.Row.State == Pending:
-		return Action{Then: DeleteContainer, Grade: Expected, Why: "the cell is being emptied: another one may start it"}
+		return Action{Call: CallReject, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEmptied, Why: "the cell is being emptied: another one may start it"}
 	case timedOut && v.Container == Live && a.Then == Leave && v.Row != nil && v.Row.State == Running:
 		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "the time of the evacuation is over"}
 	}

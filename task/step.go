@@ -261,12 +261,16 @@ func (m *machine) reject(e Reject) error {
 		e.Reason = "refused without a reason"
 	}
 	full := placement && !e.Carried && m.t.Definition.WhenFull == WhenFullFail
-	if e.Never || full || !placement && m.t.Rejections >= m.env.Policy.Rejections {
+	if e.Never || full || !placement && !e.Carried && m.t.Rejections >= m.env.Policy.Rejections {
 		m.end(Failed, Result{Failed: true, Reason: e.Reason})
 		m.t.Rejection = e.Reason
 		return nil
 	}
-	if !placement {
+	switch {
+	case !placement && e.Carried && m.t.State == Pending:
+		m.do(AttemptDropped{m.t.GUID, m.t.UID})
+		m.do(RequestAuction{m.t.GUID, m.t.UID})
+	case !placement:
 		m.changed = true
 		m.t.Rejections++
 	}

@@ -274,5 +274,6 @@ const (
 	ReasonNoContainer = "task container does not exist"
 	ReasonRunFailed   = "failed to run container"
 	ReasonEvacuation  = "timed out during cell evacuation"
+	ReasonEmptied     = "the cell is being drained"
 	ReasonResult      = "failed to fetch result"
 )

@@ -186,8 +186,13 @@ func TestTheEndOfACancelledTask(t *testing.T) {
 
 func TestHarmoniseEvacuating(t *testing.T) {
 	v := View{Container: Reserved, Self: alpha, UID: "u", Row: rowOf(t, "PENDING")}
-	if a := HarmoniseEvacuating(v, false); a.Call != NoCall || a.Then != DeleteContainer {
-		t.Errorf("nothing new starts: %v %v", a.Call, a.Then)
+	if a := HarmoniseEvacuating(v, false); a.Call != CallReject || a.Then != DeleteContainer || a.Refused != DeleteContainer || a.Reason != ReasonEmptied {
+		t.Errorf("nothing new starts: %+v", a)
+	}
+	given := Reject{UID: "u", Reason: ReasonEmptied, Carried: true, By: alpha}
+	if row, effects, err := Step(v.Row, given, env()); err != nil || row.State != Pending || row.Rejections != 0 || row.Rejection != ReasonEmptied ||
+		len(effects) != 2 || effects[0] != (AttemptDropped{"g", "u"}) || effects[1] != (RequestAuction{"g", "u"}) {
+		t.Errorf("another place is asked for, and nothing is counted: %+v %v %v", row, effects, err)
 	}
 	v = View{Container: Live, Self: alpha, UID: "u", Row: rowOf(t, "RUNNING self")}
 	if a := HarmoniseEvacuating(v, false); a.Call != NoCall || a.Then != Leave {

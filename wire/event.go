@@ -99,7 +99,7 @@ func FromTaskCall(c TaskCall) (*pb.TaskEvent, error) {
 	case task.Adopt:
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Adopt{Adopt: &pb.TaskEvent_Adopted{From: e.From}}
 	case task.Reject:
-		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Reject{Reject: &pb.TaskEvent_Rejected{Reason: valid(e.Reason), Never: e.Never}}
+		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Reject{Reject: &pb.TaskEvent_Rejected{Reason: valid(e.Reason), Never: e.Never, Carried: e.Carried}}
 	default:
 		return nil, fmt.Errorf("event %T is not a cell's: %w", c.Event, ErrMalformed)
 	}
@@ -128,7 +128,7 @@ func ToTaskCall(m *pb.TaskEvent, cell worker.CellName, proc worker.Proc) (TaskCa
 	case *pb.TaskEvent_Adopt:
 		c.Event = task.Adopt{UID: m.GetUid(), From: k.Adopt.GetFrom(), By: by}
 	case *pb.TaskEvent_Reject:
-		c.Event = task.Reject{UID: m.GetUid(), Reason: k.Reject.GetReason(), Never: k.Reject.GetNever(), By: by}
+		c.Event = task.Reject{UID: m.GetUid(), Reason: k.Reject.GetReason(), Never: k.Reject.GetNever(), Carried: k.Reject.GetCarried(), By: by}
 	default:
 		r.fail("event", "no kind")
 	}

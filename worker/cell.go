@@ -158,7 +158,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.beatAnswered(now, e.Answer)
 	case BeatFailed:
 		c.beatFailed(now, e.Beat)
-	case LinkBroken:
+	case LinkBroken, StateChanged:
 		c.nextBeat = min(c.nextBeat, now)
 	case ReportAsked:
 		c.report(now, e.Call)

@@ -21,6 +21,10 @@ type BeatFailed struct{ Beat int64 }
 // LinkBroken tells that the connection to the leader broke: beat at once.
 type LinkBroken struct{}
 
+// StateChanged tells that what the cell says of itself with a heartbeat is not what it was,
+// and that the leader waits for it: beat at once.
+type StateChanged struct{}
+
 // ReportAsked is a GetRunningTasks call; the effect AnswerReport answers it.
 type ReportAsked struct{ Call ReportRequest }
 
@@ -85,6 +89,7 @@ func (CellTick) cellEvent()            {}
 func (BeatAnswered) cellEvent()        {}
 func (BeatFailed) cellEvent()          {}
 func (LinkBroken) cellEvent()          {}
+func (StateChanged) cellEvent()        {}
 func (ReportAsked) cellEvent()         {}
 func (RunAsked) cellEvent()            {}
 func (NotifyAsked) cellEvent()         {}

@@ -38,7 +38,8 @@ type Store interface {
 	Restore(key string, value []byte, done func(revision int64, err error))
 }
 
-// Order is what a cell is told: to empty itself, or (Undo) that it need not.
+// Order is what a cell is told: to empty itself, or (Undo) that it need not. ID is the drain
+// in either case.
 type Order struct {
 	ID, Reason string
 	Deadline   time.Duration
@@ -146,10 +147,11 @@ func (k *Desk) withdraw(name worker.CellName, next, was *registry.Drain) {
 	}
 }
 
-// show shows next to readers, with its revision.
-func (k *Desk) show(name worker.CellName, next *registry.Drain, revision int64) {
+// show shows next to readers, with its revision, and returns what they saw before.
+func (k *Desk) show(name worker.CellName, next *registry.Drain, revision int64) (before *registry.Drain) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before = k.committed[name]
 	shown := next
 	if next != nil {
 		c := *next
@@ -160,6 +162,7 @@ func (k *Desk) show(name worker.CellName, next *registry.Drain, revision int64) 
 	if k.newest[name] == next {
 		set(k.newest, name, shown)
 	}
+	return before
 }
 
 func set(m map[worker.CellName]*registry.Drain, name worker.CellName, d *registry.Drain) {
@@ -206,8 +209,12 @@ func (k *Desk) Change(ctx context.Context, w bbs.Write, operation string, reques
 
 // changed acts on a committed change: placement at once, the cell by a call.
 func (k *Desk) changed(name worker.CellName, next *registry.Drain, revision int64, text string) {
-	k.show(name, next, revision)
+	before := k.show(name, next, revision)
 	k.cfg.Changed(name, next, revision, text)
+	if next == nil && before != nil {
+		k.order(name, Order{ID: before.ID(), Undo: true}) // also a cell that has not heard of it yet, or not said so
+		return
+	}
 	k.tell(name)
 }
 
@@ -215,18 +222,21 @@ func (k *Desk) changed(name worker.CellName, next *registry.Drain, revision int6
 // made again after the next heartbeat; so a new process of the cell, and a new leader, need
 // nothing else.
 func (k *Desk) tell(name worker.CellName) {
-	s, ok := k.cfg.Session(name)
-	if !ok {
-		return
-	}
 	k.mu.Lock()
 	said, d := k.said[name], k.committed[name]
 	k.mu.Unlock()
 	switch {
 	case d == nil && said.Evacuating:
-		k.cfg.Tell(name, s.Proc, Order{Undo: true})
+		k.order(name, Order{ID: said.ID, Undo: true})
 	case d != nil && !d.Until.IsZero() && (!said.Evacuating || said.ID != d.ID()):
-		k.cfg.Tell(name, s.Proc, Order{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.cfg.Clock.Wall()), StopBatch: d.StopBatch})
+		k.order(name, Order{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.cfg.Clock.Wall()), StopBatch: d.StopBatch})
+	}
+}
+
+// order calls the process that has the cell's name, if any.
+func (k *Desk) order(name worker.CellName, o Order) {
+	if s, ok := k.cfg.Session(name); ok {
+		k.cfg.Tell(name, s.Proc, o)
 	}
 }
 

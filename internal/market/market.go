@@ -82,6 +82,7 @@ func TaskItem(guid string) string { return "task/" + guid }
 // Request implements bbs.Auctioneer.
 func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	items := make([]placement.Item, 0, len(lrps)+len(tasks))
+	var dropped []string
 	m.mu.Lock()
 	for _, w := range lrps {
 		d := w.Desired
@@ -89,14 +90,21 @@ func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 			Need: d.Workload.Resources, Avoid: w.Avoid,
 			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations}})
 		m.lrps[LRPItem(w.Key)] = w
+		dropped = append(dropped, w.Dropped...)
 	}
 	for _, w := range tasks {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Kind: placement.KindTask, Need: d.Workload.Resources,
 			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations}})
 		m.tasks[TaskItem(w.GUID)] = w
+		if w.Dropped {
+			dropped = append(dropped, w.UID)
+		}
 	}
 	m.mu.Unlock()
+	if len(dropped) > 0 {
+		m.house.Release(dropped...) // first: what is in flight is not placed a second time
+	}
 	if err := m.house.Request(items...); err != nil {
 		panic(fmt.Sprintf("items made here are refused: %v", err))
 	}

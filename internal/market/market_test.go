@@ -108,6 +108,21 @@ func oneOff(guid, uid string, memory int) bbs.TaskWant {
 	return bbs.TaskWant{GUID: guid, UID: uid, Domain: "d", Definition: d}
 }
 
+// TestADroppedAttemptIsPlacedAgainAtOnce: a cell that gave up what it had reserved has it in
+// flight no more.
+func TestADroppedAttemptIsPlacedAgainAtOnce(t *testing.T) {
+	r := begin()
+	want, once := service(60, nil), oneOff("t", "u", 40)
+	r.Request([]bbs.LRPWant{want}, []bbs.TaskWant{once})
+	r.drain(t)
+	want.Dropped, once.Dropped = []string{"i1"}, true
+	r.Request([]bbs.LRPWant{want}, []bbs.TaskWant{once})
+	r.drain(t)
+	if n := len(r.cells.got); n != 2 || len(r.cells.got[1].LRPs) != 1 || r.cells.got[1].LRPs[0].Instance != "i2" || len(r.cells.got[1].Tasks) != 1 {
+		t.Fatalf("%d calls: %+v, told %v", n, r.cells.got, r.board.told)
+	}
+}
+
 // TestWantsBecomeWork: what is placed goes to its process with all that the cell has to know,
 // and only where it suits.
 func TestWantsBecomeWork(t *testing.T) {

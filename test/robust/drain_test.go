@@ -398,3 +398,44 @@ schedules:
 	must(t, c.addr(), "rm", "schedule/slow", "--domain", "d", "--yes")
 	w.check()
 }
+
+// TestUndrainSavesWhatRuns: an undrain cancels the evacuation of what still runs, also when it
+// comes before the cell has said that it is being emptied, and what waited is placed at once.
+func TestUndrainSavesWhatRuns(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, nil, 1, 1) // beats every 5 s: longer than the drain
+	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 3}\n")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	w.waitBegun("web", 3)
+	ordinary := func() bool {
+		l, err := api.Call(t.Context(), c.client(), calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: "web", All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, x := range l.Instances {
+			if x.State == "RUNNING" && x.Presence == "ORDINARY" {
+				n++
+			}
+		}
+		return n == 3 && len(l.Instances) == 3
+	}
+	for range soak(3, 20) {
+		must(t, c.addr(), "drain", "c1", "--reason", "by mistake", "--deadline", "3s")
+		must(t, c.addr(), "undrain", "c1")
+		if err := until(t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true}, ordinary); err != nil {
+			t.Fatalf("web is not as it was: %v\n%s", err, must(t, c.addr(), "ps", "--all"))
+		}
+		if x := c.cell("c1"); x.Drain != nil || x.Evacuating {
+			t.Fatalf("c1: %v", x)
+		}
+	}
+	// One whose time was over is placed again as soon as its cell takes work.
+	must(t, c.addr(), "drain", "c1", "--reason", "for good", "--deadline", "1s")
+	c.drained("c1")
+	must(t, c.addr(), "undrain", "c1")
+	w.waitBegun("web", 6)
+	if n := len(w.begun()["web"]); n != 6 {
+		t.Errorf("%d processes of web were started, want 3 before and 3 after the drain that ran out", n)
+	}
+}

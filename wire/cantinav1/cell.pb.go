@@ -5409,9 +5409,11 @@ func (x *TaskEvent_Adopted) GetFrom() string {
 }
 
 type TaskEvent_Rejected struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Never         bool                   `protobuf:"varint,2,opt,name=never,proto3" json:"never,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Never  bool                   `protobuf:"varint,2,opt,name=never,proto3" json:"never,omitempty"`
+	// The reservation is given up, and another cell may start it: nothing is counted.
+	Carried       bool `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5456,6 +5458,13 @@ func (x *TaskEvent_Rejected) GetReason() string {
 func (x *TaskEvent_Rejected) GetNever() bool {
 	if x != nil {
 		return x.Never
+	}
+	return false
+}
+
+func (x *TaskEvent_Rejected) GetCarried() bool {
+	if x != nil {
+		return x.Carried
 	}
 	return false
 }
@@ -5728,7 +5737,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"l\n" +
 	"\x11LRPEventsResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x121\n" +
-	"\aanswers\x18\x02 \x03(\v2\x17.cantina.v1.EventAnswerR\aanswers\"\xf7\x03\n" +
+	"\aanswers\x18\x02 \x03(\v2\x17.cantina.v1.EventAnswerR\aanswers\"\x91\x04\n" +
 	"\tTaskEvent\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x125\n" +
@@ -5742,10 +5751,11 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04live\x18\x02 \x01(\bR\x04live\x1a\t\n" +
 	"\aMissing\x1a\x1d\n" +
 	"\aAdopted\x12\x12\n" +
-	"\x04from\x18\x01 \x01(\tR\x04from\x1a8\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x1aR\n" +
 	"\bRejected\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05never\x18\x02 \x01(\bR\x05neverB\x06\n" +
+	"\x05never\x18\x02 \x01(\bR\x05never\x12\x18\n" +
+	"\acarried\x18\x03 \x01(\bR\acarriedB\x06\n" +
 	"\x04kind\"j\n" +
 	"\x11TaskEventsRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12-\n" +
