@@ -160,8 +160,8 @@ func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainReques
 	if query := outputOf(s); query != nil {
 		ctx, cancel := context.WithTimeout(ctx, explainWait)
 		defer cancel()
-		if page, err := readOutput(ctx, b.Logs, query, "", explainLines); err == nil {
-			m.Lines = page.Lines
+		if page, err := readOutput(ctx, b.Logs, query, "", pageSize{lines: explainLines}); err == nil {
+			m.Lines = page.lines()
 		}
 	}
 	return answer(m, nil)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -89,7 +90,22 @@ func (c *Client) reach(address string) *server {
 		},
 		TLSClientConfig: c.cfg.TLS, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 	}}
-	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+host, connect.WithReadMaxBytes(64<<20))}
+	options := []connect.ClientOption{connect.WithReadMaxBytes(64 << 20)}
+	if onThisMachine(network, host) { // compression costs more than it saves
+		h.Transport.(*http.Transport).DisableCompression = true
+		options = append(options, connect.WithAcceptCompression("gzip", nil, nil))
+	}
+	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+host, options...)}
+}
+
+// onThisMachine reports whether an address is a Unix socket or a loopback address.
+func onThisMachine(network, address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if network == "unix" || err == nil && host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
 }
 
 // Close gives up idle connections.

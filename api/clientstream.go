@@ -11,6 +11,7 @@ import (
 
 	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
 )
 
 func protoValue(s string) protoreflect.Value { return protoreflect.ValueOfString(s) }
@@ -46,7 +47,7 @@ func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each fun
 }
 
 // FollowOutput calls each for every message of an output stream until it ends; one
-// that breaks is resumed where it stood.
+// that breaks is resumed where it stood. Packed messages are read by output.EachPacked.
 func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, each func(*pb.FollowOutputResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.FollowOutput(ctx, connect.NewRequest(q))
@@ -66,6 +67,46 @@ func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, ea
 		})
 		return err
 	})
+}
+
+// ReadOutput calls each for the packed pages of an output, in order, until its end or,
+// with tail, for one page. The next page is read while each works on one.
+// patience is how long the first page may wait for a leader.
+func (c *Client) ReadOutput(ctx context.Context, patience time.Duration, q *pb.OutputQuery, each func(*pb.ReadOutputResponse) error) error {
+	type result struct {
+		m   *pb.ReadOutputResponse
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	pages := make(chan result)
+	done := make(chan struct{})
+	defer func() { cancel(); <-done }()
+	go func() {
+		defer close(done)
+		defer close(pages)
+		req := &pb.ReadOutputRequest{Query: q, Page: &pb.Page{}, Packed: true}
+		for {
+			m, err := CallFor(ctx, c, patience, cantinav1connect.CantinaServiceClient.ReadOutput, req)
+			select {
+			case pages <- result{m, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil || !m.More || q.GetTail() > 0 {
+				return
+			}
+			req.Page.Cursor, patience = m.Next, StreamPatience // output that was begun is not given up for a new leader
+		}
+	}()
+	for r := range pages {
+		if r.err != nil {
+			return r.err
+		}
+		if err := each(r.m); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // follow opens a stream again and again until it ends by itself. once returns nil

@@ -18,7 +18,7 @@ import (
 const (
 	// followCheck is how often a follower looks for cells that have joined.
 	followCheck = time.Second
-	// followPage is the page with which a follower catches up.
+	// followPage is how many lines a follower catches up with at a time.
 	followPage = 500
 )
 
@@ -44,7 +44,7 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 	if err != nil {
 		return err
 	}
-	f := &follower{s: s, b: b, query: query, subject: q.Query, place: place, send: send}
+	f := &follower{s: s, b: b, query: query, subject: q.Query, place: place, send: send, pack: q.Packed}
 	err = f.run(ctx, int(q.Query.GetTail()), q.Cursor != "")
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil // the client went
@@ -62,6 +62,7 @@ type follower struct {
 	subject *pb.OutputQuery
 	place   output.Place
 	send    func(*pb.FollowOutputResponse) error
+	pack    bool // answer in columns
 	// late is the query for cells that join later when only the newest lines were asked for.
 	late *pb.LogQuery
 
@@ -86,7 +87,7 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 	if tail > 0 && !resumed {
 		f.late = proto.CloneOf(f.query)
 		f.late.Backward, f.late.Since = false, timestamppb.Now()
-		page, err := readPlace(ctx, f.b.Logs, f.query, f.place, f.b.Logs.Holders(f.query), min(tail, MaxPage))
+		page, err := readPlace(ctx, f.b.Logs, f.query, f.place, pageSize{lines: min(tail, MaxPage)})
 		if err != nil {
 			return err
 		}
@@ -114,7 +115,11 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 // catchUp reads pages until there is nothing more.
 func (f *follower) catchUp(ctx context.Context) error {
 	for {
-		page, err := readPlace(ctx, f.b.Logs, f.query, f.place, f.b.Logs.Holders(f.query), followPage)
+		size := pageSize{lines: followPage}
+		if f.pack {
+			size = packedPage
+		}
+		page, err := readPlace(ctx, f.b.Logs, f.query, f.place, size)
 		if err != nil {
 			return err
 		}
@@ -128,11 +133,18 @@ func (f *follower) catchUp(ctx context.Context) error {
 	}
 }
 
+// deliver sends a page, if it holds anything.
 func (f *follower) deliver(page *outputPage) error {
-	if len(page.Lines) == 0 && len(page.Missing) == 0 {
+	if page.empty() && len(page.Missing) == 0 {
 		return nil
 	}
-	return f.send(&pb.FollowOutputResponse{Lines: page.Lines, Missing: page.Missing, Cursor: f.place.Cursor()})
+	m := &pb.FollowOutputResponse{Missing: page.Missing, Cursor: f.place.Cursor()}
+	if f.pack {
+		m.Packed = page.packed()
+	} else {
+		m.Lines = page.lines()
+	}
+	return f.send(m)
 }
 
 // stream forwards what the cells send until the subject has ended.
@@ -171,26 +183,24 @@ func (f *follower) stream(ctx context.Context, wake <-chan struct{}) error {
 // arrive sends on what one cell brought. What is late (a catch-up page had it) is
 // dropped.
 func (f *follower) arrive(a arrival) error {
-	m := &pb.FollowOutputResponse{}
-	for _, l := range a.lines {
-		m.Lines = append(m.Lines, outputLine(output.CellLine{Cell: a.cell, Line: l}))
-		f.place[a.cell] = l.Cursor()
+	page := &outputPage{Lines: make([]output.CellLine, len(a.lines))}
+	for i, l := range a.lines {
+		page.Lines[i] = output.CellLine{Cell: a.cell, Line: l}
+	}
+	if n := len(a.lines); n > 0 {
+		f.place[a.cell] = a.lines[n-1].Cursor()
 	}
 	if a.end || a.err != nil {
 		delete(f.running, a.cell)
 	}
 	if a.err != nil && f.failed[a.cell] != a.err.Error() {
 		f.failed[a.cell] = a.err.Error()
-		m.Missing = append(m.Missing, "cell "+a.cell+": "+clean(a.err.Error()))
+		page.Missing = []string{"cell " + a.cell + ": " + clean(a.err.Error())}
 	}
 	if a.err == nil {
 		delete(f.failed, a.cell)
 	}
-	if len(m.Lines) == 0 && len(m.Missing) == 0 {
-		return nil
-	}
-	m.Cursor = f.place.Cursor()
-	return f.send(m)
+	return f.deliver(page)
 }
 
 // join starts a stream for each cell that has none.
@@ -205,7 +215,6 @@ func (f *follower) join(ctx context.Context) {
 			m.Query = f.late
 		}
 		f.wg.Go(func() {
-			var known []*output.Source
 			tell := func(a arrival) error {
 				a.cell = cell
 				select {
@@ -216,7 +225,7 @@ func (f *follower) join(ctx context.Context) {
 				}
 			}
 			err := f.b.Logs.FollowLogs(ctx, cell, m, func(x *pb.FollowLogsResponse) error {
-				got, err := lines(x.Lines, x.Sources, &known)
+				got, err := output.Unpack(x.Lines)
 				if err != nil {
 					return err
 				}

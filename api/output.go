@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"sync"
@@ -33,14 +34,24 @@ func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutput
 	if err != nil {
 		return nil, err
 	}
-	page, err := readOutput(ctx, b.Logs, query, r.After, r.Limit)
+	size := pageSize{lines: r.Limit}
+	if q.Msg.Packed {
+		size = packedPage
+	}
+	page, err := readOutput(ctx, b.Logs, query, r.After, size)
 	if err != nil {
 		return nil, err
 	}
-	if doubt != nil && (len(page.Missing) > 0 || len(page.Lines) == 0 && r.After == "") {
+	if doubt != nil && (len(page.Missing) > 0 || page.empty() && r.After == "") {
 		return nil, doubt
 	}
-	return answer(page.message(), nil)
+	m := &pb.ReadOutputResponse{Missing: page.Missing, Previous: page.Prev.Cursor(), Next: page.Next.Cursor(), More: page.More}
+	if q.Msg.Packed {
+		m.Packed = page.packed()
+	} else {
+		m.Lines = page.lines()
+	}
+	return answer(m, nil)
 }
 
 // known refuses a query about something that does not exist and left no output; err
@@ -60,8 +71,8 @@ func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (doub
 	}
 	// Kept output outlives a service and a job.
 	kept := &pb.OutputQuery{Domain: q.GetDomain(), Service: q.GetService(), Index: q.Index, Job: q.GetJob(), Node: q.GetNode(), Stream: []string{"stdout", "stderr", "event"}}
-	page, rerr := readOutput(ctx, b.Logs, kept, "", 1)
-	if rerr != nil || len(page.Lines) == 0 {
+	page, rerr := readOutput(ctx, b.Logs, kept, "", pageSize{lines: 1})
+	if rerr != nil || page.empty() {
 		return nil, cmp.Or(rerr, err)
 	}
 	return nil, nil
@@ -136,22 +147,45 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 	return m, nil
 }
 
-// outputPage is one merged page.
+// pageSize bounds a page of output. With bytes the page will be packed.
+type pageSize struct{ lines, bytes int }
+
+// packedPage is the size of a packed page.
+var packedPage = pageSize{lines: 1 << 16, bytes: 4 << 20}
+
+// outputPage is one merged page: lines, or the answer of the only cell as it came.
 type outputPage struct {
-	Lines      []*pb.OutputLine
+	Lines      []output.CellLine
+	only       *pb.ReadLogsResponse
 	Next, Prev output.Place
 	More       bool
 	Missing    []string
 }
 
-func (p *outputPage) message() *pb.ReadOutputResponse {
-	m := &pb.ReadOutputResponse{Lines: p.Lines, Missing: p.Missing, Previous: p.Prev.Cursor(), Next: p.Next.Cursor()}
-	return m
+func (p *outputPage) empty() bool {
+	return len(p.Lines) == 0 && len(p.only.GetLines().GetSize()) == 0
+}
+
+// lines are the page's lines as public messages.
+func (p *outputPage) lines() []*pb.OutputLine {
+	out := make([]*pb.OutputLine, 0, len(p.Lines))
+	for _, l := range p.Lines {
+		out = append(out, OutputLine(l))
+	}
+	return out
+}
+
+// packed are the page's lines in columns.
+func (p *outputPage) packed() *pb.LogLines {
+	if p.only != nil {
+		return p.only.Lines
+	}
+	return output.PackMerged(p.Lines)
 }
 
 // readOutput asks every cell that may have output and merges what they answer. A
 // cell that does not answer is named in the page and loses nothing: its place stays.
-func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string, limit int) (*outputPage, error) {
+func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string, size pageSize) (*outputPage, error) {
 	from, err := output.ParsePlace(cursor)
 	if err != nil {
 		return nil, &FieldError{Err: err, Field: "page.cursor"}
@@ -161,15 +195,47 @@ func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string
 		return nil, err
 	}
 	if tail := int(q.GetTail()); tail > 0 {
-		limit = min(tail, MaxPage)
+		size.lines = min(tail, MaxPage)
 	}
-	return readPlace(ctx, logs, query, from, logs.Holders(query), limit)
+	return readPlace(ctx, logs, query, from, size)
 }
+
+// readOnly reads a page for packing of the only cell, without taking it apart.
+func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from output.Place, cell string, size pageSize) (*outputPage, error) {
+	m, err := logs.ReadLogs(ctx, cell, readRequest(query, from[cell], size, 1))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	page := &outputPage{Next: maps.Clone(from), Prev: maps.Clone(from)}
+	if err != nil {
+		page.Missing = []string{fmt.Sprintf("cell %s: %v", cell, err)}
+		return page, nil
+	}
+	page.only, page.More = m, !m.End
+	page.Next[cell], page.Prev[cell] = m.Next, m.Previous
+	return page, nil
+}
+
+// readRequest divides the bytes of a page among the cells that are asked at once.
+func readRequest(query *pb.LogQuery, cursor string, size pageSize, cells int) *pb.ReadLogsRequest {
+	bytes := size.bytes
+	if bytes > 0 {
+		bytes = max(bytes/cells, minPageBytes)
+	}
+	return &pb.ReadLogsRequest{Query: query, Cursor: cursor, Limit: int32(size.lines), MaxBytes: int32(bytes)}
+}
+
+// minPageBytes is the smallest share of a page that one cell is asked for.
+const minPageBytes = 256 << 10
 
 // maxCells is how many cells are asked at the same time.
 const maxCells = 32
 
-func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.Place, cells []string, limit int) (*outputPage, error) {
+func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.Place, size pageSize) (*outputPage, error) {
+	cells := logs.Holders(query)
+	if size.bytes > 0 && len(cells) == 1 {
+		return readOnly(ctx, logs, query, from, cells[0], size)
+	}
 	parts := make([]output.Part, len(cells))
 	var wg sync.WaitGroup
 	gate := make(chan struct{}, maxCells)
@@ -177,21 +243,18 @@ func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.P
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			parts[i] = readCell(ctx, logs, query, cell, from[cell], limit)
+			parts[i] = readCell(ctx, logs, cell, readRequest(query, from[cell], size, len(cells)))
 		})
 	}
 	wg.Wait()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	merged, err := output.Merge(from, query.Backward, limit, parts)
+	merged, err := output.Merge(from, query.Backward, size.lines, parts)
 	if err != nil {
 		return nil, err
 	}
-	page := &outputPage{Next: merged.Next, Prev: merged.Prev, More: merged.More}
-	for _, l := range merged.Lines {
-		page.Lines = append(page.Lines, outputLine(l))
-	}
+	page := &outputPage{Lines: merged.Lines, Next: merged.Next, Prev: merged.Prev, More: merged.More}
 	for _, p := range parts {
 		if p.Err != nil {
 			page.Missing = append(page.Missing, fmt.Sprintf("cell %s: %v", p.Cell, p.Err))
@@ -200,69 +263,23 @@ func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.P
 	return page, nil
 }
 
-func readCell(ctx context.Context, logs Logs, query *pb.LogQuery, cell, cursor string, limit int) output.Part {
-	m, err := logs.ReadLogs(ctx, cell, &pb.ReadLogsRequest{Query: query, Cursor: cursor, Limit: int32(limit)})
+func readCell(ctx context.Context, logs Logs, cell string, q *pb.ReadLogsRequest) output.Part {
+	m, err := logs.ReadLogs(ctx, cell, q)
 	if err != nil {
 		return output.Part{Cell: cell, Err: err}
 	}
 	part := output.Part{Cell: cell, Page: output.Page{Prev: m.Previous, Next: m.Next, More: !m.End}}
-	part.Page.Lines, err = lines(m.Lines, m.Sources, nil)
+	part.Page.Lines, err = output.Unpack(m.Lines)
 	if err != nil {
-		return output.Part{Cell: cell, Err: err}
+		return output.Part{Cell: cell, Err: fmt.Errorf("%w: %w", wire.ErrMalformed, err)}
 	}
 	return part
 }
 
-// lines reads the lines of a message; sources named in earlier messages are in
-// known, which grows.
-func lines(ms []*pb.LogLine, fresh []*pb.LogSource, known *[]*output.Source) ([]output.Line, error) {
-	var all []*output.Source
-	if known != nil {
-		all = *known
-	}
-	for _, s := range fresh {
-		all = append(all, &output.Source{ID: s.GetId(), Labels: s.GetLabels(), Attempt: s.GetAttempt()})
-	}
-	if known != nil {
-		*known = all
-	}
-	out := make([]output.Line, 0, len(ms))
-	for _, m := range ms {
-		if m.GetSource() < 0 || int(m.GetSource()) >= len(all) {
-			return nil, fmt.Errorf("a line of an unknown source: %w", wire.ErrMalformed)
-		}
-		at, err := wire.ToTime(m.GetTime())
-		if err != nil {
-			return nil, err
-		}
-		l := output.Line{
-			Position: output.Position(m.GetPosition()), Time: at, Seq: m.GetSeq(), Source: all[m.GetSource()], Stream: output.Stream(m.GetStream()),
-			Data: m.GetData(), Terminated: !m.GetUnterminated(), Continues: m.GetContinues(),
-		}
-		if g := m.GetGap(); g != nil {
-			l.Gap = &output.Gap{Reason: gapReason(g.GetReason()), Bytes: g.GetBytes(), Lines: g.GetLines(), AtMost: g.GetAtMost()}
-			if l.Gap.At, err = wire.ToTime(g.GetAt()); err != nil {
-				return nil, err
-			}
-		}
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-func gapReason(name string) output.Reason {
-	for r := output.RateLimited; r <= output.Damaged; r++ {
-		if r.String() == name {
-			return r
-		}
-	}
-	return output.Damaged
-}
-
-// outputLine puts a line on the public wire.
-func outputLine(l output.CellLine) *pb.OutputLine {
+// OutputLine is a line as a public message.
+func OutputLine(l output.CellLine) *pb.OutputLine {
 	m := &pb.OutputLine{
-		Time: wire.FromTime(l.Time), Source: sourceName(l.Source), Container: l.Source.ID, Cell: l.Cell, Stream: l.Stream.String(),
+		Time: wire.FromTime(l.Time), Source: SourceName(l.Source), Container: l.Source.ID, Cell: l.Cell, Stream: l.Stream.String(),
 		Unterminated: !l.Terminated, Continues: l.Continues,
 	}
 	switch {
@@ -277,8 +294,8 @@ func outputLine(l output.CellLine) *pb.OutputLine {
 	return m
 }
 
-// sourceName is what a line is prefixed with: "web/0", "job[node]", the task's id.
-func sourceName(s *output.Source) string {
+// SourceName is the prefix of a line: "web/0", "job[node]", the task's id.
+func SourceName(s *output.Source) string {
 	l := s.Labels
 	switch {
 	case l["service"] != "":

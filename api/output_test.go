@@ -120,7 +120,7 @@ func TestFollowOfAnEndedJobReadsAllAndEnds(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, demo)
 	for i := range 1200 {
-		w.Logs.Write(fmt.Sprintf("c%d", i%3), "b", map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
+		w.Logs.Write(fmt.Sprintf("c%d", i%3), fmt.Sprint("b", i), map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
 	}
 	w.SetJob("j", func(j *api.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}

@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"cantina/executor/output"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -136,19 +135,27 @@ func (l *Logs) ReadLogs(_ context.Context, cell string, m *pb.ReadLogsRequest) (
 
 func pageOf(all []line, empty uint64, end bool) *pb.ReadLogsResponse {
 	out := &pb.ReadLogsResponse{End: end, Next: cursor(empty), Previous: cursor(empty)}
-	for i, x := range all {
-		out.Sources = append(out.Sources, x.source)
-		out.Lines = append(out.Lines, message(x, i))
-	}
+	out.Lines = pack(all)
 	if n := len(all); n > 0 {
 		out.Previous, out.Next = cursor(all[0].position-1), cursor(all[n-1].position)
 	}
 	return out
 }
 
-func message(x line, source int) *pb.LogLine {
-	at := timestamppb.New(time.Unix(1_700_000_000+int64(x.position), 0))
-	return &pb.LogLine{Position: x.position, Time: at, Seq: x.position, Source: int32(source), Stream: x.stream, Data: x.data, Gap: x.gap}
+func pack(all []line) *pb.LogLines {
+	lines := make([]output.CellLine, 0, len(all))
+	for _, x := range all {
+		l := output.Line{
+			Position: output.Position(x.position), Time: time.Unix(1_700_000_000+int64(x.position), 0), Seq: x.position,
+			Source: &output.Source{ID: x.source.Id, Labels: x.source.Labels, Attempt: x.source.Attempt},
+			Stream: output.Stream(x.stream), Data: x.data, Terminated: true,
+		}
+		if g := x.gap; g != nil {
+			l.Gap = &output.Gap{Reason: output.RateLimited, Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost}
+		}
+		lines = append(lines, output.CellLine{Cell: x.source.Cell, Line: l})
+	}
+	return output.PackMerged(lines)
 }
 
 // FollowLogs implements api.Logs.
@@ -159,7 +166,7 @@ func (l *Logs) FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequ
 			return err
 		}
 	}
-	for sources := 0; ; {
+	for {
 		l.mu.Lock()
 		err, wake := l.down[cell], l.wake
 		var fresh []line
@@ -173,13 +180,8 @@ func (l *Logs) FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequ
 			return err
 		}
 		if len(fresh) > 0 {
-			out := &pb.FollowLogsResponse{}
-			for _, x := range fresh {
-				out.Sources = append(out.Sources, x.source)
-				out.Lines = append(out.Lines, message(x, sources))
-				sources++
-				from = x.position
-			}
+			out := &pb.FollowLogsResponse{Lines: pack(fresh)}
+			from = fresh[len(fresh)-1].position
 			if err := each(out); err != nil {
 				return err
 			}

@@ -83,7 +83,11 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 		for _, l := range x.Lines {
 			switch {
 			case l.Gap != nil:
-				fmt.Fprintf(&b, "  %s\n", gapText(l))
+				at := time.Time{}
+				if l.Gap.At != nil {
+					at = l.Gap.At.AsTime()
+				}
+				fmt.Fprintf(&b, "  %s\n", gapText(l.Source, l.Gap.Reason, l.Gap.Bytes, at))
 			case len(l.Raw) > 0:
 				fmt.Fprintf(&b, "  %q\n", l.Raw)
 			default:

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/api"
+	logstore "cantina/executor/output"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -85,26 +86,18 @@ func (c *cli) logs(f *outputFlags, text string) error {
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
-	req := &pb.ReadOutputRequest{Query: q, Page: &pb.Page{Limit: api.MaxPage}}
 	missing := map[string]bool{}
-	for patient := patience; ; patient = api.StreamPatience { // what was begun is not given up for a new leader
-		page, err := api.CallFor(ctx, client, patient, calls.ReadOutput, req)
-		if err != nil {
-			return err
-		}
-		for _, m := range page.Missing {
-			if !missing[m] {
-				missing[m] = true
-				c.sayf("incomplete: %s\n", printable(m))
+	err = client.ReadOutput(ctx, patience, q, func(m *pb.ReadOutputResponse) error {
+		for _, x := range m.Missing {
+			if !missing[x] {
+				missing[x] = true
+				c.sayf("incomplete: %s\n", printable(x))
 			}
 		}
-		if err := p.lines(page.Lines); err != nil {
-			return err
-		}
-		if len(page.Lines) == 0 || page.Next == req.Page.Cursor || f.tail > 0 {
-			break
-		}
-		req.Page.Cursor = page.Next
+		return p.print(m.Packed)
+	})
+	if err != nil {
+		return err
 	}
 	if len(missing) > 0 {
 		return code(api.ExitConnection)
@@ -183,11 +176,12 @@ func (c *cli) follow(ctx context.Context, q *pb.FollowOutputRequest, p *linePrin
 	if err != nil {
 		return err
 	}
+	q.Packed = true
 	return client.FollowOutput(ctx, q, func(m *pb.FollowOutputResponse) error {
 		for _, x := range m.Missing {
 			c.sayf("incomplete: %s\n", printable(x))
 		}
-		return p.lines(m.Lines)
+		return p.print(m.Packed)
 	})
 }
 
@@ -199,57 +193,76 @@ type linePrinter struct {
 	timestamps bool
 	split      bool // stderr goes to stderr, as if the program ran here
 	printed    int  // lines
+
+	buf    []byte
+	to     io.Writer        // where buf goes
+	source *logstore.Source // of the last line
+	name   []byte           // and its prefix
 }
 
-func (p *linePrinter) lines(ls []*pb.OutputLine) error {
-	p.printed += len(ls)
-	for _, l := range ls {
-		if err := p.line(l); err != nil {
+// print writes the lines of a message, in as few pieces as their streams allow, and
+// always whole lines: other programs may write to the same terminal or file.
+func (p *linePrinter) print(m *pb.LogLines) error {
+	p.printed += len(m.GetSize())
+	if err := logstore.EachPacked(m, p.line); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+func (p *linePrinter) flush() error {
+	if len(p.buf) == 0 {
+		return nil
+	}
+	_, err := p.to.Write(p.buf)
+	p.buf = p.buf[:0]
+	return err
+}
+
+// printBuffer is how much is written at once, at least.
+const printBuffer = 64 << 10
+
+func (p *linePrinter) line(l *logstore.Line, cell string) error {
+	w := p.c.Out
+	if p.split && l.Stream == logstore.Stderr {
+		w = p.c.Err
+	}
+	if w != p.to || len(p.buf) >= printBuffer || l.Gap != nil {
+		if err := p.flush(); err != nil {
 			return err
 		}
+		p.to = w
+	}
+	switch {
+	case p.json:
+		p.buf = append(append(p.buf, api.JSON(api.OutputLine(logstore.CellLine{Cell: cell, Line: *l}))...), '\n')
+		return nil
+	case l.Gap != nil:
+		p.c.sayf("%s\n", gapText(api.SourceName(l.Source), l.Gap.Reason.String(), l.Gap.Bytes, l.Gap.At))
+		return nil
+	case p.timestamps:
+		p.buf = append(l.Time.In(p.c.location()).AppendFormat(p.buf, "2006-01-02T15:04:05.000Z07:00"), ' ')
+	}
+	if p.prefix {
+		if l.Source != p.source {
+			p.source, p.name = l.Source, []byte(printable(api.SourceName(l.Source))+" | ")
+		}
+		p.buf = append(p.buf, p.name...)
+	}
+	p.buf = append(p.buf, l.Data...)
+	// A line that goes on in the next piece stays one line; elsewhere a missing
+	// newline would glue it to somebody else's line.
+	if l.Terminated || !p.raw && !p.split && !l.Continues {
+		p.buf = append(p.buf, '\n')
 	}
 	return nil
 }
 
-func (p *linePrinter) line(l *pb.OutputLine) error {
-	w := p.c.Out
-	if p.split && l.Stream == "stderr" {
-		w = p.c.Err
-	}
-	if p.json {
-		return line(w, string(api.JSON(l)))
-	}
-	if l.Gap != nil {
-		p.c.sayf("%s\n", gapText(l))
-		return nil
-	}
-	text := l.Raw
-	if len(text) == 0 {
-		text = []byte(l.Text)
-	}
-	before := ""
-	if p.timestamps {
-		before = l.Time.AsTime().In(p.c.location()).Format("2006-01-02T15:04:05.000Z07:00") + " "
-	}
-	if p.prefix {
-		before += printable(l.Source) + " | "
-	}
-	end := ""
-	// A line that goes on in the next piece stays one line; elsewhere a missing
-	// newline would glue it to somebody else's line.
-	if !l.Unterminated || !p.raw && !p.split && !l.Continues {
-		end = "\n"
-	}
-	// In one piece: several programs may write to the same terminal or file.
-	_, err := w.Write(slices.Concat([]byte(before), text, []byte(end)))
-	return err
-}
-
-func gapText(l *pb.OutputLine) string {
-	g := l.Gap
-	text := fmt.Sprintf("[%s: %d bytes of output are missing: %s", printable(l.Source), g.Bytes, strings.ReplaceAll(g.Reason, "_", " "))
-	if g.At != nil {
-		text += " at " + g.At.AsTime().Format(time.RFC3339)
+// gapText describes output that is missing; at is when it was removed, zero = unknown.
+func gapText(source, reason string, bytes int64, at time.Time) string {
+	text := fmt.Sprintf("[%s: %d bytes of output are missing: %s", printable(source), bytes, strings.ReplaceAll(reason, "_", " "))
+	if !at.IsZero() {
+		text += " at " + at.Format(time.RFC3339)
 	}
 	return text + "]"
 }

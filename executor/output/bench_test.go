@@ -162,3 +162,34 @@ func BenchmarkFollow(b *testing.B) {
 		}
 	}
 }
+
+// All the output of a container, page by page, packed as a cell answers.
+func BenchmarkReadPacked(b *testing.B) {
+	st := open(b, b.TempDir(), Config{})
+	w := writer(b, st, "a", Stdout)
+	block := bytes.Repeat(line100, 65536/len(line100))
+	const blocks = 1000
+	for range blocks {
+		if _, err := w.Write(block); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(int64(blocks * len(block)))
+	for b.Loop() {
+		lines := 0
+		for q := (Query{IDs: []string{"a"}, Limit: 1 << 16, MaxBytes: 4 << 20}); ; {
+			m, page, err := st.QueryPacked(b.Context(), q, "c")
+			if err != nil {
+				b.Fatal(err)
+			}
+			lines += len(m.Size)
+			if !page.More {
+				break
+			}
+			q.Cursor = page.Next
+		}
+		if want := blocks * len(block) / len(line100); lines != want {
+			b.Fatalf("%d of %d lines", lines, want)
+		}
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"math"
 	"regexp"
 	"time"
+
+	pb "cantina/wire/cantinav1"
 )
 
 // Query says which lines are wanted. Empty fields want everything.
@@ -32,6 +34,8 @@ type Query struct {
 	Backward bool
 	// Limit bounds the lines of a page; 0 = 1000.
 	Limit int
+	// MaxBytes bounds the text of a page, but a page always has one line; 0 = 8 MiB.
+	MaxBytes int
 	// UntilEnd lets Follow return when all wanted sources have ended.
 	UntilEnd bool
 }
@@ -69,7 +73,12 @@ type query struct {
 	from     Position
 	backward bool
 	limit    int
+	maxBytes int
 	seen     map[key]mileage // how far each source was read; nil = not kept
+	// begin is called when a page is begun, also anew, and returns what takes its lines,
+	// each valid during the call; nil = they are collected in Page.Lines. size is about how
+	// much text there is.
+	begin func(size int) func(*Line)
 }
 
 // mileage is how much of a source lies behind a reader.
@@ -77,7 +86,7 @@ type mileage struct{ cum, seq uint64 }
 
 func (q Query) compile() (*query, error) {
 	c := &query{labels: q.Labels, attempt: q.Attempt, match: q.Match, atSeq: q.AtSeq, backward: q.Backward, limit: q.Limit,
-		since: math.MinInt64, until: math.MaxInt64}
+		maxBytes: q.MaxBytes, since: math.MinInt64, until: math.MaxInt64}
 	if len(q.IDs) > 0 {
 		c.ids = make(map[string]bool, len(q.IDs))
 		for _, id := range q.IDs {
@@ -103,6 +112,9 @@ func (q Query) compile() (*query, error) {
 	}
 	if c.limit <= 0 {
 		c.limit = defaultLimit
+	}
+	if c.maxBytes <= 0 {
+		c.maxBytes = pageBytes
 	}
 	var err error
 	c.from, err = parseCursor(q.Cursor)
@@ -176,6 +188,30 @@ func (st *Store) Query(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	return st.page(ctx, plan)
+}
+
+// QueryPacked is Query with the lines in columns, as lines of a cell; Page.Lines is empty.
+func (st *Store) QueryPacked(ctx context.Context, q Query, cell string) (*pb.LogLines, Page, error) {
+	if q.Backward {
+		page, err := st.Query(ctx, q)
+		m := Pack(cell, page.Lines)
+		page.Lines = nil
+		return m, page, err
+	}
+	plan, err := q.compile()
+	if err != nil {
+		return nil, Page{}, err
+	}
+	var c *columns
+	plan.begin = func(size int) func(*Line) {
+		c = newColumns(size/64, size)
+		return func(l *Line) { c.add(cell, l) }
+	}
+	page, err := st.page(ctx, plan)
+	if err != nil {
+		return nil, Page{}, err
+	}
+	return c.m, page, nil
 }
 
 // maxTries bounds planning again, for a folder from which a stranger removes files.

@@ -28,6 +28,8 @@ type reader struct {
 	lines    []Line
 	at       int
 	share    bool // lines may share the block's memory
+	reuse    bool // lines are not kept: each block may take the memory of the one before
+	buf      []byte
 }
 
 // open makes a reader for g; nil when nothing is wanted.
@@ -38,7 +40,7 @@ func (g *segment) open(q *query, lo, hi Position) (*reader, error) {
 		return nil, err
 	}
 	g.mu.Lock()
-	r := &reader{path: g.path("log"), size: g.size, marks: g.marks[:len(g.marks):len(g.marks)], lo: lo, hi: hi, backward: q.backward, share: g.own}
+	r := &reader{path: g.path("log"), size: g.size, marks: g.marks[:len(g.marks):len(g.marks)], lo: lo, hi: hi, backward: q.backward, share: g.own, reuse: q.begin != nil}
 	collected := g.collected
 	g.mu.Unlock()
 	if !collected.IsZero() {
@@ -133,7 +135,10 @@ func (r *reader) load(k int) error {
 	if k+1 < len(r.marks) {
 		to, after = r.marks[k+1].offset, r.marks[k+1].pos
 	}
-	b := make([]byte, to-from)
+	if !r.reuse || int64(cap(r.buf)) < to-from {
+		r.buf = make([]byte, to-from)
+	}
+	b := r.buf[:to-from]
 	n, err := r.file.ReadAt(b, from)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read output: %w", err)

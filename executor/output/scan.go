@@ -3,7 +3,6 @@ package output
 import (
 	"container/heap"
 	"context"
-	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -114,7 +113,10 @@ func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
 	sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].before(waiting[j], q.backward) })
 	m := &merger{backward: q.backward}
 	defer func() { m.close() }()
-	c := collector{q: q, seen: map[key]mileage{}, page: Page{prev: q.from, next: max(q.from, visible)}}
+	c := collector{q: q, seen: map[key]*mileage{}, page: Page{prev: q.from, next: max(q.from, visible)}}
+	if q.begin != nil {
+		c.add = q.begin(sizeHint(waiting, q.maxBytes))
+	}
 	if q.backward {
 		c.page.next, c.page.prev = hi, 0
 	}
@@ -137,7 +139,7 @@ func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
 			return Page{}, err
 		}
 		r := m.readers[0]
-		if c.take(r.lines[r.at], r.share) {
+		if c.take(&r.lines[r.at], r.share) {
 			if err := m.advance(); err != nil {
 				return Page{}, err
 			}
@@ -145,6 +147,17 @@ func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
 		}
 		return c.finish(true), nil
 	}
+}
+
+// sizeHint is about how much text a page of these segments has at most.
+func sizeHint(segments []candidate, most int) int {
+	n := int64(0)
+	for _, g := range segments {
+		g.mu.Lock()
+		n += g.size
+		g.mu.Unlock()
+	}
+	return int(min(n, int64(most)))
 }
 
 // before orders segments by where their lines begin, in the direction of reading.
@@ -167,30 +180,45 @@ func (c candidate) reaches(p Position, backward bool) bool {
 type collector struct {
 	q       *query
 	page    Page
+	add     func(*Line) // takes lines instead of page.Lines; nil = not
+	lines   int
 	any     bool
 	bytes   int
 	scanned int
+	first   Position // of the lines that are wanted; 0 = none yet
 	last    Position
-	seen    map[key]mileage
+	seen    map[key]*mileage
+	source  *Source  // of the last line
+	behind  *mileage // its entry in seen
 }
 
 // take looks at a line; false, and the line is not looked at, when the page is full.
-func (c *collector) take(l Line, share bool) bool {
-	if len(c.page.Lines) >= c.q.limit || c.bytes > 0 && c.bytes+len(l.Data) > pageBytes || c.scanned > pageScanBytes {
+func (c *collector) take(l *Line, share bool) bool {
+	if c.lines >= c.q.limit || c.bytes > 0 && c.bytes+len(l.Data) > c.q.maxBytes || c.scanned > pageScanBytes {
 		return false
 	}
 	c.last, c.any = l.Position, true
 	c.scanned += len(l.Data) + 16
-	wanted := c.q.accepts(&l)
+	wanted := c.q.accepts(l)
 	if !c.q.backward && l.Seq != 0 {
-		wanted = c.pass(&l) && wanted
+		wanted = c.pass(l) && wanted
 	}
-	if wanted {
-		if !share {
-			l.Data = append([]byte(nil), l.Data...)
-		}
-		c.bytes += len(l.Data)
-		c.page.Lines = append(c.page.Lines, l)
+	if !wanted {
+		return true
+	}
+	if c.first == 0 {
+		c.first = l.Position
+	}
+	c.lines++
+	c.bytes += len(l.Data)
+	if c.add != nil {
+		c.add(l)
+		return true
+	}
+	c.page.Lines = append(c.page.Lines, *l)
+	if !share {
+		n := &c.page.Lines[len(c.page.Lines)-1]
+		n.Data = append([]byte(nil), n.Data...)
 	}
 	return true
 }
@@ -198,12 +226,18 @@ func (c *collector) take(l Line, share bool) bool {
 // pass notes how far the source is read. Of a collected part it leaves only what
 // was not read before; false when that is nothing.
 func (c *collector) pass(l *Line) bool {
-	k := l.Source.key()
-	had, known := c.seen[k]
-	if !known {
-		had, known = c.q.seen[k]
+	known := true
+	if l.Source != c.source {
+		c.source, c.behind = l.Source, c.seen[l.Source.key()]
+		if c.behind == nil {
+			var had mileage
+			had, known = c.q.seen[l.Source.key()]
+			c.behind = &had
+			c.seen[l.Source.key()] = c.behind
+		}
 	}
-	c.seen[k] = mileage{l.end, l.Seq}
+	had := *c.behind
+	*c.behind = mileage{l.end, l.Seq}
 	if l.Gap == nil || l.Gap.Reason != Collected || !known {
 		return true
 	}
@@ -219,7 +253,9 @@ func (c *collector) finish(more bool) Page {
 	p := &c.page
 	p.More = more
 	if c.q.seen != nil {
-		maps.Copy(c.q.seen, c.seen)
+		for k, m := range c.seen {
+			c.q.seen[k] = *m
+		}
 	}
 	if more && c.q.backward {
 		p.prev = c.last - 1
@@ -229,8 +265,8 @@ func (c *collector) finish(more bool) Page {
 	}
 	if c.q.backward {
 		slices.Reverse(p.Lines)
-	} else if len(p.Lines) > 0 {
-		p.prev = p.Lines[0].Position - 1
+	} else if c.first > 0 {
+		p.prev = c.first - 1
 	}
 	return *p
 }

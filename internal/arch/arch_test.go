@@ -34,7 +34,7 @@ var shellEdges = map[string][]string{
 	"timetable":       {"store", "event"},
 	"cell":            {"executor", "executor/output", "executor/simulate"},
 	"api":             {"event", "spec", "executor/output"}, // its streams read the hub; it parses specs; it merges output of cells
-	"api/apitest":     {"api", "event"},
+	"api/apitest":     {"api", "event", "executor/output"},
 	"bbs":             {"store", "event"}, // it commits records and publishes what is durable: both are values and one call
 }
 

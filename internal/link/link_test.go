@@ -216,7 +216,7 @@ func (a *agent) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, 
 
 func (a *agent) FollowLogs(_ context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
 	for _, text := range []string{"one", "two"} {
-		if err := each(&pb.FollowLogsResponse{Lines: []*pb.LogLine{{Data: []byte(text + m.GetCursor())}}}); err != nil {
+		if err := each(&pb.FollowLogsResponse{Lines: &pb.LogLines{Text: []byte(text + m.GetCursor())}}); err != nil {
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	}
 	var lines []string
 	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{Cursor: "!"}, func(m *pb.FollowLogsResponse) error {
-		lines = append(lines, string(m.GetLines()[0].GetData()))
+		lines = append(lines, string(m.GetLines().GetText()))
 		return nil
 	})
 	if err != nil || strings.Join(lines, " ") != "one! two!" {

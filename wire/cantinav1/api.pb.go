@@ -8644,9 +8644,11 @@ func (x *OutputLine) GetGap() *LogGap {
 }
 
 type ReadOutputRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Query         *OutputQuery           `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
-	Page          *Page                  `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Query *OutputQuery           `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	Page  *Page                  `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
+	// Answer in packed instead of lines; pages are then up to 65536 lines and 4 MiB.
+	Packed        bool `protobuf:"varint,3,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8695,13 +8697,23 @@ func (x *ReadOutputRequest) GetPage() *Page {
 	return nil
 }
 
+func (x *ReadOutputRequest) GetPacked() bool {
+	if x != nil {
+		return x.Packed
+	}
+	return false
+}
+
 type ReadOutputResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Lines    []*OutputLine          `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	Next     string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	Previous string                 `protobuf:"bytes,3,opt,name=previous,proto3" json:"previous,omitempty"`
 	// Cells that did not answer, with the reason.
-	Missing       []string `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []string  `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`
+	Packed  *LogLines `protobuf:"bytes,5,opt,name=packed,proto3" json:"packed,omitempty"`
+	// Reading on from next may find more; a page may be empty then, when much was searched.
+	More          bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8764,10 +8776,26 @@ func (x *ReadOutputResponse) GetMissing() []string {
 	return nil
 }
 
+func (x *ReadOutputResponse) GetPacked() *LogLines {
+	if x != nil {
+		return x.Packed
+	}
+	return nil
+}
+
+func (x *ReadOutputResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 type FollowOutputRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Query         *OutputQuery           `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
-	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Query  *OutputQuery           `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	Cursor string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Answer in packed instead of lines.
+	Packed        bool `protobuf:"varint,3,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8816,13 +8844,21 @@ func (x *FollowOutputRequest) GetCursor() string {
 	return ""
 }
 
+func (x *FollowOutputRequest) GetPacked() bool {
+	if x != nil {
+		return x.Packed
+	}
+	return false
+}
+
 type FollowOutputResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Lines   []*OutputLine          `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	Cursor  string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Missing []string               `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
 	// The subject has ended and all its output was read.
-	End           bool `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	End           bool      `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	Packed        *LogLines `protobuf:"bytes,5,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8883,6 +8919,13 @@ func (x *FollowOutputResponse) GetEnd() bool {
 		return x.End
 	}
 	return false
+}
+
+func (x *FollowOutputResponse) GetPacked() *LogLines {
+	if x != nil {
+		return x.Packed
+	}
+	return nil
 }
 
 var File_cantina_v1_api_proto protoreflect.FileDescriptor
@@ -9605,23 +9648,28 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\funterminated\x18\b \x01(\bR\funterminated\x12\x1c\n" +
 	"\tcontinues\x18\t \x01(\bR\tcontinues\x12$\n" +
 	"\x03gap\x18\n" +
-	" \x01(\v2\x12.cantina.v1.LogGapR\x03gap\"h\n" +
+	" \x01(\v2\x12.cantina.v1.LogGapR\x03gap\"\x80\x01\n" +
 	"\x11ReadOutputRequest\x12-\n" +
 	"\x05query\x18\x01 \x01(\v2\x17.cantina.v1.OutputQueryR\x05query\x12$\n" +
-	"\x04page\x18\x02 \x01(\v2\x10.cantina.v1.PageR\x04page\"\x8c\x01\n" +
+	"\x04page\x18\x02 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
+	"\x06packed\x18\x03 \x01(\bR\x06packed\"\xce\x01\n" +
 	"\x12ReadOutputResponse\x12,\n" +
 	"\x05lines\x18\x01 \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
 	"\bprevious\x18\x03 \x01(\tR\bprevious\x12\x18\n" +
-	"\amissing\x18\x04 \x03(\tR\amissing\"\\\n" +
+	"\amissing\x18\x04 \x03(\tR\amissing\x12,\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed\x12\x12\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\"t\n" +
 	"\x13FollowOutputRequest\x12-\n" +
 	"\x05query\x18\x01 \x01(\v2\x17.cantina.v1.OutputQueryR\x05query\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x88\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
+	"\x06packed\x18\x03 \x01(\bR\x06packed\"\xb6\x01\n" +
 	"\x14FollowOutputResponse\x12,\n" +
 	"\x05lines\x18\x01 \x03(\v2\x16.cantina.v1.OutputLineR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end2\xd1\x19\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xd1\x19\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -9827,6 +9875,7 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),        // 136: google.protobuf.Duration
 	(*structpb.Struct)(nil),            // 137: google.protobuf.Struct
 	(*LogGap)(nil),                     // 138: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 139: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
@@ -9993,98 +10042,100 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	116, // 161: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
 	3,   // 162: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
 	117, // 163: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	116, // 164: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	117, // 165: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	44,  // 166: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 167: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 168: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 169: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 170: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 171: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 172: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 173: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 174: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 175: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 176: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 177: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 178: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 179: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 180: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 181: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 182: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 183: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 184: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 185: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 186: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 187: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 188: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 189: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 190: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 191: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 192: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 193: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 194: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 195: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	85,  // 196: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	87,  // 197: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	93,  // 198: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	89,  // 199: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	91,  // 200: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	95,  // 201: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	101, // 202: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	104, // 203: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	106, // 204: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	109, // 205: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	112, // 206: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	118, // 207: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	120, // 208: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 209: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 210: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 211: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 212: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 213: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 214: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 215: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 216: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 217: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 218: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 219: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 220: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 221: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 222: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 223: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 224: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 225: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 226: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 227: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 228: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 229: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 230: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 231: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 232: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 233: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 234: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 235: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 236: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 237: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	86,  // 238: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	88,  // 239: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	94,  // 240: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	90,  // 241: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	92,  // 242: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	96,  // 243: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	102, // 244: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	105, // 245: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	107, // 246: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	110, // 247: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	113, // 248: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	119, // 249: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	121, // 250: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	209, // [209:251] is the sub-list for method output_type
-	167, // [167:209] is the sub-list for method input_type
-	167, // [167:167] is the sub-list for extension type_name
-	167, // [167:167] is the sub-list for extension extendee
-	0,   // [0:167] is the sub-list for field type_name
+	139, // 164: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	116, // 165: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	117, // 166: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	139, // 167: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	44,  // 168: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 169: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 170: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 171: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 172: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 173: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 174: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 175: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 176: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 177: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 178: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 179: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 180: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 181: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 182: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 183: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 184: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 185: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 186: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 187: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 188: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 189: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 190: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 191: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 192: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 193: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 194: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 195: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 196: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 197: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	85,  // 198: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	87,  // 199: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	93,  // 200: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	89,  // 201: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	91,  // 202: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	95,  // 203: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	101, // 204: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	104, // 205: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	106, // 206: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	109, // 207: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	112, // 208: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	118, // 209: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	120, // 210: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 211: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 212: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 213: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 214: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 215: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 216: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 217: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 218: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 219: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 220: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 221: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 222: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 223: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 224: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 225: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 226: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 227: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 228: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 229: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 230: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 231: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 232: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 233: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 234: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 235: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 236: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 237: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 238: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 239: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	86,  // 240: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	88,  // 241: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	94,  // 242: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	90,  // 243: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	92,  // 244: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	96,  // 245: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	102, // 246: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	105, // 247: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	107, // 248: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	110, // 249: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	113, // 250: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	119, // 251: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	121, // 252: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	211, // [211:253] is the sub-list for method output_type
+	169, // [169:211] is the sub-list for method input_type
+	169, // [169:169] is the sub-list for extension type_name
+	169, // [169:169] is the sub-list for extension extendee
+	0,   // [0:169] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }

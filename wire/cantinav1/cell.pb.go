@@ -4218,8 +4218,10 @@ type ReadLogsRequest struct {
 	To    *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
 	Query *LogQuery              `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
 	// Where to go on; empty = the beginning (or the end when query.backward).
-	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Limit         int32  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Limit  int32  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Most bytes of text, but always one line; 0 = 8 MiB.
+	MaxBytes      int32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4282,16 +4284,21 @@ func (x *ReadLogsRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *ReadLogsRequest) GetMaxBytes() int32 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
 type ReadLogsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Term  *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
-	Proc  string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
-	Lines []*LogLine             `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
-	// Sources that the lines name by their index.
-	Sources       []*LogSource `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
-	Next          string       `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
-	Previous      string       `protobuf:"bytes,6,opt,name=previous,proto3" json:"previous,omitempty"`
-	End           bool         `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
+	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
+	Lines         *LogLines              `protobuf:"bytes,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
+	Previous      string                 `protobuf:"bytes,5,opt,name=previous,proto3" json:"previous,omitempty"`
+	End           bool                   `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4340,16 +4347,9 @@ func (x *ReadLogsResponse) GetProc() string {
 	return ""
 }
 
-func (x *ReadLogsResponse) GetLines() []*LogLine {
+func (x *ReadLogsResponse) GetLines() *LogLines {
 	if x != nil {
 		return x.Lines
-	}
-	return nil
-}
-
-func (x *ReadLogsResponse) GetSources() []*LogSource {
-	if x != nil {
-		return x.Sources
 	}
 	return nil
 }
@@ -4445,14 +4445,12 @@ func (x *FollowLogsRequest) GetUntilEnd() bool {
 }
 
 type FollowLogsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Term  *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
-	Lines []*LogLine             `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`
-	// Sources not named in an earlier message of this stream.
-	Sources []*LogSource `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
-	Cursor  string       `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Term   *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
+	Lines  *LogLines              `protobuf:"bytes,2,opt,name=lines,proto3" json:"lines,omitempty"`
+	Cursor string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// All sources of the query have ended and were read to their end.
-	End           bool `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
+	End           bool `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4494,16 +4492,9 @@ func (x *FollowLogsResponse) GetTerm() *Term {
 	return nil
 }
 
-func (x *FollowLogsResponse) GetLines() []*LogLine {
+func (x *FollowLogsResponse) GetLines() *LogLines {
 	if x != nil {
 		return x.Lines
-	}
-	return nil
-}
-
-func (x *FollowLogsResponse) GetSources() []*LogSource {
-	if x != nil {
-		return x.Sources
 	}
 	return nil
 }
@@ -5822,31 +5813,30 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x02id\x18\x06 \x01(\tR\x02id\"L\n" +
 	"\x10EvacuateResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\x8f\x01\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xac\x01\n" +
 	"\x0fReadLogsRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12*\n" +
 	"\x05query\x18\x02 \x01(\v2\x14.cantina.v1.LogQueryR\x05query\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xea\x01\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x1b\n" +
+	"\tmax_bytes\x18\x05 \x01(\x05R\bmaxBytes\"\xba\x01\n" +
 	"\x10ReadLogsResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\x12)\n" +
-	"\x05lines\x18\x03 \x03(\v2\x13.cantina.v1.LogLineR\x05lines\x12/\n" +
-	"\asources\x18\x04 \x03(\v2\x15.cantina.v1.LogSourceR\asources\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1a\n" +
-	"\bprevious\x18\x06 \x01(\tR\bprevious\x12\x10\n" +
-	"\x03end\x18\a \x01(\bR\x03end\"\x98\x01\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\x12*\n" +
+	"\x05lines\x18\x03 \x01(\v2\x14.cantina.v1.LogLinesR\x05lines\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\x12\x1a\n" +
+	"\bprevious\x18\x05 \x01(\tR\bprevious\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\"\x98\x01\n" +
 	"\x11FollowLogsRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12*\n" +
 	"\x05query\x18\x02 \x01(\v2\x14.cantina.v1.LogQueryR\x05query\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x1b\n" +
-	"\tuntil_end\x18\x04 \x01(\bR\buntilEnd\"\xc0\x01\n" +
+	"\tuntil_end\x18\x04 \x01(\bR\buntilEnd\"\x90\x01\n" +
 	"\x12FollowLogsResponse\x12$\n" +
-	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12)\n" +
-	"\x05lines\x18\x02 \x03(\v2\x13.cantina.v1.LogLineR\x05lines\x12/\n" +
-	"\asources\x18\x03 \x03(\v2\x15.cantina.v1.LogSourceR\asources\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x10\n" +
-	"\x03end\x18\x05 \x01(\bR\x03end\"\xcd\x01\n" +
+	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12*\n" +
+	"\x05lines\x18\x02 \x01(\v2\x14.cantina.v1.LogLinesR\x05lines\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"\xcd\x01\n" +
 	"\vExecRequest\x12-\n" +
 	"\x05start\x18\x01 \x01(\v2\x15.cantina.v1.ExecStartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12!\n" +
@@ -6036,9 +6026,8 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*ServiceKey)(nil),                      // 91: cantina.v1.ServiceKey
 	(*TaskResult)(nil),                      // 92: cantina.v1.TaskResult
 	(*LogQuery)(nil),                        // 93: cantina.v1.LogQuery
-	(*LogLine)(nil),                         // 94: cantina.v1.LogLine
-	(*LogSource)(nil),                       // 95: cantina.v1.LogSource
-	(*Net)(nil),                             // 96: cantina.v1.Net
+	(*LogLines)(nil),                        // 94: cantina.v1.LogLines
+	(*Net)(nil),                             // 95: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
 	81,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
@@ -6160,63 +6149,61 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	6,   // 116: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
 	93,  // 117: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
 	81,  // 118: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	94,  // 119: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLine
-	95,  // 120: cantina.v1.ReadLogsResponse.sources:type_name -> cantina.v1.LogSource
-	6,   // 121: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	93,  // 122: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	81,  // 123: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	94,  // 124: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLine
-	95,  // 125: cantina.v1.FollowLogsResponse.sources:type_name -> cantina.v1.LogSource
-	60,  // 126: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	61,  // 127: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	6,   // 128: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	85,  // 129: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	61,  // 130: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	63,  // 131: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	96,  // 132: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	96,  // 133: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	87,  // 134: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	11,  // 135: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	29,  // 136: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	32,  // 137: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	36,  // 138: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	40,  // 139: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	15,  // 140: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	19,  // 141: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	22,  // 142: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	24,  // 143: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	26,  // 144: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	44,  // 145: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	47,  // 146: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	49,  // 147: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	51,  // 148: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	53,  // 149: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	55,  // 150: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	57,  // 151: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	59,  // 152: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	13,  // 153: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	30,  // 154: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	34,  // 155: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	38,  // 156: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	41,  // 157: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	17,  // 158: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	21,  // 159: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	23,  // 160: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	25,  // 161: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	27,  // 162: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	46,  // 163: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	48,  // 164: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	50,  // 165: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	52,  // 166: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	54,  // 167: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	56,  // 168: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	58,  // 169: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	62,  // 170: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	153, // [153:171] is the sub-list for method output_type
-	135, // [135:153] is the sub-list for method input_type
-	135, // [135:135] is the sub-list for extension type_name
-	135, // [135:135] is the sub-list for extension extendee
-	0,   // [0:135] is the sub-list for field type_name
+	94,  // 119: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	6,   // 120: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	93,  // 121: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	81,  // 122: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	94,  // 123: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	60,  // 124: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	61,  // 125: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	6,   // 126: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	85,  // 127: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	61,  // 128: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	63,  // 129: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	95,  // 130: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	95,  // 131: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	87,  // 132: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	11,  // 133: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	29,  // 134: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	32,  // 135: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	36,  // 136: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	40,  // 137: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	15,  // 138: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	19,  // 139: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	22,  // 140: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	24,  // 141: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	26,  // 142: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	44,  // 143: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	47,  // 144: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	49,  // 145: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	51,  // 146: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	53,  // 147: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	55,  // 148: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	57,  // 149: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	59,  // 150: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	13,  // 151: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	30,  // 152: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	34,  // 153: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	38,  // 154: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	41,  // 155: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	17,  // 156: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	21,  // 157: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	23,  // 158: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	25,  // 159: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	27,  // 160: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	46,  // 161: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	48,  // 162: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	50,  // 163: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	52,  // 164: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	54,  // 165: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	56,  // 166: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	58,  // 167: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	62,  // 168: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	151, // [151:169] is the sub-list for method output_type
+	133, // [133:151] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }

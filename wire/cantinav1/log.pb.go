@@ -256,42 +256,45 @@ func (x *LogSource) GetCell() string {
 	return ""
 }
 
-type LogLine struct {
+// Lines in columns: each list has one entry per line. Numbers that grow are stored
+// as the difference from the line before, the first from zero.
+type LogLines struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The text of all lines one after another, without newlines; any bytes.
+	Text []byte   `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Size []uint32 `protobuf:"varint,2,rep,packed,name=size,proto3" json:"size,omitempty"`
 	// Place in its store, strictly increasing; merged output is ordered by it.
-	Position uint64                 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
-	Time     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Position []int64 `protobuf:"zigzag64,3,rep,packed,name=position,proto3" json:"position,omitempty"`
+	// Wall clock in nanoseconds since 1970.
+	Time []int64 `protobuf:"zigzag64,4,rep,packed,name=time,proto3" json:"time,omitempty"`
 	// Counts the lines of one source from 1 without holes.
-	Seq uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	// Index of the source.
-	Source int32     `protobuf:"varint,4,opt,name=source,proto3" json:"source,omitempty"`
-	Stream LogStream `protobuf:"varint,5,opt,name=stream,proto3,enum=cantina.v1.LogStream" json:"stream,omitempty"`
-	// Without the newline; any bytes.
-	Data []byte `protobuf:"bytes,6,opt,name=data,proto3" json:"data,omitempty"`
-	// No newline followed.
-	Unterminated bool `protobuf:"varint,7,opt,name=unterminated,proto3" json:"unterminated,omitempty"`
-	// The next line of the same source and stream goes on where this one stops.
-	Continues bool `protobuf:"varint,8,opt,name=continues,proto3" json:"continues,omitempty"`
-	// Set instead of data where output is missing.
-	Gap           *LogGap `protobuf:"bytes,9,opt,name=gap,proto3" json:"gap,omitempty"`
+	Seq []int64 `protobuf:"zigzag64,5,rep,packed,name=seq,proto3" json:"seq,omitempty"`
+	// Index in sources.
+	Source []uint32 `protobuf:"varint,6,rep,packed,name=source,proto3" json:"source,omitempty"`
+	// The stream in the low two bits (LogStream); 4: no newline followed; 8: the next
+	// line of the same source and stream goes on where this one stops.
+	Flags []byte `protobuf:"bytes,7,opt,name=flags,proto3" json:"flags,omitempty"`
+	// Where output is missing, by rising line.
+	Gaps          []*LogGap    `protobuf:"bytes,8,rep,name=gaps,proto3" json:"gaps,omitempty"`
+	Sources       []*LogSource `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LogLine) Reset() {
-	*x = LogLine{}
+func (x *LogLines) Reset() {
+	*x = LogLines{}
 	mi := &file_cantina_v1_log_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LogLine) String() string {
+func (x *LogLines) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LogLine) ProtoMessage() {}
+func (*LogLines) ProtoMessage() {}
 
-func (x *LogLine) ProtoReflect() protoreflect.Message {
+func (x *LogLines) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_log_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -303,70 +306,70 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
-func (*LogLine) Descriptor() ([]byte, []int) {
+// Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
+func (*LogLines) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_log_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *LogLine) GetPosition() uint64 {
+func (x *LogLines) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *LogLines) GetSize() []uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *LogLines) GetPosition() []int64 {
 	if x != nil {
 		return x.Position
 	}
-	return 0
+	return nil
 }
 
-func (x *LogLine) GetTime() *timestamppb.Timestamp {
+func (x *LogLines) GetTime() []int64 {
 	if x != nil {
 		return x.Time
 	}
 	return nil
 }
 
-func (x *LogLine) GetSeq() uint64 {
+func (x *LogLines) GetSeq() []int64 {
 	if x != nil {
 		return x.Seq
-	}
-	return 0
-}
-
-func (x *LogLine) GetSource() int32 {
-	if x != nil {
-		return x.Source
-	}
-	return 0
-}
-
-func (x *LogLine) GetStream() LogStream {
-	if x != nil {
-		return x.Stream
-	}
-	return LogStream_LOG_STREAM_STDOUT
-}
-
-func (x *LogLine) GetData() []byte {
-	if x != nil {
-		return x.Data
 	}
 	return nil
 }
 
-func (x *LogLine) GetUnterminated() bool {
+func (x *LogLines) GetSource() []uint32 {
 	if x != nil {
-		return x.Unterminated
+		return x.Source
 	}
-	return false
+	return nil
 }
 
-func (x *LogLine) GetContinues() bool {
+func (x *LogLines) GetFlags() []byte {
 	if x != nil {
-		return x.Continues
+		return x.Flags
 	}
-	return false
+	return nil
 }
 
-func (x *LogLine) GetGap() *LogGap {
+func (x *LogLines) GetGaps() []*LogGap {
 	if x != nil {
-		return x.Gap
+		return x.Gaps
+	}
+	return nil
+}
+
+func (x *LogLines) GetSources() []*LogSource {
+	if x != nil {
+		return x.Sources
 	}
 	return nil
 }
@@ -374,11 +377,13 @@ func (x *LogLine) GetGap() *LogGap {
 type LogGap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// rate_limited, disk_error, collected or damaged
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Lines         int64                  `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
-	AtMost        bool                   `protobuf:"varint,4,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
-	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Bytes  int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Lines  int64                  `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	AtMost bool                   `protobuf:"varint,4,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
+	At     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	// Index of the line whose place it takes; in LogLines only.
+	Line          uint32 `protobuf:"varint,6,opt,name=line,proto3" json:"line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,6 +453,13 @@ func (x *LogGap) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *LogGap) GetLine() uint32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
 var File_cantina_v1_log_proto protoreflect.FileDescriptor
 
 const file_cantina_v1_log_proto_rawDesc = "" +
@@ -476,23 +488,24 @@ const file_cantina_v1_log_proto_rawDesc = "" +
 	"\x04cell\x18\x04 \x01(\tR\x04cell\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +
-	"\aLogLine\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
-	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06source\x18\x04 \x01(\x05R\x06source\x12-\n" +
-	"\x06stream\x18\x05 \x01(\x0e2\x15.cantina.v1.LogStreamR\x06stream\x12\x12\n" +
-	"\x04data\x18\x06 \x01(\fR\x04data\x12\"\n" +
-	"\funterminated\x18\a \x01(\bR\funterminated\x12\x1c\n" +
-	"\tcontinues\x18\b \x01(\bR\tcontinues\x12$\n" +
-	"\x03gap\x18\t \x01(\v2\x12.cantina.v1.LogGapR\x03gap\"\x91\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x01\n" +
+	"\bLogLines\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text\x12\x12\n" +
+	"\x04size\x18\x02 \x03(\rR\x04size\x12\x1a\n" +
+	"\bposition\x18\x03 \x03(\x12R\bposition\x12\x12\n" +
+	"\x04time\x18\x04 \x03(\x12R\x04time\x12\x10\n" +
+	"\x03seq\x18\x05 \x03(\x12R\x03seq\x12\x16\n" +
+	"\x06source\x18\x06 \x03(\rR\x06source\x12\x14\n" +
+	"\x05flags\x18\a \x01(\fR\x05flags\x12&\n" +
+	"\x04gaps\x18\b \x03(\v2\x12.cantina.v1.LogGapR\x04gaps\x12/\n" +
+	"\asources\x18\t \x03(\v2\x15.cantina.v1.LogSourceR\asources\"\xa5\x01\n" +
 	"\x06LogGap\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x14\n" +
 	"\x05lines\x18\x03 \x01(\x03R\x05lines\x12\x17\n" +
 	"\aat_most\x18\x04 \x01(\bR\x06atMost\x12*\n" +
-	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at*O\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04line\x18\x06 \x01(\rR\x04line*O\n" +
 	"\tLogStream\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDERR\x10\x01\x12\x14\n" +
@@ -516,7 +529,7 @@ var file_cantina_v1_log_proto_goTypes = []any{
 	(LogStream)(0),                // 0: cantina.v1.LogStream
 	(*LogQuery)(nil),              // 1: cantina.v1.LogQuery
 	(*LogSource)(nil),             // 2: cantina.v1.LogSource
-	(*LogLine)(nil),               // 3: cantina.v1.LogLine
+	(*LogLines)(nil),              // 3: cantina.v1.LogLines
 	(*LogGap)(nil),                // 4: cantina.v1.LogGap
 	nil,                           // 5: cantina.v1.LogQuery.LabelsEntry
 	nil,                           // 6: cantina.v1.LogSource.LabelsEntry
@@ -528,15 +541,14 @@ var file_cantina_v1_log_proto_depIdxs = []int32{
 	7, // 2: cantina.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
 	7, // 3: cantina.v1.LogQuery.until:type_name -> google.protobuf.Timestamp
 	6, // 4: cantina.v1.LogSource.labels:type_name -> cantina.v1.LogSource.LabelsEntry
-	7, // 5: cantina.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	0, // 6: cantina.v1.LogLine.stream:type_name -> cantina.v1.LogStream
-	4, // 7: cantina.v1.LogLine.gap:type_name -> cantina.v1.LogGap
-	7, // 8: cantina.v1.LogGap.at:type_name -> google.protobuf.Timestamp
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	4, // 5: cantina.v1.LogLines.gaps:type_name -> cantina.v1.LogGap
+	2, // 6: cantina.v1.LogLines.sources:type_name -> cantina.v1.LogSource
+	7, // 7: cantina.v1.LogGap.at:type_name -> google.protobuf.Timestamp
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_log_proto_init() }

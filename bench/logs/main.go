@@ -1,0 +1,149 @@
+// Command logs measures how fast the output of a task is read by the command line,
+// beside cat of the same bytes in the same run. It is no test: it fails only when
+// something cannot be measured or the output is not what the task wrote.
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"cantina/bench/gauge"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	program := flag.String("cantina", "bin/cantina", "the program to measure")
+	lines := flag.Int("lines", 3_000_000, "lines of about 99 bytes that the task writes")
+	rounds := flag.Int("rounds", 3, "rounds; the medians count")
+	flag.Parse()
+	if err := bench(ctx, *program, *lines, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "logs:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(ctx context.Context, program string, lines, rounds int) (err error) {
+	dir, err := os.MkdirTemp("", "cantina-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	addr, end, err := start(program, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	write := fmt.Sprintf("seq -f '%%.0f is the number of a line that has about a hundred bytes, as lines of logs usually have, or so' 1 %d", lines)
+	if _, err := timed(exec.CommandContext(ctx, program, "run", "-d", "--id", "big", "--addr", addr, "--", "sh", "-c", write), nil); err != nil {
+		return err
+	}
+	if _, err := timed(exec.CommandContext(ctx, program, "wait", "--addr", addr, "big"), nil); err != nil {
+		return err
+	}
+	copied := filepath.Join(dir, "copy")
+	want := sha256.New()
+	if _, err := timed(exec.CommandContext(ctx, "sh", "-c", write), want); err != nil {
+		return err
+	}
+	var logs, follow, floor []time.Duration
+	for range rounds {
+		for _, m := range []struct {
+			to   *[]time.Duration
+			argv []string
+		}{{&logs, []string{program, "logs", "--addr", addr, "big"}}, {&follow, []string{program, "logs", "-f", "--addr", addr, "big"}}, {&floor, []string{"cat", copied}}} {
+			took, err := toFile(exec.CommandContext(ctx, m.argv[0], m.argv[1:]...), copied, want.Sum(nil), dir)
+			if err != nil {
+				return err
+			}
+			*m.to = append(*m.to, took)
+		}
+	}
+	info, err := os.Stat(copied)
+	if err != nil {
+		return err
+	}
+	f := median(floor)
+	for _, m := range []struct {
+		name string
+		of   []time.Duration
+	}{{"cat", floor}, {"logs", logs}, {"logs -f", follow}} {
+		d := median(m.of)
+		fmt.Printf("%-8s %d lines, %d MB: %6.2f s, %5.0f MB/s, %.2f of cat's speed, load %s\n", m.name, lines, info.Size()>>20,
+			d.Seconds(), float64(info.Size())/1e6/d.Seconds(), f.Seconds()/d.Seconds(), gauge.Load())
+	}
+	return nil
+}
+
+// toFile runs c into a new file, which then takes the place of path, and checks its sum.
+func toFile(c *exec.Cmd, path string, want []byte, dir string) (took time.Duration, err error) {
+	f, err := os.CreateTemp(dir, "out")
+	if err != nil {
+		return 0, err
+	}
+	if took, err = timed(c, f); err != nil {
+		return 0, errors.Join(err, f.Close())
+	}
+	sum := sha256.New()
+	_, err = f.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.Copy(sum, f)
+	}
+	if err = errors.Join(err, f.Close(), os.Rename(f.Name(), path)); err != nil {
+		return 0, err
+	}
+	if !slices.Equal(sum.Sum(nil), want) {
+		return 0, fmt.Errorf("%s: the output is not what the task wrote", strings.Join(c.Args, " "))
+	}
+	return took, nil
+}
+
+func timed(c *exec.Cmd, out io.Writer) (time.Duration, error) {
+	c.Stdout, c.Stderr = out, os.Stderr
+	begin := time.Now()
+	err := c.Run()
+	return time.Since(begin), err
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// start runs cantina dev and returns its address.
+func start(program, dir string) (addr string, end func() error, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", nil, err
+	}
+	c := exec.Command(program, "dev", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none",
+		"--log-level", "warn", "--ready-fd", "3")
+	c.ExtraFiles, c.Stderr = []*os.File{w}, os.Stderr
+	err = c.Start()
+	_ = w.Close() // the child has its own
+	if err != nil {
+		return "", nil, errors.Join(err, r.Close())
+	}
+	end = func() error {
+		return errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait())
+	}
+	addr, err = bufio.NewReader(r).ReadString('\n')
+	_ = r.Close() // read only
+	if err != nil {
+		return "", nil, errors.Join(err, end())
+	}
+	return strings.TrimSpace(addr), end, nil
+}
