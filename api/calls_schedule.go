@@ -262,15 +262,10 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 }
 
 func scheduleState(s *Schedule) string {
-	switch {
-	case s.Problem != "":
+	if s.Problem != "" {
 		return "broken"
-	case s.State.Paused:
-		return "paused"
-	case len(s.State.Pending) > 0:
-		return "undecided"
 	}
-	return "waiting"
+	return s.State.Phase()
 }
 
 func upcoming(o cron.Occurrence) *pb.ScheduleTime {

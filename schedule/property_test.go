@@ -31,6 +31,7 @@ type world struct {
 	fired   map[int64]Cause // logical time in nanoseconds → why, of what is durable
 	held    bool            // the leader does not know yet what runs
 	edited  time.Time       // what is before is an earlier calendar's
+	last    time.Time       // that started by time, of what is durable
 	dropped time.Time       // open spans up to here were forgotten, or are another definition's
 }
 
@@ -198,6 +199,12 @@ func (w *world) commit() {
 				w.t.Fatalf("%v fired twice: by %v and by %v", m.Firing.At, was, m.Firing.By)
 			}
 			w.fired[at] = m.Firing.By
+			if m.Firing.By == ByTime {
+				if !m.Firing.At.After(w.last) {
+					w.t.Fatalf("%v starts by time after %v", m.Firing.At, w.last)
+				}
+				w.last = m.Firing.At
+			}
 			if w.runs[m.ID] != nil {
 				w.t.Fatalf("name %s given twice", m.ID)
 			}

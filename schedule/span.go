@@ -163,7 +163,7 @@ func (m *machine) giveBack(at time.Time) bool {
 // drop gives up what is pending by time.
 func (m *machine) drop(why Why) {
 	was := m.s.Pending
-	m.s.Pending = nil
+	m.s.Pending, m.s.Line = nil, 0
 	for _, f := range was {
 		if f.By == ByBackfill && why != WhyEdited {
 			m.s.Pending = append(m.s.Pending, f)
@@ -218,8 +218,8 @@ func (m *machine) fireByHand(e Fire) error {
 	} else if before := m.next(at.Add(-time.Second)); !before.Equal(at) {
 		return fmt.Errorf("%w: %s; the next one is %s", ErrNoTime, at.Format(time.RFC3339), stamp(before))
 	}
-	v, id := m.judge(ByHand)
-	if v == mustSkip || v == mustWait && m.env.Definition.Overlap != OverlapReplace {
+	f := Firing{At: at, By: ByHand}
+	if v, id := m.judge(f); v == mustSkip || v == mustWait {
 		return fmt.Errorf("%w: %s", ErrOverlap, id)
 	}
 	if !e.At.IsZero() {
@@ -227,7 +227,8 @@ func (m *machine) fireByHand(e Fire) error {
 			return err
 		}
 	}
-	m.decide(Firing{At: at, By: ByHand}, true)
+	m.arrive(f)
+	m.work()
 	return nil
 }
 
@@ -317,8 +318,8 @@ func (m *machine) backfill(e Backfill) error {
 	}
 	for _, t := range found {
 		m.take(t)
-		m.s.Pending = append(slices.Clip(m.s.Pending), Firing{At: t, By: ByBackfill})
+		m.arrive(Firing{At: t, By: ByBackfill})
 	}
-	m.retry()
+	m.work()
 	return nil
 }

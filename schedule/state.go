@@ -23,6 +23,8 @@ func (c Cause) String() string { return [...]string{"time", "hand", "backfill"}[
 type Firing struct {
 	At time.Time
 	By Cause
+	// Late: it was missed, or had to wait: it does not count as on time any more.
+	Late bool
 }
 
 // Run is what a firing started and may still run.
@@ -31,6 +33,8 @@ type Run struct {
 	ID string
 	// Ending: it was told to end, to be replaced.
 	Ending bool
+	// Late: it was started to catch up, after its time.
+	Late bool
 }
 
 // Why is the reason for which a logical time did not fire.
@@ -38,32 +42,33 @@ type Why uint8
 
 // The reasons.
 const (
-	WhyNone     Why = iota
-	WhyBefore       // before the schedule was created, or changed
-	WhyMisfire      // missed; a newer logical time was due
-	WhyLate         // missed; older than the deadline
-	WhyMany         // missed; more than misfire_max newer ones were due
-	WhyOverlap      // an earlier run still ran
-	WhyReplaced     // a newer logical time came before it was decided
-	WhyPaused       // the schedule was paused
-	WhyEdited       // the schedule was changed before it was decided
-	WhyRepeated     // policy: the other pass of a repeated hour fires
-	WhyGap          // policy: its local time does not exist
-	WhyFailed       // what it starts was refused; see Entry.Text
+	WhyNone      Why = iota
+	WhyBefore        // before the schedule was created, or changed
+	WhyMisfire       // missed; a newer logical time was due
+	WhyLate          // missed; older than the deadline
+	WhyMany          // missed; more than misfire_max newer ones were due
+	WhyOverlap       // an earlier run still ran
+	WhyReplaced      // a newer logical time came before it was decided
+	WhyOvertaken     // overlap replace: a newer run was first
+	WhyPaused        // the schedule was paused
+	WhyEdited        // the schedule was changed before it was decided
+	WhyRepeated      // policy: the other pass of a repeated hour fires
+	WhyGap           // policy: its local time does not exist
+	WhyFailed        // what it starts was refused; see Entry.Text
 )
 
 // String says it in words, as the history shows it.
 func (w Why) String() string {
 	return [...]string{
 		"", "before the schedule was created or changed", "missed: a newer time was due", "missed: older than the deadline", "missed: more than misfire_max newer times were due",
-		"an earlier run was still running", "a newer time came before it could be decided", "paused", "the schedule was changed before it could be decided",
+		"an earlier run was still running", "a newer time came before it could be decided", "overtaken by a newer run", "paused", "the schedule was changed before it could be decided",
 		"repeated hour: the other pass fires", "the clock jumps over it", "could not be started",
 	}[w]
 }
 
 // missed reports whether a person may want to fill it in: cron missed lists it.
 func (w Why) missed() bool {
-	return w == WhyMisfire || w == WhyLate || w == WhyMany || w == WhyOverlap || w == WhyReplaced || w == WhyFailed
+	return w == WhyMisfire || w == WhyLate || w == WhyMany || w == WhyOverlap || w == WhyReplaced || w == WhyOvertaken || w == WhyFailed
 }
 
 // What is what became of a logical time.
@@ -154,8 +159,12 @@ type State struct {
 	// goes back.
 	Cursor time.Time
 	Paused bool
-	// Pending are due and undecided, oldest first; those of a backfill come last.
+	// Pending are due and undecided, in the order in which they are decided: what people
+	// started, then what is due by time, the oldest first, then backfills.
 	Pending []Firing
+	// Line is how many of the times that come due may still wait behind what was missed,
+	// so that catching up comes to an end.
+	Line int
 	// Ahead are logical times after the cursor that were fired by hand.
 	Ahead []time.Time
 	// Live are runs that may still run.
@@ -188,6 +197,47 @@ func (s *State) Missed() []Span {
 
 // Equal reports whether two states say the same.
 func (s *State) Equal(o *State) bool {
-	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
+	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Line == o.Line && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
 		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) && slices.Equal(s.History, o.History)
+}
+
+// The phases of a schedule whose calendar can be used.
+const (
+	Paused     = "paused"
+	Undecided  = "undecided"
+	CatchingUp = "catching up"
+	Waiting    = "waiting"
+)
+
+// Phase says in a word what a schedule does: it waits for its next time, runs what was
+// missed, does not know yet what it may start, or is paused.
+func (s *State) Phase() string {
+	switch {
+	case s.Paused:
+		return Paused
+	case len(s.Pending) == 0:
+		return Waiting
+	case s.Pending[0].Late && s.catchesUp():
+		return CatchingUp
+	}
+	return Undecided
+}
+
+// catchesUp reports whether all that may still run was started late.
+func (s *State) catchesUp() bool {
+	return len(s.Live) > 0 && !slices.ContainsFunc(s.Live, func(r Run) bool { return !r.Late })
+}
+
+// WhyWaits says why a pending firing has not started; empty when it is not known whether an
+// earlier run still runs.
+func (s *State) WhyWaits(f Firing) string {
+	switch {
+	case f.By == ByBackfill:
+		return "a backfill runs one after the other"
+	case len(s.Live) > 0 && s.Live[0].Ending:
+		return "it replaces " + s.Live[0].ID + ", which is being ended"
+	case f.Late && s.catchesUp():
+		return "what was missed runs in order, and " + s.Live[0].ID + " still runs"
+	}
+	return ""
 }

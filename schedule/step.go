@@ -68,7 +68,7 @@ func (m *machine) tick() error {
 	if err := m.advance(); err != nil {
 		return err
 	}
-	m.retry()
+	m.work()
 	return nil
 }
 
@@ -92,30 +92,28 @@ func (m *machine) settle() {
 	}
 }
 
-// advance moves the cursor over what has become due, and puts what fires behind what
-// is pending.
+// advance moves the cursor over what has become due, and puts it behind what is pending.
 func (m *machine) advance() error {
 	if m.s.Paused || !m.s.Cursor.Before(m.now) {
 		return nil
 	}
-	p := &m.env.Definition.Policy
-	if p.Misfire == MisfireOnce {
-		last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			m.passOver()
-			return nil
-		}
-		m.remarks(last)
-		if passed > 0 {
-			m.miss(Span{After: m.s.Cursor, Until: last.Add(-time.Second), Count: int(passed), Why: WhyMisfire}, "")
-		}
-		m.due(last)
+	if m.lined() {
+		return m.advanceAll(&m.env.Definition.Policy)
+	}
+	last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		m.passOver()
 		return nil
 	}
-	return m.advanceAll(p)
+	m.remarks(last)
+	if passed > 0 {
+		m.miss(Span{After: m.s.Cursor, Until: last.Add(-time.Second), Count: int(passed), Why: WhyMisfire}, "")
+	}
+	m.due(last, false)
+	return nil
 }
 
 // advanceAll is advance for the policies that run more than one missed time.
@@ -124,22 +122,26 @@ func (m *machine) advanceAll(p *Policy) error {
 	if err != nil {
 		return err
 	}
-	if len(d.Fire) == 0 {
+	n := len(d.Fire)
+	if n == 0 {
 		m.passOver()
 		return nil
 	}
-	m.remarks(d.Fire[len(d.Fire)-1].At)
+	m.remarks(d.Fire[n-1].At)
 	if d.Rest > 0 {
 		m.miss(Span{After: m.s.Cursor, Until: d.Fire[0].At.Add(-time.Second), Count: int(d.Rest), Why: WhyMany}, "")
 	}
 	for _, o := range d.Fire {
-		m.due(o.At.UTC())
+		m.due(o.At.UTC(), n > 1 || m.now.Sub(o.At) > onTime)
 	}
 	return nil
 }
 
-// due takes the next logical time, and moves the cursor to it.
-func (m *machine) due(at time.Time) {
+// onTime is how late a single logical time may be looked at and still counts as on time.
+const onTime = 2 * time.Second
+
+// due takes the next logical time, and moves the cursor to it. late: it was missed.
+func (m *machine) due(at time.Time, late bool) {
 	before := m.s.Cursor
 	m.s.Cursor = at.UTC()
 	if i := slices.IndexFunc(m.s.Ahead, at.Equal); i >= 0 {
@@ -150,7 +152,7 @@ func (m *machine) due(at time.Time) {
 		m.miss(Span{After: later(before, at.Add(-time.Second)), Until: at.UTC(), Count: 1, Why: WhyLate}, "")
 		return
 	}
-	m.decide(Firing{At: at.UTC()}, false)
+	m.arrive(Firing{At: at.UTC(), By: ByTime, Late: late})
 }
 
 func later(a, b time.Time) time.Time {
@@ -160,181 +162,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// counts says how many runs run and of how many nobody knows, and names one of them. A job
-// of which this schedule knows no run may run all the same.
-func (m *machine) counts() (running, unknown int, one string) {
-	for _, r := range m.s.Live {
-		switch m.answer(r) {
-		case Running:
-			running++
-			one = r.ID
-		case Unknown:
-			unknown++
-			if one == "" {
-				one = r.ID
-			}
-		case Ended:
-		}
-	}
-	if running+unknown > 0 || m.env.Definition.Job == nil || m.env.Job == nil {
-		return running, unknown, one
-	}
-	switch m.env.Job() {
-	case Running:
-		return 1, 0, "job/" + m.env.Key.Name
-	case Unknown:
-		return 0, 1, "job/" + m.env.Key.Name
-	case Ended:
-	}
-	return 0, 0, ""
-}
-
-// answer says whether a run may still run. What this step itself starts does: nobody
-// else knows of it yet.
-func (m *machine) answer(r Run) Answer {
-	switch {
-	case slices.ContainsFunc(m.moves, func(x Move) bool { s, ok := x.(Start); return ok && s.ID == r.ID }):
-		return Running
-	case m.env.Runs == nil:
-		return Ended
-	}
-	return m.env.Runs(r)
-}
-
-// verdict is what a firing may do now.
-type verdict int
-
-const (
-	mayStart verdict = iota
-	mustWait         // it is not known yet, or an earlier run is being ended
-	mustSkip
-)
-
-// judge answers the question of the overlap for what fires by a cause, and names a run that
-// stands in the way. What is filled in replaces nothing.
-func (m *machine) judge(by Cause) (verdict, string) {
-	running, unknown, one := m.counts()
-	p := &m.env.Definition.Policy
-	most := 1
-	if p.Overlap == OverlapAllow {
-		most = p.Max
-	}
-	switch {
-	case running+unknown < most, p.Overlap == OverlapReplace && m.env.Definition.Guarded() && by != ByBackfill:
-		return mayStart, ""
-	case p.Overlap == OverlapReplace:
-		return mustWait, one
-	case running >= most:
-		return mustSkip, one
-	}
-	return mustWait, one
-}
-
-// decide starts a firing, skips it, or leaves it pending. retried: it was pending.
-func (m *machine) decide(f Firing, retried bool) {
-	v, id := m.judge(f.By)
-	if f.By == ByBackfill && (v == mustSkip || m.s.Paused) {
-		v = mustWait // one after the other
-	}
-	switch v {
-	case mayStart:
-		m.start(f)
-	case mustSkip:
-		m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: WhyOverlap}, id)
-	case mustWait:
-		if m.env.Definition.Overlap == OverlapReplace && f.By != ByBackfill {
-			m.endLive()
-		}
-		m.pend(f, retried)
-	}
-}
-
-// endLive tells what runs to end, once.
-func (m *machine) endLive() {
-	for i, r := range m.s.Live {
-		if r.Ending {
-			continue
-		}
-		m.s.Live = slices.Clone(m.s.Live)
-		m.s.Live[i].Ending = true
-		m.moves = append(m.moves, End{r.ID})
-	}
-}
-
-// pend leaves a firing undecided. But with misfire all only the newest by time is
-// kept.
-func (m *machine) pend(f Firing, retried bool) {
-	if f.By != ByTime || retried {
-		m.s.Pending = append(slices.Clip(m.s.Pending), f)
-		return
-	}
-	most := 1
-	if m.env.Definition.Misfire == MisfireAll {
-		most = m.env.Definition.missedMax()
-	}
-	var kept, rest []Firing
-	for _, x := range m.s.Pending {
-		if x.By == ByTime {
-			kept = append(kept, x)
-		} else {
-			rest = append(rest, x)
-		}
-	}
-	for len(kept) >= most {
-		m.miss(Span{After: kept[0].At.Add(-time.Second), Until: kept[0].At, Count: 1, Why: WhyReplaced}, "")
-		kept = kept[1:]
-	}
-	m.s.Pending = append(append(kept, f), rest...)
-}
-
-// retry decides what is pending, as far as that is possible.
-func (m *machine) retry() {
-	if len(m.s.Pending) == 0 {
-		return
-	}
-	was := m.s.Pending
-	filling := !slices.ContainsFunc(was, func(f Firing) bool { return f.By != ByBackfill })
-	by := ByTime
-	if filling {
-		by = ByBackfill
-	}
-	switch v, _ := m.judge(by); {
-	case filling && (v != mayStart || m.s.Paused):
-		return
-	case v == mustWait && !m.mustEnd(was) && !m.tooOld(was):
-		return
-	}
-	m.s.Pending = nil
-	for _, f := range was {
-		if d := m.env.Definition.deadline(); f.By == ByTime && d > 0 && m.now.Sub(f.At) > d {
-			m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: WhyLate}, "")
-			continue
-		}
-		m.decide(f, true)
-	}
-}
-
-// tooOld reports whether a pending firing has outlived its deadline.
-func (m *machine) tooOld(list []Firing) bool {
-	d := m.env.Definition.deadline()
-	return d > 0 && slices.ContainsFunc(list, func(f Firing) bool { return f.By == ByTime && m.now.Sub(f.At) > d })
-}
-
-// mustEnd reports whether a pending firing is to replace a run that was not told yet.
-func (m *machine) mustEnd(list []Firing) bool {
-	return m.env.Definition.Overlap == OverlapReplace && slices.ContainsFunc(list, func(f Firing) bool { return f.By != ByBackfill }) &&
-		slices.ContainsFunc(m.s.Live, func(r Run) bool { return !r.Ending })
-}
-
 // start starts a run.
 func (m *machine) start(f Firing) {
 	id := RunID(m.env.Key, f.At, 0)
 	for try := 1; m.env.Free != nil && m.env.Definition.Task != nil && !m.env.Free(id); try++ {
 		id = RunID(m.env.Key, f.At, try)
 	}
-	switch run := (Run{At: f.At, ID: id}); {
+	switch run := (Run{At: f.At, ID: id, Late: f.Late}); {
 	case m.env.Definition.Job != nil:
-		m.supersede()
 		m.s.Live = []Run{run} // the job is born again: of the earlier run nothing is left to ask for
 	case m.env.Definition.Task != nil:
 		m.s.Live = append(slices.Clip(m.s.Live), run)
@@ -348,34 +183,16 @@ func (m *machine) start(f Firing) {
 	m.moves = append(m.moves, Start{f, id})
 }
 
-// supersede takes back what this step has started of a job: it would be born twice in one
-// transaction, and only the newest time has it.
-func (m *machine) supersede() {
-	var earlier []Start
-	m.moves = slices.DeleteFunc(m.moves, func(x Move) bool {
-		s, ok := x.(Start)
-		if ok {
-			earlier = append(earlier, s)
-		}
-		return ok
-	})
-	for _, s := range earlier {
-		m.s.History = slices.DeleteFunc(slices.Clone(m.s.History), func(e Entry) bool { return e.What == Started && e.ID == s.ID && e.At.Equal(s.Firing.At) })
-		m.s.Fired--
-		m.miss(Span{After: s.Firing.At.Add(-time.Second), Until: s.Firing.At, Count: 1, Why: WhyReplaced}, "")
-	}
-}
-
 // refused takes a start of this step back: what it would have started was refused.
 func (m *machine) refused(e Refused) {
-	id := ""
-	h := m.s.History
-	if n := len(h); n > 0 && h[n-1].What == Started && h[n-1].At.Equal(e.Firing.At) {
-		id = h[n-1].ID
-		m.s.History = slices.Clone(h[:n-1])
-		m.s.Fired--
+	for i, h := range slices.Backward(m.s.History) {
+		if h.What == Started && h.At.Equal(e.Firing.At) {
+			m.s.History = slices.Delete(slices.Clone(m.s.History), i, i+1)
+			m.s.Fired--
+			m.s.Live = slices.DeleteFunc(slices.Clone(m.s.Live), func(r Run) bool { return r.ID == h.ID })
+			break
+		}
 	}
-	m.s.Live = slices.DeleteFunc(slices.Clone(m.s.Live), func(r Run) bool { return r.ID == id })
 	m.s.Skipped++
 	if !m.giveBack(e.Firing.At) {
 		m.addSpan(Span{After: e.Firing.At.Add(-time.Second), Until: e.Firing.At, Count: 1, Why: WhyFailed})

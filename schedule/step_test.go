@@ -240,20 +240,22 @@ func TestOverlapReplace(t *testing.T) {
 	x.is("01:00", Ended).does(Tick{}, "start 02T02:00").pending()
 }
 
-// TestAJobIsBornOnceInAStep: of several times that are due at once the newest replaces the
-// others, which are history and can be filled in, one after the other.
+// TestAJobIsBornOnceInAStep: of several times that were missed the oldest starts, and the others
+// wait for it; one that comes on time replaces it and overtakes them. What was overtaken can be
+// filled in, one after the other.
 func TestAJobIsBornOnceInAStep(t *testing.T) {
 	x := begin(t, hourly, Policy{Overlap: OverlapReplace, Misfire: MisfireAll})
 	x.def.Task, x.def.Job = nil, &Job{}
-	x.at("04:30").does(Tick{}, "start 02T04:00").pending()
-	if h := x.s.History; len(h) != 2 || h[0].What != Skipped || h[0].Why != WhyReplaced || h[0].Count != 3 || h[1].What != Started || x.s.Fired != 1 || x.s.Skipped != 3 {
+	x.at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00").does(Tick{})
+	x.at("05:00").does(Tick{}, "start 02T05:00").pending()
+	if h := x.s.History; len(h) != 3 || h[1].What != Skipped || h[1].Why != WhyOvertaken || h[1].Count != 3 || h[2].What != Started || x.s.Fired != 2 || x.s.Skipped != 3 {
 		t.Fatalf("%+v, %d fired, %d skipped", h, x.s.Fired, x.s.Skipped)
 	}
-	fill := Backfill{From: x.time("01:00"), To: x.time("03:00"), Max: 3}
-	x.does(fill).pending("02T01:00", "02T02:00", "02T03:00")
-	x.is("04:00", Ended).does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00").does(Tick{})
-	x.at("05:00").does(Tick{}, "start 02T05:00").pending("02T02:00", "02T03:00")
-	x.is("05:00", Ended).does(Tick{}, "start 02T02:00").pending("02T03:00")
+	fill := Backfill{From: x.time("01:00"), To: x.time("04:00"), Max: 3}
+	x.does(fill).pending("02T02:00", "02T03:00", "02T04:00")
+	x.is("05:00", Ended).does(Tick{}, "start 02T02:00").pending("02T03:00", "02T04:00").does(Tick{})
+	x.at("06:00").does(Tick{}, "start 02T06:00").pending("02T03:00", "02T04:00")
+	x.is("06:00", Ended).does(Tick{}, "start 02T03:00").pending("02T04:00")
 }
 
 func TestMisfire(t *testing.T) {
@@ -291,13 +293,6 @@ func TestMisfire(t *testing.T) {
 			x.does(Tick{})
 		})
 	}
-}
-
-// TestMisfireAllOneAfterTheOther: with forbid the missed times do not overlap.
-func TestMisfireAllOneAfterTheOther(t *testing.T) {
-	x := begin(t, hourly, Policy{Misfire: MisfireAll, Overlap: OverlapAllow, Max: 1}).at("01:00").does(Tick{}, "start 02T01:00")
-	x.is("01:00", Unknown).at("03:30").does(Tick{}).pending("02T02:00", "02T03:00")
-	x.is("01:00", Ended).does(Tick{}, "start 02T02:00")
 }
 
 func TestPauseIsNotMissed(t *testing.T) {

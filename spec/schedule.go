@@ -38,7 +38,7 @@ type scheduled struct {
 	Jitter   duration        `spec:"jitter" default:"none" doc:"every firing comes later by a part of it that the name chooses; its logical time stays"`
 	Overlap  enum[overlaps]  `spec:"overlap" default:"forbid" doc:"what a firing does while an earlier run may still run: forbid skips it, allow starts it beside, replace ends the earlier run first"`
 	Max      int             `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: how many may run at once"`
-	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max"`
+	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max; skip and all run them in order, one after the other where overlap says so"`
 	Missed   int             `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: how many missed times run at most, the newest"`
 	Deadline duration        `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"a time that is older than this does not run"`
 	Task     *oneTask        `spec:"task" doc:"starts this task; one of task, job and signal is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`

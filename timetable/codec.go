@@ -187,15 +187,15 @@ func (t *Timetable) same(a, b *schedule.Definition) bool {
 }
 
 func encodeState(uid string, s *schedule.State) []byte {
-	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped)}
+	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped), Line: int64(s.Line)}
 	for _, f := range s.Pending {
-		m.Pending = append(m.Pending, &timetablepb.Firing{At: millis(f.At), By: int32(f.By)})
+		m.Pending = append(m.Pending, &timetablepb.Firing{At: millis(f.At), By: int32(f.By), Late: f.Late})
 	}
 	for _, at := range s.Ahead {
 		m.Ahead = append(m.Ahead, millis(at))
 	}
 	for _, r := range s.Live {
-		m.Live = append(m.Live, &timetablepb.Run{At: millis(r.At), Id: valid(r.ID), Ending: r.Ending})
+		m.Live = append(m.Live, &timetablepb.Run{At: millis(r.At), Id: valid(r.ID), Ending: r.Ending, Late: r.Late})
 	}
 	for _, x := range s.Open {
 		p := &timetablepb.Span{Until: millis(x.Until), Count: int64(x.Count), Why: int32(x.Why)}
@@ -221,15 +221,15 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 	if err := decode(value, kindState, &m); err != nil {
 		return "", s, err
 	}
-	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped)}
+	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped), Line: int(m.Line)}
 	for _, f := range m.Pending {
-		s.Pending = append(s.Pending, schedule.Firing{At: fromMillis(f.At), By: schedule.Cause(f.By)})
+		s.Pending = append(s.Pending, schedule.Firing{At: fromMillis(f.At), By: schedule.Cause(f.By), Late: f.Late})
 	}
 	for _, at := range m.Ahead {
 		s.Ahead = append(s.Ahead, fromMillis(at))
 	}
 	for _, r := range m.Live {
-		s.Live = append(s.Live, schedule.Run{At: fromMillis(r.At), ID: r.Id, Ending: r.Ending})
+		s.Live = append(s.Live, schedule.Run{At: fromMillis(r.At), ID: r.Id, Ending: r.Ending, Late: r.Late})
 	}
 	bad := m.Uid == ""
 	for _, x := range m.Open {

@@ -69,6 +69,38 @@ func TestTheNextLeaderGoesOn(t *testing.T) {
 	})
 }
 
+// TestTheNextLeaderRunsAllThatWasMissed: one after the other, each with its logical time, over one
+// more change of leader; and Explain says so.
+func TestTheNextLeaderRunsAllThatWasMissed(t *testing.T) {
+	for _, overlap := range []schedule.Overlap{schedule.OverlapForbid, schedule.OverlapReplace} {
+		t.Run(overlap.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.apply(false, one(func(d *schedule.Definition) { d.Overlap, d.Misfire = overlap, schedule.MisfireAll }))
+				r.stop()
+				r.wall = r.wall.Add(5 * time.Hour) // nobody leads
+				r.keep = true
+				r.elect()
+				r.serve()
+				r.started("d/n 2026-03-02T01:00:00Z")
+				state, fine, why, err := r.times.Explain(key)
+				if err != nil || state != schedule.CatchingUp || !fine || len(why) < 5 || !strings.Contains(why[1].Text, "what was missed runs in order, and d.n.20260302T010000Z still runs") {
+					t.Fatal(state, fine, why, err)
+				}
+				for hour := 2; hour <= 5; hour++ {
+					if hour == 3 {
+						r.depose()
+					}
+					r.endAll().to(r.wall.Add(2 * time.Second))
+					r.started(fmt.Sprintf("d/n 2026-03-02T%02d:00:00Z", hour))
+				}
+				if v := r.get(); len(v.State.Pending) > 0 || v.State.Fired != 5 || v.State.Skipped != 0 {
+					t.Fatalf("%+v", v.State)
+				}
+			})
+		})
+	}
+}
+
 // TestUndecidedUntilTheCellIsHeard: the firing is stored with its logical time, also
 // over a change of the leader, and decided when the wait is over.
 func TestUndecidedUntilTheCellIsHeard(t *testing.T) {

@@ -151,7 +151,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	case v.Problem != "":
 		return "broken", false, []Reason{{"calendar", v.Problem, "apply it again with a calendar that can be used"}}, nil
 	case s.Paused:
-		return "paused", false, []Reason{{"paused", "it was paused", "cantina cron resume " + k.Name}}, nil
+		return s.Phase(), false, []Reason{{"paused", "it was paused", "cantina cron resume " + k.Name}}, nil
 	case v.Next.IsZero():
 		reasons = append(reasons, Reason{"never", "its calendar names no time after now", ""})
 	default:
@@ -160,23 +160,10 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	if x := v.Definition.Signal; x != nil {
 		reasons = append(reasons, t.target(v.Domain, x))
 	}
-	state, fine = "waiting", true
-	for _, f := range s.Pending {
-		state = "undecided"
-		text := f.At.Format(time.RFC3339) + " is due and undecided: "
-		switch {
-		case f.By == schedule.ByBackfill:
-			text += "a backfill runs one after the other"
-		case len(s.Live) > 0 && s.Live[0].Ending:
-			text += "it replaces " + s.Live[0].ID + ", which is being ended"
-		default:
-			fine = false
-			text += "nobody knows yet whether an earlier run still runs"
-		}
-		reasons = append(reasons, Reason{"undecided", text, ""})
-		if len(reasons) > 5 {
-			break
-		}
+	state, fine = schedule.Waiting, true
+	if waits := t.pending(s); len(waits) > 0 {
+		state, fine = s.Phase(), s.Phase() != schedule.Undecided
+		reasons = append(reasons, waits...)
 	}
 	if n := len(s.History); n > 0 && s.History[n-1].What == schedule.Skipped {
 		e := &s.History[n-1]
@@ -201,4 +188,24 @@ func (t *Timetable) Words(k schedule.Key) string {
 		return ""
 	}
 	return c.Item.WordsIn(c.Zone, t.cfg.Clock.Wall())
+}
+
+// maxPending is how many of the logical times that are due Explain names.
+const maxPending = 5
+
+// pending says why what is due has not started.
+func (t *Timetable) pending(s *schedule.State) (out []Reason) {
+	for i, f := range s.Pending {
+		if i == maxPending {
+			return append(out, Reason{schedule.Undecided, fmt.Sprintf("%d more are due", len(s.Pending)-i), ""})
+		}
+		text, why := " is due and undecided: ", s.WhyWaits(f)
+		if why == "" {
+			why = "it is not known yet whether an earlier run still runs"
+		} else if f.Late {
+			text = " was missed: "
+		}
+		out = append(out, Reason{schedule.Undecided, f.At.Format(time.RFC3339) + text + why, ""})
+	}
+	return out
 }

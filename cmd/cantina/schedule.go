@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/api"
+	"cantina/schedule"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -65,6 +66,8 @@ func scheduleNote(x *pb.Schedule) string {
 	switch {
 	case x.Problem != "":
 		return x.Problem
+	case x.State == schedule.CatchingUp:
+		return fmt.Sprintf("%d wait for their turn", len(x.Pending))
 	case len(x.Pending) > 0:
 		return fmt.Sprintf("%d due and undecided", len(x.Pending))
 	case x.State == "waiting" && x.Next == nil:

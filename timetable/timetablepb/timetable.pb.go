@@ -324,6 +324,7 @@ type State struct {
 	History       []*Entry               `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
 	Fired         int64                  `protobuf:"varint,9,opt,name=fired,proto3" json:"fired,omitempty"`
 	Skipped       int64                  `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Line          int64                  `protobuf:"varint,11,opt,name=line,proto3" json:"line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -428,10 +429,18 @@ func (x *State) GetSkipped() int64 {
 	return 0
 }
 
+func (x *State) GetLine() int64 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
 type Firing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
 	By            int32                  `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	Late          bool                   `protobuf:"varint,3,opt,name=late,proto3" json:"late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,11 +489,19 @@ func (x *Firing) GetBy() int32 {
 	return 0
 }
 
+func (x *Firing) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
+}
+
 type Run struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Ending        bool                   `protobuf:"varint,3,opt,name=ending,proto3" json:"ending,omitempty"`
+	Late          bool                   `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +553,13 @@ func (x *Run) GetId() string {
 func (x *Run) GetEnding() bool {
 	if x != nil {
 		return x.Ending
+	}
+	return false
+}
+
+func (x *Run) GetLate() bool {
+	if x != nil {
+		return x.Late
 	}
 	return false
 }
@@ -752,7 +776,7 @@ const file_timetable_proto_rawDesc = "" +
 	"\x06signal\x18\x0e \x01(\v2\x19.cantina.timetable.SignalR\x06signal\":\n" +
 	"\x06Signal\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06number\"\xd1\x02\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"\xe5\x02\n" +
 	"\x05State\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x16\n" +
@@ -764,14 +788,17 @@ const file_timetable_proto_rawDesc = "" +
 	"\ahistory\x18\b \x03(\v2\x18.cantina.timetable.EntryR\ahistory\x12\x14\n" +
 	"\x05fired\x18\t \x01(\x03R\x05fired\x12\x18\n" +
 	"\askipped\x18\n" +
-	" \x01(\x03R\askipped\"(\n" +
+	" \x01(\x03R\askipped\x12\x12\n" +
+	"\x04line\x18\v \x01(\x03R\x04line\"<\n" +
 	"\x06Firing\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\x05R\x02by\"=\n" +
+	"\x02by\x18\x02 \x01(\x05R\x02by\x12\x12\n" +
+	"\x04late\x18\x03 \x01(\bR\x04late\"Q\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06ending\x18\x03 \x01(\bR\x06ending\"i\n" +
+	"\x06ending\x18\x03 \x01(\bR\x06ending\x12\x12\n" +
+	"\x04late\x18\x04 \x01(\bR\x04late\"i\n" +
 	"\x04Span\x12\x19\n" +
 	"\x05after\x18\x01 \x01(\x03H\x00R\x05after\x88\x01\x01\x12\x14\n" +
 	"\x05until\x18\x02 \x01(\x03R\x05until\x12\x14\n" +

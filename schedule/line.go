@@ -1,0 +1,269 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// lined reports whether what was missed waits in line, each time with its logical time.
+// Otherwise the newest time alone waits. A signal is for what runs now.
+func (m *machine) lined() bool {
+	return m.env.Definition.Misfire != MisfireOnce && m.env.Definition.Signal == nil
+}
+
+// group is the place of a cause in the line.
+func (c Cause) group() int { return [...]int{1, 0, 2}[c] }
+
+// arrive puts a firing behind what is pending. What is due by time gives way to a newer
+// time, unless it may wait in line: with replace that is only what was missed.
+func (m *machine) arrive(f Firing) {
+	if f.By == ByTime {
+		switch {
+		case !m.lined():
+			m.overtake(WhyReplaced)
+		case m.env.Definition.Overlap == OverlapReplace && !f.Late:
+			m.overtake(WhyOvertaken)
+		case f.Late:
+			m.s.Line++
+		}
+	}
+	i := 0
+	for i < len(m.s.Pending) && m.s.Pending[i].By.group() <= f.By.group() {
+		i++
+	}
+	m.s.Pending = slices.Insert(slices.Clone(m.s.Pending), i, f)
+}
+
+// overtake skips what is pending by time: a newer one has come.
+func (m *machine) overtake(why Why) {
+	m.skipPending(func(f Firing) bool { return true }, why)
+}
+
+// skipPending skips what is pending by time and passes a test, the oldest first.
+func (m *machine) skipPending(test func(Firing) bool, why Why) {
+	var kept []Firing
+	for i, f := range m.s.Pending {
+		if f.By != ByTime || !test(f) {
+			kept = append(kept, f)
+			continue
+		}
+		if kept == nil {
+			kept = slices.Clone(m.s.Pending[:i])
+		}
+		m.skip(f, why, "")
+	}
+	m.s.Pending = kept
+}
+
+// skip leaves a logical time open; id is the run that stood in the way.
+func (m *machine) skip(f Firing, why Why, id string) {
+	m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: why}, id)
+}
+
+// work decides what is pending, in order, as far as that is possible.
+func (m *machine) work() {
+	if d := m.env.Definition.deadline(); d > 0 {
+		m.skipPending(func(f Firing) bool { return m.now.Sub(f.At) > d }, WhyLate)
+	}
+	for len(m.s.Pending) > 0 && m.decide(m.s.Pending[0]) {
+		m.s.Pending = m.s.Pending[1:]
+	}
+	if m.lined() {
+		m.boundLine()
+	}
+}
+
+// boundLine keeps the newest of what waits in line, and closes a line that is over.
+func (m *machine) boundLine() {
+	most, n := m.env.Definition.missedMax(), 0
+	for _, f := range m.s.Pending {
+		if f.By == ByTime {
+			n++
+		}
+	}
+	if n > most {
+		drop := n - most
+		m.skipPending(func(Firing) bool { drop--; return drop >= 0 }, WhyMany)
+	}
+	m.s.Line = min(m.s.Line, most)
+	if n == 0 && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
+		m.s.Line = 0
+	}
+}
+
+// decide starts a firing or skips it; false when it has to wait.
+func (m *machine) decide(f Firing) bool {
+	v, id := m.judge(f)
+	switch v {
+	case mayStart:
+		m.start(f)
+	case mustSkip:
+		m.skip(f, m.whyNot(), id)
+	case mustEnd:
+		m.endLive()
+		fallthrough
+	case mustWait:
+		m.wait(f)
+		return false
+	}
+	return true
+}
+
+func (m *machine) whyNot() Why {
+	if m.env.Definition.Overlap == OverlapReplace {
+		return WhyOvertaken
+	}
+	return WhyOverlap
+}
+
+// wait keeps the first of what is pending there. It counts as late from now on; so does all
+// that is due while nobody knows what runs.
+func (m *machine) wait(f Firing) {
+	if f.By != ByTime || !m.lined() {
+		return
+	}
+	_, unknown, _ := m.counts(f)
+	m.s.Pending = slices.Clone(m.s.Pending)
+	for i := range m.s.Pending {
+		p := &m.s.Pending[i]
+		switch {
+		case p.By != ByTime || p.Late:
+		case unknown > 0:
+			p.Late = true
+			m.s.Line++
+		case i == 0:
+			p.Late = true
+			m.s.Line--
+		}
+	}
+}
+
+// verdict is what a firing may do now.
+type verdict int
+
+const (
+	mayStart verdict = iota
+	mustWait         // it is not known yet whether it may start, or its turn has not come
+	mustEnd          // an earlier run is to be ended first
+	mustSkip
+)
+
+// busy is what is known of the runs that stand in the way of a firing.
+type busy struct {
+	running int
+	// before are those of them that ran at the time of the firing: not what was started
+	// later to catch up, or by a person.
+	before int
+	one    string // of them
+	newer  string // a run of a newer logical time
+}
+
+// judge answers the question of the overlap for a firing, and names a run that stands in
+// the way. What is filled in replaces nothing. A missed time is skipped for what ran at its
+// time, and waits for what was started since.
+func (m *machine) judge(f Firing) (verdict, string) {
+	b, unknown, one := m.counts(f)
+	p := &m.env.Definition.Policy
+	most := 1
+	if p.Overlap == OverlapAllow {
+		most = p.Max
+	}
+	switch {
+	case f.By == ByBackfill && m.s.Paused:
+		return mustWait, one
+	case b.running+unknown < most:
+		return mayStart, ""
+	case f.By == ByBackfill:
+		return mustWait, one
+	case p.Overlap == OverlapReplace:
+		return m.judgeReplace(f, b, one)
+	case b.running < most:
+		return mustWait, one // nobody knows
+	case f.By == ByTime && m.lined() && b.before < most && (f.Late || m.s.Line > 0):
+		return mustWait, one
+	}
+	return mustSkip, b.one
+}
+
+// judgeReplace is judge for overlap replace, when something may run. A firing replaces what
+// is older than itself; but what was missed runs one after the other.
+func (m *machine) judgeReplace(f Firing, b busy, one string) (verdict, string) {
+	late := len(m.s.Live) > 0 && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return !r.Late && m.answer(r) != Ended })
+	switch {
+	case f.By == ByTime && b.newer != "":
+		return mustSkip, b.newer
+	case f.By == ByTime && f.Late && late, slices.ContainsFunc(m.s.Live, m.startedNow):
+		return mustWait, one // what this step starts it does not end
+	case m.env.Definition.Guarded():
+		return mayStart, ""
+	}
+	return mustEnd, one
+}
+
+// counts says how many runs run that stand in the way of a firing, and of how many nobody
+// knows, and names one of all. A job of which this schedule knows no run may run all the
+// same.
+func (m *machine) counts(f Firing) (b busy, unknown int, one string) {
+	for _, r := range m.s.Live {
+		a := m.answer(r)
+		if a == Ended {
+			continue
+		}
+		if r.At.After(f.At) {
+			b.newer = r.ID
+		}
+		if a == Unknown {
+			unknown++
+			if one == "" {
+				one = r.ID
+			}
+			continue
+		}
+		b.running++
+		b.one, one = r.ID, r.ID
+		if !r.Late && r.At.Before(f.At) {
+			b.before++
+		}
+	}
+	if b.running+unknown > 0 || m.env.Definition.Job == nil || m.env.Job == nil {
+		return b, unknown, one
+	}
+	one = "job/" + m.env.Key.Name
+	switch m.env.Job() {
+	case Running:
+		return busy{running: 1, before: 1, one: one}, 0, one
+	case Unknown:
+		return b, 1, one
+	case Ended:
+	}
+	return b, 0, ""
+}
+
+// answer says whether a run may still run. What this step itself starts does: nobody
+// else knows of it yet.
+func (m *machine) answer(r Run) Answer {
+	switch {
+	case m.startedNow(r):
+		return Running
+	case m.env.Runs == nil:
+		return Ended
+	}
+	return m.env.Runs(r)
+}
+
+// startedNow reports whether this step starts a run.
+func (m *machine) startedNow(r Run) bool {
+	return slices.ContainsFunc(m.moves, func(x Move) bool { s, ok := x.(Start); return ok && s.ID == r.ID })
+}
+
+// endLive tells what runs to end, once.
+func (m *machine) endLive() {
+	for i, r := range m.s.Live {
+		if r.Ending {
+			continue
+		}
+		m.s.Live = slices.Clone(m.s.Live)
+		m.s.Live[i].Ending = true
+		m.moves = append(m.moves, End{r.ID})
+	}
+}
