@@ -500,7 +500,7 @@ func (c *Cell) start(ct executor.Container) error {
 	if !ok {
 		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
 	}
-	return c.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Env: c.environment(p.env)})
+	return c.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: c.cfg.Env, Env: c.environment(p.env)})
 }
 
 func (c *Cell) delete(id string) { c.warn("delete", id, c.exec.Delete(id)) }

@@ -7,9 +7,10 @@ import (
 	"cantina/action"
 )
 
-// environment is what a container gets beside its workload's own variables.
+// environment is what a container gets beside its workload's own variables, and which
+// are stronger.
 func (c *Cell) environment(own []action.Variable) []action.Variable {
-	return slices.Concat(c.cfg.Env, []action.Variable{{Name: "CANTINA_CELL", Value: string(c.cfg.Name)}}, own)
+	return slices.Concat([]action.Variable{{Name: "CANTINA_CELL", Value: string(c.cfg.Name)}}, own)
 }
 
 func lrpEnv(w LRPWork) []action.Variable {

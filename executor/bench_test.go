@@ -57,6 +57,10 @@ func BenchmarkProcessLimits(b *testing.B) {
 		Resources: resource.Amounts{resource.MemoryMB: 64, resource.CPUMilli: 1000}}})
 }
 
+func BenchmarkProcessUser(b *testing.B) {
+	benchmark(b, Spec{Workload: action.Workload{Action: trueProgram, User: "65534:65534"}})
+}
+
 // benchmark launches, awaits and deletes containers, two at a time.
 func benchmark(b *testing.B, s Spec) {
 	e := testExecutor(b, nil)

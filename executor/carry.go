@@ -21,6 +21,7 @@ import (
 // cell itself touches no path that may be on a file system that does not answer.
 func (h *stepHost) carry(ctx context.Context, verb string, f place.File) error {
 	c := h.c
+	f.Become = f.At.Owned
 	text, err := json.Marshal(f)
 	if err != nil {
 		return err

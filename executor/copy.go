@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"cantina/action"
 	"cantina/executor/place"
 	"cantina/executor/process"
 )
@@ -70,12 +69,8 @@ func (e *Executor) copyPlace(id, name string) (*container, place.Place, error) {
 	if err != nil || !filepath.IsLocal(p.Path) {
 		return nil, p, fmt.Errorf("%s: %w", name, ErrOutside)
 	}
-	if user := c.user(&action.Run{}); user != "" {
-		cred, err := c.credential(user)
-		if err != nil {
-			return nil, p, err
-		}
-		p.Owned, p.Uid, p.Gid = true, int(cred.Uid), int(cred.Gid)
+	if err := c.own(&p); err != nil {
+		return nil, p, err
 	}
 	return c, p, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/cgroup"
+	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
 	"cantina/resource"
@@ -414,41 +415,36 @@ func (c *container) addProcess(p *process.Process) {
 
 func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 	w := &c.spec.Workload
-	s := &process.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r), Group: c.group,
-		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone,
-		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
-	if c.view != nil {
-		h := c.view.Hooks()
-		s.CloneFlags, s.Enter, s.Stopped = h.CloneFlags, h.Enter, h.Stopped
+	who, err := c.identify(r)
+	if err != nil {
+		return nil, err
 	}
+	if err := c.giveFolder(who.cred, r.User == "" || r.User == w.User); err != nil {
+		return nil, err
+	}
+	s := &process.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.group,
+		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
+		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
 	if s.Dir == "" {
 		s.Dir = c.insideFolder()
 	}
 	if c.spec.StatusPipe {
 		s.Status = &c.status
 	}
-	if user := c.user(r); user != "" {
-		cred, err := c.credential(user)
-		if err != nil {
-			return nil, err
-		}
-		s.Credential = cred
-		if err := os.Chown(c.root(), int(cred.Uid), int(cred.Gid)); err != nil {
-			return nil, fmt.Errorf("give folder to %s: %w", user, err)
-		}
+	h := isolate.Hooks{}
+	if c.view != nil {
+		h = c.view.Hooks()
 	}
+	c.see(s, h)
 	return s, nil
 }
 
-// user is who runs a program.
-func (c *container) user(r *action.Run) string {
-	if r.User != "" {
-		return r.User
+// see gives a process its view, from which its user gets to the container's folder.
+func (c *container) see(s *process.Spec, h isolate.Hooks) {
+	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs && c.e.spaces != nil {
+		h = isolate.Reach(c.e.spaces, h, c.folder, s.Credential)
 	}
-	if c.spec.Workload.User != "" {
-		return c.spec.Workload.User
-	}
-	return c.imageUser
+	s.CloneFlags, s.Enter, s.Stopped = h.CloneFlags, h.Enter, h.Stopped
 }
 
 // parentDeath is choice a of "Bistro task termination".

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,25 +28,27 @@ const basePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 const StatusPath = "/dev/fd/3"
 
 // environment puts together what a program gets; a later name beats an earlier.
-// Weakest first: the executor's, the workload's, the container's, the program's
-// own, the ports.
-func (c *container) environment(r *action.Run) []string {
+// Weakest first: the cell's own and its defaults, the account's, the image's, the
+// workload's, the container's, the program's own, the ports.
+func (c *container) environment(r *action.Run, a *account) []string {
 	w := &c.spec.Workload
 	var env []string
+	if a.cred == nil { // at level none it is the cell's own environment that says who it is
+		env = a.environment()
+	}
 	if w.Isolation == action.IsolationNone {
-		env = os.Environ()
+		env = append(env, os.Environ()...)
 	}
-	n := 4 + len(c.imageEnv) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
+	n := 10 + len(c.spec.Defaults) + len(c.imageEnv) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
 	env = append(make([]string, 0, len(env)+n), env...)
-	env = append(append(env, basePath), c.imageEnv...)
-	env = append(env, "CANTINA_CONTAINER="+c.id)
-	if w.Isolation != action.IsolationRootfs {
-		env = append(env, "CANTINA_FOLDER="+c.folder)
+	env = addVariables(append(env, basePath), c.spec.Defaults)
+	if a.cred != nil {
+		env = append(env, a.environment()...)
 	}
+	env = append(env, c.imageEnv...)
+	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_FOLDER="+c.insideFolder())
 	for _, list := range [...][]action.Variable{w.Env, c.spec.Env, r.Env} {
-		for _, v := range list {
-			env = append(env, v.Name+"="+v.Value)
-		}
+		env = addVariables(env, list)
 	}
 	for i, p := range c.ports {
 		if i == 0 {
@@ -60,6 +60,13 @@ func (c *container) environment(r *action.Run) []string {
 		env = append(env, "CANTINA_STATUS="+StatusPath)
 	}
 	return lastWins(env)
+}
+
+func addVariables(env []string, list []action.Variable) []string {
+	for _, v := range list {
+		env = append(env, v.Name+"="+v.Value)
+	}
+	return env
 }
 
 // envName makes "http-alt" HTTP_ALT.
@@ -114,64 +121,6 @@ func (s *statusSink) last() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.line.Last()
-}
-
-// credential finds a user "name", "name:group" or "uid:gid" in the account files
-// below root.
-func credential(root, user string) (*syscall.Credential, error) {
-	name, group, hasGroup := strings.Cut(user, ":")
-	cred := &syscall.Credential{}
-	row, err := account(root, "passwd", name)
-	uid, nerr := strconv.ParseUint(name, 10, 32)
-	switch {
-	case err == nil && len(row) >= 4:
-		u, _ := strconv.ParseUint(row[2], 10, 32)
-		g, _ := strconv.ParseUint(row[3], 10, 32)
-		cred.Uid, cred.Gid = uint32(u), uint32(g)
-	case nerr == nil:
-		cred.Uid, cred.Gid = uint32(uid), uint32(uid)
-	default:
-		return nil, fmt.Errorf("user %q is unknown", name)
-	}
-	if hasGroup {
-		gid, nerr := strconv.ParseUint(group, 10, 32)
-		if row, err := account(root, "group", group); err == nil && len(row) >= 3 {
-			gid, nerr = strconv.ParseUint(row[2], 10, 32)
-		}
-		if nerr != nil {
-			return nil, fmt.Errorf("group %q is unknown", group)
-		}
-		cred.Gid = uint32(gid)
-	}
-	return cred, nil
-}
-
-// maxAccounts is how much of an account file is read: 4 MiB.
-const maxAccounts = 4 << 20
-
-// account finds the line of an account file whose name or number is key. An image is
-// somebody else's: no link in it leads out of its root.
-func account(root, file, key string) ([]string, error) {
-	open := func() (*os.File, error) { return os.Open(filepath.Join("/etc", file)) }
-	if root != "" {
-		open = func() (*os.File, error) { return openBelow(root, filepath.Join("etc", file)) }
-	}
-	f, err := open()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxAccounts))
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(f) >= 3 && (f[0] == key || f[2] == key) {
-			return f, nil
-		}
-	}
-	return nil, os.ErrNotExist
 }
 
 // openBelow opens a file named by a container; no link leads out of root, and none to

@@ -71,8 +71,7 @@ func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSessio
 		return nil, err
 	}
 	if c.view != nil {
-		h := isolate.Join(e.spaces, pid)
-		spec.CloneFlags, spec.Enter, spec.Stopped = h.CloneFlags, h.Enter, h.Stopped
+		c.see(spec, isolate.Join(e.spaces, pid))
 		// Its parent is in another pid name space, which looks like a dead one.
 		spec.ParentDeath = 0
 	}
@@ -81,6 +80,9 @@ func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSessio
 	child, err := x.openStreams(s)
 	if err != nil {
 		return nil, err
+	}
+	if err := giveStreams(child, spec.Credential); err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
 	for _, f := range child {
 		spec.Files = append(spec.Files, f.Fd())
@@ -182,6 +184,20 @@ func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
 	}
 	x.Stdin, x.Stdout, x.Stderr = own[0], own[1], own[2]
 	return child, nil
+}
+
+// giveStreams lets who runs the program open its streams by name: /dev/stdout and the
+// like.
+func giveStreams(child []*os.File, who *syscall.Credential) error {
+	if who == nil {
+		return nil
+	}
+	for _, f := range child {
+		if err := f.Chown(int(who.Uid), int(who.Gid)); err != nil {
+			return fmt.Errorf("give streams to uid %d: %w", who.Uid, err)
+		}
+	}
+	return nil
 }
 
 type eofReader struct{}

@@ -76,6 +76,9 @@ type Config struct {
 	// Runc runs containers with a root of their own: a path, RuncAuto (also empty) or
 	// RuncOff. What a runc named by its path cannot run is refused, with ErrRunc.
 	Runc string
+	// User runs what names no user, neither in its workload nor in its image; empty = the
+	// cell itself.
+	User string
 	// Ports are given to containers from FirstPort up to and including LastPort,
 	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
 	FirstPort, LastPort int
@@ -202,6 +205,9 @@ func (e *Executor) open() error {
 	e.folders.dir, e.folders.clock = e.path("run"), e.clock.Boot
 	e.generation = fmt.Sprintf("%016x", int64(e.clock.Boot()))
 	if err := e.clearPredecessor(); err != nil {
+		return err
+	}
+	if err := e.closeFolders(); err != nil {
 		return err
 	}
 	if err := e.openGroups(); err != nil {

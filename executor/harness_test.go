@@ -34,6 +34,10 @@ const patienceOfTests = 90 * time.Second
 // then this test program runs itself as a cell, with the script in its environment.
 const cellScript = "CANTINA_TEST_CELL"
 
+// testUser names the user that runs what names none, so that the same tests show that
+// everything works for a user without privileges: make test runs them a second time so.
+const testUser = "CANTINA_TEST_USER"
+
 var reaperPath string
 
 func TestMain(m *testing.M) {
@@ -59,7 +63,7 @@ func TestMain(m *testing.M) {
 
 func testConfig(folder string) Config {
 	return Config{
-		Folder: folder, Reaper: reaperPath, KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
+		Folder: folder, Reaper: reaperPath, User: os.Getenv(testUser), KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
 		Capacity: resource.Amounts{resource.Containers: 20000, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20, resource.DiskMB: 1 << 20},
 	}
 }

@@ -164,15 +164,7 @@ func testRootfsFolder(t *testing.T, runc string) {
 
 func TestAnotherUser(t *testing.T) {
 	needRoot(t)
-	e := testExecutor(t, func(c *Config) {
-		dir, err := os.MkdirTemp("/var/tmp", "cantina")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		os.Chmod(dir, 0o755)
-		c.Folder = dir
-	})
+	e := testExecutor(t, nil)
 	s := sh("id -u; id -g; id -G; echo > mine && echo writable")
 	s.Workload.User = "1234:2345"
 	c := launch(t, e, "x", s)
@@ -255,8 +247,8 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 		if err := os.Symlink(target, filepath.Join(root, "etc/passwd")); err != nil {
 			t.Fatal(err)
 		}
-		if cred, err := credential(root, "app"); err == nil {
-			t.Errorf("%s: %+v", target, cred)
+		if a, err := rootAccounts([]string{root}).find("app"); err == nil {
+			t.Errorf("%s: %+v", target, a)
 		}
 	}
 	root := t.TempDir()
@@ -266,8 +258,8 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("app:x:4711:4712::/:\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if cred, err := credential(root, "app"); err != nil || cred.Uid != 4711 || cred.Gid != 4712 {
-		t.Errorf("%+v, %v", cred, err)
+	if a, err := rootAccounts([]string{root}).find("app"); err != nil || a.cred.Uid != 4711 || a.cred.Gid != 4712 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 

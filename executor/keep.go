@@ -130,7 +130,10 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles, Limit: c.e.launcher.Limit(), Session: true,
 		Status: c.spec.StatusPipe, Quiet: r.SuppressOutput}
 	if ps.Credential != nil {
-		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid}
+		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid, Groups: ps.Credential.Groups}
+		if c.spec.Workload.Isolation != action.IsolationRootfs {
+			s.Reach = c.folder
+		}
 	}
 	if c.view != nil {
 		s.View = &shim.View{Folder: c.folder, OwnNet: c.spec.Workload.OwnNet}

@@ -140,11 +140,19 @@ func (e *Executor) openGroups() error {
 	return errors.Join(err, e.remember(0))
 }
 
+// closeFolders makes the folders in which containers, and what is theirs, lie: none but the
+// cell gets in. A container that runs as somebody else is led to its own (isolate.Reach).
+func (e *Executor) closeFolders() error {
+	for _, name := range []string{"run", "output", "cache", "image"} {
+		if err := errors.Join(os.MkdirAll(e.path(name), 0o700), os.Chmod(e.path(name), 0o700)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // makeClasses makes the folders of this generation.
 func (e *Executor) makeClasses() error {
-	if err := os.MkdirAll(e.path("run"), 0o755); err != nil {
-		return err
-	}
 	if e.tree == nil {
 		return e.openDeadline()
 	}

@@ -206,7 +206,7 @@ func (c *container) tryRunc(s *process.Spec, r *action.Run, out, errs sink, pa p
 	near := os.NewFile(uintptr(fds[0]), "runc")
 	defer near.Close()
 	p, err := c.launch(&process.Spec{Path: c.e.keeper.path, Args: []string{"runc", "-"}, Env: []string{"GOMAXPROCS=2"}, Stdin: uintptr(fds[1]),
-		Group: s.Group, Unlimited: true, Session: true, Enter: s.Enter, Status: s.Status}, r, out, errs, pa)
+		Group: s.Group, Unlimited: true, Session: true, Enter: s.Enter, Status: s.Status, PipeOwner: s.Credential}, r, out, errs, pa)
 	unix.Close(fds[1])
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (c *container) runcSpec(s *process.Spec) *runc.Spec {
 		rs.OpenFiles = [2]uint64{s.OpenFiles, s.OpenFiles}
 	}
 	if s.Credential != nil {
-		rs.UID, rs.GID = s.Credential.Uid, s.Credential.Gid
+		rs.UID, rs.GID, rs.Groups = s.Credential.Uid, s.Credential.Gid, s.Credential.Groups
 	}
 	return rs
 }

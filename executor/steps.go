@@ -162,8 +162,8 @@ func (c *container) startCheck(ctx context.Context, r *action.Run, out, errs sin
 		return c.startByRunc(s, r, out, errs, patience{over: ctx.Done()})
 	}
 	if c.view != nil && pid != 0 {
-		j := isolate.Join(c.e.spaces, pid)
-		s.CloneFlags, s.Enter, s.Stopped, s.ParentDeath = j.CloneFlags, j.Enter, j.Stopped, 0
+		c.see(s, isolate.Join(c.e.spaces, pid))
+		s.ParentDeath = 0
 	}
 	s.Status = nil
 	return c.launch(s, r, out, errs, patience{over: ctx.Done()})
@@ -221,13 +221,8 @@ func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
 func (h *stepHost) Place(name string) (step.Place, error) {
 	c := h.c
 	p := step.Place{Place: place.Place{Root: c.root()}}
-	user := c.user(&action.Run{})
-	if user != "" {
-		cred, err := c.credential(user)
-		if err != nil {
-			return p, err
-		}
-		p.Owned, p.Uid, p.Gid = true, int(cred.Uid), int(cred.Gid)
+	if err := c.own(&p.Place); err != nil {
+		return p, err
 	}
 	if !path.IsAbs(name) {
 		p.Path = name
@@ -239,9 +234,9 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 		p.Path = rel
 	case level == action.IsolationRootfs:
 		p.Root, p.Path = c.below("upper"), name
-	case level == action.IsolationNamespaces || user != "" && os.Getuid() == 0:
+	case level == action.IsolationNamespaces:
 		return p, fmt.Errorf("%s: %w", name, ErrOutside)
-	default: // it may do so itself
+	default: // it may do so itself, as who it is
 		p.Root, p.Path = "/", name
 		c.mu.Lock()
 		c.copies++
@@ -259,10 +254,23 @@ func (h *stepHost) Local(ctx context.Context, name string) (string, func() error
 	c.copies++
 	to := c.below(fmt.Sprintf(".source-%d", c.copies))
 	c.mu.Unlock()
-	if err := h.carry(ctx, "take", place.File{At: place.Place{Root: "/", Path: name}, Path: to, Into: name}); err != nil {
+	at := place.Place{Root: "/", Path: name}
+	if err := c.own(&at); err != nil {
+		return "", nil, err
+	}
+	if err := h.carry(ctx, "take", place.File{At: at, Path: to, Into: name}); err != nil {
 		return "", nil, err
 	}
 	return to, func() error { return os.Remove(to) }, nil
+}
+
+// own says whose a place of the container is: the workload's user's.
+func (c *container) own(p *place.Place) error {
+	a, err := c.identify(&action.Run{})
+	if err == nil && a.cred != nil {
+		p.Owned, p.Uid, p.Gid, p.Groups = true, int(a.cred.Uid), int(a.cred.Gid), a.cred.Groups
+	}
+	return err
 }
 
 // stepProcess is one program of the tree.

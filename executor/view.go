@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"cantina/action"
 	"cantina/executor/isolate"
@@ -34,7 +33,9 @@ func (c *container) makeView() error {
 	}
 	r := c.isolateRoot()
 	for _, d := range []string{r.Upper, r.Work, r.Merged, r.Folder} {
-		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(d, 0o755); errors.Is(err, os.ErrExist) {
+			continue
+		} else if err := errors.Join(err, os.Chmod(d, 0o755)); err != nil { // whatever the cell's umask is
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
@@ -81,20 +82,6 @@ func (c *container) insideFolder() string {
 		return rootFolder
 	}
 	return c.folder
-}
-
-// credential finds a user in the account files that the container sees: those of
-// the topmost folder of its image that has them.
-func (c *container) credential(user string) (*syscall.Credential, error) {
-	if c.spec.Workload.Isolation != action.IsolationRootfs {
-		return credential("", user)
-	}
-	for _, d := range c.lower {
-		if _, err := os.Lstat(filepath.Join(d, "etc/passwd")); err == nil {
-			return credential(d, user)
-		}
-	}
-	return credential(c.folder, user)
 }
 
 // openImage makes the container's image available; a stop gives up waiting for it.

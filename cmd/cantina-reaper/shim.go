@@ -83,6 +83,11 @@ func (s *shimmed) start() error {
 		}
 		st.pipe, files[i+1] = p[0], uintptr(p[1])
 		defer unix.Close(p[1])
+		if u := spec.User; u != nil {
+			if err := unix.Fchown(p[1], int(u.Uid), int(u.Gid)); err != nil {
+				return err
+			}
+		}
 	}
 	s.streams[2].n = 0
 	ps, err := processSpec(&spec)
@@ -109,20 +114,26 @@ func (s *shimmed) start() error {
 func processSpec(s *shim.Spec) (*process.Spec, error) {
 	ps := &process.Spec{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Session: s.Session, OpenFiles: s.OpenFiles, ParentDeath: unix.SIGKILL}
 	if s.User != nil {
-		ps.Credential = &syscall.Credential{Uid: s.User.Uid, Gid: s.User.Gid}
+		ps.Credential = &syscall.Credential{Uid: s.User.Uid, Gid: s.User.Gid, Groups: s.User.Groups}
 	}
-	if s.View == nil {
+	if s.View == nil && s.Reach == "" {
 		return ps, nil
 	}
 	host, err := isolate.OpenHost()
 	if err != nil {
 		return nil, err
 	}
-	v := isolate.Namespaces(host, s.View.Folder, s.View.OwnNet, false)
-	if s.View.Root != nil {
-		v = isolate.Rootfs(host, *s.View.Root, false)
+	h := isolate.Hooks{}
+	switch {
+	case s.View == nil:
+	case s.View.Root != nil:
+		h = isolate.Rootfs(host, *s.View.Root, false).Hooks()
+	default:
+		h = isolate.Namespaces(host, s.View.Folder, s.View.OwnNet, false).Hooks()
 	}
-	h := v.Hooks()
+	if s.Reach != "" {
+		h = isolate.Reach(host, h, s.Reach, ps.Credential)
+	}
 	ps.CloneFlags, ps.Enter, ps.Stopped = h.CloneFlags, h.Enter, h.Stopped
 	return ps, nil
 }

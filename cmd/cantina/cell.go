@@ -37,6 +37,7 @@ type cellFlags struct {
 	simulate  int
 	stuck     stuckFlags
 	runc      string
+	user      string
 	storage   storageFlags
 }
 
@@ -71,6 +72,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
 	f.stuck.add(cmd)
 	runcFlag(cmd, &f.runc)
+	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the address, once the cell listens")
 	return cmd
@@ -94,7 +96,7 @@ func (c *cli) cell(f cellFlags) error {
 	f.offer.Host = hostName()
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
-		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Runc: f.runc, Build: version, Clock: run.Kernel(), Log: log}
+		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Runc: f.runc, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err
 	}

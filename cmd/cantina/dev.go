@@ -31,6 +31,7 @@ type devFlags struct {
 	kept     retention
 	stuck    stuckFlags
 	runc     string
+	user     string
 	storage  storageFlags
 }
 
@@ -57,6 +58,7 @@ func (c *cli) devVerb() *cobra.Command {
 	retentionFlags(cmd, &f.kept)
 	f.stuck.add(cmd)
 	runcFlag(cmd, &f.runc)
+	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
 	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the addresses, one a line, once the API answers")
 	return cmd
@@ -121,7 +123,7 @@ func (c *cli) dev(f devFlags) error {
 	}
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.Timeouts, work.StuckAfter = c.containerEnv(tcpOf(server.Addresses())), cfg.Timeouts, f.stuck.after
-	work.Runc = f.runc
+	work.Runc, work.User = f.runc, f.user
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	cell, err := node.OpenCell(c.ctx, work)
 	if err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -8,8 +10,18 @@ import (
 	"cantina/executor/doctor"
 )
 
+// existingData is the first of the default data folders that is there; "" = none.
+func (c *cli) existingData() string {
+	for _, name := range []string{"cell", "dev"} {
+		if info, err := os.Stat(c.dataFolder(name)); err == nil && info.IsDir() {
+			return c.dataFolder(name)
+		}
+	}
+	return ""
+}
+
 func (c *cli) doctorVerb() *cobra.Command {
-	var dir, reaper, runc string
+	var dir, reaper, runc, user string
 	var stuck stuckFlags
 	get := func(name string) func(*structpb.Struct) string {
 		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
@@ -32,7 +44,10 @@ func (c *cli) doctorVerb() *cobra.Command {
 			}
 			ctx, cancel := c.limited()
 			defer cancel()
-			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, Runc: runc})
+			if dir == "" {
+				dir = c.existingData()
+			}
+			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, Runc: runc, User: user})
 			if err != nil {
 				return failf(api.ExitFailed, "%v", err)
 			}
@@ -51,10 +66,11 @@ func (c *cli) doctorVerb() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "folder to work in (the system's temporary folder)")
+	cmd.Flags().StringVar(&dir, "dir", "", "folder to work in (the default data folder where there is one, else the system's temporary folder)")
 	cmd.Flags().StringVar(&reaper, "reaper", "", "path of cantina-reaper (the one in this program)")
 	stuck.choose(cmd)
 	runcFlag(cmd, &runc)
+	defaultUserFlag(cmd, &user)
 	c.waiting(cmd)
 	return c.reading(cmd)
 }

@@ -71,6 +71,7 @@ type Options struct {
 	// dead does not die; nil = it stays, and takes no work.
 	Reboot []string
 	Runc   string // executor.Config.Runc
+	User   string // executor.Config.User
 }
 
 // Examine looks at the machine. It removes the folder that it works in. It takes a
@@ -82,14 +83,11 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
 	defer os.RemoveAll(folder)
-	if err := os.Chmod(folder, 0o711); err != nil {
-		return nil, fmt.Errorf("doctor: %w", err)
-	}
 	r.kernel()
 	r.user()
 	r.reaper(reaper)
 	mode := r.groups()
-	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode, Runc: o.Runc,
+	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode, Runc: o.Runc, User: o.User,
 		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
 	r.stuck(o.Reboot)
 	return r, ctx.Err()
@@ -213,7 +211,10 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 	r.try(ctx, e, "own network", "loopback only", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
 	r.rootfs(ctx, e, cfg)
 	if os.Getuid() == 0 {
-		r.try(ctx, e, "other users", "by name or number", 0, action.Workload{Action: t, User: "65534:65534"})
+		// What a workload does: it gets to its folder, writes there, and to its streams by name.
+		t := action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", `set -e; cd "$CANTINA_FOLDER"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
+		r.try(ctx, e, "other users", "by name or number, each with its folder, its streams and its status pipe", 0, action.Workload{Action: t, User: "65534:65534"})
+		r.try(ctx, e, "other users in name spaces", "likewise", 0, action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
 	}
 }
 
@@ -249,7 +250,7 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 	sub, err := e.Subscribe()
 	if err == nil {
 		defer sub.Close()
-		err = e.Launch(executor.Reservation{ID: id}, executor.Spec{Workload: w})
+		err = e.Launch(executor.Reservation{ID: id}, executor.Spec{Workload: w, StatusPipe: true})
 	}
 	if err != nil {
 		r.add(name, Warning, "not tried: %v", err)

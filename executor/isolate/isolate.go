@@ -160,6 +160,7 @@ func (v *View) first() error {
 	if err := unix.Unshare(v.flags()); err != nil {
 		return fmt.Errorf("make name spaces: %w", err)
 	}
+	defer unix.Umask(unix.Umask(0o022)) // of the thread, whose view is its own: others shall get in too
 	mnt, own := -1, -1
 	var err error
 	if v.shared { // the host's /proc is needed for this, so before the steps

@@ -28,6 +28,7 @@ type Place struct {
 	// Owned: files made there belong to Uid and Gid.
 	Owned    bool
 	Uid, Gid int
+	Groups   []uint32 // that the owner is in too
 }
 
 // File is a file of the cell that goes to a place, or comes from there.
@@ -37,21 +38,42 @@ type File struct {
 	Unpack bool   // it is an archive
 	Into   string // name in the place, when that is a folder
 	Folder bool   // the place is a folder, whether it is there or not
+	// Become: this process becomes the owner of the place, for ever, before it looks at the
+	// place. It is for processes that do nothing else.
+	Become bool
+}
+
+// become makes this process the owner of the place, if it is to be.
+func (f *File) become() error {
+	if !f.Become {
+		return nil
+	}
+	groups := make([]int, len(f.At.Groups))
+	for i, g := range f.At.Groups {
+		groups[i] = int(g)
+	}
+	if err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(f.At.Gid, f.At.Gid, f.At.Gid), syscall.Setresuid(f.At.Uid, f.At.Uid, f.At.Uid)); err != nil {
+		return fmt.Errorf("become uid %d: %w", f.At.Uid, err)
+	}
+	return nil
 }
 
 // Put unpacks the cell's file at the place, or copies it there, whole or not at all. A
 // copy may be run: a downloaded program would be useless otherwise.
 func Put(ctx context.Context, f File) error {
-	root, err := os.OpenRoot(f.At.Root)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }() // a folder that was read
 	in, err := os.Open(f.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }() // read only
+	if err := f.become(); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(f.At.Root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // a folder that was read
 	if f.Unpack {
 		return unpack(ctx, in, root, f.At)
 	}
@@ -151,15 +173,26 @@ func Open(p Place, name string) (*os.File, int64, error) {
 
 // Take copies the regular file at the place to the cell's file, which must not be there.
 func Take(ctx context.Context, f File) error {
+	out, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(take(ctx, f, out), out.Close())
+	if err != nil && !f.Become { // else that is for who asked
+		err = errors.Join(err, os.Remove(f.Path))
+	}
+	return err
+}
+
+func take(ctx context.Context, f File, out *os.File) error {
+	if err := f.become(); err != nil {
+		return err
+	}
 	in, _, err := Open(f.At, f.Into)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }() // read only
-	out, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
 	_, err = io.Copy(out, run.Reader(ctx, in))
-	return errors.Join(err, out.Close())
+	return err
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -247,6 +248,11 @@ func (p *Process) openFiles(l *Launcher, s *Spec, r *request) ([]int, error) {
 		}
 		p.pipes[i] = pi
 		child = append(child, fd)
+		if who := cmp.Or(s.PipeOwner, s.Credential); who != nil {
+			if err := unix.Fchown(fd, int(who.Uid), int(who.Gid)); err != nil {
+				return fmt.Errorf("give pipe to uid %d: %w", who.Uid, err)
+			}
+		}
 		if at < len(r.files) {
 			r.files[at] = uintptr(fd)
 		} else {

@@ -58,8 +58,9 @@ type Spec struct {
 	ParentDeath syscall.Signal
 	Gain        bool // may gain privileges by exec (set-user-ID programs)
 	Credential  *syscall.Credential
-	OpenFiles   uint64  // RLIMIT_NOFILE; 0 = as the cell had it when it started
-	CloneFlags  uintptr // CLONE_NEW…
+	PipeOwner   *syscall.Credential // who may open Stdout, Stderr and Status by name; nil = Credential
+	OpenFiles   uint64              // RLIMIT_NOFILE; 0 = as the cell had it when it started
+	CloneFlags  uintptr             // CLONE_NEW…
 	// KillGroup kills the process group that the process leads when it has ended
 	// and before its number can be another's: the best there is without Group.
 	KillGroup bool

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -113,7 +114,7 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 		c.do(unix.SYS_SETSID)
 	}
 	if cred := s.Credential; cred != nil {
-		c.do(unix.SYS_SETGROUPS, 0, 0)
+		c.groups(cred.Groups)
 		c.do(unix.SYS_SETRESGID, uintptr(cred.Gid), uintptr(cred.Gid), uintptr(cred.Gid))
 		c.do(unix.SYS_SETRESUID, uintptr(cred.Uid), uintptr(cred.Uid), uintptr(cred.Uid))
 	}
@@ -142,6 +143,17 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 		c.do(unix.SYS_PTRACE, unix.PTRACE_TRACEME)
 	}
 	return c, c.exec(s)
+}
+
+// groups sets the supplementary groups.
+func (c *child) groups(list []uint32) {
+	if len(list) == 0 {
+		c.do(unix.SYS_SETGROUPS, 0, 0)
+		return
+	}
+	list = slices.Clone(list)
+	c.hold = append(c.hold, list)
+	c.do(unix.SYS_SETGROUPS, uintptr(len(list)), uintptr(unsafe.Pointer(&list[0])))
 }
 
 // inMemory reports whether the program is a descriptor of the cell's.

@@ -34,7 +34,8 @@ type Spec struct {
 	Dir      string
 	Env      []string // NAME=value
 	UID, GID uint32
-	Status   bool // descriptor 3 goes to the program
+	Groups   []uint32 // supplementary ones
+	Status   bool     // descriptor 3 goes to the program
 	// OpenFiles are the soft and the hard limit of open files.
 	OpenFiles [2]uint64
 	Cell      int // its pid
@@ -64,8 +65,9 @@ type config struct {
 
 type process struct {
 	User struct {
-		UID uint32 `json:"uid"`
-		GID uint32 `json:"gid"`
+		UID    uint32   `json:"uid"`
+		GID    uint32   `json:"gid"`
+		Groups []uint32 `json:"additionalGids,omitempty"`
 	} `json:"user"`
 	Args            []string            `json:"args"`
 	Env             []string            `json:"env"`
@@ -121,7 +123,7 @@ const group = "/init"
 func (s *Spec) encode(capabilities []string) ([]byte, error) {
 	c := config{Version: "1.0.2", Root: root{s.Root}}
 	p := &c.Process
-	p.User.UID, p.User.GID = s.UID, s.GID
+	p.User.UID, p.User.GID, p.User.Groups = s.UID, s.GID, s.Groups
 	p.Args = append([]string{s.Path}, s.Args...)
 	p.Env, p.Cwd, p.NoNewPrivileges = s.Env, s.Dir, true
 	p.Rlimits = []rlimit{{"RLIMIT_NOFILE", s.OpenFiles[0], s.OpenFiles[1]}}

@@ -49,6 +49,7 @@ type Spec struct {
 	OpenFiles uint64
 	Limit     [2]uint64 // soft and hard limit of open files when OpenFiles is 0
 	User      *User     // nil = the cell's own
+	Reach     string    // folder that the user must get to, in folders that it may not enter; empty = none
 	Session   bool
 	Status    bool // descriptor 3
 	Quiet     bool // output is dropped
@@ -56,7 +57,10 @@ type Spec struct {
 }
 
 // User is who runs the program.
-type User struct{ Uid, Gid uint32 }
+type User struct {
+	Uid, Gid uint32
+	Groups   []uint32
+}
 
 // View is what the program sees; Root nil = the machine, read-only.
 type View struct {

@@ -67,7 +67,9 @@ type CellConfig struct {
 	StuckAfter    time.Duration
 	RebootCommand []string
 	// Runc is executor.Config.Runc: a path, "auto" or "off".
-	Runc  string
+	Runc string
+	// User runs the work that names none; empty = the cell itself.
+	User  string
 	Build string
 	Clock run.Clock
 	Log   *slog.Logger
@@ -117,7 +119,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
-		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Runc: cfg.Runc, Output: cfg.Output,
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Runc: cfg.Runc, User: cfg.User, Output: cfg.Output,
 		Cache: cfg.Cache, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())

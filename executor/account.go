@@ -1,0 +1,288 @@
+package executor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/action"
+)
+
+// account is who a program runs as, by the user database that it sees.
+type account struct {
+	cred  *syscall.Credential // nil = as the cell itself
+	name  string              // "" = the database does not know the number
+	home  string
+	shell string
+}
+
+// environment is what the account is called in the environment of a program.
+func (a *account) environment() []string {
+	env := []string{"HOME=" + a.home}
+	if a.name == "" {
+		return env
+	}
+	return append(env, "USER="+a.name, "LOGNAME="+a.name, "SHELL="+a.shell)
+}
+
+// accounts is a user database: the files passwd and group.
+type accounts struct {
+	open func(file string) (*os.File, error) // by its base name
+	of   string                              // " of the root file system", or ""
+}
+
+// hostAccounts is the user database of the machine.
+func hostAccounts() accounts {
+	return accounts{open: func(file string) (*os.File, error) { return os.Open(filepath.Join("/etc", file)) }}
+}
+
+// rootAccounts is that of a root file system of dirs, the topmost first.
+func rootAccounts(dirs []string) accounts {
+	return accounts{of: " of the root file system", open: func(file string) (*os.File, error) { return openLayered(dirs, file) }}
+}
+
+// openLayered opens a file of /etc as an overlay of dirs shows it. An image is somebody
+// else's: no link in it leads out of its root.
+func openLayered(dirs []string, file string) (*os.File, error) {
+	for _, d := range dirs {
+		etc := filepath.Join(d, "etc")
+		info, err := os.Lstat(etc)
+		if err != nil {
+			continue
+		}
+		if _, err = os.Lstat(filepath.Join(etc, file)); err == nil || !info.IsDir() {
+			return openBelow(d, filepath.Join("etc", file)) // a whiteout is no plain file
+		}
+		var opaque [1]byte
+		if n, err := unix.Lgetxattr(etc, "trusted.overlay.opaque", opaque[:]); err == nil && n == 1 && opaque[0] == 'y' {
+			break
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: "/etc/" + file, Err: os.ErrNotExist}
+}
+
+// maxAccounts is how much of an account file is read: 4 MiB.
+const maxAccounts = 4 << 20
+
+// row is one line of an account file.
+type row struct {
+	number int // from 1 on
+	fields []string
+}
+
+// rows reads an account file; one that is not there is empty.
+func (db accounts) rows(file string) ([]row, error) {
+	f, err := db.open(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("/etc/%s%s: %w", file, db.of, plain(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAccounts+1))
+	if err == nil && len(b) > maxAccounts {
+		err = fmt.Errorf("larger than %d MiB", maxAccounts>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("/etc/%s%s: %w", file, db.of, plain(err))
+	}
+	var out []row
+	for line := range strings.Lines(string(b)) {
+		out = append(out, row{len(out) + 1, strings.Split(strings.TrimRight(line, "\r\n"), ":")})
+	}
+	return out, nil
+}
+
+// lookUp finds the line of an account by its name, or by its number when it has none.
+func lookUp(rows []row, a action.Account) (row, bool) {
+	at, want := 0, a.Name
+	if a.Name == "" {
+		at, want = 2, strconv.FormatUint(uint64(a.Number), 10)
+	}
+	i := slices.IndexFunc(rows, func(r row) bool { return len(r.fields) > at && r.fields[at] == want })
+	if i < 0 {
+		return row{}, false
+	}
+	return rows[i], true
+}
+
+// id reads the number in a field of a line.
+func (db accounts) id(file string, r row, field int, what string) (uint32, error) {
+	text := ""
+	if field < len(r.fields) {
+		text = r.fields[field]
+	}
+	n, err := action.ParseID(text)
+	if err != nil {
+		return 0, fmt.Errorf("/etc/%s%s, line %d, %s: its %s %q: %w", file, db.of, r.number, r.fields[0], what, text, err)
+	}
+	return n, nil
+}
+
+// find finds the user that text names. A number needs no line: its group has the same one
+// then. A user without a group has those of the database; one with a group has that alone.
+func (db accounts) find(text string) (account, error) {
+	u, err := action.ParseUser(text)
+	if err != nil {
+		return account{}, err
+	}
+	a, err := db.user(u.Account)
+	if err == nil && u.Group != nil {
+		a.cred.Gid, err = db.group(*u.Group)
+	} else if err == nil && a.name != "" {
+		a.cred.Groups, err = db.groups(a.name)
+	}
+	if err != nil {
+		return account{}, fmt.Errorf("user %q: %w", text, err)
+	}
+	return a, nil
+}
+
+func (db accounts) user(who action.Account) (account, error) {
+	rows, err := db.rows("passwd")
+	if err != nil {
+		return account{}, err
+	}
+	a := account{cred: &syscall.Credential{Uid: who.Number, Gid: who.Number}, home: "/"}
+	r, known := lookUp(rows, who)
+	if !known && who.Name != "" {
+		return account{}, fmt.Errorf("it is not in /etc/passwd%s", db.of)
+	}
+	if !known {
+		return a, nil
+	}
+	if a.cred.Uid, err = db.id("passwd", r, 2, "uid"); err != nil {
+		return account{}, err
+	}
+	if a.cred.Gid, err = db.id("passwd", r, 3, "gid"); err != nil {
+		return account{}, err
+	}
+	a.name, a.shell = r.fields[0], "/bin/sh" // of who has none
+	if len(r.fields) > 5 && r.fields[5] != "" {
+		a.home = r.fields[5]
+	}
+	if len(r.fields) > 6 && r.fields[6] != "" {
+		a.shell = r.fields[6]
+	}
+	return a, nil
+}
+
+func (db accounts) group(who action.Account) (uint32, error) {
+	if who.Name == "" {
+		return who.Number, nil
+	}
+	rows, err := db.rows("group")
+	if err != nil {
+		return 0, err
+	}
+	r, known := lookUp(rows, who)
+	if !known {
+		return 0, fmt.Errorf("group %q is not in /etc/group%s", who.Name, db.of)
+	}
+	return db.id("group", r, 2, "gid")
+}
+
+// groups are the supplementary groups of a user.
+func (db accounts) groups(name string) ([]uint32, error) {
+	rows, err := db.rows("group")
+	if err != nil {
+		return nil, err
+	}
+	var out []uint32
+	for _, r := range rows {
+		if len(r.fields) < 4 || !slices.Contains(strings.Split(r.fields[3], ","), name) {
+			continue
+		}
+		n, err := db.id("group", r, 2, "gid")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// accounts is the user database that the container's programs see.
+func (c *container) accounts() accounts {
+	if c.spec.Workload.Isolation != action.IsolationRootfs {
+		return hostAccounts()
+	}
+	return rootAccounts(append([]string{c.below("upper")}, c.lower...))
+}
+
+// user is who runs a program, as its step, its workload, its image or the cell's default
+// names it; empty = the cell itself.
+func (c *container) user(r *action.Run) string {
+	switch w := &c.spec.Workload; {
+	case r.User != "":
+		return r.User
+	case w.User != "":
+		return w.User
+	}
+	return cmp.Or(c.imageUser, c.e.cfg.User)
+}
+
+// identify finds who runs a program.
+func (c *container) identify(r *action.Run) (account, error) {
+	db, user := c.accounts(), c.user(r)
+	if user == "" {
+		a, err := db.user(action.Account{Number: uint32(os.Getuid())})
+		if err != nil { // it runs all the same
+			a = account{home: "/"}
+		}
+		a.cred = nil
+		return a, nil
+	}
+	a, err := db.find(user)
+	if err != nil {
+		switch {
+		case r.User != "" || c.spec.Workload.User != "":
+		case c.imageUser != "":
+			err = fmt.Errorf("USER of the image: %w", err)
+		default:
+			err = fmt.Errorf("the cell's --default-user: %w", err)
+		}
+		return account{}, err
+	}
+	if os.Geteuid() == 0 {
+		return a, nil
+	}
+	if int(a.cred.Uid) != os.Getuid() || int(a.cred.Gid) != os.Getgid() {
+		return account{}, fmt.Errorf("user %q: only a cell that runs as root can run programs as another user, and this one runs as uid %d, gid %d", user, os.Getuid(), os.Getgid())
+	}
+	a.cred = nil
+	return a, nil
+}
+
+// giveFolder lets who runs a program write in the container's folder. It belongs to the
+// workload's user; what others of the container make there is theirs, as in /tmp.
+func (c *container) giveFolder(cred *syscall.Credential, workloads bool) error {
+	if cred == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	dir := c.root()
+	err := unix.Lstat(dir, &st)
+	switch {
+	case err != nil || st.Uid == cred.Uid && st.Gid == cred.Gid || cred.Uid == 0:
+	case workloads:
+		err = os.Lchown(dir, int(cred.Uid), int(cred.Gid))
+	case st.Mode&0o7777 != 0o1777:
+		err = unix.Chmod(dir, 0o1777)
+	}
+	if err != nil {
+		return fmt.Errorf("give the folder to uid %d: %w", cred.Uid, err)
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"cantina/action"
+	"cantina/executor/output"
+)
+
+// closedFolder is a data folder that none but root gets to, below one of the same kind.
+func closedFolder(t testing.TB) string {
+	t.Helper()
+	outer, err := os.MkdirTemp("/var/tmp", "cantina-closed") // 0700
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(outer) })
+	dir := filepath.Join(outer, "data", "cell", "executor")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// levels are the ways in which a container is kept apart, each with what it needs.
+func levels(t testing.TB) map[string]action.Workload {
+	t.Helper()
+	root := smallRoot(t)
+	copyProgram(t, root, "/usr/bin/touch", "/usr/bin/env", "/usr/bin/stat", "/usr/bin/rm")
+	accounts := "root:x:0:0::/root:/bin/sh\nann:x:4321:4322:Ann:/home/ann:/bin/ash\n"
+	groups := "ann:x:4322:\naudio:x:63:bob,ann\nvideo:x:44:ann\nother:x:99:annabel\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "etc/passwd"), []byte(accounts), 0o644), os.WriteFile(filepath.Join(root, "etc/group"), []byte(groups), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]action.Workload{
+		"process":    {},
+		"none":       {Isolation: action.IsolationNone},
+		"namespaces": {Isolation: action.IsolationNamespaces},
+		"own net":    {Isolation: action.IsolationNamespaces, OwnNet: true},
+		"rootfs":     {Isolation: action.IsolationRootfs, Rootfs: root},
+		"kept":       {OnCellRestart: action.RestartKeep},
+		"kept apart": {OnCellRestart: action.RestartKeep, Isolation: action.IsolationNamespaces},
+		"kept root":  {OnCellRestart: action.RestartKeep, Isolation: action.IsolationRootfs, Rootfs: root},
+	}
+}
+
+// asAnother does what a workload does in its folder and with its streams.
+const asAnother = `set -e
+echo id $(id -u) $(id -g)
+cd "$CANTINA_FOLDER"
+echo at $(pwd)
+echo made > made
+mkdir sub && echo deep > sub/deep
+cat made sub/deep
+echo named out > /dev/stdout
+echo named err > /dev/stderr
+echo first > /dev/fd/3
+echo done > "$CANTINA_STATUS"
+`
+
+// TestAnotherUserWorks: a workload with a user of its own does all that one without does,
+// whatever folders its data folder lies in, at every level; and gets to nothing else there.
+func TestAnotherUserWorks(t *testing.T) {
+	needRoot(t)
+	eachRoot(t, func(t *testing.T, runc string) {
+		e := testExecutor(t, func(c *Config) { withRunc(runc)(c); c.Folder = closedFolder(t) })
+		needGroups(t, e)
+		secret := sh("echo hunter2 > secret; sleep 1000")
+		if err := e.Launch(Reservation{ID: "secret"}, secret); err != nil {
+			t.Fatal(err)
+		}
+		other := await(t, e, "secret", runningState).Folder
+		for level, w := range levels(t) {
+			if level == "kept root" && runc != RuncOff {
+				continue // runc makes no root of what is kept
+			}
+			t.Run(level, func(t *testing.T) { worksAs(t, e, level, w, "4321:4322", other) })
+		}
+	})
+}
+
+func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, other string) {
+	s := sh(asAnother + fmt.Sprintf("! cat %s/secret\n! ls %s\n! ls %s/../secret\n! cat %s/id\n! touch ../beside\n", other, other, other, e.cfg.Folder))
+	run := s.Workload.Action.Run
+	s.Workload, s.StatusPipe = w, true
+	s.Workload.Action.Run, s.Workload.User, s.Workload.ResultFile = run, user, "made"
+	id := "u " + level
+	c := launch(t, e, id, s)
+	out, errs := lines(t, e, id, output.Stdout), lines(t, e, id, output.Stderr)
+	if c.Result.Failed {
+		t.Fatalf("%+v\n%q\n%q", c.Result, out, errs)
+	}
+	want := []string{"id 4321 4322", "at " + c.Folder, "made", "deep", "named out"}
+	if w.Isolation == action.IsolationRootfs {
+		want[1] = "at /cantina"
+	}
+	if !slices.Equal(out, want) || !slices.Contains(errs, "named err") {
+		t.Errorf("%q %q", out, errs)
+	}
+	if strings.Contains(strings.Join(append(out, errs...), "\n"), "hunter2") {
+		t.Errorf("it read what another container wrote: %q", out)
+	}
+	if string(c.Result.Status) != "done" {
+		t.Errorf("status %q", c.Result.Status)
+	}
+	if b, err := e.ResultFile(id); string(b) != "made\n" {
+		t.Errorf("result %q, %v", b, err)
+	}
+	e.Delete(id)
+	await(t, e, id, gone)
+	if _, err := os.Stat(c.Folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+// TestStepsOfSeveralUsers: each program of a tree runs as who it names, all write in the
+// folder, none loses what it made to another, and what runs beside them works too.
+func TestStepsOfSeveralUsers(t *testing.T) {
+	needRoot(t)
+	for level, w := range levels(t) {
+		if w.OnCellRestart == action.RestartKeep {
+			continue // one program
+		}
+		t.Run(level, func(t *testing.T) {
+			e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+			run := func(user, script string) action.Action {
+				return action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", script}, User: user}}
+			}
+			s := Spec{Workload: w, StatusPipe: true}
+			s.Workload.User = "4321:4322"
+			setup := run("0", "set -e; id -u; echo > of-root")
+			s.Workload.Setup = &setup
+			s.Workload.Action = action.Action{Serial: []action.Action{
+				run("", "set -e; id -u; echo mine > mine; echo one > $CANTINA_STATUS; ! echo > of-root"),
+				run("1111", "set -e; id -u; cat mine; echo > others; ! rm mine; ! echo > mine; echo two > /dev/fd/3"),
+				run("", "set -e; id -u; rm mine; ! rm others; echo > again"),
+				run("", "sleep 1000")}}
+			s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test $(id -u) = 2222 && cat again && echo > by-check-$$"}, User: "2222"}}}
+			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+				t.Fatal(err)
+			}
+			c := await(t, e, "x", runningState)
+			if out, errs := lines(t, e, "x", output.Stdout), lines(t, e, "x", output.Stderr); c.State != Running || !slices.Equal(out, []string{"0", "4321", "1111", "mine", "4321"}) {
+				t.Fatalf("%+v %q %q %q", c.Result, out, errs, lines(t, e, "x", output.Event))
+			}
+			for _, user := range []string{"", "1111", "0"} {
+				x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; cd $CANTINA_FOLDER && ls again > /dev/stdout && echo > /dev/stderr; read line < /dev/stdin; echo $line"}, User: user})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := x.Stdin.Write([]byte("typed\n")); err != nil {
+					t.Fatal(err)
+				}
+				want := map[string]string{"": "4321", "1111": "1111", "0": "0"}[user] + "\nagain\ntyped\n"
+				if out := readAll(t, x.Stdout); out != want {
+					t.Errorf("exec as %q: %q, %q", user, out, readAll(t, x.Stderr))
+				}
+				if err := x.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestWhoAProgramIs: the environment and the groups say what the user database does, that of
+// the root where there is one.
+func TestWhoAProgramIs(t *testing.T) {
+	needRoot(t)
+	const script = `echo $HOME,$USER,$LOGNAME,$SHELL,$(id -G)`
+	eachRoot(t, func(t *testing.T, runc string) {
+		e := testExecutor(t, func(c *Config) { withRunc(runc)(c); c.Folder = closedFolder(t) })
+		root := levels(t)["rootfs"]
+		for _, c := range []struct {
+			user string
+			w    action.Workload
+			want string
+		}{
+			{"ann", root, "/home/ann,ann,ann,/bin/ash,4322 44 63"},
+			{"4321", root, "/home/ann,ann,ann,/bin/ash,4322 44 63"},
+			{"ann:video", root, "/home/ann,ann,ann,/bin/ash,44"},
+			{"ann:7", root, "/home/ann,ann,ann,/bin/ash,7"},
+			{"", root, "/root,root,root,/bin/sh,"},
+			{"77", root, "/,,,,77"},
+			{"nobody", action.Workload{}, "/nonexistent,nobody,nobody,/usr/sbin/nologin,65534"},
+			{"nobody", action.Workload{Isolation: action.IsolationNone}, "/nonexistent,nobody,nobody,/usr/sbin/nologin,65534"},
+			{"123454321", action.Workload{}, "/,,,,123454321"},
+			{"", action.Workload{}, "/root,root,root,"},
+		} {
+			s := sh(script)
+			run := s.Workload.Action.Run
+			s.Workload = c.w
+			s.Workload.Action.Run, s.Workload.User = run, c.user
+			id := fmt.Sprintf("%s %v", c.user, c.w.Isolation)
+			r := launch(t, e, id, s).Result
+			out := lines(t, e, id, output.Stdout)
+			if r.Failed || len(out) != 1 || !strings.HasPrefix(out[0], c.want) {
+				t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
+			}
+			e.Delete(id)
+			await(t, e, id, gone)
+		}
+	})
+}
+
+// TestDatabasesThatNobodyCanReadAreRefused: whatever stands in a user database, nobody
+// becomes root, or a number that the kernel takes for "as it is", by accident.
+func TestDatabasesThatNobodyCanReadAreRefused(t *testing.T) {
+	good := "root:x:0:0::/root:/bin/sh\n"
+	for _, c := range []struct{ passwd, group, user, says string }{
+		{"app:x:abc:1::/:\n", "", "app", `/etc/passwd of the root file system, line 2, app: its uid "abc"`},
+		{"app:x:4294967295:1::/:\n", "", "app", `uid "4294967295"`},
+		{"app:x:99999999999:1::/:\n", "", "app", `uid "99999999999"`},
+		{"app:x::1::/:\n", "", "app", `uid ""`},
+		{"app:x:-1:1::/:\n", "", "app", `uid "-1"`},
+		{"app:x: 5:1::/:\n", "", "app", `uid " 5"`},
+		{"app:x:00:1::/:\n", "", "app", `uid "00"`},
+		{"app:x:5:abc::/:\n", "", "app", `gid "abc"`},
+		{"app:x:5:4294967295::/:\n", "", "app", `gid "4294967295"`},
+		{"app:x:5\n", "", "app", `gid ""`},
+		{"app:x\n", "", "app", `uid ""`},
+		{"app\n", "", "app", `uid ""`},
+		{"app:x:5:5::/:\n", "g:x:abc:\n", "app:g", `/etc/group of the root file system, line 1, g: its gid "abc"`},
+		{"app:x:5:5::/:\n", "g:x:4294967295:\n", "app:g", `gid "4294967295"`},
+		{"app:x:5:5::/:\n", "a:x:1:\ng:x:99999999999:app\n", "app", `/etc/group of the root file system, line 2, g: its gid "99999999999"`},
+		{"5:x:0:0::/:\n", "", "six", `not in /etc/passwd of the root file system`},
+		{"app:x:5:5::/:\n", "", "app:g", `group "g" is not in /etc/group of the root file system`},
+		{"", "", "4294967295", `user "4294967295"`},
+		{"", "", "65534:4294967295", `user "65534:4294967295"`},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte(good+c.passwd), 0o644),
+			os.WriteFile(filepath.Join(dir, "etc/group"), []byte(c.group), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		a, err := rootAccounts([]string{dir}).find(c.user)
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), fmt.Sprintf("user %q", c.user)) || a.cred != nil {
+			t.Errorf("%q %q %s: %+v, %v", c.passwd, c.group, c.user, a.cred, err)
+		}
+	}
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("# users\n\n5:x:0:0::/:\nsix:x:6:60::/six:\r\nlast:x:4294967294:4294967294::/:"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[string]syscall.Credential{"5": {Uid: 5, Gid: 5}, "6": {Uid: 6, Gid: 60}, "six": {Uid: 6, Gid: 60}, "last": {Uid: action.MaxID, Gid: action.MaxID}, "7:8": {Uid: 7, Gid: 8}} {
+		if a, err := rootAccounts([]string{dir}).find(user); err != nil || a.cred.Uid != want.Uid || a.cred.Gid != want.Gid {
+			t.Errorf("%s: %+v, %v", user, a.cred, err)
+		}
+	}
+}
+
+// TestLayersShowOneDatabase: what a higher layer has, removes or hides is what counts, for
+// each file on its own.
+func TestLayersShowOneDatabase(t *testing.T) {
+	needRoot(t)
+	low, high := t.TempDir(), t.TempDir()
+	write := func(dir, file, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", file), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gid := func(user string) string {
+		a, err := rootAccounts([]string{high, low}).find(user)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(a.cred.Uid, a.cred.Gid)
+	}
+	write(low, "passwd", "app:x:1:1::/:\n")
+	write(low, "group", "g:x:2:\n")
+	if got := gid("app:g"); got != "1 2" {
+		t.Error(got)
+	}
+	write(high, "passwd", "app:x:3:3::/:\n")
+	if got := gid("app:g"); got != "3 2" {
+		t.Error(got)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(high, "etc/passwd")), syscall.Mknod(filepath.Join(high, "etc/passwd"), syscall.S_IFCHR, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := gid("app"); !strings.Contains(got, "passwd") {
+		t.Errorf("it was removed: %s", got)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(high, "etc/passwd")), syscall.Setxattr(filepath.Join(high, "etc"), "trusted.overlay.opaque", []byte("y"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := gid("app"); !strings.Contains(got, "not in /etc/passwd") {
+		t.Errorf("it is hidden: %s", got)
+	}
+}
+
+// TestFilesAreReadAndPutAsTheUser: a file of the machine is downloaded, uploaded and put
+// only where the workload's user might do so itself.
+func TestFilesAreReadAndPutAsTheUser(t *testing.T) {
+	needRoot(t)
+	e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+	dir, err := os.MkdirTemp("/var/tmp", "cantina-files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/open", []byte("open\n"), 0o644), os.WriteFile(dir+"/closed", []byte("hunter2\n"), 0o600),
+		os.WriteFile(dir+"/grouped", []byte("grouped\n"), 0o640), os.Chown(dir+"/grouped", 0, 4322), os.Mkdir(dir+"/free", 0o777), os.Chmod(dir+"/free", 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	download := func(from, to string) action.Action {
+		return action.Action{Download: &action.Download{From: "file://" + dir + "/" + from, To: to, AllowUnpinned: true}}
+	}
+	for i, c := range []struct {
+		from, to, says string
+	}{
+		{"open", "f", ""}, {"grouped", "f", ""}, {"closed", "f", "permission denied"},
+		{"open", dir + "/free/f", ""}, {"open", dir + "/f", "permission denied"},
+	} {
+		id := fmt.Sprint("d", i)
+		s := Spec{Workload: action.Workload{User: "4321:4322", Action: action.Action{Serial: []action.Action{download(c.from, c.to), sh("").Workload.Action}}}}
+		s.Workload.Action.Serial[1].Run.Args[1] = "cat " + c.to + "; stat -c %u:%g " + c.to
+		r := launch(t, e, id, s).Result
+		out := lines(t, e, id, output.Stdout)
+		if c.says != "" {
+			if !r.Failed || !strings.Contains(r.Reason, c.says) {
+				t.Errorf("%s to %s: %+v %q", c.from, c.to, r, out)
+			}
+			continue
+		}
+		if r.Failed || !slices.Equal(out, []string{c.from, "4321:4322"}) {
+			t.Errorf("%s to %s: %+v %q", c.from, c.to, r, out)
+		}
+	}
+}
+
+func readAll(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
