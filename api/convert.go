@@ -209,7 +209,7 @@ func stateWord(s batch.State, removed, known bool) string {
 func counts(p *batch.Progress) *pb.Counts {
 	return &pb.Counts{
 		Total: int32(p.Total), Done: int32(p.Done), Failed: int32(p.Failed), Running: int32(p.Running), Ready: int32(p.Ready),
-		Backoff: int32(p.Backoff), Blocked: int32(p.Blocked), Avoided: int32(p.Avoided), Disabled: int32(p.Disabled),
+		Backoff: int32(p.Backoff), Blocked: int32(p.Blocked), Stranded: int32(p.Stranded), Avoided: int32(p.Avoided), Disabled: int32(p.Disabled),
 	}
 }
 

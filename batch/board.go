@@ -26,22 +26,23 @@ var (
 // Board is one forest, the jobs over it and the statuses of their nodes. It is an
 // owned value: not safe for concurrent use, unchanged on error.
 type Board struct {
-	spec   ForestSpec
-	nodes  []NodeSpec // as planted last
-	f      *forest
-	jobs   map[string]*job
-	order  []*job // by name
-	turn   string // the job that started last (round robin)
-	terms  terms
-	runs   map[Key]*run
-	live   int // runs that have an invocation
-	due    timers
-	thin   int // length of due at which what is past or twice is dropped
-	sown   int // how often the places were laid out
-	now    int64
-	began  int64 // the first time that was told
-	visits int64
-	users  [][]*job // per level: jobs whose tasks pass it
+	spec    ForestSpec
+	nodes   []NodeSpec // as planted last
+	f       *forest
+	jobs    map[string]*job
+	order   []*job // by name
+	turn    string // the job that started last (round robin)
+	terms   terms
+	runs    map[Key]*run
+	live    int // runs that have an invocation
+	due     timers
+	thin    int // length of due at which what is past or twice is dropped
+	sown    int // how often the places were laid out
+	now     int64
+	began   int64 // the first time that was told
+	visits  int64
+	touched map[string]bool // jobs, see Touched
+	users   [][]*job        // per level: jobs whose tasks pass it
 }
 
 // job is one job as the board runs it.
@@ -104,9 +105,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	b.nodes = specs
 	b.sown++
 	b.settleAdopted()
-	for _, j := range b.order {
-		b.refit(j)
-	}
+	b.refitAll()
 	return nil
 }
 
@@ -141,9 +140,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 		b.redraw(b.runs[key], old)
 	}
 	b.rewire()
-	for _, j := range b.order {
-		b.refit(j)
-	}
+	b.refitAll()
 	return nil
 }
 

@@ -101,7 +101,7 @@ func TestDependencies(t *testing.T) {
 	if got := keys(b.Pick(9)); got != "job1:db11" {
 		t.Errorf("got %s", got)
 	}
-	if w, err := b.Explain(Key{"job1", "db21"}, "", 0); err != nil || len(w) != 1 || !strings.Contains(w[0].Text, `depends on job "job2", which is not done`) {
+	if w, err := b.Explain(Key{"job1", "db21"}, "", 0); err != nil || len(w) != 1 || !strings.Contains(w[0].Text, `depends on job "job2", which failed on this node`) {
 		t.Errorf("explain: %v, %v", w, err)
 	}
 }

@@ -61,7 +61,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 		say(Why{Text: "ended: done"})
 	case ClassFailed, ClassBackoff:
 		say(b.explainEnd(j, n, reason, now))
-	case ClassBlocked:
+	case ClassBlocked, ClassStranded:
 		b.explainDependencies(j, n, say)
 	case ClassAvoided, ClassDisabled:
 		b.explainPlaces(j, n, say)
@@ -152,7 +152,7 @@ func (b *Board) ExplainJob(name string, reason func(node string) string, now int
 		}
 	}
 	c := j.counts
-	if c[ClassReady]+c[ClassBackoff]+c[ClassBlocked] > 0 || len(j.Errors)+len(j.problems) > 0 {
+	if c[ClassReady]+c[ClassBackoff]+c[ClassBlocked]+c[ClassStranded] > 0 || len(j.Errors)+len(j.problems) > 0 {
 		b.explainSwitches(j, func(w Why) { out = append(out, w) })
 	}
 	for _, n := range j.first(named, ClassFailed, ClassBackoff) {
@@ -161,10 +161,10 @@ func (b *Board) ExplainJob(name string, reason func(node string) string, now int
 	if more := c[ClassFailed] + c[ClassBackoff] - named; more > 0 {
 		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait after an error", more), Change: "cantina job retry " + quoted(name)})
 	}
-	for _, n := range j.first(named, ClassBlocked) {
+	for _, n := range j.first(named, ClassStranded, ClassBlocked) {
 		b.explainDependencies(j, n, of(n))
 	}
-	if more := c[ClassBlocked] - named; more > 0 {
+	if more := c[ClassStranded] + c[ClassBlocked] - named; more > 0 {
 		out = append(out, Why{Text: fmt.Sprintf("%d more nodes are blocked", more)})
 	}
 	for _, n := range j.first(1, ClassReady) {
@@ -197,11 +197,51 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 		d := b.jobs[name]
 		switch {
 		case d == nil:
-			say(Why{Text: fmt.Sprintf("blocked by %s/%s: it depends on job %q, which does not exist", name, node, name)})
-		case !b.doneOn(d, j, n):
-			say(Why{Text: fmt.Sprintf("blocked by %s/%s: it depends on job %q, which is not done on this node", name, node, name)})
+			say(Why{Text: fmt.Sprintf("blocked by %s/%s: it depends on job %q, which does not exist", name, node, name), Change: "apply job " + quoted(name) + " again, or take it out of depends_on"})
+		case b.doneOn(d, j, n):
+		case b.hopelessOn(d, j, n, 0):
+			w := b.explainHopeless(d, j, n)
+			w.Text = fmt.Sprintf("blocked by %s/%s: it depends on job %q, which %s", name, node, name, w.Text)
+			say(w)
+		default:
+			text := fmt.Sprintf("blocked by %s/%s: it depends on job %q, which is not done on this node", name, node, name)
+			if word := d.held(); word != "" {
+				text += ": it is " + word
+			}
+			say(Why{Text: text})
 		}
 	}
+}
+
+// explainHopeless says why a job that another one depends on will not be done on a node,
+// down to the one that failed.
+func (b *Board) explainHopeless(d, j *job, n int32) Why {
+	node := b.f.names[j.level].list[n]
+	at, ok := b.twin(d, j, n)
+	switch {
+	case !ok || d.pairs[at].flags&flagPlaced == 0:
+		return Why{Text: "has no such node"}
+	case d.pairs[at].bits&Failed != 0:
+		w := b.explainEnd(d, at, "", b.now)
+		w.Text = "failed on this node" + strings.TrimPrefix(w.Text, "failed")
+		return w
+	case d.pairs[at].flags&flagAvoided != 0:
+		return Why{Text: "does not run on this node: its filters avoid it"}
+	case len(d.Errors)+len(d.problems) > 0:
+		return Why{Text: "is invalid: " + strings.Join(slices.Concat(d.Errors, d.problems), "; ")}
+	}
+	for _, name := range d.DependsOn {
+		next := b.jobs[name]
+		switch {
+		case next == nil:
+			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or take it out of depends_on"}
+		case !b.doneOn(next, d, at) && b.hopelessOn(next, d, at, 0):
+			w := b.explainHopeless(next, d, at)
+			w.Text = fmt.Sprintf("is blocked by %s/%s: it depends on job %q, which %s", name, node, name, w.Text)
+			return w
+		}
+	}
+	return Why{Text: "can never run there"}
 }
 
 // explainPlaces names the switch or filter on every path of the node.

@@ -6,22 +6,23 @@ import (
 
 // pair is the status of one (job, node) in memory; 48 bytes.
 type pair struct {
-	time    int64
-	counter int64
-	backoff int32
-	saved   int32
-	term    int32 // index into terms
-	mark    uint32
-	losses  uint16
-	tries   uint16
-	bits    Bits
-	exit    int16
-	signal  uint8
-	running bool
-	done    bool  // as the jobs that depend on it were told
-	ahead   bool  // its time was not yet: it is by another clock, which was wrong
-	class   Class // as counted
-	flags   uint8
+	time     int64
+	counter  int64
+	backoff  int32
+	saved    int32
+	term     int32 // index into terms
+	mark     uint32
+	losses   uint16
+	tries    uint16
+	bits     Bits
+	exit     int16
+	signal   uint8
+	running  bool
+	done     bool  // as the jobs that depend on it were told
+	hopeless bool  // the same: it will not be done without a change
+	ahead    bool  // its time was not yet: it is by another clock, which was wrong
+	class    Class // as counted
+	flags    uint8
 }
 
 // Flags of a pair, computed from the configuration.
@@ -42,9 +43,10 @@ const (
 	ClassDisabled              // it or an ancestor is disabled
 	ClassDone
 	ClassFailed
-	ClassBackoff // waits for its time
-	ClassBlocked // waits for another job on the same node
-	ClassReady   // could start, or waits for room
+	ClassBackoff  // waits for its time
+	ClassBlocked  // waits for another job on the same node
+	ClassStranded // another job will not be done on this node without a change
+	ClassReady    // could start, or waits for room
 	classes
 )
 
@@ -67,6 +69,8 @@ func (c Class) String() string {
 		return "backoff"
 	case ClassBlocked:
 		return "blocked"
+	case ClassStranded:
+		return "stranded"
 	case ClassReady:
 		return "ready"
 	}

@@ -1,17 +1,35 @@
 package batch
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // refit computes flags, counts and the tournament of a job anew: after a change of
-// its configuration or of the nodes.
-func (b *Board) refit(j *job) {
+// its configuration.
+func (b *Board) refit(j *job) { b.recount(j, b.replace(j)) }
+
+// refitAll does so for all jobs, after a change of the nodes: what a job counts as may
+// depend on where another one may run.
+func (b *Board) refitAll() {
+	avoided := make([][]bool, len(b.order))
+	for i, j := range b.order {
+		avoided[i] = b.replace(j)
+	}
+	for i, j := range b.order {
+		b.recount(j, avoided[i])
+	}
+}
+
+// replace computes the flags of a job's nodes. It returns which places its filters avoid.
+func (b *Board) replace(j *job) (avoided []bool) {
 	if n := len(b.f.names[j.level].list); n > len(j.pairs) {
 		j.pairs = slices.Grow(j.pairs, n-len(j.pairs))[:n]
 	}
 	for i := range j.pairs {
 		j.pairs[i].flags = 0
 	}
-	avoided := make([]bool, b.f.start[j.level+1])
+	avoided = make([]bool, b.f.start[j.level+1])
 	for level := 0; level <= j.level; level++ {
 		m := j.filters[level]
 		for p := b.f.start[level]; p < b.f.start[level+1]; p++ {
@@ -35,11 +53,16 @@ func (b *Board) refit(j *job) {
 		}
 		x.flags = f
 	}
+	return avoided
+}
+
+// recount computes counts and the tournament of a job.
+func (b *Board) recount(j *job, avoided []bool) {
 	j.counts = [classes]int{}
 	for i := range j.pairs {
 		x := &j.pairs[i]
 		x.class = b.classify(j, int32(i), x)
-		x.done = x.bits&Done != 0 && !x.running
+		x.done, x.hopeless = x.bits&Done != 0 && !x.running, b.hopeless(j, int32(i))
 		j.counts[x.class]++
 		b.schedule(j, int32(i), x)
 	}
@@ -87,10 +110,19 @@ func (b *Board) classify(j *job, node int32, x *pair) Class {
 		return ClassFailed
 	case b.dueAt(x) > b.now:
 		return ClassBackoff
-	case !b.dependenciesDone(j, node):
-		return ClassBlocked
 	}
-	return ClassReady
+	class := ClassReady
+	for _, name := range j.DependsOn {
+		d := b.jobs[name]
+		switch {
+		case d != nil && b.doneOn(d, j, node):
+		case d == nil || b.hopelessOn(d, j, node, 0):
+			return ClassStranded
+		default:
+			class = ClassBlocked
+		}
+	}
+	return class
 }
 
 // dueAt is until when a pair is in backoff. An end that lay ahead is by the clock of an
@@ -104,32 +136,48 @@ func (b *Board) dueAt(x *pair) int64 {
 	return Status{Bits: x.bits, Time: at, Backoff: int(x.backoff)}.Due()
 }
 
-// dependenciesDone reports whether every job this one depends on is done on the
-// node of the same name. An unknown job, or one without such a node, blocks.
-func (b *Board) dependenciesDone(j *job, node int32) bool {
-	for _, name := range j.DependsOn {
-		d := b.jobs[name]
-		if d == nil || !b.doneOn(d, j, node) {
-			return false
-		}
+// twin is the number that the node of a job has for a job that it depends on; false
+// when that one has no node of the name.
+func (b *Board) twin(d, j *job, node int32) (at int32, ok bool) {
+	if d.level == j.level {
+		return node, int(node) < len(d.pairs)
 	}
-	return true
+	at, ok = b.f.names[d.level].index[b.f.names[j.level].list[node]]
+	return at, ok && int(at) < len(d.pairs)
 }
 
+// doneOn reports whether a job is done on the node of the same name.
 func (b *Board) doneOn(d, j *job, node int32) bool {
-	at := node
-	if d.level != j.level {
-		i, ok := b.f.names[d.level].index[b.f.names[j.level].list[node]]
-		if !ok {
-			return false
-		}
-		at = i
-	}
-	if int(at) >= len(d.pairs) {
+	at, ok := b.twin(d, j, node)
+	return ok && d.pairs[at].bits&Done != 0 && !d.pairs[at].running
+}
+
+// hopeless reports whether a job will not be done on a node without a change: it failed
+// there for good, does not run there, is invalid, or depends on such a job, through any chain.
+// It goes by statuses and flags alone, not by what is counted.
+func (b *Board) hopeless(j *job, node int32) bool { return b.hopelessAt(j, node, 0) }
+
+func (b *Board) hopelessOn(d, j *job, node int32, depth int) bool {
+	at, ok := b.twin(d, j, node)
+	return !ok || b.hopelessAt(d, at, depth)
+}
+
+func (b *Board) hopelessAt(j *job, node int32, depth int) bool {
+	x := &j.pairs[node]
+	switch {
+	case x.running, x.bits&Done != 0:
 		return false
+	case x.bits&Failed != 0, x.flags&(flagPlaced|flagAvoided) != flagPlaced, len(j.Errors)+len(j.problems) > 0:
+		return true
+	case depth > len(b.order):
+		return true // a circle
 	}
-	x := &d.pairs[at]
-	return x.bits&Done != 0 && !x.running
+	for _, name := range j.DependsOn {
+		if d := b.jobs[name]; d == nil || !b.doneOn(d, j, node) && b.hopelessOn(d, j, node, depth+1) {
+			return true
+		}
+	}
+	return false
 }
 
 // changed brings class, count and tournament up to date after a pair changed, and
@@ -144,21 +192,39 @@ func (b *Board) changed(j *job, node int32) {
 		b.f.placesOf(j.level, node, j.t.update)
 	}
 	b.schedule(j, node, x)
-	if done := x.bits&Done != 0 && !x.running; done == x.done {
+	done, hopeless := x.bits&Done != 0 && !x.running, b.hopeless(j, node)
+	if done == x.done && hopeless == x.hopeless {
 		return
-	} else {
-		x.done = done
 	}
+	x.done, x.hopeless = done, hopeless
 	name := b.f.names[j.level].list[node]
 	for _, w := range j.waiters {
 		if i, ok := b.f.names[w.level].index[name]; ok && int(i) < len(w.pairs) {
+			b.touch(w)
 			b.changed(w, i)
 		}
 	}
 }
 
+// touch notes that a job looks different for what another one did.
+func (b *Board) touch(j *job) {
+	if b.touched == nil {
+		b.touched = map[string]bool{}
+	}
+	b.touched[j.Name] = true
+}
+
+// Touched returns the jobs that look different since the last call for what became of
+// those that they depend on, in order.
+func (b *Board) Touched() []string {
+	out := slices.Sorted(maps.Keys(b.touched))
+	b.touched = nil
+	return out
+}
+
 // recheck looks at all pairs of a job again: a job that it depends on came or went.
 func (b *Board) recheck(j *job) {
+	b.touch(j)
 	for i := range j.pairs {
 		b.changed(j, int32(i))
 	}

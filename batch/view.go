@@ -19,7 +19,7 @@ const (
 	JobRunning               // something runs
 	JobDisabled              // by configuration, and nodes are left to run
 	JobPaused                // by an operator, and nodes are left to run
-	JobFailed                // everything has ended, some failed
+	JobFailed                // nothing runs or can start; some failed, or a job that they depend on did
 	JobDone                  // everything is done
 	JobEmpty                 // no node passes its filters
 )
@@ -57,7 +57,9 @@ type Progress struct {
 	Total                                          int
 	Done, Failed, Running, Ready, Backoff, Blocked int
 	Avoided, Disabled                              int
-	Reason                                         string // why it starts nothing, if so
+	// Stranded nodes wait for a job that will not be done there without a change.
+	Stranded int
+	Reason   string // why it starts nothing, if so
 }
 
 // Progress returns the counts of a job; ok is false for an unknown one. Constant
@@ -70,9 +72,12 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 	c := j.counts
 	p = Progress{
 		Done: c[ClassDone], Failed: c[ClassFailed], Running: c[ClassRunning], Ready: c[ClassReady], Backoff: c[ClassBackoff],
-		Blocked: c[ClassBlocked], Avoided: c[ClassAvoided], Disabled: c[ClassDisabled], Reason: j.blocked,
+		Blocked: c[ClassBlocked], Stranded: c[ClassStranded], Avoided: c[ClassAvoided], Disabled: c[ClassDisabled], Reason: j.blocked,
 	}
-	p.Total = p.Done + p.Failed + p.Running + p.Ready + p.Backoff + p.Blocked
+	p.Total = p.Done + p.Failed + p.Running + p.Ready + p.Backoff + p.Blocked + p.Stranded
+	if p.Reason == "" && p.Ready+p.Running == 0 {
+		p.Reason = b.behind(j)
+	}
 	open := p.Ready + p.Backoff + p.Blocked
 	switch {
 	case len(j.Errors)+len(j.problems) > 0:
@@ -87,12 +92,54 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 		p.State = JobEmpty
 	case open > 0:
 		p.State = JobWaiting
-	case p.Failed > 0:
+	case p.Failed+p.Stranded > 0:
 		p.State = JobFailed
 	default:
 		p.State = JobDone
 	}
 	return p, true
+}
+
+// behind says which job a job waits for that starts nothing; empty when it waits for none.
+func (b *Board) behind(j *job) string {
+	if j.counts[ClassBlocked]+j.counts[ClassStranded] == 0 {
+		return ""
+	}
+	waits := ""
+	for _, name := range j.DependsOn {
+		d := b.jobs[name]
+		switch {
+		case d == nil:
+			return fmt.Sprintf("it depends on job %s, which does not exist", name)
+		case j.counts[ClassStranded] == 0:
+		case len(d.Errors)+len(d.problems) > 0:
+			return fmt.Sprintf("it depends on job %s, which is invalid", name)
+		case d.counts[ClassFailed] > 0:
+			return fmt.Sprintf("it depends on job %s, which failed on %d of its nodes", name, d.counts[ClassFailed])
+		case d.counts[ClassStranded] > 0:
+			return fmt.Sprintf("it depends on job %s, which%s", name, strings.TrimPrefix(b.behind(d), "it"))
+		case d.counts[ClassAvoided]+d.counts[ClassAbsent] > 0:
+			return fmt.Sprintf("it depends on job %s, which does not run on all of these nodes", name)
+		}
+		if waits == "" && d.counts[ClassDone] < len(d.pairs) {
+			waits = fmt.Sprintf("waits for job %s", name)
+			if word := d.held(); word != "" {
+				waits += ", which is " + word
+			}
+		}
+	}
+	return waits
+}
+
+// held says by whose word a job starts nothing.
+func (j *job) held() string {
+	switch {
+	case j.Disabled:
+		return "disabled"
+	case j.Paused:
+		return "paused"
+	}
+	return ""
 }
 
 // NodeView is one (job, node) for lists.

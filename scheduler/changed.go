@@ -20,7 +20,12 @@ func (s *Scheduler) changedJobs(revision int64, b *builder) {
 	var events []event.Event
 	for _, row := range rows {
 		kill = append(kill, s.setJob(row, revision)...)
+	}
+	for _, row := range rows { // with all of them in their place: one may depend on another
 		events = append(events, s.jobEvent(s.jobs[row.name]))
+	}
+	for _, row := range rows {
+		events = append(events, s.dependants(s.jobs[row.name].forest)...)
 	}
 	for _, name := range unused {
 		// What still runs draws on it until it ends: a forest of the same name that is

@@ -220,6 +220,7 @@ func (s *Scheduler) committed(c *chunk, revision int64, err error) {
 	}
 	s.remark(c)
 	events = append(events, s.jobEvent(j))
+	events = append(events, s.dependants(j.forest)...)
 	s.flying--
 	done := s.settle()
 	s.mu.Unlock()

@@ -262,8 +262,22 @@ func (s *Scheduler) pairEvent(j *job, node string) event.Event {
 func allClasses() []batch.Class {
 	return []batch.Class{
 		batch.ClassAbsent, batch.ClassRunning, batch.ClassAvoided, batch.ClassDisabled, batch.ClassDone, batch.ClassFailed,
-		batch.ClassBackoff, batch.ClassBlocked, batch.ClassReady,
+		batch.ClassBackoff, batch.ClassBlocked, batch.ClassStranded, batch.ClassReady,
 	}
+}
+
+// dependants shows the jobs that look different for what others of the board did; the lock
+// is held.
+func (s *Scheduler) dependants(f *forest) (events []event.Event) {
+	if f == nil {
+		return nil
+	}
+	for _, name := range f.board.Touched() {
+		if j := s.jobs[name]; j != nil && j.forest == f && j.spec != nil {
+			events = append(events, s.jobEvent(j))
+		}
+	}
+	return events
 }
 
 // jobEvent shows a job after a commit; the lock is held.
@@ -274,7 +288,7 @@ func (s *Scheduler) jobEvent(j *job) event.Event {
 		e.Domain = j.spec.Domain
 	}
 	if p.State != j.state {
-		e.Text = strings.TrimSpace("job is " + p.State.String() + " " + p.Reason)
+		e.Text = strings.TrimSuffix("job is "+p.State.String()+": "+p.Reason, ": ")
 		j.state = p.State
 	}
 	return e

@@ -32,6 +32,7 @@ func (c *cli) jobTable() table[*pb.Job] {
 			{name: "BACKOFF", text: count((*pb.Counts).GetBackoff)},
 			{name: "NOTE", text: jobNote},
 			{name: "BLOCKED", wide: true, text: count((*pb.Counts).GetBlocked)},
+			{name: "STRANDED", wide: true, text: count((*pb.Counts).GetStranded)},
 			{name: "AVOIDED", wide: true, text: count((*pb.Counts).GetAvoided)},
 			{name: "DISABLED", wide: true, text: count((*pb.Counts).GetDisabled)},
 			{name: "OWNER", wide: true, text: func(x *pb.Job) string { return x.Owner }},
@@ -161,8 +162,8 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 			})
 		},
 	}
-	choicesVar(cmd.Flags(), &q.State, "state", []string{"ready", "running", "done", "failed", "backoff", "blocked", "avoided", "disabled", "absent"},
-		"ready, running, done, failed, backoff, blocked, avoided, disabled or absent")
+	choicesVar(cmd.Flags(), &q.State, "state", []string{"ready", "running", "done", "failed", "backoff", "blocked", "stranded", "avoided", "disabled", "absent"},
+		"ready, running, done, failed, backoff, blocked, stranded (the job before it will not be done on this node), avoided, disabled or absent")
 	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
 	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
 	return c.reading(cmd)
@@ -217,6 +218,9 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 			got, err := call(c, calls.ForgiveJob, q)
 			if err == nil {
 				c.notef("job %s: %s may run again\n", q.Name, plural(got.Forgiven, "failed batch task", "failed batch tasks"))
+				if got.Forgiven == 0 {
+					c.tellStranded(q.Name)
+				}
 			}
 			return c.noJob(args[0], err)
 		},
@@ -224,6 +228,14 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
 	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
 	return cmd
+}
+
+// tellStranded says which job is to be retried instead, when it is not this one that failed.
+func (c *cli) tellStranded(name string) {
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
+	if err == nil && got.Job.Counts.GetStranded() > 0 {
+		c.notef("  %s; cantina explain job/%s names the batch task to retry\n", printable(got.Job.Reason), name)
+	}
 }
 
 func (c *cli) jobKillVerb() *cobra.Command {

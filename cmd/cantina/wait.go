@@ -140,10 +140,34 @@ func (c *cli) waitJob(ctx context.Context, name string) error {
 		return err
 	}
 	if end.State == "failed" || end.State == "invalid" {
-		c.notef("job %s %s: %d of %d failed%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, whyInvalid(end))
+		c.notef("job %s %s: %d of %d failed%s%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end), whyInvalid(end))
+		c.tellFailed(ctx, client, name)
 		return code(api.ExitFailed)
 	}
 	return nil
+}
+
+// strandedText says how many nodes another job keeps from running for good.
+func strandedText(j *pb.Job) string {
+	if n := j.Counts.GetStranded(); n > 0 {
+		return fmt.Sprintf(", %d cannot run", n)
+	}
+	return ""
+}
+
+// tellFailed names the nodes that failed, as explain does, and what would help.
+func (c *cli) tellFailed(ctx context.Context, client *api.Client, name string) {
+	got, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: subject{kind: "job", name: name}.wire()})
+	if err != nil {
+		return
+	}
+	for _, r := range got.Reasons {
+		text := printable(r.Text)
+		if r.Change != "" {
+			text += "; " + printable(r.Change)
+		}
+		c.notef("  %s\n", text)
+	}
 }
 
 func whyInvalid(j *pb.Job) string {

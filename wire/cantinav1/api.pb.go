@@ -3420,8 +3420,10 @@ type Counts struct {
 	// Wait for another job on the same node.
 	Blocked int32 `protobuf:"varint,7,opt,name=blocked,proto3" json:"blocked,omitempty"`
 	// Excluded by a filter, and switched off; not in total.
-	Avoided       int32 `protobuf:"varint,8,opt,name=avoided,proto3" json:"avoided,omitempty"`
-	Disabled      int32 `protobuf:"varint,9,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Avoided  int32 `protobuf:"varint,8,opt,name=avoided,proto3" json:"avoided,omitempty"`
+	Disabled int32 `protobuf:"varint,9,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	// Wait for a job that will not be done on the same node without a change.
+	Stranded      int32 `protobuf:"varint,10,opt,name=stranded,proto3" json:"stranded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3519,12 +3521,19 @@ func (x *Counts) GetDisabled() int32 {
 	return 0
 }
 
+func (x *Counts) GetStranded() int32 {
+	if x != nil {
+		return x.Stranded
+	}
+	return 0
+}
+
 // One batch task.
 type JobNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// ready, running, done, failed, backoff, blocked, avoided, disabled or absent
+	// ready, running, done, failed, backoff, blocked, stranded, avoided, disabled or absent
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Cell  string `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
 	// Attempts that ended in an error since the last that did not, or since it was told to
@@ -9231,7 +9240,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"LimitEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xe4\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x80\x02\n" +
 	"\x06Counts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12\x16\n" +
@@ -9241,7 +9250,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\abackoff\x18\x06 \x01(\x05R\abackoff\x12\x18\n" +
 	"\ablocked\x18\a \x01(\x05R\ablocked\x12\x18\n" +
 	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
-	"\bdisabled\x18\t \x01(\x05R\bdisabled\"\xdf\x03\n" +
+	"\bdisabled\x18\t \x01(\x05R\bdisabled\x12\x1a\n" +
+	"\bstranded\x18\n" +
+	" \x01(\x05R\bstranded\"\xdf\x03\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
