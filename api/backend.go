@@ -183,7 +183,10 @@ type Services interface {
 	ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w Write) (Service, error)
 	// RemoveService undesires it.
 	RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Service, error)
-	// RetireInstances has the given indices (nil = all) stopped and started afresh.
+	// RestartService has every instance started afresh, by the rules of an update. It returns
+	// how many are wanted.
+	RestartService(ctx context.Context, k lrp.ServiceKey, w Write) (int, error)
+	// RetireInstances has the given indices (nil = all) stopped and started afresh at once.
 	RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w Write) (int, error)
 }
 

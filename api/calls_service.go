@@ -126,7 +126,8 @@ func knownIndices(b *Backend, k lrp.ServiceKey, indices []int) error {
 	return nil
 }
 
-// RestartService has instances stopped and started afresh.
+// RestartService has instances started afresh: all by the rules of an update, or the given
+// ones, or all, at once.
 func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.RestartServiceRequest]) (*connect.Response[pb.RestartServiceResponse], error) {
 	var indices []int
 	for _, i := range q.Msg.Index {
@@ -140,7 +141,12 @@ func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.Restar
 		if err = knownIndices(b, serviceKey(q.Msg.Domain, q.Msg.Name), indices); err != nil {
 			return err
 		}
-		n, err = b.Services.RetireInstances(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), indices, w)
+		k := serviceKey(q.Msg.Domain, q.Msg.Name)
+		if len(indices) == 0 && !q.Msg.AllAtOnce {
+			n, err = b.Services.RestartService(ctx, k, w)
+		} else {
+			n, err = b.Services.RetireInstances(ctx, k, indices, w)
+		}
 		return err
 	})
 	return answer(&pb.RestartServiceResponse{Restarted: int32(n)}, err)

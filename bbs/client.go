@@ -78,8 +78,31 @@ func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Ser
 	return Service{Service: *was}, nil
 }
 
+// RestartService has every instance of a service started afresh, by the rules of an update. It
+// returns how many are wanted. A later plan of the same file finds nothing to do.
+func (b *BBS) RestartService(ctx context.Context, k lrp.ServiceKey, w Write) (int, error) {
+	out, _, err := b.write(ctx, w, "restart", []byte(k.String()), func(t *tx) (reply, error) {
+		s, err := b.service(k, w)
+		switch {
+		case err != nil:
+			return reply{}, err
+		case s.Removed:
+			return reply{}, fmt.Errorf("service %v: being removed: %w", k, ErrServiceNotFound)
+		}
+		if n := s.Restart(b.cfg.NewID(), t.now); n != s {
+			t.putService(n)
+		}
+		return reply{k.String(), binary.AppendVarint(nil, int64(s.Instances))}, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	n, _ := binary.Varint(out.answer)
+	return int(n), nil
+}
+
 // RetireInstances has the given indices of a service (nil = all) stopped and
-// started afresh, of whatever version they are. It returns how many there were.
+// started afresh at once, of whatever version they are. It returns how many there were.
 func (b *BBS) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w Write) (int, error) {
 	request := []byte(fmt.Sprint(k, indices))
 	out, _, err := b.write(ctx, w, "retire", request, func(t *tx) (reply, error) {

@@ -210,3 +210,46 @@ func TestRolloutGoesOnUnderANewLeader(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 }
+
+// TestRestartIsRolling: a restart replaces every instance by the rules of an update, and a
+// later apply of the same definition finds nothing to do.
+func TestRestartIsRolling(t *testing.T) {
+	for _, strategy := range []Strategy{StartFirst, StopFirst} {
+		w := newWorld(t)
+		d := Desired{Instances: 4, Strategy: strategy, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
+		w.apply(d)
+		w.settle()
+		w.serve(nil)
+		was := w.b.Service(svc).Target().Process
+		w.b.PutService(w.b.Service(svc).Restart("again", w.now))
+		for range 100 {
+			w.settle()
+			n := len(w.running(was)) + len(w.running("again"))
+			if strategy == StartFirst && n < 4 || strategy == StopFirst && n < 3 {
+				t.Fatalf("strategy %v: %d of 4 run", strategy, n)
+			}
+			if len(w.effects) == 0 {
+				break
+			}
+			rest := w.effects[1:]
+			w.effects = w.effects[:1:1]
+			w.serve(nil)
+			w.effects = append(w.effects, rest...)
+		}
+		s := w.b.Service(svc)
+		if s.Phase != Steady || s.Target().Number != 2 || fmt.Sprint(w.running("again")) != "[0 1 2 3]" {
+			t.Fatalf("strategy %v: %+v, running %v", strategy, s, w.running("again"))
+		}
+		d.Service = svc
+		if next, err := Apply(s, d, "other", w.now); err != nil || next != s {
+			t.Errorf("the same definition: %+v %v", next, err)
+		}
+	}
+	stopped := (&Service{Key: svc, Versions: []Version{{Number: 1}}})
+	removed := (&Service{Key: svc, Instances: 1, Versions: []Version{{Number: 1}}}).Remove()
+	for _, s := range []*Service{stopped, removed} {
+		if s.Restart("x", t0) != s {
+			t.Errorf("nothing is wanted of it, and it is restarted: %+v", s)
+		}
+	}
+}

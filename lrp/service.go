@@ -37,9 +37,9 @@ func (p Phase) String() string {
 // wanted at this moment: Low ≤ index < High.
 type Version struct {
 	Desired
-	// Number counts the versions of the service from 1. Written by Apply.
+	// Number counts the versions of the service from 1. Written by Apply and Restart.
 	Number int
-	// Low and High are written by Apply, Scale, Remove and Roll.
+	// Low and High are written by Apply, Restart, Scale, Remove and Roll.
 	Low, High int
 	// Good is set once the version was rolled out whole and healthy. Written by Roll.
 	Good bool
@@ -55,7 +55,7 @@ type Service struct {
 	Versions []Version
 	// Instances is how many are wanted: Apply, Scale.
 	Instances int
-	// Numbers is the highest version number ever given: Apply.
+	// Numbers is the highest version number ever given: Apply, Restart.
 	Numbers int
 	// Removed: undesired; the row goes when no instance is left: Remove.
 	Removed bool
@@ -68,7 +68,7 @@ type Service struct {
 	Failure string
 	// FailedVersion is the number of the version that failed: Roll.
 	FailedVersion int
-	// Applied is when the newest version was applied: Apply.
+	// Applied is when the newest version was made: Apply, Restart.
 	Applied time.Time
 }
 
@@ -102,6 +102,24 @@ func Apply(s *Service, d Desired, process string, now time.Time) (*Service, erro
 	if t := s.Target(); t != nil && !s.Removed && SameWorkload(&t.Desired, &d) {
 		return s.updated(d), nil
 	}
+	return s.replaced(d, process, now), nil
+}
+
+// Restart returns the service with every instance to be started afresh, by the rules of an
+// update: one more version, named process, with the definition of the target. It is s itself
+// when nothing is wanted of the service.
+func (s *Service) Restart(process string, now time.Time) *Service {
+	t := s.Target()
+	if t == nil || s.Removed || s.Instances == 0 {
+		return s
+	}
+	d := t.Desired
+	d.Instances = s.Instances
+	return s.replaced(d, process, now)
+}
+
+// replaced returns the service with one more version, which rolls out.
+func (s *Service) replaced(d Desired, process string, now time.Time) *Service {
 	c := s.clone()
 	c.Removed, c.Instances, c.Failure, c.FailedVersion = false, d.Instances, "", 0
 	c.Numbers++
@@ -113,7 +131,7 @@ func Apply(s *Service, d Desired, process string, now time.Time) (*Service, erro
 	}
 	c.Versions = append(c.Versions, v)
 	c.Phase, c.Progress, c.Healthy, c.Applied = RollingOut, now, 0, now
-	return c, nil
+	return c
 }
 
 // updated is Apply for what changes no instance.

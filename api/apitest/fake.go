@@ -386,6 +386,11 @@ func (f *Fake) RemoveService(_ context.Context, k lrp.ServiceKey, w api.Write) (
 	})
 }
 
+// RestartService implements api.Services.
+func (f *Fake) RestartService(ctx context.Context, k lrp.ServiceKey, w api.Write) (int, error) {
+	return f.RetireInstances(ctx, k, nil, w)
+}
+
 // RetireInstances implements api.Services.
 func (f *Fake) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []int, w api.Write) (int, error) {
 	s, err := f.GetService(k)

@@ -180,27 +180,37 @@ func (c *cli) rmByForce(id string) error {
 
 func (c *cli) restartVerb() *cobra.Command {
 	var domain string
+	var allAtOnce bool
 	cmd := &cobra.Command{
 		Use:   "restart SERVICE[/INDEX] ...",
-		Short: "Have instances of services stopped and started afresh",
+		Short: "Start the instances of services afresh",
+		Long: "restart replaces the instances of a service a few at a time, by the rules of an update: in batches, the new one first\n" +
+			"unless the service stops first, and back to the old ones when no progress is made. An instance that is named by\n" +
+			"its index is stopped and started again at once; with --all-at-once all are.",
 		Example: "  cantina restart web\n" +
+			"  cantina restart web --all-at-once\n" +
 			"  cantina restart web/0",
 		Args: atLeast(1, "SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return c.each(args, domain, func(s subject) (string, error) {
-				q := &pb.RestartServiceRequest{Domain: s.domain, Name: s.name}
+				q := &pb.RestartServiceRequest{Domain: s.domain, Name: s.name, AllAtOnce: allAtOnce}
+				rolling := ""
 				switch s.kind {
 				case "service":
+					if !allAtOnce {
+						rolling = ", a few at a time; cantina wait " + s.String() + " waits for it"
+					}
 				case "instance":
 					q.Index = []int32{s.index}
 				default:
 					return "", failf(api.ExitUsage, "only services are restarted, not a %s", s.kind)
 				}
 				got, err := call(c, calls.RestartService, q)
-				return plural(got.GetRestarted(), "instance restarts", "instances restart"), err
+				return plural(got.GetRestarted(), "instance restarts", "instances restart") + rolling, err
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&allAtOnce, "all-at-once", false, "stop and start all instances at the same time")
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)
 	return cmd

@@ -69,6 +69,11 @@ func (v view) RemoveService(ctx context.Context, k lrp.ServiceKey, w api.Write) 
 	return toService(s), err
 }
 
+// RestartService implements api.Services.
+func (v view) RestartService(ctx context.Context, k lrp.ServiceKey, w api.Write) (int, error) {
+	return v.board.RestartService(ctx, k, toWrite(w))
+}
+
 // RetireInstances implements api.Services.
 func (v view) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w api.Write) (int, error) {
 	return v.board.RetireInstances(ctx, k, indices, toWrite(w))

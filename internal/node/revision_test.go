@@ -58,6 +58,7 @@ func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 			{"the same schedule", false, apply(api.Application{Schedules: []api.NamedSchedule{everyMinute("s", false)}})},
 			{"scale", true, func() error { _, err := v.ScaleService(ctx, web, 3, api.Write{}); return err }},
 			{"scale to the same", false, func() error { _, err := v.ScaleService(ctx, web, 3, api.Write{}); return err }},
+			{"restart", false, func() error { _, err := v.RestartService(ctx, web, api.Write{}); return err }},
 			{"retire", false, func() error { _, err := v.RetireInstances(ctx, web, nil, api.Write{}); return err }},
 			{"pause job", true, func() error { _, err := v.PauseJob(ctx, "j", true, api.Write{}); return err }},
 			{"pause job again", false, func() error { _, err := v.PauseJob(ctx, "j", true, api.Write{}); return err }},

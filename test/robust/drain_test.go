@@ -82,18 +82,15 @@ func (r *routes) take(e *pb.Event) {
 	}
 }
 
-// TestDrainMovesBeforeItStops empties the cell that runs a service: no event shows
-// an index without a running instance, and the cell is empty in the end.
-func TestDrainMovesBeforeItStops(t *testing.T) {
-	w := newWitness(t)
-	c := startCluster(t, patient, 1, 2)
-	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, stop_grace: 1s}\n")
-	must(t, c.addr(), "wait", "web", "--timeout", "100s")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	open, seen := make(chan struct{}), make(chan string, 1)
-	routes, client := c.routes("web"), c.client()
+// routed follows a service as a routing consumer does until stop is called, which fails the
+// test if an index was without a running instance, and returns how many instances were new.
+func (c *cluster) routed(service string) (stop func() (moved int)) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	open, seen := make(chan struct{}), make(chan struct{})
+	routes, client := c.routes(service), c.client()
 	go func() {
+		defer close(seen)
 		first := true
 		_ = client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true}, func(m *pb.StreamEventsResponse) error {
 			if first {
@@ -103,18 +100,31 @@ func TestDrainMovesBeforeItStops(t *testing.T) {
 			routes.take(m.Event)
 			return nil
 		})
-		seen <- routes.bad
 	}()
 	<-open
+	return func() int {
+		cancel()
+		<-seen
+		if routes.bad != "" {
+			c.t.Errorf("an index was without a running instance: %s", routes.bad)
+		}
+		return routes.moved
+	}
+}
+
+// TestDrainMovesBeforeItStops empties the cell that runs a service: no event shows
+// an index without a running instance, and the cell is empty in the end.
+func TestDrainMovesBeforeItStops(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 2)
+	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, stop_grace: 1s}\n")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	stop := c.routed("web")
 	got := cli(t, c.addr(), "drain", "c1", "--reason", "new disk", "--deadline", "90s", "--wait", "--timeout", "80s")
 	if got.code != 0 || !strings.Contains(got.err, "cell c1 is empty") {
 		t.Fatalf("drain: %+v", got)
 	}
-	cancel()
-	if bad := <-seen; bad != "" {
-		t.Errorf("an index was without a running instance: %s", bad)
-	}
-	if routes.moved == 0 {
+	if moved := stop(); moved == 0 {
 		t.Error("nothing was on the cell that was drained")
 	}
 	if on := strings.Join(c.onCells("web"), ", "); on != strings.TrimSuffix(strings.Repeat("RUNNING on c2, ", 4), ", ") {

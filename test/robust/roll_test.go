@@ -209,3 +209,27 @@ services:
 	}
 	w.check()
 }
+
+// TestRestartIsRolling: restart starts every instance afresh, and each index goes on running
+// all the while; with --all-at-once all stop and start again together.
+func TestRestartIsRolling(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, patient, 1, 1)
+	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, update: {batch: 1}}\n")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	stop := c.routed("web")
+	must(t, c.addr(), "restart", "web")
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	if moved := stop(); moved != 4 {
+		t.Errorf("%d instances were started, want 4", moved)
+	}
+	if text := must(t, c.addr(), "plan", write(t, "c.yaml", "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, update: {batch: 1}}\n")); !strings.Contains(text, "keep") {
+		t.Errorf("plan after a restart:\n%s", text)
+	}
+	must(t, c.addr(), "restart", "web", "--all-at-once")
+	w.waitBegun("web", 12)
+	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	if n := len(w.begun()["web"]); n != 12 {
+		t.Errorf("%d processes were started in all, want 12", n)
+	}
+}

@@ -1950,9 +1950,11 @@ type RestartServiceRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// None = all.
-	Index         []int32 `protobuf:"varint,3,rep,packed,name=index,proto3" json:"index,omitempty"`
-	Write         *Write  `protobuf:"bytes,4,opt,name=write,proto3" json:"write,omitempty"`
+	// These stop and start again at once. None = all, by the rules of an update.
+	Index []int32 `protobuf:"varint,3,rep,packed,name=index,proto3" json:"index,omitempty"`
+	Write *Write  `protobuf:"bytes,4,opt,name=write,proto3" json:"write,omitempty"`
+	// All stop and start again at the same time.
+	AllAtOnce     bool `protobuf:"varint,5,opt,name=all_at_once,json=allAtOnce,proto3" json:"all_at_once,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2013,6 +2015,13 @@ func (x *RestartServiceRequest) GetWrite() *Write {
 		return x.Write
 	}
 	return nil
+}
+
+func (x *RestartServiceRequest) GetAllAtOnce() bool {
+	if x != nil {
+		return x.AllAtOnce
+	}
+	return false
 }
 
 type RestartServiceResponse struct {
@@ -9095,12 +9104,13 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"F\n" +
 	"\x15RemoveServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\x82\x01\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xa2\x01\n" +
 	"\x15RestartServiceRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05index\x18\x03 \x03(\x05R\x05index\x12'\n" +
-	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"6\n" +
+	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1e\n" +
+	"\vall_at_once\x18\x05 \x01(\bR\tallAtOnce\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
 	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xd7\x06\n" +
 	"\x04Task\x12\x0e\n" +
