@@ -41,7 +41,7 @@ func (idle) Alive(string) []string   { return nil }
 func (idle) Blind() bool             { return false }
 
 // Send does nothing.
-func (idle) Send(*task.Task) {}
+func (idle) Send(*task.Task) bool { return true }
 
 // BenchmarkTasks is desire, start and complete of tasks by 16 callers on the memory
 // store: what the board itself costs.

@@ -133,14 +133,12 @@ func (b *BBS) SessionChanged(e worker.SessionChanged) {
 }
 
 // Dead tells that a process is certainly dead; holder is the process that has its cell's
-// name now, if any. One that has taken over the folder of the dead one inherits its work that
-// survives a restart, and what it has reported a container of: that did not die with its process.
+// name now, if any. That one inherits what it has reported a container of, and, when it has taken
+// over the folder of the dead one, its work that survives a restart.
 // It returns how many tasks were lost.
 func (b *BBS) Dead(e worker.Dead, holder worker.Proc) (lost int) {
-	if e.Proof != worker.ProofSuccessor && e.Proof != worker.ProofBoot || holder == e.Proc {
-		holder = ""
-	}
-	return b.ProcDead(string(e.Cell), string(e.Proc), string(holder))
+	succeeds := e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot
+	return b.procDead(string(e.Cell), string(e.Proc), string(holder), succeeds)
 }
 
 // InstancesOn counts the instances that a process has, or is to start.
@@ -166,32 +164,19 @@ func (b *BBS) CellUnhealthy(cell, proc string) {
 }
 
 // CellMustDie tells that the leader has given a session up. Succeeded: a later
-// process has taken its folder in the same boot. Rows of work that survives the restart of a
-// cell then wait for ProcDead, which comes when that process has reported, or
-// when either process is given up for good.
+// process has taken its folder in the same boot: then all rows wait for ProcDead, which comes when that
+// process has reported what it has of them, or when either process is given up for good.
 func (b *BBS) CellMustDie(cell, proc string, succeeded bool) {
 	b.told(func(t *tx) {
-		t.leave(cell, proc, succeeded)
 		if succeeded {
 			b.waiting[cell] = append(b.waiting[cell], proc)
 			return
 		}
-		for _, p := range b.waiting[cell] {
-			t.leave(cell, p, false)
+		for _, p := range append([]string{proc}, b.waiting[cell]...) {
+			t.onProc(p, lrp.CellMustDie{Cell: cell, Proc: p})
 		}
 		delete(b.waiting, cell)
 	})
-}
-
-// leave takes the rows off a process that is given up; those of work that survives
-// the restart of its cell stay when kept is set.
-func (t *tx) leave(cell, proc string, kept bool) {
-	for _, k := range t.b.services.OnProc(proc) {
-		if d := t.b.services.Env(k, t.now).Desired; kept && d != nil && d.Workload.OnCellRestart.Survives() {
-			continue
-		}
-		t.try(k, lrp.CellMustDie{Cell: cell, Proc: proc})
-	}
 }
 
 // ProcDead tells that a process is certainly dead. successor is the process that
@@ -199,14 +184,18 @@ func (t *tx) leave(cell, proc string, kept bool) {
 // survives the restart of a cell, and of what it has reported as alive, go to it, and its
 // harmoniser says whether they are true. It returns how many tasks were lost.
 func (b *BBS) ProcDead(cell, proc, successor string) (lost int) {
+	return b.procDead(cell, proc, successor, true)
+}
+
+func (b *BBS) procDead(cell, proc, heir string, succeeds bool) (lost int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isOver() != nil {
 		return 0
 	}
 	t := b.begin(b.now())
-	if successor != "" && successor != proc {
-		t.inherit(cell, proc, successor)
+	if heir != "" && heir != proc {
+		t.inherit(cell, proc, heir, succeeds)
 	}
 	t.onProc(proc, lrp.ProcDead{Proc: proc})
 	for _, g := range t.b.tasks.OnProc(proc) {
@@ -227,21 +216,22 @@ func (b *BBS) ProcDead(cell, proc, successor string) (lost int) {
 	return lost
 }
 
-// inherit moves the rows of work that its cell keeps over a restart, or that did not die.
-func (t *tx) inherit(cell, proc, successor string) {
+// inherit moves the rows of what the heir has reported a container of; when it succeeds the process
+// on its folder also of work that its cell keeps over a restart.
+func (t *tx) inherit(cell, proc, heir string, succeeds bool) {
 	b := t.b
-	alive := b.cfg.Sessions.Alive(successor)
+	alive := b.cfg.Sessions.Alive(heir)
 	for _, k := range b.services.OnProc(proc) {
 		d := b.services.Env(k, t.now).Desired
 		lives := slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc && slices.Contains(alive, a.Instance) })
-		if lives || d != nil && d.Workload.OnCellRestart.Survives() {
-			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
+		if lives || succeeds && d != nil && d.Workload.OnCellRestart.Survives() {
+			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: heir})
 		}
 	}
 	for _, g := range b.tasks.OnProc(proc) {
 		row := b.tasks.Get(g)
-		if slices.Contains(alive, row.UID) || row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
-			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
+		if slices.Contains(alive, row.UID) || succeeds && row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
+			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: heir}})
 		}
 	}
 }
@@ -299,10 +289,34 @@ func (b *BBS) TaskRefused(guid, uid, reason string) {
 	})
 }
 
+// send hands the end of a task to whoever delivers it. Until that answers the task is not demoted.
+func (b *BBS) send(t *task.Task) {
+	if t.State != task.Resolving {
+		return // the end was replaced, or the task deleted, in the same commit
+	}
+	b.sending(t.Delivery(), true)
+	if !b.cfg.Callbacks.Send(t) {
+		b.sending(t.Delivery(), false)
+	}
+}
+
+func (b *BBS) sending(d task.Delivery, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tasks.Sending(d, on)
+}
+
+// Delivers reports whether a verdict on a task is still to be delivered: it is the newest, and
+// the task RESOLVING.
+func (b *BBS) Delivers(d task.Delivery) bool {
+	row := b.view.task(d.GUID)
+	return row != nil && row.State == task.Resolving && row.Delivery() == d
+}
+
 // CallbackDone tells what came of a run of attempts to deliver the end of a task.
-func (b *BBS) CallbackDone(guid, uid string, delivered bool, problem string) {
+func (b *BBS) CallbackDone(d task.Delivery, delivered bool, problem string) {
 	b.quiet(func(t *tx) error {
-		return t.stepTask(guid, task.CallbackDone{UID: uid, Delivered: delivered, Error: problem})
+		return t.stepTask(d.GUID, task.CallbackDone{UID: d.UID, Verdict: d.Verdict, Delivered: delivered, Error: problem})
 	})
 }
 

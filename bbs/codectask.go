@@ -21,7 +21,7 @@ func taskRecord(t *task.Task) *bbspb.Task {
 		Callback: &bbspb.Callback{
 			Runs: int64(t.Callback.Runs), Next: wire.FromTime(t.Callback.Next), Error: []byte(t.Callback.Error), Delivered: t.Callback.Delivered, Dead: t.Callback.Dead,
 		},
-		Resolution: int32(t.Resolution), Successor: valid(t.Successor),
+		Verdict: int64(t.Verdict), Resolution: int32(t.Resolution), Successor: valid(t.Successor),
 	}
 }
 
@@ -38,6 +38,7 @@ func taskOf(m *bbspb.Task) (*task.Task, error) {
 		Holder: task.Holder{Cell: m.Cell, Proc: m.Proc}, Reservation: m.Reservation, Result: result, MayStillRun: m.MayStillRun,
 		Rejections: r.count(m.Rejections), Rejection: string(m.Rejection), Created: r.time(m.Created), Updated: r.time(m.Updated), FirstCompleted: r.time(m.FirstCompleted),
 		Callback:   task.Callback{Runs: r.count(c.GetRuns()), Next: r.time(c.GetNext()), Error: string(c.GetError()), Delivered: c.GetDelivered(), Dead: c.GetDead()},
+		Verdict:    r.count(m.Verdict),
 		Resolution: task.Resolution(r.enum(m.Resolution, int(task.ResolvedRerun))), Successor: m.Successor,
 	}, r.err
 }

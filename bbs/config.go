@@ -98,10 +98,11 @@ type Hub interface {
 	Publish(revision int64, events ...event.Event)
 }
 
-// Callbacks delivers the ends of tasks. Send must not block; the answer comes
-// through BBS.CallbackDone.
+// Callbacks delivers the ends of tasks, those of one task one after the other. Send must not
+// block. It reports whether it has taken the end: then the answer comes through
+// BBS.CallbackDone, unless the term ends, or another end of the task is sent meanwhile.
 type Callbacks interface {
-	Send(t *task.Task)
+	Send(t *task.Task) bool
 }
 
 // Config is what a board is made of. All but the policies is needed.
@@ -134,6 +135,8 @@ type Config struct {
 type Mistakes struct {
 	Step     func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error)
 	StepTask func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error)
+	// AskWhileBlind asks for places for everything, also while rows may be older than what runs.
+	AskWhileBlind bool
 }
 
 // withDefaults fills in what a board cannot be without.

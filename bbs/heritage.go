@@ -75,7 +75,7 @@ func (b *BBS) bequeath(gone []heritage) {
 	t := b.begin(b.now())
 	for _, h := range gone {
 		if h.heir != "" {
-			t.inherit(h.cell, h.proc, h.heir)
+			t.inherit(h.cell, h.proc, h.heir, true)
 		}
 		b.services.ProcDied(h.proc)
 		b.tasks.ProcDied(h.proc)

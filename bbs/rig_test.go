@@ -48,6 +48,7 @@ type rig struct {
 	later     map[string]bool // further processes of the cells
 	alive     map[string][]string
 	blind     bool
+	full      bool // no callback is taken
 	slow      bool // what starts is ready a call later
 	mute      bool // cells do not reach the next leader
 }
@@ -183,10 +184,11 @@ func (r *rig) CancelTask(_ task.Holder, guid, _ string) {
 }
 
 // Send collects callbacks.
-func (r *rig) Send(t *task.Task) {
+func (r *rig) Send(t *task.Task) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.callbacks = append(r.callbacks, t)
+	return !r.full
 }
 
 // sent returns the callbacks that were sent so far.

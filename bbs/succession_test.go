@@ -11,8 +11,9 @@ import (
 	"cantina/worker"
 )
 
-// TestSuccession: when a process takes the folder of another, rows of work that
-// survives the restart of a cell wait for its report, and go when it will never come.
+// TestSuccession: when a process takes the folder of another, its rows wait for its report: those
+// of work that survives the restart of a cell, or that it has, go to it, the others away. They go
+// also when it will never come.
 func TestSuccession(t *testing.T) {
 	kept, stopped := lrp.ServiceKey{Domain: "d", Name: "web"}, lrp.ServiceKey{Domain: "d", Name: "plain"}
 	type step func(r *rig)
@@ -21,7 +22,8 @@ func TestSuccession(t *testing.T) {
 		then          step
 		kept, stopped string // cells and processes that run them
 	}{
-		"at first":              {func(*rig) {}, "a a1", "b b1"},
+		"at first":              {func(*rig) {}, "a a1", "a a1"},
+		"the successor has all": {func(r *rig) { r.has("a2", kept, stopped); r.b.ProcDead("a", "a1", "a2") }, "a a2", "a a2"},
 		"the successor reports": {func(r *rig) { r.b.ProcDead("a", "a1", "a2") }, "a a2", "b b1"},
 		"reported twice":        {func(r *rig) { r.b.ProcDead("a", "a1", "a2"); r.b.ProcDead("a", "a1", "a2") }, "a a2", "b b1"},
 		"succeeded again":       {func(r *rig) { r.b.CellMustDie("a", "a2", true); r.b.ProcDead("a", "a1", "a3") }, "a a3", "b b1"},
@@ -31,8 +33,8 @@ func TestSuccession(t *testing.T) {
 			r.b.CellMustDie("a", "a3", false)
 		}, "b b1", "b b1"},
 		"dead without successor": {func(r *rig) { r.b.ProcDead("a", "a1", "") }, "b b1", "b b1"},
-		"another cell is lost":   {func(r *rig) { r.b.CellMustDie("c", "c1", false) }, "a a1", "b b1"},
-		"a new leader":           {func(r *rig) { r.reelect() }, "a a1", "b b1"},
+		"another cell is lost":   {func(r *rig) { r.b.CellMustDie("c", "c1", false) }, "a a1", "a a1"},
+		"a new leader":           {func(r *rig) { r.reelect() }, "a a1", "a a1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -68,6 +70,23 @@ func TestSuccession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// has makes a process report containers of all instances of some services.
+func (r *rig) has(proc string, services ...lrp.ServiceKey) {
+	var all []string
+	for _, k := range services {
+		page, err := r.b.ListInstances(InstanceFilter{Domain: k.Domain, Service: k.Name}, Range{Limit: 10})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, i := range page.Items {
+			all = append(all, i.Instance)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alive = map[string][]string{proc: all}
 }
 
 // where is the cell and the process that run the one instance of a service.

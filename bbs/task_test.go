@@ -236,13 +236,13 @@ func TestCallbacksOfTasks(t *testing.T) {
 		if len(r.callbacks) != 1 || r.callbacks[0].Outcome != task.Succeeded {
 			t.Fatalf("%+v", r.callbacks)
 		}
-		r.b.CallbackDone("t", r.callbacks[0].UID, false, "status 503")
+		r.b.CallbackDone(r.callbacks[0].Delivery(), false, "status 503")
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if len(r.callbacks) != 2 {
 			t.Fatalf("%d calls", len(r.callbacks))
 		}
-		r.b.CallbackDone("t", r.callbacks[0].UID, true, "")
+		r.b.CallbackDone(r.callbacks[0].Delivery(), true, "")
 		synctest.Wait()
 		if row, err := r.b.GetTask("t"); err != nil || !row.Callback.Delivered || row.State != task.Completed {
 			t.Fatalf("%v %+v", err, row)
@@ -253,6 +253,59 @@ func TestCallbacksOfTasks(t *testing.T) {
 		if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) {
 			t.Fatalf("%v", err)
 		}
+	})
+}
+
+// TestASlowEndPoint: an end that is being delivered is not handed out again, one that was not
+// taken is; the real end of a lost task is handed out at once, and the board says that the
+// delivery of "lost" is no longer wanted.
+func TestASlowEndPoint(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		row, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := task.Holder{Cell: "a", Proc: "a1"}
+		if err := r.taskEvent("t", task.Start{UID: row.UID, By: by, Reservation: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		r.mu.Lock()
+		r.full = true
+		r.mu.Unlock()
+		r.b.ProcDead("a", "a1", "")
+		synctest.Wait()
+		r.mu.Lock()
+		r.full = false
+		r.mu.Unlock()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if n := len(r.sent()); n != 2 {
+			t.Fatalf("the queue was full: sent %d times", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		lost := r.sent()[1].Delivery()
+		if n := len(r.sent()); n != 2 || !r.b.Delivers(lost) {
+			t.Fatalf("it is being delivered: sent %d times", n)
+		}
+		if err := r.taskEvent("t", task.Complete{UID: row.UID, By: by, Result: task.Result{Output: []byte("done")}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		sent := r.sent()
+		if len(sent) != 3 || sent[2].Outcome != task.Succeeded || sent[2].Delivery().ID() == lost.ID() || r.b.Delivers(lost) || !r.b.Delivers(sent[2].Delivery()) {
+			t.Fatalf("%d sent, %+v", len(sent), sent[len(sent)-1])
+		}
+		r.b.CallbackDone(lost, true, "")
+		if x, _ := r.b.GetTask("t"); x.Callback.Delivered {
+			t.Error("the delivery of lost counts for the end")
+		}
+		r.b.CallbackDone(sent[2].Delivery(), true, "")
+		synctest.Wait()
+		if x, _ := r.b.GetTask("t"); !x.Callback.Delivered {
+			t.Errorf("%+v", x.Callback)
+		}
+		r.take()
 	})
 }
 
@@ -269,7 +322,7 @@ func TestADeadLetterIsVisible(t *testing.T) {
 			if len(r.sent()) != run {
 				t.Fatalf("%d calls after %v, want %d", len(r.sent()), time.Since(began), run)
 			}
-			r.b.CallbackDone("t", r.sent()[0].UID, false, "status 503")
+			r.b.CallbackDone(r.sent()[0].Delivery(), false, "status 503")
 			synctest.Wait()
 			if e, err := r.b.ExplainTask("t"); err != nil || run < 10 && e.Reasons[len(e.Reasons)-1].Code != "callback" {
 				t.Fatalf("run %d: %+v, %v", run, e, err)

@@ -306,7 +306,7 @@ func (b *BBS) act(t *tx) {
 			b.cfg.Cells.CancelTask(e.Holder, e.GUID, e.UID)
 		case task.CallBack:
 			if row := b.view.task(e.GUID); row != nil && row.UID == e.UID {
-				b.cfg.Callbacks.Send(row)
+				b.send(row)
 			}
 		}
 	}

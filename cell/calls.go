@@ -27,17 +27,16 @@ func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worke
 	return r, nil
 }
 
-// alive names the containers of services and tasks that have not ended. While the session is
-// NEW, as it is when it reports, none is started.
+// alive names the containers of services that have not ended, and those of tasks, with the
+// ends that are still to be told. While the session is NEW, as it is when it reports, none is started.
 func (c *Cell) alive() (all []string) {
 	for _, ct := range c.exec.List() {
-		if ct.State == executor.Reserved || ct.State == executor.Completed {
-			continue
-		}
-		switch l := ct.Labels; l[labelKind] {
-		case kindLRP:
+		l, ended := ct.Labels, ct.State == executor.Completed
+		switch {
+		case ct.State == executor.Reserved:
+		case l[labelKind] == kindLRP && !ended:
 			all = append(all, l[labelInstance])
-		case kindTask:
+		case l[labelKind] == kindTask:
 			all = append(all, l[labelUID])
 		}
 	}

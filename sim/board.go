@@ -17,6 +17,7 @@ type rules struct {
 	fakes    bool // what was killed is taken for ended
 	forgets  bool // a new process of a cell takes what it could not end for gone
 	alone    bool // what a successor reports of services and tasks is not heard
+	asks     bool // places are asked for while rows may be older than what runs
 }
 
 func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
@@ -51,6 +52,7 @@ func epoch() time.Time { return firstWall() }
 func (b *board) rules() bbs.Mistakes {
 	w := b.r.s.w
 	return bbs.Mistakes{
+		AskWhileBlind: w.cfg.rules.asks,
 		Step: func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
 			after, effects, err := w.cfg.rules.step(x, e, env)
 			switch {
@@ -78,7 +80,7 @@ func (b *board) rules() bbs.Mistakes {
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describeTask(t), describeTask(after))
 			}
 			if err == nil && after != t {
-				w.check.told(w, e, after)
+				w.check.told(b.r, e, after)
 			}
 			return after, effects, err
 		},
@@ -104,9 +106,9 @@ func (b *board) pass() {
 }
 
 // Send implements bbs.Callbacks: it delivers the end of a task, or fails to.
-func (b *board) Send(t *task.Task) {
+func (b *board) Send(t *task.Task) bool {
 	if b.r.stops() {
-		return
+		return true
 	}
 	w := b.r.s.w
 	b.r.s.later(w.between(time.Millisecond, 6*time.Second), func() {
@@ -114,11 +116,12 @@ func (b *board) Send(t *task.Task) {
 			return
 		}
 		if w.calm || w.chance(700) {
-			b.CallbackDone(t.GUID, t.UID, true, "")
+			b.CallbackDone(t.Delivery(), true, "")
 		} else {
-			b.CallbackDone(t.GUID, t.UID, false, "nobody listens")
+			b.CallbackDone(t.Delivery(), false, "nobody listens")
 		}
 	})
+	return true
 }
 
 // now is the wall clock of the board: within its term it does not step.

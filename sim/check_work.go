@@ -185,9 +185,13 @@ func (c *checker) unplaced(w *world, t *task.Task) {
 // of the task is alive on that cell. (A task is COMPLETED while it may run when somebody
 // else says so, and then its row says that too: a customer has cancelled it and it is ending,
 // or its cell was given up and it may still run.)
-func (c *checker) told(w *world, e task.Event, after *task.Task) {
+func (c *checker) told(r *reign, e task.Event, after *task.Task) {
+	w := r.s.w
 	var by task.Holder
 	switch e := e.(type) {
+	case task.ProcDead:
+		c.judged(r, after)
+		return
 	case task.Complete:
 		by = e.By
 	case task.Missing:
@@ -198,6 +202,21 @@ func (c *checker) told(w *world, e task.Event, after *task.Task) {
 	for _, u := range c.work.units {
 		if u.uid == after.UID && string(u.m.name) == by.Cell && slices.Contains(u.procs, worker.Proc(by.Proc)) {
 			w.fail("I6", "%s is told by %T while it is alive on %s", describeTask(after), e, u.m.folder)
+		}
+	}
+}
+
+// judged: I5, a task is given up as lost only when no process that has reported what it has
+// holds its end.
+func (c *checker) judged(r *reign, t *task.Task) {
+	w := r.s.w
+	for _, m := range w.machines {
+		u := m.unit("t-" + t.UID)
+		if u == nil || t.Outcome != task.Lost || u.state != completed || u.began == 0 || u.nameless || u.made != w.store.made || !m.alive {
+			continue
+		}
+		if couldSay(r, m) {
+			w.fail("I5", "%s is given up as lost while %s, which has reported, holds its end", describeTask(t), m.name)
 		}
 	}
 }

@@ -23,6 +23,10 @@ func wrongRules() []wrongRule {
 	tasks := func(name string, f taskStep) wrongRule {
 		return wrongRule{name, rules{step: lrp.Step, stepTask: f}}
 	}
+	asking := func(r wrongRule) wrongRule {
+		r.rules.asks = true
+		return r
+	}
 	early := rightRules()
 	early.early = true
 	fakes, forgets, alone := rightRules(), rightRules(), rightRules()
@@ -34,10 +38,10 @@ func wrongRules() []wrongRule {
 		{"StuckDiesWithItsProcess", alone},
 		tasks("LeaveTwice", leaveTwice),
 		tasks("LostStartsAgain", lostStartsAgain),
-		tasks("StartWhileBlind", func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error) {
+		asking(tasks("StartWhileBlind", func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error) {
 			env.Eligible = true
 			return task.Step(t, e, env)
-		}),
+		})),
 		tasks("EndReplaced", endReplaced),
 		lrps("ExclusiveAtMustDie", func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
 			if d, ok := e.(lrp.CellMustDie); ok {
@@ -51,10 +55,10 @@ func wrongRules() []wrongRule {
 			}
 			return lrp.Step(x, e, env)
 		}),
-		lrps("ClaimWhileBlind", func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
+		asking(lrps("ClaimWhileBlind", func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
 			env.Eligible = true
 			return lrp.Step(x, e, env)
-		}),
+		})),
 		lrps("HandOverIgnored", func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
 			if _, ok := e.(lrp.ProcMoved); ok {
 				return x, nil, nil

@@ -28,6 +28,8 @@ type slot struct {
 	task  *Task
 	due   time.Time
 	asked time.Time // when a place was last asked for
+	// sending: the delivery of its end is under way here, and ends with CallbackDone.
+	sending bool
 	// loaded is when this board came to know of a task that another leader has cancelled: how
 	// far that one's wall clock was from this one's nobody knows. Zero for all others.
 	loaded time.Time
@@ -66,6 +68,9 @@ func (b *Board) Put(t *Task) {
 	}
 	if s.task == nil || s.task.State != t.State || s.task.UID != t.UID {
 		s.asked = time.Time{}
+	}
+	if s.task == nil || t.State != Resolving || s.task.Delivery() != t.Delivery() {
+		s.sending = false
 	}
 	if s.task == nil || s.task.UID != t.UID {
 		s.loaded = time.Time{}
@@ -107,6 +112,15 @@ func (b *Board) Load(t *Task, now time.Time) {
 	s.asked = time.Unix(0, 0)
 	if t.Ending() {
 		s.loaded = now
+	}
+}
+
+// Sending says whether the delivery of a task's end is under way: a RESOLVING task is not
+// demoted while it is. What is not about its present verdict changes nothing.
+func (b *Board) Sending(d Delivery, on bool) {
+	if s := b.tasks[d.GUID]; s != nil && s.task.State == Resolving && s.task.Delivery() == d {
+		s.sending = on
+		b.dirty[d.GUID] = struct{}{}
 	}
 }
 
@@ -285,6 +299,9 @@ func (b *Board) check(s *slot, now time.Time) Event {
 	case Pending:
 		return b.checkPending(s, now)
 	case Resolving:
+		if s.sending {
+			return nil
+		}
 		at := t.Updated.Add(b.policy.StuckResolving)
 		if !now.Before(at) {
 			return Demote{}

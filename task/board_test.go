@@ -105,7 +105,7 @@ func TestCompletedIsDeliveredAgain(t *testing.T) {
 	if len(w.did) != 1 || w.did[0] != (CallBack{"g", "ug"}) {
 		t.Fatalf("%v", w.did)
 	}
-	_ = w.step("g", CallbackDone{UID: "ug", Error: "refused"})
+	_ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Error: "refused"})
 	w.did = nil
 	if w.settle(); len(w.did) != 0 {
 		t.Fatalf("at once: %v", w.did)
@@ -119,7 +119,7 @@ func TestCompletedIsDeliveredAgain(t *testing.T) {
 	if w.settle(); len(w.did) != 1 {
 		t.Fatalf("stuck: %v", w.did)
 	}
-	_ = w.step("g", CallbackDone{UID: "ug", Error: "refused"}) // the second run: due after 60 s
+	_ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Error: "refused"}) // the second run: due after 60 s
 	w.did = nil
 	for range 59 {
 		w.now = w.now.Add(time.Second)
@@ -133,13 +133,68 @@ func TestCompletedIsDeliveredAgain(t *testing.T) {
 	}
 }
 
+// TestADeliveryUnderWayIsNotDemoted, however long it takes; one of an earlier verdict, and one
+// that was not taken, protects nothing.
+func TestADeliveryUnderWayIsNotDemoted(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.desire("g", Definition{CallbackURL: "http://x"})
+	_ = w.step("g", Cancel{})
+	w.settle()
+	d := Delivery{"g", "ug", 1}
+	w.b.Sending(d, true)
+	w.did = nil
+	w.now = w.now.Add(time.Hour)
+	if w.settle(); len(w.did) != 0 || w.b.Get("g").State != Resolving || len(w.b.ConvergeAll(w.now)) != 0 {
+		t.Fatalf("%v %+v", w.did, w.b.Get("g"))
+	}
+	w.b.Sending(Delivery{"g", "ug", 2}, false)
+	w.b.Sending(Delivery{"g", "another", 1}, false)
+	if w.settle(); w.b.Get("g").State != Resolving {
+		t.Fatalf("%+v", w.b.Get("g"))
+	}
+	w.b.Sending(d, false)
+	if w.settle(); len(w.did) != 1 {
+		t.Fatalf("nobody delivers it: %v", w.did)
+	}
+}
+
+// TestAnEndThatReplacesAnother has a delivery of its own; what comes of the earlier one's
+// says nothing of it.
+func TestAnEndThatReplacesAnother(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.desire("g", Definition{CallbackURL: "http://x"})
+	_ = w.step("g", Start{UID: "ug", By: alpha, Reservation: "r"})
+	w.b.ProcDied("pa")
+	w.settle()
+	lost := w.b.Get("g").Delivery()
+	w.b.Sending(lost, true)
+	_ = w.step("g", Complete{UID: "ug", By: alpha, Result: Result{Output: []byte("done")}})
+	w.did = nil
+	w.settle()
+	row := w.b.Get("g")
+	if row.Outcome != Succeeded || row.State != Resolving || len(w.did) != 1 {
+		t.Fatalf("%+v %v", row, w.did)
+	}
+	if lost.ID() != "ug" || row.Delivery().ID() != "ug-2" {
+		t.Errorf("%v, then %v", lost.ID(), row.Delivery().ID())
+	}
+	for _, delivered := range []bool{true, false} {
+		if _ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Delivered: delivered}); w.b.Get("g") != row {
+			t.Errorf("the delivery of lost is taken for that of the end: %+v", w.b.Get("g"))
+		}
+	}
+	if _ = w.step("g", CallbackDone{UID: "ug", Verdict: 2, Delivered: true}); !w.b.Get("g").Callback.Delivered {
+		t.Errorf("%+v", w.b.Get("g"))
+	}
+}
+
 func TestSeedRetention(t *testing.T) {
 	w := newWorld(t, Policy{Retention: -1})
 	w.desire("g", Definition{CallbackURL: "http://x"})
 	_ = w.step("g", Cancel{})
 	w.settle()
 	w.now = t0.Add(2 * time.Minute)
-	_ = w.step("g", CallbackDone{UID: "ug", Error: "refused"})
+	_ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Error: "refused"})
 	if w.settle(); w.b.Len() != 0 {
 		t.Errorf("kept: %+v", w.b.Get("g"))
 	}
@@ -294,7 +349,7 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 				g := rapid.SampledFrom(guids).Draw(rt, "guid")
 				uid := "u" + g
 				_ = w.step(g, rapid.SampledFrom([]Event{Start{UID: uid, By: alpha}, Start{UID: uid, By: omega}, Complete{UID: uid, By: alpha}, Cancel{}, Resolve{},
-					CallbackDone{UID: uid}, CallbackDone{UID: uid, Delivered: true}, Settle{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
+					CallbackDone{UID: uid, Verdict: 1}, CallbackDone{UID: uid, Verdict: 1, Delivered: true}, Settle{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
 			}
 			w.settle()
 			if out := w.b.Converge(w.now); len(out) != 0 {

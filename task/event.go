@@ -77,13 +77,14 @@ type (
 	Kick struct{}
 	// KickCallback begins (again) to deliver the end of a COMPLETED task.
 	KickCallback struct{}
-	// CallbackDone is what came of a run of attempts.
+	// CallbackDone is what came of a run of attempts to deliver one verdict.
 	CallbackDone struct {
 		UID       string
+		Verdict   int
 		Delivered bool
 		Error     string
 	}
-	// Demote turns a RESOLVING task that got stuck back into COMPLETED.
+	// Demote turns a RESOLVING task whose end nobody delivers back into COMPLETED.
 	Demote struct{}
 	// Prune removes a COMPLETED task whose retention is over.
 	Prune struct{}

@@ -158,6 +158,7 @@ func (m *machine) end(o Outcome, r Result) {
 	}
 	m.to(Completed)
 	m.t.Outcome, m.t.Result, m.t.FirstCompleted = o, r, m.env.Now
+	m.t.Verdict++
 	m.t.MayStillRun, m.t.Callback = false, Callback{}
 }
 
@@ -374,8 +375,8 @@ func (m *machine) callbackDone(e CallbackDone) error {
 	if err := m.uid(e.UID); err != nil {
 		return err
 	}
-	if m.t.Definition.CallbackURL == "" || m.t.Callback.Delivered || !m.t.Ended() {
-		return nil // a late answer
+	if m.t.State != Resolving || m.t.Definition.CallbackURL == "" || e.Verdict != m.t.Verdict {
+		return nil // a late answer, or one about an end that was replaced
 	}
 	c := &m.t.Callback
 	c.Runs++

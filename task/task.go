@@ -180,6 +180,22 @@ type Callback struct {
 	Dead      bool
 }
 
+// Delivery names one verdict on one task: what a callback is about.
+type Delivery struct {
+	GUID, UID string
+	// Verdict counts the ends that the task was given.
+	Verdict int
+}
+
+// ID is the same for every repetition of a delivery, and no other delivery has it: the
+// uid, and for an end that replaces an earlier one (lost, and then the real one) the uid and its number.
+func (d Delivery) ID() string {
+	if d.Verdict <= 1 {
+		return d.UID
+	}
+	return fmt.Sprintf("%s-%d", d.UID, d.Verdict)
+}
+
 // Task is one row. A value is never changed once stored; Step replaces it. All
 // fields are written by the leader only; the comments name the events.
 type Task struct {
@@ -209,6 +225,9 @@ type Task struct {
 	// Created, Updated (last change of State) and FirstCompleted are by the leader's wall clock.
 	Created, Updated, FirstCompleted time.Time
 
+	// Verdict counts the ends that the task was given: a late real end that replaces "lost" is
+	// another one. All that completes it.
+	Verdict  int
 	Callback Callback
 	// Resolution is a person's word on a lost task, Successor the guid of its rerun: Settle.
 	Resolution Resolution
@@ -242,6 +261,9 @@ func (t *Task) Held(over time.Duration, dead bool) bool {
 // killWait is what a cell needs beyond the grace times until a container that was told
 // to end is gone.
 const killWait = 10 * time.Second
+
+// Delivery names the task's present verdict.
+func (t *Task) Delivery() Delivery { return Delivery{t.GUID, t.UID, t.Verdict} }
 
 // Ended reports whether the task is COMPLETED or RESOLVING.
 func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolving }

@@ -36,9 +36,9 @@ func rowOf(t *testing.T, words string) *Task {
 	case "RUNNING":
 		r.State = Running
 	case "COMPLETED":
-		r.State, r.Outcome, r.FirstCompleted = Completed, Succeeded, t0
+		r.State, r.Outcome, r.Verdict, r.FirstCompleted = Completed, Succeeded, 1, t0
 	case "RESOLVING":
-		r.State, r.Outcome, r.FirstCompleted = Resolving, Succeeded, t0
+		r.State, r.Outcome, r.Verdict, r.FirstCompleted = Resolving, Succeeded, 1, t0
 	default:
 		t.Fatalf("unknown row %q", words)
 	}
@@ -434,17 +434,17 @@ func TestCallbacks(t *testing.T) {
 	if row.State != Resolving || len(effects) != 1 || effects[0] != (CallBack{"g", "u"}) {
 		t.Fatalf("%v %v", row.State, effects)
 	}
-	ok, _, _ := Step(row, CallbackDone{UID: "u", Delivered: true}, e)
+	ok, _, _ := Step(row, CallbackDone{UID: "u", Verdict: 1, Delivered: true}, e)
 	if ok.State != Completed || !ok.Callback.Delivered {
 		t.Errorf("%+v", ok)
 	}
 	seed := e
 	seed.Policy.Retention = -1
-	if gone, _, err := Step(row, CallbackDone{UID: "u", Delivered: true}, seed); gone != nil || err != nil {
+	if gone, _, err := Step(row, CallbackDone{UID: "u", Verdict: 1, Delivered: true}, seed); gone != nil || err != nil {
 		t.Errorf("the notes delete it: %+v", gone)
 	}
 	for run := 1; run <= 10; run++ {
-		row, _, _ = Step(row, CallbackDone{UID: "u", Error: "503"}, e)
+		row, _, _ = Step(row, CallbackDone{UID: "u", Verdict: 1, Error: "503"}, e)
 		if row.State != Completed || row.Callback.Runs != run || row.Callback.Dead != (run == 10) {
 			t.Fatalf("run %d: %+v", run, row.Callback)
 		}

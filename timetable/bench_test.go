@@ -55,7 +55,7 @@ func (*world) MayLive(string) []string { return nil }
 func (*world) Alive(string) []string   { return nil }
 
 // Send does nothing.
-func (*world) Send(*task.Task) {}
+func (*world) Send(*task.Task) bool { return true }
 
 // Heard is true.
 func (*world) Heard(string) bool { return true }

@@ -321,7 +321,7 @@ func (r *rig) StopInstance(lrp.Key, lrp.Identity) {}
 func (r *rig) CancelTask(task.Holder, string, string) {}
 
 // Send implements bbs.Callbacks.
-func (r *rig) Send(*task.Task) {}
+func (r *rig) Send(*task.Task) bool { return true }
 
 // MayStart implements bbs.Sessions.
 func (r *rig) MayStart(string, string) bool { return true }

@@ -158,7 +158,7 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 	if l.m.MemberAfterEligible && p.reported && !p.member && !p.dead {
 		l.enlist(p, now)
 	}
-	if at, ok := l.expiry(p); ok && !p.dead && now > at && (!l.survived(p) || l.m.DeadByTimeAlone) {
+	if at, ok := l.expiry(p); ok && !p.dead && now > at && !l.reports(p) && (!l.survived(p) || l.m.DeadByTimeAlone) {
 		l.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
@@ -203,6 +203,15 @@ func (l *Leader) drop(p *process, now time.Duration) {
 func (l *Leader) survived(p *process) bool {
 	return slices.ContainsFunc(l.folders[p.row.Folder], func(q *process) bool {
 		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.connected && q.remains && !q.dead && q.health.State != MustDie
+	})
+}
+
+// reports reports whether a later process of p's folder has come and is about to say what it has of
+// p's work, ends that p could not tell among it: nothing of p is judged before. It ends with the report,
+// or when the later process is lost.
+func (l *Leader) reports(p *process) bool {
+	return slices.ContainsFunc(l.folders[p.row.Folder], func(q *process) bool {
+		return q.row.Started > p.row.Started && q.connected && !q.reported && !q.dead && q.health.State != MustDie
 	})
 }
 

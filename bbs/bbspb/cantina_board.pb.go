@@ -664,6 +664,7 @@ type Task struct {
 	Callback       *Callback              `protobuf:"bytes,18,opt,name=callback,proto3" json:"callback,omitempty"`
 	Resolution     int32                  `protobuf:"varint,19,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	Successor      string                 `protobuf:"bytes,20,opt,name=successor,proto3" json:"successor,omitempty"`
+	Verdict        int64                  `protobuf:"varint,21,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -836,6 +837,13 @@ func (x *Task) GetSuccessor() string {
 		return x.Successor
 	}
 	return ""
+}
+
+func (x *Task) GetVerdict() int64 {
+	if x != nil {
+		return x.Verdict
+	}
+	return 0
 }
 
 type Definition struct {
@@ -1716,7 +1724,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x04rows\x18\x02 \x03(\v2\x13.cantina.bbs.v1.RowR\x04rows\"P\n" +
 	"\x03Row\x12-\n" +
 	"\x06actual\x18\x01 \x01(\v2\x15.cantina.v1.ActualLRPR\x06actual\x12\x1a\n" +
-	"\bfinished\x18\x02 \x01(\bR\bfinished\"\xc5\x05\n" +
+	"\bfinished\x18\x02 \x01(\bR\bfinished\"\xdf\x05\n" +
 	"\x04Task\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -1744,7 +1752,8 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\n" +
 	"resolution\x18\x13 \x01(\x05R\n" +
 	"resolution\x12\x1c\n" +
-	"\tsuccessor\x18\x14 \x01(\tR\tsuccessor\"\xd5\x03\n" +
+	"\tsuccessor\x18\x14 \x01(\tR\tsuccessor\x12\x18\n" +
+	"\averdict\x18\x15 \x01(\x03R\averdict\"\xd5\x03\n" +
 	"\n" +
 	"Definition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +

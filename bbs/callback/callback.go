@@ -2,8 +2,12 @@
 // task's definition names, signed, tried a few times, at least once. (Diego BBS,
 // Task callbacks.)
 //
-//	Send ──► queue (bounded; what does not fit is dropped, and sent again by
+//	Send ──► queue (bounded; what does not fit is not taken, and sent again by
 //	         convergence) ──► worker: up to 3 attempts ──► Done
+//
+// The ends of one task are delivered one after the other: an end that replaces another waits until
+// the attempt under way is over, and takes the place of what has not begun. Before each
+// attempt the board is asked whether the end is still to be delivered.
 //
 // The board hands tasks in and is told what came of them; cmd wires the two.
 package callback
@@ -32,7 +36,9 @@ import (
 // Config is what a sender is made of. Done and Wall are needed.
 type Config struct {
 	// Done is told what came of a run of attempts. It must not block for long.
-	Done func(guid, uid string, delivered bool, problem string)
+	Done func(d task.Delivery, delivered bool, problem string)
+	// Wanted says whether an end is still to be delivered; nil = always.
+	Wanted func(d task.Delivery) bool
 	// Wall is the time of day, for the signature.
 	Wall func() time.Time
 	// Secret signs bodies; empty = unsigned.
@@ -52,6 +58,8 @@ type Config struct {
 type Body struct {
 	TaskGUID      string    `json:"task_guid"`
 	TaskUID       string    `json:"task_uid"`
+	Delivery      string    `json:"delivery"` // as in the header
+	Verdict       int       `json:"verdict"`  // 1, and higher for an end that replaces an earlier one
 	Domain        string    `json:"domain"`
 	Outcome       string    `json:"outcome"`
 	Failed        bool      `json:"failed"`
@@ -67,14 +75,24 @@ type Body struct {
 const (
 	// HeaderSignature is "t=UNIX,v1=HEX": HMAC-SHA-256 of "UNIX.BODY" with the secret.
 	HeaderSignature = "Cantina-Signature"
-	// HeaderDelivery is the task's uid: the same for every repetition.
+	// HeaderDelivery is the same for every repetition of one end of a task, and another for an
+	// end that replaces it: task.Delivery.ID.
 	HeaderDelivery = "Cantina-Delivery"
 )
 
 // Sender delivers. Its methods may be called at the same time.
 type Sender struct {
 	cfg   Config
-	queue chan *task.Task
+	queue chan string // guids with something to deliver
+
+	mu    sync.Mutex
+	tasks map[string]*line // by guid: those in the queue, and those at work
+}
+
+// line is what is to be delivered of one task.
+type line struct {
+	now  task.Delivery // under way; zero = none
+	next *task.Task    // the newest that has not begun
 }
 
 // New returns a sender that does nothing until Run.
@@ -96,16 +114,27 @@ func New(cfg Config) *Sender {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Sender{cfg: cfg, queue: make(chan *task.Task, cfg.Queue)}
+	return &Sender{cfg: cfg, queue: make(chan string, cfg.Queue), tasks: map[string]*line{}}
 }
 
-// Send queues the end of a task. When the queue is full it is dropped: the row stays
-// RESOLVING, convergence demotes it and sends it again.
-func (s *Sender) Send(t *task.Task) {
+// Send takes the end of a task, and reports whether it has. When the queue is full it has not:
+// the row stays RESOLVING, convergence demotes it and sends it again.
+func (s *Sender) Send(t *task.Task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.tasks[t.GUID]; l != nil {
+		if l.now != t.Delivery() || l.next != nil { // else it is under way
+			l.next = t
+		}
+		return true
+	}
 	select {
-	case s.queue <- t:
+	case s.queue <- t.GUID:
+		s.tasks[t.GUID] = &line{next: t}
+		return true
 	default:
 		s.cfg.Log.Warn("callback queue is full", "task", t.GUID)
+		return false
 	}
 }
 
@@ -118,8 +147,10 @@ func (s *Sender) Run(ctx context.Context) error {
 				select {
 				case <-ctx.Done():
 					return
-				case t := <-s.queue:
-					s.deliver(ctx, t)
+				case guid := <-s.queue:
+					for t := s.take(guid); t != nil; t = s.take(guid) {
+						s.deliver(ctx, t)
+					}
 				}
 			}
 		})
@@ -128,19 +159,45 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
+// take returns what is to be delivered next of a task, nil when nothing is left.
+func (s *Sender) take(guid string) *task.Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.tasks[guid]
+	if l.next == nil {
+		delete(s.tasks, guid)
+		return nil
+	}
+	t := l.next
+	l.now, l.next = t.Delivery(), nil
+	return t
+}
+
+// wanted reports whether an end is still to be delivered.
+func (s *Sender) wanted(d task.Delivery) bool {
+	s.mu.Lock()
+	replaced := s.tasks[d.GUID].next != nil
+	s.mu.Unlock()
+	return !replaced && (s.cfg.Wanted == nil || s.cfg.Wanted(d))
+}
+
 // errRetry marks an answer after which the next attempt is worth while.
 var errRetry = errors.New("temporary")
 
-// deliver makes one run of attempts and tells what came of it. A run that is cut
-// off by ctx tells nothing: convergence repeats it.
+// deliver makes one run of attempts and tells what came of it. One that is cut off by ctx, or
+// whose end is not wanted any more, tells nothing: convergence, or the newer end, goes on.
 func (s *Sender) deliver(ctx context.Context, t *task.Task) {
+	d := t.Delivery()
 	body, err := json.Marshal(bodyOf(t))
 	if err != nil {
-		s.cfg.Done(t.GUID, t.UID, false, "encode: "+err.Error())
+		s.cfg.Done(d, false, "encode: "+err.Error())
 		return
 	}
 	var last error
 	for range s.cfg.Attempts {
+		if !s.wanted(d) {
+			return
+		}
 		last = s.attempt(ctx, t, body)
 		if ctx.Err() != nil {
 			return
@@ -153,7 +210,7 @@ func (s *Sender) deliver(ctx context.Context, t *task.Task) {
 	if last != nil {
 		problem = last.Error()
 	}
-	s.cfg.Done(t.GUID, t.UID, last == nil, problem)
+	s.cfg.Done(d, last == nil, problem)
 }
 
 // attempt sends once. Any answer but 503 and 504 is a delivery; those two, a
@@ -166,7 +223,7 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 		return fmt.Errorf("callback of task %s: %w", t.GUID, err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(HeaderDelivery, t.UID)
+	req.Header.Set(HeaderDelivery, t.Delivery().ID())
 	if !s.cfg.Secret.IsZero() {
 		req.Header.Set(HeaderSignature, Sign([]byte(s.cfg.Secret.Reveal()), s.cfg.Wall(), body))
 	}
@@ -188,7 +245,7 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 func bodyOf(t *task.Task) Body {
 	r := t.Result
 	return Body{
-		TaskGUID: t.GUID, TaskUID: t.UID, Domain: t.Domain, Outcome: t.Outcome.String(), Failed: r.Failed, FailureReason: r.Reason, Result: string(r.Output),
+		TaskGUID: t.GUID, TaskUID: t.UID, Delivery: t.Delivery().ID(), Verdict: t.Verdict, Domain: t.Domain, Outcome: t.Outcome.String(), Failed: r.Failed, FailureReason: r.Reason, Result: string(r.Output),
 		ExitCode: r.ExitCode, Annotation: t.Definition.Annotation, CreatedAt: t.Created, EndedAt: t.FirstCompleted,
 	}
 }

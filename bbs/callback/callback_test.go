@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,14 +32,16 @@ func deliver(t *testing.T, cfg Config, handler http.HandlerFunc) outcome {
 func deliverTo(t *testing.T, cfg Config, url string) outcome {
 	t.Helper()
 	done := make(chan outcome, 1)
-	cfg.Done = func(guid, uid string, delivered bool, problem string) { done <- outcome{guid, uid, problem, delivered} }
+	cfg.Done = func(d task.Delivery, delivered bool, problem string) {
+		done <- outcome{d.GUID, d.UID, problem, delivered}
+	}
 	cfg.Wall = func() time.Time { return time.Unix(1700000000, 0) }
 	s := New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	s.Send(&task.Task{
-		GUID: "g", UID: "u", Domain: "d", Outcome: task.Failed, Definition: &task.Definition{CallbackURL: url, Annotation: "note"},
+		GUID: "g", UID: "u", Domain: "d", Verdict: 1, Outcome: task.Failed, Definition: &task.Definition{CallbackURL: url, Annotation: "note"},
 		Result: task.Result{Failed: true, Reason: "exited with status 3", ExitCode: 3, Output: []byte("out")},
 	})
 	out := <-done
@@ -70,7 +73,7 @@ func TestBodyAndSignature(t *testing.T) {
 	if out != (outcome{guid: "g", uid: "u", delivered: true}) {
 		t.Errorf("%+v", out)
 	}
-	want := Body{TaskGUID: "g", TaskUID: "u", Domain: "d", Outcome: "failed", Failed: true, FailureReason: "exited with status 3", Result: "out", ExitCode: 3, Annotation: "note"}
+	want := Body{TaskGUID: "g", TaskUID: "u", Delivery: "u", Verdict: 1, Domain: "d", Outcome: "failed", Failed: true, FailureReason: "exited with status 3", Result: "out", ExitCode: 3, Annotation: "note"}
 	if body != want {
 		t.Errorf("%+v", body)
 	}
@@ -136,11 +139,73 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestAFullQueueDrops(t *testing.T) {
-	s := New(Config{Queue: 1, Done: func(string, string, bool, string) { t.Error("told something") }})
-	for range 3 {
-		s.Send(&task.Task{Definition: &task.Definition{}})
+	s := New(Config{Queue: 1, Done: func(task.Delivery, bool, string) { t.Error("told something") }})
+	var taken []bool
+	for _, guid := range []string{"a", "b", "a"} {
+		taken = append(taken, s.Send(&task.Task{GUID: guid, Definition: &task.Definition{}}))
 	}
-	if len(s.queue) != 1 {
-		t.Errorf("%d wait", len(s.queue))
+	if len(s.queue) != 1 || !slices.Equal(taken, []bool{true, false, true}) {
+		t.Errorf("%d wait, taken %v", len(s.queue), taken)
+	}
+}
+
+// TestOneTaskOneDelivery: while an end point is slow, the same end is not sent again, an end that
+// replaces it waits its turn, and what has been replaced before it began is never sent.
+func TestOneTaskOneDelivery(t *testing.T) {
+	arrived, goOn := make(chan string), make(chan int)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- r.Header.Get(HeaderDelivery)
+		w.WriteHeader(<-goOn)
+	}))
+	defer server.Close()
+	done := make(chan task.Delivery, 10)
+	s := New(Config{Workers: 4, Wall: time.Now, Done: func(d task.Delivery, _ bool, _ string) { done <- d }})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	verdict := func(n int) *task.Task {
+		return &task.Task{GUID: "g", UID: "u", Verdict: n, Definition: &task.Definition{CallbackURL: server.URL}}
+	}
+	s.Send(verdict(1))
+	if got := <-arrived; got != "u" {
+		t.Fatal(got)
+	}
+	for _, n := range []int{1, 1, 2, 3, 3} {
+		if !s.Send(verdict(n)) {
+			t.Fatal("not taken")
+		}
+	}
+	select {
+	case got := <-arrived:
+		t.Fatalf("%s is sent beside the first", got)
+	case goOn <- http.StatusServiceUnavailable: // worth another attempt, were it not replaced
+	}
+	if got := <-arrived; got != "u-3" {
+		t.Fatal(got)
+	}
+	goOn <- http.StatusOK
+	if d := <-done; d.Verdict != 3 {
+		t.Error(d)
+	}
+	cancel()
+	if err := <-ended; err != nil || len(done) != 0 || len(s.tasks) != 0 {
+		t.Error(err, len(done), s.tasks)
+	}
+}
+
+// TestNoAttemptForWhatIsNotWanted: the board is asked before each attempt.
+func TestNoAttemptForWhatIsNotWanted(t *testing.T) {
+	calls, asked := make(chan bool, 9), make(chan task.Delivery, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls <- true
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	s := New(Config{Wall: time.Now, Done: func(d task.Delivery, _ bool, _ string) { t.Errorf("told of %v", d) },
+		Wanted: func(d task.Delivery) bool { asked <- d; return len(asked) < 2 }})
+	s.Send(&task.Task{GUID: "g", UID: "u", Verdict: 1, Definition: &task.Definition{CallbackURL: server.URL}})
+	s.deliver(t.Context(), s.take(<-s.queue))
+	if s.take("g") != nil || len(calls) != 1 || len(asked) != 2 {
+		t.Errorf("%d calls, asked %d times", len(calls), len(asked))
 	}
 }

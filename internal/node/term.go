@@ -20,6 +20,7 @@ import (
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
+	"cantina/task"
 	"cantina/timetable"
 	"cantina/worker"
 )
@@ -55,8 +56,9 @@ func newTerm(cfg ServerConfig, reign *store.Reign, rows []store.Row, cells *link
 	t := &term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), cells: cells}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
-	t.sender = callback.New(callback.Config{Done: func(guid, uid string, ok bool, problem string) { t.board.CallbackDone(guid, uid, ok, problem) },
-		Wall: cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
+	t.sender = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.board.CallbackDone(d, ok, problem) },
+		Wanted: func(d task.Delivery) bool { return t.board.Delivers(d) },
+		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
 	_, err := office.New(office.Config{Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
 		Clock: cfg.Clock, Log: t.log, NewID: newID, Go: t.call, Resign: t.resign, Times: t.open,
 		Auction: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
