@@ -137,12 +137,13 @@ func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 }
 
 // Blind reports whether rows may be older than what cells run: a store that went
-// back, during the initial wait.
+// back, during the initial wait and, when the cells' sets have ended that, for as long as
+// anything may live that no row names.
 func (r *Registry) Blind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	active, blind := r.leader.Waits()
-	return active && blind
+	_, blind := r.leader.Waits()
+	return blind
 }
 
 // Waits reports that the initial wait is on.

@@ -151,7 +151,7 @@ func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 		return // it was displaced or lost earlier in this term, and is told so
 	}
 	old := h.HasWork && h.Epoch != r.term.Epoch && got == worker.Die
-	if old && (want == worker.Refused || want == worker.DieAll && r.s.w.cfg.Witness == worker.WitnessConsensus) {
+	if old && want == worker.Refused {
 		return // an old heartbeat with work of another store: either answer ends it
 	}
 	if !answered || sure && got != want {
@@ -173,9 +173,9 @@ func (r *reign) leaves(h worker.Heartbeat, out worker.Output) {
 
 func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string, sure bool) {
 	w := r.s.w
-	blind := r.leader.Wait(r.s.local()).Blind && r.leader.Wait(r.s.local()).Active
+	blind := r.leader.Wait(r.s.local()).Blind
 	listed := s.known && s.sender.Member || len(s.earlier) > 0
-	adopts := blind || w.cfg.Witness == worker.WitnessConsensus && s.wait.Active
+	adopts := s.wait.All || r.leader.Wait(r.s.local()).All
 	switch {
 	case r.perished[h.Proc] && !s.known:
 		return worker.Die, "declared dead", !s.sender.Displaced && !r.displaced[h.Proc]
@@ -185,8 +185,8 @@ func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string
 		return 0, "", false
 	case h.HasWork && !listed && !adopts:
 		return worker.Die, "unlisted", true
-	case h.HasWork && h.Epoch != r.term.Epoch && !blind && !adopts:
-		return worker.Die, "another epoch", w.cfg.Witness == worker.WitnessList
+	case h.HasWork && h.Epoch != r.term.Epoch && !blind:
+		return worker.Die, "another epoch", true
 	case !s.held || s.holder.Proc == h.Proc:
 		return 0, "", false
 	case w.byProc[s.holder.Proc] == w.byProc[h.Proc] && number(h.Proc) < number(s.holder.Proc):
@@ -312,7 +312,7 @@ func (r *reign) explains(q worker.Request) {
 	node := slices.ContainsFunc(q.Nodes, func(n string) bool { return r.nodes[n] })
 	idle := len(l.Running(q.Work)) == 0
 	_, ok := l.MayRun(now, q)
-	if free := idle && (!wait.Active || !wait.Blind && !r.jobs[q.Work.Job] && !node); free != ok {
+	if free := idle && (!wait.Active || !wait.All && !r.jobs[q.Work.Job] && !node); free != ok {
 		r.s.w.fail("contract", "%v may run: %v (waiting %v, node %v, running %v)", q.Work, ok, wait.Active, node, !idle)
 	}
 }

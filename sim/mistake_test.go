@@ -30,7 +30,11 @@ func planted() []mistake {
 		var m worker.Mistakes
 		reflect.ValueOf(&m).Elem().Field(i).SetBool(true)
 		name := typ.Field(i).Name
-		all = append(all, mistake{name, Config{Mistakes: m, Only: hints[name], focus: hints[name] != nil}})
+		c := Config{Mistakes: m, Only: hints[name], focus: hints[name] != nil}
+		if name == "SetBeforeWaitEnds" || name == "DisplacedLeaves" {
+			c.Witness = worker.WitnessConsensus
+		}
+		all = append(all, mistake{name, c})
 	}
 	for _, r := range wrongRules() {
 		all = append(all, mistake{r.name, Config{Load: Mixed, rules: r.rules, Only: hints[r.name], focus: hints[r.name] != nil}})
@@ -58,6 +62,8 @@ var hints = map[string][]Fault{
 	"StuckToldGone":           {HangWork, ChangeService, ChangeTask, Drain},
 	"StuckForgotten":          {HangWork, KillAgent, DeleteJob},
 	"StuckDiesWithItsProcess": {HangWork, KillAgent, ChangeTask},
+	"SetBeforeWaitEnds":       {RestoreStore, KillServer, CutLink, PauseAgent},
+	"DisplacedLeaves":         {RestoreStore, CutLink, KillAgent, HangWork},
 	"StartWhileBlind":         {RestoreStore, CutLink, PauseAgent, ChangeTask},
 }
 

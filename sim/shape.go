@@ -32,7 +32,7 @@ func parts() []part {
 			map[string]Load{"batch": Batch, "mixed": Mixed, "both": Alternate}, []Load{Batch, Mixed}),
 		choice("witness", "list or consensus", func(c *Config) *worker.Witness { return &c.Witness },
 			map[string]worker.Witness{"list": worker.WitnessList, "consensus": worker.WitnessConsensus},
-			[]worker.Witness{worker.WitnessList}),
+			[]worker.Witness{worker.WitnessList, worker.WitnessList, worker.WitnessList, worker.WitnessConsensus}),
 	}
 }
 

@@ -24,7 +24,7 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 			t.Fatalf("seed %d: %s, and with --cells 9 %s", seed, c.flags(), f.flags())
 		}
 	}
-	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; witness list"
+	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; witness consensus list"
 	var got []string
 	for _, p := range parts() {
 		got = append(got, p.name+" "+strings.Join(sortedNames(shapes[p.name]), " "))
@@ -93,6 +93,7 @@ func TestDrawnShapes(t *testing.T) {
 // TestSeedsThatFailed runs what once showed a fault again.
 func TestSeedsThatFailed(t *testing.T) {
 	for what, args := range map[string]string{
+		"a leader that waited gave its set to a cell":             "--load batch --seed 880000031 --servers 3 --witness consensus",
 		"a run that a successor has adopted counted as over":      "--load batch --seed 770001701 --schedules 2 --cells 4",
 		"a merge of statuses crossed the next birth of their job": "--load mixed --seed 992001006 --jobs 3 --nodes 5 --cells 2 --servers 1 --schedules 3",
 	} {

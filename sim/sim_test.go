@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -48,24 +47,12 @@ func TestClean(t *testing.T) {
 	t.Logf("%d steps, %d seeds, %d terms, %d launches", sum.Steps, sum.Seeds, sum.Terms, sum.Launches)
 }
 
-// TestConsensusWitness runs with the cells' hashes as the only witness. Under one
-// leader it is as safe as the list; over leader changes its note names two ways in
-// which it fails, and the simulator finds one soon.
+// TestConsensusWitness runs with the cells' sets as the witness: no less holds than with the list.
 func TestConsensusWitness(t *testing.T) {
-	calm := Config{Witness: worker.WitnessConsensus, Servers: 1,
-		Only: []Fault{KillAgent, PauseAgent, PauseMachine, Reboot, CutLink, CutCalls, RoughNetwork, BreakProbe, DeleteJob, Farewell, Drain, FailWork, ChangeService, ChangeTask}}
-	for _, calm.Load = range []Load{Batch, Mixed} {
-		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 10, Config: calm}); err != nil {
+	for _, load := range []Load{Batch, Mixed} {
+		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 2, Config: Config{Witness: worker.WitnessConsensus, Load: load}}); err != nil {
 			t.Error(err)
 		}
-	}
-	if testing.Short() {
-		return // the search is long
-	}
-	_, err := RunMany(Many{Seed: *seedFlag, Steps: 20_000_000, Config: Config{Witness: worker.WitnessConsensus}})
-	var v *Violation
-	if !errors.As(err, &v) || v.Invariant != "I2" {
-		t.Errorf("the hashes alone are said to fail, and did not: %v", err)
 	}
 }
 

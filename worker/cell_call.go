@@ -132,7 +132,6 @@ func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer, raised bool) {
 		return
 	}
 	c.t = a.Timeouts
-	c.takeSet(a.SetID)
 	c.settled = max(c.settled, a.Settled)
 	for n := range c.seen {
 		if n <= c.settled {
@@ -140,8 +139,8 @@ func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer, raised bool) {
 		}
 	}
 	c.eligible = a.Eligible
-	if a.Credit {
-		c.credit(now, a)
+	if !a.Credit || c.credit(now, a) {
+		c.takeSet(a.SetID)
 	}
 	c.follow(now, a.State)
 	if raised || a.State == New && a.Reported {
@@ -149,8 +148,11 @@ func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer, raised bool) {
 	}
 }
 
-// takeSet keeps the newest set of one leader; a new leader's is taken as it is.
+// takeSet keeps the newest set of one leader; a new leader's is taken as it is, once it gives one.
 func (c *Cell) takeSet(id workerset.ID) {
+	if id.IsZero() {
+		return
+	}
 	if id.Leader == c.setID.Leader {
 		if older, err := workerset.Earlier(c.setID.Version, id.Version); err != nil || !older {
 			return
@@ -160,14 +162,14 @@ func (c *Cell) takeSet(id workerset.ID) {
 }
 
 // credit lets deadline-bound work live for the promise, counted from when the
-// credited heartbeat was sent.
-func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) {
+// credited heartbeat was sent; false when that is not known any more.
+func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) bool {
 	at := c.sentAt(a.Beat)
 	if c.m.CountFromAnswer {
 		at = now
 	}
 	if at == never {
-		return
+		return false
 	}
 	c.health.LastBeat = max(c.health.LastBeat, at)
 	first := !c.credited
@@ -183,6 +185,7 @@ func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) {
 		c.deadline = deadline
 		c.do(SetDeadline{deadline})
 	}
+	return true
 }
 
 // follow takes the state that the leader sees, as far as the cell's own timers

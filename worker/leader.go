@@ -94,7 +94,8 @@ type Leader struct {
 
 	t0       time.Duration // when the wait began
 	wait     bool
-	blind    bool
+	blind    bool          // the rows are not trusted
+	lapse    time.Duration // until when, if the cells' sets have ended the wait
 	restored bool
 	silent   map[Proc]*process
 	jobs     map[string]bool
@@ -198,9 +199,6 @@ func (l *Leader) restore(m Member) {
 	p.member, p.durable, p.promised, p.since = true, true, written, l.cfg.Now
 	p.displaced, p.unsaid = m.Displaced, m.Promise != written
 	p.health.BecameUnhealthy = l.cfg.Now + max(0, l.t.Stretch(m.Promise)-l.t.Lost)
-	if l.set != nil {
-		return
-	}
 	l.silent[m.Proc] = p
 	if cur := l.holders[m.Cell]; !m.Displaced && (cur == nil || cur.row.Started < m.Started) {
 		if cur != nil {

@@ -72,7 +72,7 @@ func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 	}
 	reason := HoldNone
 	switch {
-	case l.blind || l.jobs[l.jobKey(r.Work.Job, r.JobUID)]:
+	case l.unlistable() || l.jobs[l.jobKey(r.Work.Job, r.JobUID)]:
 		reason = HoldWait
 	case slices.ContainsFunc(r.Nodes, func(n string) bool { return l.nodes[n] }):
 		reason = HoldNode

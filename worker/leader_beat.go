@@ -50,7 +50,7 @@ func (h *Heartbeat) possible() bool {
 // unlisted reports a process that holds work though no row covers it. While the
 // list is known to be old and the wait lasts it is adopted instead.
 func (l *Leader) unlisted(p *process, h Heartbeat) bool {
-	if !h.HasWork || p != nil && p.member || l.blind && l.wait || l.set != nil && l.wait {
+	if !h.HasWork || p != nil && p.member || l.wait && l.unlistable() {
 		return false
 	}
 	return len(l.predecessors(h.Folder, h.Started)) == 0
@@ -71,7 +71,7 @@ func (l *Leader) predecessors(folder string, started int64) []*process {
 // the store went back and the list proves nothing.
 func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	id := h.SetID
-	if l.set != nil || id.Leader.Epoch != l.cfg.Term.Epoch || id.Version == l.list.Version && id.Hash == l.list.Hash {
+	if l.set != nil || id.Leader != l.list.Leader || id.Version == l.list.Version && id.Hash == l.list.Hash {
 		return
 	}
 	older, err := workerset.Earlier(id.Version, l.list.Version)
@@ -136,9 +136,7 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 	}
 	p.period, p.remains = max(h.Period, time.Second), !h.PredecessorsGone
 	p.health.LastBeat = l.policy(now)
-	if !first {
-		l.echo(p, h.SetID)
-	}
+	l.echo(p, h)
 	l.lower(p, h)
 	if p.reported && h.PredecessorsGone {
 		l.succeed(now, p, true)
@@ -156,13 +154,13 @@ func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
 	p.connected = true
 	l.holders[h.Cell] = p
 	p.row.Boot = h.Boot
-	if !p.member && h.HasWork && l.blind && l.wait {
+	if !p.member && h.HasWork && l.wait && l.unlistable() {
 		l.silent[p.row.Proc] = p
 		p.row.Promise = h.Promise
 		l.enlist(p, now)
 	}
 	if l.set != nil {
-		l.set.Join(string(h.Cell), string(h.Proc), h.SetID, !l.wait)
+		l.set.Join(string(h.Proc), !l.wait)
 	}
 	l.requestReport(p)
 	l.sendProbe(p, now)
@@ -259,13 +257,14 @@ func (l *Leader) lower(p *process, h Heartbeat) {
 // welcome answers a heartbeat of a live session.
 func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
 	a := HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
-		Reported: p.reported, Eligible: p.reported && l.isDurable(p), Settled: l.settled(p), Timeouts: l.t, SetID: l.setID()}
+		Reported: p.reported, Eligible: p.reported && l.isDurable(p), Settled: l.settled(p), Timeouts: l.t}
 	if !p.reported {
 		l.requestReport(p)
 	}
 	if (lease || l.m.CreditWithoutLease) && (a.Eligible || l.m.CreditBeforeRecord) {
 		l.credit(now, p, &a)
 	}
+	a.SetID = l.setFor(p, a.Credit)
 	l.do(AnswerBeat{a})
 }
 
@@ -283,20 +282,31 @@ func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 
 func (l *Leader) isDurable(p *process) bool { return p.durable || l.m.MemberAfterEligible }
 
-// setID is the set every answer carries.
-func (l *Leader) setID() workerset.ID {
-	if l.set != nil {
+// setFor is the set that the answer to p carries. With the list as witness it is the list. Else it
+// is what p will show to the next leader, who ends its wait when all that it names are back: nobody
+// who may run work is missing from it only once this leader's own wait is over, and it must not
+// outlive p's credit. Without a set p goes on showing that of an earlier leader.
+func (l *Leader) setFor(p *process, credit bool) workerset.ID {
+	switch {
+	case l.set == nil:
+		return l.list
+	case l.m.SetBeforeWaitEnds, !l.wait && credit && l.set.Has(string(p.row.Proc)):
 		return l.set.Current()
 	}
-	return l.list
+	return workerset.ID{}
 }
 
-// echo takes note of the set a cell shows. Only the consensus witness uses it.
-func (l *Leader) echo(p *process, id workerset.ID) {
+// echo takes note of the set a process shows. Only the consensus witness uses it. What it came
+// with is what it shows when it has heard of this leader and has said what it runs: an older
+// heartbeat may be late.
+func (l *Leader) echo(p *process, h Heartbeat) {
 	if l.set == nil {
 		return
 	}
-	if err := l.set.Echo(string(p.row.Cell), id); err != nil {
+	if p.reported && h.Term == l.cfg.Term && l.wait {
+		l.set.Came(string(p.row.Proc), h.SetID)
+	}
+	if err := l.set.Echo(string(p.row.Proc), h.SetID); err != nil {
 		l.audit(AuditRefused, p, Run{}, "worker set: "+err.Error())
 	}
 }

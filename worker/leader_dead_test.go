@@ -4,9 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-
-	"cantina/fence"
-	"cantina/workerset"
 )
 
 // TestFarewell: an empty process that says it leaves is dead at once.
@@ -65,64 +62,6 @@ func TestNewStoreIsBlind(t *testing.T) {
 	r.tick(sec)
 	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
 		t.Fatalf("%+v", w)
-	}
-}
-
-// TestUnknownWorker and TestMustDieWorker: the two ways in which the hashes alone
-// can fail (worker-set consensus, "How can Bistro's consensus mechanism fail?"),
-// real under --witness=consensus and closed by the list.
-func TestUnknownWorker(t *testing.T) {
-	// w1 was cut off before w2 came; its set is itself. Leaders changed quickly,
-	// and w1 is the first to find the new one.
-	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p1")}
-	start := func(c *Config) {
-		withMembers(member("p1", "w1", 1), member("p2", "w2", 1))(c)
-		c.Jobs = []JobRow{{Name: "j"}}
-	}
-	for _, w := range []Witness{WitnessConsensus, WitnessList} {
-		r := newRig(t, func(c *Config) { start(c); c.Witness = w })
-		r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID = alone })
-		r.report("p1")
-		r.probe("w1", "p1", true)
-		r.beat("w1", "p1", 1)
-		r.tick(2 * sec)
-		r.beat("w1", "p1", 1)
-		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}) // it may run on w2
-		if ok != (w == WitnessConsensus) {
-			t.Errorf("witness %v: a second copy may start: %v", w, ok)
-		}
-	}
-}
-
-func TestMustDieWorker(t *testing.T) {
-	// w1 was bumped by a second w1; the suicide request got lost; the leader
-	// restarts, and all that its last set names are back: without the first w1.
-	set := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 4}, Version: 4, Hash: workerset.Hash{}.Add("p1b@b")}
-	displaced := member("p1", "w1", 1)
-	displaced.Displaced = true
-	for _, w := range []Witness{WitnessConsensus, WitnessList} {
-		r := newRig(t, func(c *Config) {
-			withMembers(displaced, member("p1b@b", "w1", 1))(c)
-			c.Jobs, c.Witness = []JobRow{{Name: "j"}}, w
-		})
-		show := func(h *Heartbeat) {
-			if w == WitnessConsensus {
-				h.SetID = set
-			}
-		}
-		r.beat("w1", "p1b@b", 1, show)
-		r.report("p1b@b")
-		r.probe("w1", "p1b@b", true)
-		r.beat("w1", "p1b@b", 1)
-		r.tick(2 * sec)
-		r.beat("w1", "p1b@b", 1)
-		_, ok := r.l.MayStart(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"})
-		if ok != (w == WitnessConsensus) {
-			t.Errorf("witness %v: a second copy may start: %v", w, ok)
-		}
-		if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); w == WitnessList && a.Verdict != DieAll {
-			t.Errorf("the displaced one is told: %+v", a)
-		}
 	}
 }
 

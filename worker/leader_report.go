@@ -82,7 +82,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 	}
 	preds := l.predecessors(p.row.Folder, p.row.Started)
 	if live := slices.ContainsFunc(r.Held, func(h Held) bool { return !h.Ended }); live && !p.member &&
-		len(preds) == 0 && !(l.wait && (l.blind || l.set != nil)) {
+		len(preds) == 0 && !(l.wait && l.unlistable()) {
 		l.do(SendSuicide{p.row.Cell, Suicide{l.cfg.Term, p.row.Proc, false}})
 		return
 	}

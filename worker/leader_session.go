@@ -45,7 +45,7 @@ func (l *Leader) evaluate(p *process, now time.Duration) {
 		return
 	}
 	from, was := p.health.State, p.health.HasBeenHealthy
-	allowed := l.set == nil || l.set.Permits(string(p.row.Cell))
+	allowed := l.set == nil || l.set.Permits(string(p.row.Proc))
 	p.blocked = p.health.Advance(l.policy(now), l.gaps(p), allowed)
 	to := p.health.State
 	if from == to {
@@ -106,7 +106,7 @@ func (l *Leader) mustDie(p *process, now time.Duration, why string, how parting)
 	from := p.health.State
 	p.health.State = MustDie
 	p.unsure = unsureList{}
-	if how != lost || !p.member {
+	if !p.member || how != lost && l.m.DisplacedLeaves {
 		l.leaveSet(p)
 	}
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
@@ -115,11 +115,11 @@ func (l *Leader) mustDie(p *process, now time.Duration, why string, how parting)
 	}
 }
 
-// leaveSet takes p out of the worker set: when another takes its name, or when it
-// is certainly dead. A lost process that may still run work stays in it.
+// leaveSet takes p out of the worker set: when it is certainly dead, or has never had a row. One
+// that is lost or displaced, and may still run work, stays in it.
 func (l *Leader) leaveSet(p *process) {
-	if l.set != nil && p.connected && p.holds(l) {
-		l.set.Leave(string(p.row.Cell))
+	if l.set != nil {
+		l.set.Leave(string(p.row.Proc))
 	}
 }
 

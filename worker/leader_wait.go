@@ -12,12 +12,16 @@ import (
 type WaitView struct {
 	Active bool
 	// Blind: the member list is not trusted (restored or new store, or a cell
-	// remembers a newer one); everything is held, not only what has a name row.
+	// remembers a newer one). When the cells' sets have ended the wait over such a store, tasks and
+	// exclusive instances are still held.
 	Blind bool
+	// All batch work is held, not only what has a name row: blind, or with the worker set as witness.
+	All bool
 	// For are the processes that have not been heard of, sorted, with how long
 	// each can be waited for at most (0 = no bound).
 	For []WaitFor
-	// Longest is how long the wait lasts at most from now; 0 = no bound known.
+	// Longest is how long the wait, or what is still held after it, lasts at most from now; 0 = no
+	// bound known.
 	Longest time.Duration
 }
 
@@ -33,8 +37,11 @@ func (l *Leader) Waits() (active, blind bool) { return l.wait, l.blind }
 
 // Wait describes the initial wait.
 func (l *Leader) Wait(now time.Duration) WaitView {
-	v := WaitView{Active: l.wait, Blind: l.blind}
+	v := WaitView{Active: l.wait, Blind: l.blind, All: l.wait && l.unlistable()}
 	if !l.wait {
+		if l.blind {
+			v.Longest = max(0, l.lapse-now)
+		}
 		return v
 	}
 	v.Longest = l.longest(now)
@@ -61,7 +68,7 @@ func (l *Leader) longest(now time.Duration) time.Duration {
 	switch {
 	case !bounded:
 		end = now
-	case l.blind || l.set != nil:
+	case l.unlistable():
 		end = max(end, l.lapseEnd())
 	}
 	if l.cfg.InitialWait > 0 {
@@ -86,6 +93,9 @@ func (l *Leader) lapseEnd() time.Duration {
 // tickWait ends the wait when nothing can be running that the model does not have.
 func (l *Leader) tickWait(now time.Duration) {
 	if !l.wait {
+		if l.blind && now >= l.lapse {
+			l.trustList()
+		}
 		l.trustRows()
 		return
 	}
@@ -97,14 +107,28 @@ func (l *Leader) tickWait(now time.Duration) {
 		l.endWait(AuditWaitEnded, "the connected cells agree")
 		return
 	}
-	if l.set != nil {
-		l.tickConsensus(now)
+	if l.agreed() {
+		if l.blind {
+			l.lapse = l.lapseEnd()
+		}
+		l.endWait(AuditWaitEnded, "all cells of the worker set are back")
 		return
 	}
-	if len(l.silent) > 0 || l.blind && now < l.lapseEnd() {
+	if len(l.silent) > 0 || l.unlistable() && now < l.lapseEnd() {
 		return
 	}
 	l.endWait(AuditWaitEnded, "every listed process has reported or is dead")
+}
+
+// unlistable reports whether work may run of which the list says nothing. Then nothing is provably
+// new, and the wait lasts for the longest promise if no agreement ends it.
+func (l *Leader) unlistable() bool { return l.blind || l.set != nil && !l.cfg.NewStore }
+
+// agreed reports that the cells' sets end the wait (Bistro): all that a set names are back, and nobody
+// who has been heard of has still to say what it runs. Where the list is trusted, all that it
+// names must be back too: it may be of a leader with the other witness.
+func (l *Leader) agreed() bool {
+	return l.set != nil && l.set.Consensus() && !l.reporting() && (l.blind || len(l.silent) == 0)
 }
 
 // reporting tells that a process has been heard of that has not said yet what it runs; when
@@ -112,22 +136,6 @@ func (l *Leader) tickWait(now time.Duration) {
 // word (Bistro: no worker is NEW).
 func (l *Leader) reporting() bool {
 	return slices.ContainsFunc(l.order, func(p *process) bool { return p.connected && p.health.State == New })
-}
-
-// tickConsensus ends the wait by the cells' hashes alone (Bistro).
-func (l *Leader) tickConsensus(now time.Duration) {
-	expired := now >= l.lapseEnd()
-	if !expired && !l.set.Consensus() {
-		return
-	}
-	if l.reporting() {
-		return
-	}
-	if expired {
-		l.endWait(AuditWaitEnded, "the longest promise has passed")
-	} else {
-		l.endWait(AuditWaitEnded, "all cells of the worker set are back")
-	}
 }
 
 // partial is a planted mistake: whoever is connected decides.
@@ -147,13 +155,23 @@ func (l *Leader) partial() bool {
 
 func (l *Leader) endWait(kind AuditKind, why string) {
 	l.wait = false
+	clear(l.silent)
+	if l.lapse == 0 {
+		l.trustList()
+	}
+	l.trustRows()
+	l.audit(kind, nil, Run{}, "initial wait over: "+why)
+	l.do(StartsChanged{})
+}
+
+// trustList ends the doubt about the rows. A store that went back may have a task as waiting that a
+// cell runs, or an instance as in no place: when the cells' sets have ended the wait, only what they
+// have reported is known, and that is batch work; the rest goes by the longest promise.
+func (l *Leader) trustList() {
 	if l.blind {
 		l.putList(l.list.Hash)
 	}
 	l.blind = false
-	clear(l.silent)
-	l.trustRows()
-	l.audit(kind, nil, Run{}, "initial wait over: "+why)
 	l.do(StartsChanged{})
 }
 
@@ -161,7 +179,7 @@ func (l *Leader) endWait(kind AuditKind, why string) {
 // job that no row names: without the mark a job of that name would be provably new for the
 // next leader, which may not have heard of what runs.
 func (l *Leader) trustRows() {
-	if l.restored && !l.strange() {
+	if l.restored && !l.blind && !l.strange() {
 		l.restored = false
 		l.rows = append(l.rows, ClearRestored{})
 	}
@@ -180,7 +198,8 @@ func (l *Leader) strange() bool {
 
 // forceWait is an operator's word that nothing else runs.
 func (l *Leader) forceWait(by string) {
-	if l.wait {
+	if l.wait || l.blind {
+		l.lapse = 0
 		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %s", by, l.unheard()))
 	}
 }

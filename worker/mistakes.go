@@ -20,5 +20,7 @@ type Mistakes struct {
 	CreditBeforeRecord    bool // credit is given to a process whose adopted work is not recorded
 	DuplicateNeverStarted bool // a repeated RunTask is answered stale, and that is read as "never started"
 	SplitTransition       bool // a transition is committed in two halves
+	SetBeforeWaitEnds     bool // a cell is given the set of a leader that still waits (consensus witness)
+	DisplacedLeaves       bool // a process that has lost its cell's name leaves the set before it is certainly dead (consensus witness)
 	DeadByTimeAlone       bool // a promise that passed is proof, though a successor says that something is not gone
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"cantina/fence"
 	"cantina/workerset"
 )
 
@@ -31,15 +30,19 @@ func TestProtocolMismatch(t *testing.T) {
 // newcomer changes nothing, a replacement advances by two.
 func TestVersionsOfThePool(t *testing.T) {
 	r := newRig(t, consensus)
-	var id workerset.ID
+	r.tick(sec)
 	for i, c := range []CellName{"w1", "w2", "w3"} {
-		id = r.beat(c, Proc("p"+c), 1).SetID
-		if id.Version != uint64(i+1) || id.Hash.Count != i+1 || id.Leader != term5 {
+		r.beat(c, Proc("p"+c), 1)
+		if id := r.l.set.Current(); id.Version != uint64(i+1) || id.Hash.Count != i+1 || id.Leader != term5 {
 			t.Fatalf("%+v", id)
 		}
 	}
+	id := r.l.set.Current()
 	for _, c := range []CellName{"w2", "w3"} {
 		r.report(Proc("p" + c))
+		if a := r.beat(c, Proc("p"+c), 1); !a.Credit || a.SetID != id {
+			t.Fatalf("%+v", a)
+		}
 	}
 	pass := func(d time.Duration) {
 		for end := r.now + d; r.now < end; {
@@ -54,14 +57,15 @@ func TestVersionsOfThePool(t *testing.T) {
 	if a := r.beat("w1", "new@h2", 1); a.Verdict != DieAll {
 		t.Fatalf("%+v", a)
 	}
-	if a := r.beat("w1", "pw1", 1); a.State != New || a.SetID != id || len(peek[SendReportRequest](r)) == 0 {
+	if a := r.beat("w1", "pw1", 1); a.State != New || r.l.set.Current() != id || len(peek[SendReportRequest](r)) == 0 {
 		t.Fatalf("the rejected newcomer changed something: %+v", a)
 	}
 	pass(3 * sec)
 	r.out = nil
 	a := r.beat("w1", "newer@h2", 1)
-	if want := (workerset.Hash{}.Add("pw2").Add("pw3").Add("newer@h2")); a.State != New || a.SetID.Version != 5 || a.SetID.Hash != want {
-		t.Fatalf("removal and addition are two versions: %+v", a)
+	is, want := r.l.set.Current(), (workerset.Hash{}.Add("pw2").Add("pw3").Add("newer@h2"))
+	if a.State != New || is.Version != 5 || is.Hash != want {
+		t.Fatalf("removal and addition are two versions: %+v %+v", a, is)
 	}
 	if s := take[SendSuicide](r); len(s) != 1 || s[0].Call.Proc != "pw1" {
 		t.Fatalf("%v", s)
@@ -69,16 +73,19 @@ func TestVersionsOfThePool(t *testing.T) {
 }
 
 // TestWaitWithoutCells is scenario 18: with hashes alone an empty leader waits as
-// long as any promise may last; with the list it waits for nothing.
+// long as any promise may last, but in a new cluster; with the list it waits for nothing.
 func TestWaitWithoutCells(t *testing.T) {
-	r := newRig(t, consensus)
+	r := newRig(t, func(c *Config) { consensus(c); c.NewStore = false })
 	longest := r.l.t.Stretch(r.l.t.MaxDiesWithin)
 	for _, d := range []time.Duration{0, sec, 5 * sec, longest - 2*sec} {
 		r.now = 1000*sec + d
 		r.step(Tick{LeaseHeld: true})
-		if w := r.l.Wait(r.now); !w.Active || w.Longest != longest-d {
+		if w := r.l.Wait(r.now); !w.Active || !w.All || w.Blind || w.Longest != longest-d {
 			t.Fatalf("at %v: %+v", d, w)
 		}
+	}
+	if r.mayRun("new") != HoldWait {
+		t.Fatal("nothing is provably new: its cell may be one of which no set says anything")
 	}
 	r.now = 1000*sec + longest
 	r.step(Tick{LeaseHeld: true})
@@ -90,10 +97,12 @@ func TestWaitWithoutCells(t *testing.T) {
 	if r.l.Wait(r.now).Active {
 		t.Fatal("never entered again")
 	}
-	l := newRig(t, nil)
-	l.tick(sec)
-	if l.l.Wait(l.now).Active {
-		t.Fatal("nobody is on the list of a new cluster")
+	for _, w := range []Witness{WitnessList, WitnessConsensus} {
+		l := newRig(t, func(c *Config) { c.Witness = w })
+		l.tick(sec)
+		if l.l.Wait(l.now).Active {
+			t.Fatal("nobody is on the list of a new cluster")
+		}
 	}
 }
 
@@ -143,15 +152,19 @@ func TestCautionWait(t *testing.T) {
 
 // TestConsensusWithAnImpostor is scenario 20.
 func TestConsensusWithAnImpostor(t *testing.T) {
-	old := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 2, Hash: workerset.Hash{}.Add("p1").Add("p2")}
-	alone := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: workerset.Hash{}.Add("p3")}
-	show := func(id workerset.ID) func(*Heartbeat) { return func(h *Heartbeat) { h.SetID = id } }
-	r := newRig(t, consensus)
-	r.beat("w2", "p2", 1, show(old))
-	r.beat("w3", "p3", 1, show(alone))
-	r.beat("w1", "p1", 1, show(old))
+	r := newRig(t, func(c *Config) { consensus(c); c.NewStore = false })
+	r.sets = map[Proc]workerset.ID{"p1": setOf(3, 2, "p1", "p2"), "p2": setOf(3, 2, "p1", "p2"), "p3": setOf(2, 1, "p3")}
+	r.beat("w2", "p2", 1)
+	r.beat("w3", "p3", 1)
+	r.beat("w1", "p1", 1)
 	r.report("p1")
 	r.report("p2")
+	r.beat("w1", "p1", 1)
+	r.beat("w2", "p2", 1)
+	r.tick(5 * sec)
+	if !r.l.Wait(r.now).Active {
+		t.Fatal("w3 has not said yet what it runs")
+	}
 	for range 13 {
 		r.tick(5 * sec)
 		r.beat("w1", "p1", 1)

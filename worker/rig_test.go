@@ -160,7 +160,7 @@ func (r *rig) beat(c CellName, p Proc, n int64, set ...func(*Heartbeat)) Heartbe
 	for i, e := range r.out {
 		if a, ok := e.(AnswerBeat); ok && a.Answer.Proc == p && a.Answer.Beat == h.Beat {
 			r.out = slices.Delete(r.out, i, i+1)
-			if a.Answer.Verdict == Welcome {
+			if a.Answer.Verdict == Welcome && !a.Answer.SetID.IsZero() {
 				r.sets[p] = a.Answer.SetID
 			}
 			return a.Answer
@@ -266,6 +266,15 @@ func (r *rig) members() string {
 }
 
 func consensus(c *Config) { c.Witness = WitnessConsensus }
+
+// setOf is the set that the leader of an earlier term gave at a version.
+func setOf(revision int64, version uint64, procs ...string) workerset.ID {
+	id := workerset.ID{Leader: fence.Term{Epoch: 1, Revision: revision}, Version: version}
+	for _, p := range procs {
+		id.Hash = id.Hash.Add(p)
+	}
+	return id
+}
 
 func member(p Proc, c CellName, n int64) Member {
 	folder := string(c)

@@ -34,6 +34,7 @@ func TestNewSession(t *testing.T) {
 // TestFirstHealthy is scenario 6, with the consensus witness.
 func TestFirstHealthy(t *testing.T) {
 	r := newRig(t, consensus)
+	r.tick(sec) // nobody is waited for in a new cluster
 	r.beat("w1", "p1", 1)
 	r.beat("w2", "p2", 1)
 	r.report("p1")
@@ -43,12 +44,14 @@ func TestFirstHealthy(t *testing.T) {
 		t.Fatal("a good probe alone is not enough")
 	}
 	r.out = nil
+	r.beat("w1", "p1", 1)
 	if a := r.beat("w1", "p1", 1); a.State != Unhealthy {
 		t.Fatal("w2 has shown no set")
 	}
 	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldConsensus {
 		t.Fatalf("%v", h.Reason)
 	}
+	r.beat("w2", "p2", 1)
 	r.beat("w2", "p2", 1)
 	if a := r.beat("w1", "p1", 1); a.State != Healthy {
 		t.Fatalf("%+v", a)

@@ -22,7 +22,7 @@ var inKey = map[reflect.Type]fields{
 	reflect.TypeFor[searchStore](): {"members list last", "", ""},
 	reflect.TypeFor[budget]():      {"lose twice late calls restart pause time kill", "tasks", "the same all through a search"},
 	reflect.TypeFor[Leader](): {"cfg procs holders gone list model wait blind restored deposed silent",
-		"t m seq committed rows effects writes mourned order folders goneList set counter adopted t0 jobs nodes lastTick stalled",
+		"t m seq committed rows effects writes mourned order folders goneList set lapse counter adopted t0 jobs nodes lastTick stalled",
 		"configuration; commits are done at once and the key refuses a state with any open; lists of what stands in procs; only the order of counters counts; t0 in lapseEnd"},
 	reflect.TypeFor[process](): {"row member durable promised unsaid health blocked connected reported remains displaced dead period beat since credited credit seq unsure open probe kills",
 		"obituary work alive", "commits are done at once; entries name their process; no services and tasks here"},

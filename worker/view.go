@@ -79,7 +79,7 @@ func (l *Leader) IsBack(proc Proc) bool {
 func (l *Leader) IsDead(proc Proc) bool {
 	p := l.procs[proc]
 	if p == nil {
-		return l.gone[proc] != Welcome || !l.wait || !l.blind
+		return l.gone[proc] != Welcome || !l.blind
 	}
 	return p.dead
 }

@@ -2,8 +2,8 @@ package workerset
 
 import "container/heap"
 
-// prune folds the history before the earliest set that any living cell shows
-// into that set. It does nothing while a living cell has shown none.
+// prune folds the history before the earliest set that any living process shows
+// into that set. It does nothing while a living process has shown none.
 func (t *Tracker) prune() {
 	if t.alive == 0 {
 		t.history = nil
@@ -27,8 +27,8 @@ func (t *Tracker) prune() {
 	}
 	base := t.history[0].added
 	for _, s := range t.history[1 : at+1] {
-		for cell := range s.added {
-			base[cell] = true
+		for proc := range s.added {
+			base[proc] = true
 		}
 		if s.removed != "" {
 			t.bury(base, s.removed, least)
@@ -38,17 +38,17 @@ func (t *Tracker) prune() {
 	t.history = rest
 }
 
-// bury cancels a removed cell from the folded set and forgets it when dead.
-func (t *Tracker) bury(base map[string]bool, cell string, least uint64) {
-	delete(base, cell)
-	if m := t.members[cell]; m != nil && m.dead && !before(least, m.left) {
-		delete(t.members, cell)
+// bury cancels a removed process from the folded set and forgets it when dead.
+func (t *Tracker) bury(base map[string]bool, proc string, least uint64) {
+	delete(base, proc)
+	if m := t.members[proc]; m != nil && m.dead && !before(least, m.left) {
+		delete(t.members, proc)
 	}
 }
 
-// propagate raises each cell's indirect version to the highest indirect version
+// propagate raises each process's indirect version to the highest indirect version
 // among the members of the set that it names: those it could reach no consensus
-// without. One walk over history and cells.
+// without. One walk over history and members.
 func (t *Tracker) propagate() {
 	if len(t.history) == 0 {
 		return
@@ -61,16 +61,16 @@ func (t *Tracker) propagate() {
 		}
 	}
 	for i := range t.history {
-		for cell := range t.history[i].added {
-			if m := t.members[cell]; m != nil {
+		for proc := range t.history[i].added {
+			if m := t.members[proc]; m != nil {
 				m.within++
 				if m.echoed {
 					tops = append(tops, top{m.indirect, m})
 				}
 			}
 		}
-		if cell := t.history[i].removed; cell != "" {
-			if m := t.members[cell]; m != nil {
+		if proc := t.history[i].removed; proc != "" {
+			if m := t.members[proc]; m != nil {
 				m.within--
 			}
 		}
@@ -100,7 +100,7 @@ func (t *Tracker) buckets() [][]*member {
 	return t.scratch[:len(t.history)]
 }
 
-// raiseBucket raises the living cells whose indirect version is that of history step i.
+// raiseBucket raises the living processes whose indirect version is that of history step i.
 func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
 	for tops.Len() > 0 && ((*tops)[0].m.within <= 0 || (*tops)[0].version != (*tops)[0].m.indirect) {
 		heap.Pop(tops)
@@ -123,7 +123,7 @@ func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
 	buckets[j] = append(buckets[j], buckets[i]...)
 }
 
-// top is one cell's requirement; the heap yields the highest version first.
+// top is one process's requirement; the heap yields the highest version first.
 type top struct {
 	version uint64
 	m       *member
@@ -142,7 +142,7 @@ func (h *topHeap) Pop() any {
 	return x
 }
 
-// index counts the living cells by indirect version and knows the least.
+// index counts the living ones by indirect version and knows the least.
 type index struct {
 	count map[uint64]int
 	size  int
@@ -165,7 +165,7 @@ func (x *index) remove(v uint64) {
 	}
 }
 
-// move counts n cells of version v under w.
+// move counts n of version v under w.
 func (x *index) move(v, w uint64, n int) {
 	if x.count[v] -= n; x.count[v] == 0 {
 		delete(x.count, v)

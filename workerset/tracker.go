@@ -7,26 +7,27 @@ import (
 )
 
 // Tracker is what one leader knows of the worker set: its version history, the
-// set each cell shows, and for each cell a lower bound of the cells without which
+// set each process shows, and for each process a lower bound of those without which
 // it could be part of no consensus (Bistro worker-set consensus, "Efficiently
-// maintaining indirectWorkerSetID_"). Membership is by cell name; the hash is
-// over process ids. One caller owns it.
+// maintaining indirectWorkerSetID_"). Membership is by cell process: one that has lost
+// its cell's name to another stays until it is certainly dead. One caller owns it.
 type Tracker struct {
 	current ID
-	members map[string]*member // a dead one while the history has it
+	members map[string]*member // by process; a dead one while the history has it
 	alive   int
-	initial map[ID]int // first sets shown, of the living
-	history []step     // versions first, first+1, … current
+	initial map[ID]Hash // of the living, those that first showed this set
+	unshown int         // the living that have shown none yet
+	history []step      // versions first, first+1, … current
 	index   index
 	scratch [][]*member // of propagate
 	tops    topHeap     // of propagate
 	turnover
 }
 
-// member is one cell. A set version that is not known yet has known = false.
+// member is one process. A set version that is not known yet has known = false.
 type member struct {
-	proc    string
 	initial ID
+	came    bool   // initial is known
 	joined  uint64 // version of the step that added it
 	left    uint64 // version of the step that removed it, when dead
 	dead    bool
@@ -48,15 +49,21 @@ type step struct {
 // NewTracker begins with the empty set, version 0, for the leader of a term.
 // After limit newcomers without agreement further ones queue; 0 = never.
 func NewTracker(leader fence.Term, limit int) *Tracker {
-	return &Tracker{current: ID{Leader: leader}, members: map[string]*member{}, initial: map[ID]int{},
+	return &Tracker{current: ID{Leader: leader}, members: map[string]*member{}, initial: map[ID]Hash{},
 		index: newIndex(), turnover: turnover{limit: limit}}
 }
 
-// Current returns the set of all cells that are not MUST_DIE.
+// Current returns the set of all processes that may run work.
 func (t *Tracker) Current() ID { return t.current }
 
-// Len is the number of cells in the set.
+// Len is the number of processes in the set.
 func (t *Tracker) Len() int { return t.alive }
+
+// Has reports whether a process is in the set.
+func (t *Tracker) Has(proc string) bool {
+	m := t.members[proc]
+	return m != nil && !m.dead
+}
 
 func (t *Tracker) version(i int) uint64 { return t.current.Version - uint64(len(t.history)-1-i) }
 
@@ -66,43 +73,64 @@ func (t *Tracker) place(v uint64) (int, bool) {
 	return i, i >= 0 && i < len(t.history)
 }
 
-// Join adds a cell that showed initial on its first heartbeat, in the place of
-// any earlier process of its name. mayQueue is false while the initial wait lasts.
-func (t *Tracker) Join(cell, proc string, initial ID, mayQueue bool) {
-	t.Leave(cell)
-	if mayQueue && t.full() {
-		t.enqueue(newcomer{cell, proc, initial})
-		return
+// Join adds a process. mayQueue is false while the initial wait lasts. One that is in the
+// set, or waits to be, is left as it is.
+func (t *Tracker) Join(proc string, mayQueue bool) {
+	switch {
+	case t.Has(proc) || t.waits(proc):
+	case mayQueue && t.full():
+		t.enqueue(proc)
+	default:
+		t.join(proc)
 	}
-	t.join(newcomer{cell, proc, initial})
 }
 
-func (t *Tracker) join(n newcomer) {
-	t.advance(t.current.Hash.Add(n.proc), step{added: map[string]bool{n.cell: true}})
-	t.members[n.cell] = &member{proc: n.proc, initial: n.initial, joined: t.current.Version}
+func (t *Tracker) join(proc string) {
+	t.advance(t.current.Hash.Add(proc), step{added: map[string]bool{proc: true}})
+	t.members[proc] = &member{joined: t.current.Version}
 	t.alive++
-	t.initial[n.initial]++
+	t.unshown++
 	t.joins++
 }
 
-// Leave removes a cell that is MUST_DIE or replaced. Unknown and dead cells are ignored.
-func (t *Tracker) Leave(cell string) {
-	if t.dequeue(cell) {
+// Came takes the set that a process showed when it had heard of this leader and had got no set
+// of it: what the last leader whose wait was over told it. Only the first counts.
+func (t *Tracker) Came(proc string, initial ID) {
+	m := t.members[proc]
+	if m == nil || m.dead || m.came {
 		return
 	}
-	m := t.members[cell]
+	if initial.Leader.Revision == 0 {
+		initial = ID{} // a list, which counts who takes work before others have heard of it
+	}
+	m.came, m.initial = true, initial
+	t.unshown--
+	t.initial[initial] = t.initial[initial].Add(proc)
+}
+
+// Leave removes a process that is certainly dead, or can never have been given work. Unknown and
+// dead ones are ignored.
+func (t *Tracker) Leave(proc string) {
+	if t.dequeue(proc) {
+		return
+	}
+	m := t.members[proc]
 	if m == nil || m.dead {
 		return
 	}
-	hash, err := t.current.Hash.Remove(m.proc)
+	hash, err := t.current.Hash.Remove(proc)
 	if err != nil {
 		return
 	}
-	t.advance(hash, step{removed: cell})
+	t.advance(hash, step{removed: proc})
 	m.dead, m.left = true, t.current.Version
 	t.alive--
-	if t.initial[m.initial]--; t.initial[m.initial] == 0 {
+	if !m.came {
+		t.unshown--
+	} else if h, err := t.initial[m.initial].Remove(proc); err != nil || h.Count == 0 {
 		delete(t.initial, m.initial)
+	} else {
+		t.initial[m.initial] = h
 	}
 	if m.echoed {
 		t.index.remove(m.indirect)
@@ -115,18 +143,18 @@ func (t *Tracker) advance(h Hash, s step) {
 	t.history = append(t.history, s)
 }
 
-// Echo takes the set that a cell shows on a later heartbeat. A set of another
-// leader is ignored; one that this leader never made is ErrCorrupt.
-func (t *Tracker) Echo(cell string, id ID) error {
-	m := t.members[cell]
-	if m == nil || m.dead || id == m.initial || id.Leader.Less(t.current.Leader) {
+// Echo takes the set that a process shows. A set of another leader is ignored; one that this
+// leader never made is ErrCorrupt.
+func (t *Tracker) Echo(proc string, id ID) error {
+	m := t.members[proc]
+	if m == nil || m.dead || id.Leader.Less(t.current.Leader) {
 		return nil
 	}
 	if id.Leader != t.current.Leader {
-		return fmt.Errorf("cell %s shows a set of term %v: %w", cell, id.Leader, ErrCorrupt)
+		return fmt.Errorf("process %s shows a set of term %v: %w", proc, id.Leader, ErrCorrupt)
 	}
 	if int64(t.current.Version-id.Version) < 0 || id.Version == t.current.Version && id.Hash != t.current.Hash {
-		return fmt.Errorf("cell %s shows version %d, which was never made: %w", cell, id.Version, ErrCorrupt)
+		return fmt.Errorf("process %s shows version %d, which was never made: %w", proc, id.Version, ErrCorrupt)
 	}
 	if before(id.Version, m.joined) {
 		return nil // made before it joined, so without it
@@ -137,7 +165,7 @@ func (t *Tracker) Echo(cell string, id ID) error {
 		return nil
 	}
 	if id.Version == m.set && id != m.shown {
-		return fmt.Errorf("cell %s shows two sets of version %d: %w", cell, id.Version, ErrCorrupt)
+		return fmt.Errorf("process %s shows two sets of version %d: %w", proc, id.Version, ErrCorrupt)
 	}
 	if !before(m.set, id.Version) {
 		return nil
@@ -153,27 +181,26 @@ func (t *Tracker) Echo(cell string, id ID) error {
 // before is Earlier for versions of one history, which are always near.
 func before(a, b uint64) bool { return int64(a-b) < 0 }
 
-// Consensus reports whether every living cell first showed the same set and that
-// set is exactly the living ones: everybody the last leader knew is back. There
+// Consensus reports whether all that some set names are back: each of them showed that set
+// first. Whoever may run work is among them; others, with other sets or none, have none. There
 // is no consensus of nobody.
 func (t *Tracker) Consensus() bool {
-	if t.alive == 0 || len(t.initial) != 1 || t.queued() > 0 {
-		return false
-	}
-	for id := range t.initial {
-		return id.Hash == t.current.Hash
+	for id, h := range t.initial {
+		if h.Count > 0 && h == id.Hash {
+			return true
+		}
 	}
 	return false
 }
 
-// Agree reports whether every living cell first showed the same set, whoever is
+// Agree reports whether every living process first showed the same set, whoever is
 // missing from it. It decides nothing; a planted mistake uses it.
-func (t *Tracker) Agree() bool { return t.alive > 0 && len(t.initial) == 1 }
+func (t *Tracker) Agree() bool { return t.alive > 0 && t.unshown == 0 && len(t.initial) == 1 }
 
-// Permits reports whether a cell may take its first work: it shows the present
-// set, and every living cell, directly or through others, requires it.
-func (t *Tracker) Permits(cell string) bool {
-	m := t.members[cell]
+// Permits reports whether a process may take its first work: it shows the present
+// set, and every living one, directly or through others, requires it.
+func (t *Tracker) Permits(proc string) bool {
+	m := t.members[proc]
 	if m == nil || m.dead || !m.echoed || m.shown != t.current || t.index.size != t.alive {
 		return false
 	}

@@ -30,11 +30,15 @@ func newPool(t *testing.T, limit int) *pool {
 
 func (p *pool) note() { p.ids[p.tr.Current().Version] = p.tr.Current() }
 
-func (p *pool) join(cell string) { p.joinAs(cell, cell, ID{}) }
-
-func (p *pool) joinAs(cell, proc string, initial ID) {
-	p.tr.Join(cell, proc, initial, true)
+func (p *pool) join(proc string) {
+	p.tr.Join(proc, true)
 	p.note()
+}
+
+// came joins a process that shows a set of an earlier leader.
+func (p *pool) came(proc string, initial ID) {
+	p.join(proc)
+	p.tr.Came(proc, initial)
 }
 
 func (p *pool) leave(cell string) {
@@ -153,20 +157,20 @@ func TestHistoryAndPropagation(t *testing.T) {
 	p.wantHistory("4+w1+w2+w3+w4 5-w1")
 	p.want("5w2 5w3 5w4", "w3")
 
-	p.joinAs("w1", "w1a", ID{})
-	p.echo("w1", 6)
+	p.join("w1a")
+	p.echo("w1a", 6)
 	p.tr.Tick()
-	p.want("5w2 5w3 5w4 6w1", "")
+	p.want("5w2 5w3 5w4 6w1a", "")
 
 	p.echo("w4", 6)
 	p.leave("w4")
-	p.want("5w2 5w3 6w1", "")
+	p.want("5w2 5w3 6w1a", "")
 	p.tr.Tick()
-	p.want("6w1 6w2 6w3", "") // through the dead w4
+	p.want("6w1a 6w2 6w3", "") // through the dead w4
 
-	p.echo("w1", 7)
+	p.echo("w1a", 7)
 	p.tr.Tick()
-	p.want("7w1 7w2 7w3", "w1")
+	p.want("7w1a 7w2 7w3", "w1a")
 	if m := p.tr.members["w4"]; m == nil || m.indirect != 6 {
 		t.Fatalf("dead w4: %+v", m)
 	}
@@ -194,23 +198,28 @@ func TestOneEchoPermitsMany(t *testing.T) {
 	}
 }
 
-// TestConsensus is scenario 20 and 21: an impostor delays, a single cell of an
-// empty set is no consensus, nobody is none.
+// TestConsensus is scenario 20 and 21: it takes all that a set names, an impostor does not matter
+// to it, a process that shows no set is no consensus, nobody is none.
 func TestConsensus(t *testing.T) {
 	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1").Add("w2")}
-	alone := ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: Hash{}.Add("w3")}
+	alone := ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: Hash{}.Add("w3").Add("w4")}
 	p := newPool(t, 0)
 	if p.tr.Consensus() || p.tr.Agree() {
 		t.Fatal("nobody agrees")
 	}
-	p.joinAs("w2", "w2", old)
+	p.came("w2", old)
 	if p.tr.Consensus() || !p.tr.Agree() {
 		t.Fatal("w1 is missing")
 	}
-	p.joinAs("w3", "w3", alone)
-	p.joinAs("w1", "w1", old)
+	p.came("w3", alone)
+	p.join("w1")
 	if p.tr.Consensus() || p.tr.Agree() {
-		t.Fatal("w3 shows another set")
+		t.Fatal("what w1 shows is not known")
+	}
+	p.tr.Came("w1", old)
+	p.tr.Came("w1", alone) // later: it may be of this leader's doing
+	if !p.tr.Consensus() || p.tr.Agree() {
+		t.Fatal("w1 and w2 are all that their set names")
 	}
 	p.tr.Tick() // refuses to prune: nobody has shown a set of this leader
 	p.wantHistory("1+w2 2+w3 3+w1")
@@ -219,13 +228,19 @@ func TestConsensus(t *testing.T) {
 	}
 	p.echo("w3", 3)
 	p.leave("w3")
-	if got := p.tr.Current(); got.Version != 4 || got.Hash != old.Hash || !p.tr.Consensus() {
+	if got := p.tr.Current(); got.Version != 4 || got.Hash != old.Hash || !p.tr.Consensus() || !p.tr.Agree() {
 		t.Fatalf("%+v", got)
 	}
-	single := newPool(t, 0)
-	single.join("w1")
-	if single.tr.Consensus() {
-		t.Fatal("an empty first set names nobody")
+	p.leave("w1")
+	if p.tr.Consensus() {
+		t.Fatal("w1 is gone")
+	}
+	for _, none := range []ID{{}, {Leader: fence.Term{Epoch: 1}, Version: 3, Hash: Hash{}.Add("w1")}} {
+		single := newPool(t, 0)
+		single.came("w1", none)
+		if single.tr.Consensus() {
+			t.Fatalf("no set, or a list, is no consensus: %+v", none)
+		}
 	}
 }
 
@@ -233,12 +248,14 @@ func TestConsensus(t *testing.T) {
 func TestReplacementAdvancesByTwo(t *testing.T) {
 	p := newPool(t, 0)
 	p.join("w1")
-	p.joinAs("w1", "w1a", ID{})
-	if got := p.tr.Current(); got.Version != 3 || got.Hash != (Hash{}.Add("w1a")) || p.tr.Len() != 1 {
+	p.join("w1") // it is there
+	p.join("w1a")
+	p.leave("w1")
+	if got := p.tr.Current(); got.Version != 3 || got.Hash != (Hash{}.Add("w1a")) || p.tr.Len() != 1 || p.tr.Has("w1") || !p.tr.Has("w1a") {
 		t.Fatalf("%+v", got)
 	}
-	p.leave("w1")
-	p.leave("w1")
+	p.leave("w1a")
+	p.leave("w1a")
 	p.leave("unknown")
 	if got := p.tr.Current(); got.Version != 4 || got.Hash != (Hash{}) || p.tr.Len() != 0 {
 		t.Fatalf("%+v", got)
@@ -326,24 +343,24 @@ func TestPermitIsSafe(t *testing.T) {
 		note := func() {
 			p.note()
 			s := map[string]bool{}
-			for cell, m := range p.tr.members {
+			for proc, m := range p.tr.members {
 				if !m.dead {
-					s[cell+"/"+m.proc] = true
+					s[proc] = true
 				}
 			}
 			sets[p.tr.Current().Version] = s
 		}
 		for i := range 200 {
-			cell := fmt.Sprint("w", rng.IntN(6))
+			proc := fmt.Sprint("w", rng.IntN(6), ".", i/40) // new processes from time to time
 			switch rng.IntN(8) {
 			case 0:
-				proc := fmt.Sprint("p", i)
-				p.tr.Join(cell, proc, ID{}, true)
+				if _, known := p.tr.members[proc]; !known {
+					p.tr.Join(proc, true)
+				}
 				note()
-				delete(shown, cell+"/"+proc)
 			case 1:
 				if rng.IntN(3) == 0 {
-					p.tr.Leave(cell)
+					p.tr.Leave(proc)
 					note()
 				}
 			case 2, 3:
@@ -351,21 +368,21 @@ func TestPermitIsSafe(t *testing.T) {
 				note()
 			default:
 				v := p.tr.Current().Version - uint64(rng.IntN(3))
-				if m := p.tr.members[cell]; m != nil && !m.dead && sets[v] != nil && !before(v, m.joined) {
-					p.echo(cell, v)
-					if key := cell + "/" + m.proc; shown[key] == nil || m.set == v {
-						shown[key] = sets[v]
+				if m := p.tr.members[proc]; m != nil && !m.dead && sets[v] != nil && !before(v, m.joined) {
+					p.echo(proc, v)
+					if shown[proc] == nil || m.set == v {
+						shown[proc] = sets[v]
 					}
 				}
 			}
-			for cell, m := range p.tr.members {
-				if m.dead || !p.tr.Permits(cell) {
+			for proc, m := range p.tr.members {
+				if m.dead || !p.tr.Permits(proc) {
 					continue
 				}
 				permitted++
 				for other, o := range p.tr.members {
-					if !o.dead && !closure(other+"/"+o.proc, shown)[cell+"/"+m.proc] && !needsDead(p, other+"/"+o.proc, shown) {
-						t.Fatalf("seed %d step %d: %s is permitted though %s does not require it", seed, i, cell, other)
+					if !o.dead && !closure(other, shown)[proc] && !needsDead(p, other, shown) {
+						t.Fatalf("seed %d step %d: %s is permitted though %s does not require it", seed, i, proc, other)
 					}
 				}
 			}
@@ -376,12 +393,11 @@ func TestPermitIsSafe(t *testing.T) {
 	}
 }
 
-// needsDead: a cell that requires, directly or through others, a process that is
-// lost or replaced can be part of no consensus at all.
+// needsDead: one that requires, directly or through others, a process that is
+// dead can be part of no consensus at all.
 func needsDead(p *pool, from string, shown map[string]map[string]bool) bool {
-	for c := range closure(from, shown) {
-		cell, proc, _ := strings.Cut(c, "/")
-		if m := p.tr.members[cell]; m == nil || m.dead || m.proc != proc {
+	for proc := range closure(from, shown) {
+		if !p.tr.Has(proc) {
 			return true
 		}
 	}
@@ -411,7 +427,7 @@ func turnoverRun(limit, n int, length time.Duration) time.Duration {
 	echoes := map[string]ID{}
 	good := map[string]bool{}
 	for i := range 5 {
-		tr.Join(fmt.Sprint("good", i), fmt.Sprint("good", i), ID{}, true)
+		tr.Join(fmt.Sprint("good", i), true)
 		good[fmt.Sprint("good", i)] = false
 	}
 	bad := map[string]time.Duration{}
@@ -426,7 +442,7 @@ func turnoverRun(limit, n int, length time.Duration) time.Duration {
 		}
 		for time.Duration(born)*gap <= now {
 			cell := fmt.Sprint("bad", born)
-			tr.Join(cell, cell, ID{}, true)
+			tr.Join(cell, true)
 			bad[cell] = now
 			born++
 		}
@@ -471,9 +487,6 @@ func TestQueuedNewcomers(t *testing.T) {
 	if p.tr.Queued() != 1 || p.tr.Current().Version != 2 {
 		t.Fatal("a queued cell is lost without a trace in the set")
 	}
-	if p.tr.Consensus() {
-		t.Fatal("no consensus while somebody is queued")
-	}
 	p.echo("w1", 2)
 	p.echo("w2", 2)
 	p.tr.Tick()
@@ -489,7 +502,7 @@ func TestQueuedNewcomers(t *testing.T) {
 	if p.tr.Queued() != 1 {
 		t.Fatal("until that batch agrees too, others wait")
 	}
-	p.tr.Join("w6", "w6", ID{}, false)
+	p.tr.Join("w6", false)
 	if p.tr.Queued() != 1 {
 		t.Fatal("nobody queues while the initial wait lasts")
 	}
@@ -498,18 +511,19 @@ func TestQueuedNewcomers(t *testing.T) {
 func benchmarkTick(b *testing.B, n int) {
 	tr := NewTracker(term, 0)
 	for i := range n {
-		tr.Join(fmt.Sprint("cell-", i), fmt.Sprint("proc-", i), ID{}, true)
+		tr.Join(fmt.Sprint("proc-", i), true)
 	}
 	id := tr.Current()
 	for i := range n {
-		_ = tr.Echo(fmt.Sprint("cell-", i), id)
+		_ = tr.Echo(fmt.Sprint("proc-", i), id)
 	}
 	tr.Tick()
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		cell := fmt.Sprint("cell-", i%n)
-		tr.Join(cell, fmt.Sprint("again-", i), ID{}, true)
-		_ = tr.Echo(cell, tr.Current())
+		tr.Leave(fmt.Sprint("proc-", i))
+		next := fmt.Sprint("proc-", i+n)
+		tr.Join(next, true)
+		_ = tr.Echo(next, tr.Current())
 		tr.Tick()
 	}
 }

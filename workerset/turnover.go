@@ -11,36 +11,32 @@ import "slices"
 type turnover struct {
 	limit int
 	joins int // since the last agreement
-	queue []newcomer
+	queue []string
 }
 
-type newcomer struct {
-	cell, proc string
-	initial    ID
-}
+func (t *turnover) full() bool { return t.limit > 0 && t.joins >= t.limit }
 
-func (t *turnover) full() bool  { return t.limit > 0 && t.joins >= t.limit }
-func (t *turnover) queued() int { return len(t.queue) }
+func (t *turnover) waits(proc string) bool { return slices.Contains(t.queue, proc) }
 
-func (t *turnover) enqueue(n newcomer) { t.queue = append(t.queue, n) }
+func (t *turnover) enqueue(proc string) { t.queue = append(t.queue, proc) }
 
-func (t *turnover) dequeue(cell string) bool {
+func (t *turnover) dequeue(proc string) bool {
 	n := len(t.queue)
-	t.queue = slices.DeleteFunc(t.queue, func(q newcomer) bool { return q.cell == cell })
+	t.queue = slices.DeleteFunc(t.queue, func(q string) bool { return q == proc })
 	return len(t.queue) < n
 }
 
 // Queued is the number of newcomers that wait outside the set.
-func (t *Tracker) Queued() int { return t.queued() }
+func (t *Tracker) Queued() int { return len(t.queue) }
 
 // settleTurnover notes who is permitted and, when all are, admits the queue.
 func (t *Tracker) settleTurnover() {
 	all := true
-	for cell, m := range t.members {
+	for proc, m := range t.members {
 		if m.dead {
 			continue
 		}
-		m.permitted = m.permitted || t.Permits(cell)
+		m.permitted = m.permitted || t.Permits(proc)
 		all = all && m.permitted
 	}
 	if !all {

@@ -50,7 +50,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "certificate file for etcd")
 	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "key file for etcd")
 	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "file with the authority of etcd")
-	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"}, "what ends the initial wait: list (the stored members, vetoed by the cells' hash) or consensus (the hash alone)")
+	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"}, "what ends the initial wait: list (all stored members are back or dead) or consensus (the cells agree on one worker set; until then no cell takes new work, at most for the longest promise)")
 	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false, "no cell of an earlier store is alive: a new store waits for nobody")
 	durationVar(p, &f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this time whoever is missing: work may run twice")
 	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false, "let a new process take the name of a cell that is not HEALTHY")

@@ -28,12 +28,12 @@ const blindText = bbs.HeldByWait
 // only jobs: what stands in the rows is not trusted.
 func (v view) blind() (worker.WaitView, bool) {
 	w := v.reg.Wait()
-	return w, w.Active && w.Blind
+	return w, w.Blind
 }
 
 // held lists what the initial wait holds: jobs, then exclusive instances and tasks.
 func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
-	if !w.Active {
+	if !w.Active && !w.Blind {
 		return
 	}
 	add := func(h api.Held) {
