@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -128,10 +129,12 @@ func parseData(raw json.RawMessage) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Judge makes a report of how an invocation ended and what it wrote last. A
-// written status rules; without one a killed task is incomplete and waits, an exit
-// code of 0 is done, and everything else is an error (beyond Bistro, which never
-// looked at the exit code; ignoreExit restores that).
+// Judge makes a report of how an invocation ended and what it wrote last. Of the two the
+// worse counts: an exit code of 0 that nobody asked for is as good as done, a killed task is
+// incomplete, and everything else is an error; a task that says done, or incomplete, and ends
+// worse than that has got as far as it says, and its data is kept. (Beyond Bistro, which never
+// looked at the exit code; ignoreExit restores that: what was written counts, and nothing
+// written is an error.)
 func Judge(e Ended, text []byte, ignoreExit bool) Report {
 	r := judge(e, text, ignoreExit)
 	r.ExitCode, r.Signal = e.ExitCode, e.Signal
@@ -139,14 +142,31 @@ func Judge(e Ended, text []byte, ignoreExit bool) Report {
 }
 
 func judge(e Ended, text []byte, ignoreExit bool) Report {
-	if len(bytes.TrimSpace(text)) > 0 {
-		r, err := ParseStatus(text)
-		if err != nil {
-			return Report{Bits: Error | UsesBackoff, Reason: fmt.Sprintf("cannot read status %s: %v", clip(text), err)}
-		}
-		return r
+	end := e.report(ignoreExit)
+	if len(bytes.TrimSpace(text)) == 0 {
+		return end
 	}
+	wrote, err := ParseStatus(text)
 	switch {
+	case err != nil && e.Again != AgainNot:
+		return end // it may have been ended in the middle of it
+	case err != nil:
+		return Report{Bits: Error | UsesBackoff, Reason: fmt.Sprintf("cannot read status %s: %v", clip(text), err)}
+	case ignoreExit || wrote.Bits.badness() >= end.Bits.badness():
+		return wrote
+	}
+	end.Data = wrote.Data
+	end.Reason += "; it had written the status " + wrote.Bits.label()
+	return end
+}
+
+// report is what the end says by itself.
+func (e Ended) report(ignoreExit bool) Report {
+	switch {
+	case e.Again == AgainNow:
+		return Report{Bits: Incomplete, Reason: e.Reason}
+	case e.Again == AgainLater:
+		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: e.Reason}
 	case e.TimedOut:
 		return Report{Bits: Error | UsesBackoff, Reason: "time-out"}
 	case e.Killed:
@@ -161,6 +181,16 @@ func judge(e Ended, text []byte, ignoreExit bool) Report {
 		return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("ended by signal %d", e.Signal))}
 	}
 	return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("exit code %d", e.ExitCode))}
+}
+
+// badness orders done, incomplete, error and failed.
+func (b Bits) badness() int {
+	return slices.Index([]Bits{Done, Incomplete, Error, Failed}, b&currentStatusBits)
+}
+
+// label is the word for a status.
+func (b Bits) label() string {
+	return [...]string{"done", "incomplete", "error", "failed"}[b.badness()]
 }
 
 // NeverStarted is the report of an invocation that certainly did not start: nothing

@@ -54,7 +54,20 @@ type Ended struct {
 	TimedOut bool
 	// Reason of the executor in words.
 	Reason string
+	// Again is set when it is the cell's doing that the task did not get to its end.
+	Again Again
 }
+
+// Again is when a task may run again that its cell did not let get to its end, for no fault
+// of the task's own.
+type Again int
+
+// The choices.
+const (
+	AgainNot   Again = iota // it came to its own end, or was ended on request
+	AgainNow                // at once, and no retry is counted: the cell is being emptied
+	AgainLater              // after the pause that it has reached: the cell cannot make containers
+)
 
 // Key is the identity of a batch task.
 type Key struct{ Job, Node string }

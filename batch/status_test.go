@@ -198,7 +198,9 @@ func TestJudge(t *testing.T) {
 		bits   Bits
 		reason string
 	}{
-		{"written status rules", Ended{ExitCode: 3}, "done", false, Done, ""},
+		{"a written status is no better than the exit code", Ended{ExitCode: 3}, "done", false, Error | UsesBackoff, "exit code 3; it had written the status done"},
+		{"a written status is all that counts", Ended{ExitCode: 3}, "done", true, Done, ""},
+		{"the cell is emptied in the middle of a status", Ended{Signal: 15, Killed: true, Reason: "evacuated", Again: AgainNow}, `{"resu`, false, Incomplete, "evacuated"},
 		{"exit 0 without a status", Ended{}, "", false, Done, ""},
 		{"empty last line", Ended{}, "\n", false, Done, ""},
 		{"exit 3", Ended{ExitCode: 3}, "", false, Error | UsesBackoff, "exit code 3"},
@@ -212,6 +214,54 @@ func TestJudge(t *testing.T) {
 		r := Judge(c.e, []byte(c.text), c.ignore)
 		if r.Bits != c.bits || r.Reason != c.reason || r.ExitCode != c.e.ExitCode || r.Signal != c.e.Signal {
 			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+// TestTheWorseOfEndAndStatusCounts: every end with every status in every form. What was
+// written is never better than the end, and its data is kept as progress.
+func TestTheWorseOfEndAndStatusCounts(t *testing.T) {
+	ends := map[string]struct {
+		e    Ended
+		bits Bits
+	}{
+		"exit 0":              {Ended{}, Done},
+		"exit 3":              {Ended{ExitCode: 3}, Error | UsesBackoff},
+		"signal 9":            {Ended{ExitCode: -1, Signal: 9}, Error | UsesBackoff},
+		"no result":           {Ended{ExitCode: -1, Reason: "lost"}, Error | UsesBackoff},
+		"failed, though 0":    {Ended{Reason: "unhealthy"}, Error | UsesBackoff},
+		"time limit":          {Ended{ExitCode: -1, Signal: 15, TimedOut: true, Reason: "time limit"}, Error | UsesBackoff},
+		"time limit, heeded":  {Ended{TimedOut: true}, Error | UsesBackoff},
+		"killed":              {Ended{ExitCode: -1, Signal: 15, Killed: true}, Incomplete | UsesBackoff | KeepBackoff},
+		"killed, exit 0":      {Ended{Killed: true}, Incomplete | UsesBackoff | KeepBackoff},
+		"killed, exit 1":      {Ended{ExitCode: 1, Killed: true}, Incomplete | UsesBackoff | KeepBackoff},
+		"evacuated":           {Ended{ExitCode: -1, Signal: 15, Killed: true, Again: AgainNow}, Incomplete},
+		"evacuated, exit 0":   {Ended{Killed: true, Again: AgainNow}, Incomplete},
+		"could not be made":   {Ended{ExitCode: -1, Again: AgainLater}, Incomplete | UsesBackoff | KeepBackoff},
+		"evacuated by signal": {Ended{ExitCode: -1, Signal: 9, Killed: true, Again: AgainNow}, Incomplete},
+	}
+	order := func(b Bits) int { return strings.Index("done incomplete error failed", word(b)) }
+	for name, end := range ends {
+		for _, label := range []string{"done", "incomplete", "incomplete_backoff", "error_backoff", "backoff", "failed"} {
+			bits, _ := labelBits(label)
+			forms := map[string]bool{
+				label: false, label + "\n": false, " " + label + " ": false,
+				fmt.Sprintf(`{"result":%q}`, label): false, fmt.Sprintf(`{"result":%q,"data":{"at":5}}`, label): true,
+				fmt.Sprintf(`{"result_bits":%d,"data":{"at":5}}`, bits): true, fmt.Sprintf(`{"data":{"at":5},"result_bits":"%d","result":"failed"}`, bits): true,
+			}
+			for text, data := range forms {
+				want := bits
+				if order(end.bits) > order(bits) {
+					want = end.bits
+				}
+				r := Judge(end.e, []byte(text), false)
+				if r.Bits != want || (string(r.Data) == `{"at":5}`) != data || r.ExitCode != end.e.ExitCode || r.Signal != end.e.Signal {
+					t.Errorf("%s, %s: %+v, want %s", name, text, r, word(want))
+				}
+				if r := Judge(end.e, []byte(text), true); r.Bits != bits || (string(r.Data) == `{"at":5}`) != data {
+					t.Errorf("%s, %s, exit code ignored: %+v", name, text, r)
+				}
+			}
 		}
 	}
 }

@@ -36,11 +36,11 @@ func (r *runs) take(run worker.Run) *BatchWork {
 func (c *Cell) launch(r worker.Run) {
 	w := c.runs.take(r)
 	if w == nil {
-		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "the call had no workload"}, "")
+		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "the call had no workload"})
 		return
 	}
 	if c.stopsBatch() {
-		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonEvacuated}, runAgain)
+		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonEvacuated, Again: batch.AgainNow})
 		return
 	}
 	load := *w.Workload
@@ -54,25 +54,17 @@ func (c *Cell) launch(r worker.Run) {
 		return
 	}
 	c.log.Debug("batch task does not start", "run", r.Work.String(), "error", err)
-	status := runAgain
+	again := batch.AgainNow
 	if errors.Is(err, executor.ErrNoGroup) {
-		status = runLater
+		again = batch.AgainLater // else the cell would be asked again at once
 	}
-	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err)}, status)
+	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err), Again: again})
 }
-
-// runAgain is the status of a batch task that ended without a fault of its own:
-// it runs again, and no retry is counted.
-const runAgain = `{"result":"incomplete"}`
-
-// runLater is runAgain after the back-off that it has reached: the cell cannot make
-// containers, and would be asked again at once.
-const runLater = `{"result":"incomplete_backoff"}`
 
 // endWithout reports the end of an invocation that has no container. It runs as
 // an effect of the machine, which must not be stepped from there.
-func (c *Cell) endWithout(r worker.Run, end batch.Ended, status string) {
-	text, err := encodeEnd(end, status)
+func (c *Cell) endWithout(r worker.Run, end batch.Ended) {
+	text, err := wire.EncodeBatchEnd(end, nil)
 	if err != nil {
 		c.log.Error("status cannot be encoded", "run", r.Work.String(), "error", err)
 	}
@@ -110,25 +102,16 @@ func (c *Cell) batchEnded(ct executor.Container) {
 	c.workEnded(worker.WorkEnded{Run: r, Status: status})
 }
 
-// statusOf is what the scheduler is told of an ended batch container.
+// statusOf is what the scheduler is told of an ended batch container: it decodes that with
+// wire.DecodeBatchEnd.
 func (c *Cell) statusOf(ct executor.Container) (string, error) {
 	r := ct.Result
 	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped, TimedOut: r.TimedOut, Reason: r.Reason}
-	status := string(r.Status)
-	if c.interrupted(ct) && status == "" {
-		end.Reason, status = reasonEvacuated, runAgain
+	switch {
+	case r.NotMade:
+		end.Again = batch.AgainLater
+	case c.interrupted(ct):
+		end.Reason, end.Again = reasonEvacuated, batch.AgainNow
 	}
-	if r.NotMade {
-		status = runLater
-	}
-	return encodeEnd(end, status)
-}
-
-// encodeEnd is what the scheduler decodes with wire.ToBatchEnd; an empty status is none.
-func encodeEnd(end batch.Ended, status string) (string, error) {
-	var line []byte
-	if status != "" {
-		line = []byte(status)
-	}
-	return wire.EncodeBatchEnd(end, line)
+	return wire.EncodeBatchEnd(end, r.Status)
 }

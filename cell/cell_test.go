@@ -426,7 +426,7 @@ func TestABatchTaskWithoutRoomRunsAgainWithoutPenalty(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		all := ended(t, w.leader)
-		if len(all) != 1 || string(all[0].GetStatus()) != runAgain {
+		if len(all) != 1 || all[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW {
 			t.Fatalf("got %v", all)
 		}
 		if end, _ := wire.ToBatchEnd(all[0]); end.Reason != "insufficient resources: memory 1000Mi needed, 100Mi free" {

@@ -10,6 +10,7 @@ import (
 	"cantina/executor"
 	"cantina/resource"
 	"cantina/task"
+	pb "cantina/wire/cantinav1"
 )
 
 func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
@@ -22,7 +23,7 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		all := ended(t, w.leader)
-		if len(all) != 1 || string(all[0].GetStatus()) != runAgain || all[0].GetReason() != reasonEvacuated {
+		if len(all) != 1 || all[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW || all[0].GetReason() != reasonEvacuated {
 			t.Fatalf("got %v", all)
 		}
 		refused := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}})
@@ -106,7 +107,7 @@ func TestAnEvacuationEndsAtItsDeadline(t *testing.T) {
 		if !s.Over || len(s.Waits) != 1 {
 			t.Fatalf("after its deadline: %+v", s)
 		}
-		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain {
+		if got := ended(t, w.leader); len(got) != 1 || got[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW {
 			t.Fatalf("batch task after the deadline: %v", got)
 		}
 		tell(first)
@@ -223,7 +224,7 @@ func TestNoBatchTaskStartsOnACellThatStopsThem(t *testing.T) {
 		}
 		w.runBatch(1, sleeper("1h"))
 		synctest.Wait()
-		if got := ended(t, w.leader); len(got) != 1 || string(got[0].GetStatus()) != runAgain || got[0].GetReason() != reasonEvacuated {
+		if got := ended(t, w.leader); len(got) != 1 || got[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW || got[0].GetReason() != reasonEvacuated {
 			t.Fatalf("got %v", got)
 		}
 	})

@@ -82,6 +82,9 @@ func (c *Cell) actTask(ctx context.Context, ct executor.Container, v task.View, 
 	case task.RunContainer:
 		c.runTask(ctx, ct, v)
 	case task.DeleteContainer:
+		if ct.Decided && v.Row != nil && (v.Row.Ending() || v.Row.Unresolved()) {
+			return true // it had ended before it was cancelled or given up: its end is to be reported
+		}
 		c.delete(ct.ID)
 	case task.StopContainer:
 		c.endReasons.first(ct.ID, a.Reason)
@@ -98,7 +101,7 @@ func (c *Cell) runTask(ctx context.Context, ct executor.Container, v task.View) 
 		return
 	}
 	c.log.Warn("container does not start", "container", ct.ID, "error", err)
-	result := task.Result{Failed: true, Reason: task.ReasonRunFailed + ": " + why(err), ExitCode: -1}
+	result := task.Result{Failed: true, Ordered: true, Reason: task.ReasonRunFailed + ": " + why(err), ExitCode: -1}
 	ev := task.Complete{UID: v.UID, By: v.Self, Result: result}
 	if err := c.taskCalls.do(ctx, TaskEvent{GUID: ct.Labels[labelTask], Event: ev}); err != nil {
 		c.log.Debug("call failed", "container", ct.ID, "call", "Complete", "error", err)
@@ -149,7 +152,7 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 func (c *Cell) resultOf(ct executor.Container) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
-		OOM: r.OOM != nil, Started: r.Started, Ended: r.Ended}
+		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, Started: r.Started, Ended: r.Ended}
 	if reason, ok := c.endReasons.get(ct.ID); ok && r.Stopped {
 		out.Failed, out.Cancelled, out.Reason = true, false, reason
 		return out

@@ -59,6 +59,7 @@ type container struct {
 	hangs    int // starts
 	pid      int
 	routable bool
+	decided  bool // see Container
 	ports    []action.Mapping
 	oomKills int
 	oom      *OOM
@@ -68,6 +69,7 @@ type container struct {
 	spec Spec
 	// owned by the driver
 	timedOut  bool
+	fixed     *verdict // nil until the main program has ended
 	folder    string
 	pooled    *folder // the same, when folders gave it out
 	forgotten bool
@@ -108,7 +110,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies what others may see. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing, Stuck: c.stuck, Hang: c.hang,
+		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing, Decided: c.decided && c.state != Completed, Stuck: c.stuck, Hang: c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 

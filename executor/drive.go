@@ -205,13 +205,20 @@ func (c *container) runSingle() (RunResult, bool) {
 	defer stop()
 	t := &w.Termination
 	wait := leftoverGrace(t)
+	overdue := false
 	select {
 	case <-p.Done():
 	case <-c.stopC:
-		wait = c.askToEnd(p, t)
 	case <-limit:
-		c.timedOut = true
-		c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
+		overdue = true
+	}
+	if p.Ended() {
+		c.fix(false)
+	} else {
+		if overdue {
+			c.timedOut = true
+			c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
+		}
 		wait = c.askToEnd(p, t)
 	}
 	if !c.finish(wait) {
@@ -290,9 +297,6 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 			*tail = w.Tail(tailLines)
 		}
 	}
-	if r.Status == nil {
-		r.Status = c.status.last()
-	}
 	c.judge(&r)
 	c.tellEnd(&r)
 	c.saveAndClose(&r)
@@ -319,21 +323,6 @@ func (c *container) saveAndClose(r *RunResult) {
 	}
 	if kept && unfinished {
 		c.saveResult(r)
-	}
-}
-
-// judge turns what happened into what is reported.
-func (c *container) judge(r *RunResult) {
-	a, reason := c.asked()
-	switch {
-	case a == askStop:
-		r.Stopped, r.Failed, r.Reason = true, false, ""
-	case a == askKill:
-		r.Failed, r.TimedOut, r.Reason = true, c.timedOut, reason
-	case r.Failed && r.OOM != nil:
-		r.Reason += " (out of memory)"
-	case r.Failed && c.bound && (r.Signal != 0 || r.Lost) && c.e.pastDeadline():
-		r.Reason = "the cell's deadline passed"
 	}
 }
 

@@ -194,10 +194,13 @@ func (e *ending) over() bool {
 
 // leftovers tells what outlived the main process to end, once.
 func (e *ending) leftovers(kill *time.Timer) {
-	if e.left || e.c.group == nil || !e.c.mainEnded() {
+	if e.left || !e.c.mainEnded() {
 		return
 	}
 	e.left = true
+	if e.c.fix(true); e.c.group == nil {
+		return
+	}
 	if pids, err := e.c.group.Procs(); err == nil && len(pids) == 0 {
 		return // the last is just going
 	}

@@ -381,7 +381,7 @@ func (k *kept) Exit() step.Exit {
 	defer k.mu.Unlock()
 	switch {
 	case k.ended != nil:
-		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal}
+		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.h.stoppedBefore(k.ended.At)}
 		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.oomKillsNow() > 0
 		return e
 	case k.lost:
@@ -401,6 +401,7 @@ func (k *kept) Stop() {
 	t := &k.c.spec.Workload.Termination
 	sig := stopSignal(t)
 	whole, _ := k.c.asked()
+	k.h.telling(whole)
 	k.mu.Lock()
 	main := k.main
 	k.mu.Unlock()

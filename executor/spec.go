@@ -139,6 +139,7 @@ type RunResult struct {
 	NeverRan  bool   // its end was asked for, or its reservation expired, before it had a process
 	NotMade   bool   // the cell could not make the container, whatever it runs; Reserve refuses since then
 	TimedOut  bool   // ended by its own time limit
+	Expired   bool   // ended because the cell's deadline had passed
 	ExitCode  int    // of the main process; -1 when there is none
 	Signal    int    // that ended the main process; 0 = none
 	OOM       *OOM
@@ -191,16 +192,19 @@ type Container struct {
 	Routable      bool
 	Resources     resource.Amounts
 	DeadlineBound bool
-	Adopted       bool   // taken over from a predecessor
-	Kept          bool   // outlives the cell's process
-	Ending        bool   // its end was asked for: then not even what is kept is let go
-	Stuck         *Stuck // nil unless it does not die
-	Hang          *Hang  // nil unless a start hangs
-	OOMKills      int    // processes killed for lack of memory so far
-	Created       time.Time
-	Pid           int // of the main process; 0 = none yet
-	Folder        string
-	Isolation     action.Isolation
+	Adopted       bool // taken over from a predecessor
+	Kept          bool // outlives the cell's process
+	Ending        bool // its end was asked for: then not even what is kept is let go
+	// Decided reports that the main program has ended by itself, and that what it left behind
+	// is being ended: the result is certain, and comes soon whatever is asked now.
+	Decided   bool
+	Stuck     *Stuck // nil unless it does not die
+	Hang      *Hang  // nil unless a start hangs
+	OOMKills  int    // processes killed for lack of memory so far
+	Created   time.Time
+	Pid       int // of the main process; 0 = none yet
+	Folder    string
+	Isolation action.Isolation
 }
 
 // Outlives reports whether a container goes on when the cell's process ends now.

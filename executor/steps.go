@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ func (c *container) interpret(w *action.Workload) (RunResult, bool) {
 	h := &stepHost{c: c}
 	res := c.e.steps.Run(ctx, w, h, h)
 	release()
+	c.fix(errors.Is(res.Err, step.ErrCanceled))
 	k := c.keptProgram()
 	if k != nil && k.isDetached() || k == nil && c.heir != nil && c.leftAlone() {
 		c.followers.Wait()
@@ -70,8 +72,22 @@ func (c *container) stepResult(res step.Result) RunResult {
 
 // stepHost is the container as the step interpreter sees it.
 type stepHost struct {
-	c    *container
-	once sync.Once // the stop signal to the whole container
+	c       *container
+	once    sync.Once    // the stop signal to the whole container
+	stopped atomic.Int64 // when the container was first told to stop, Unix nanoseconds; 0 = not yet
+}
+
+// telling notes that a program is about to be told to stop: with whole, since the container is.
+func (h *stepHost) telling(whole ask) {
+	if whole != askNothing {
+		h.stopped.CompareAndSwap(0, time.Now().UnixNano())
+	}
+}
+
+// stoppedBefore reports whether the container was told to stop before a program of it ended.
+func (h *stepHost) stoppedBefore(ended time.Time) bool {
+	at := h.stopped.Load()
+	return at != 0 && ended.UnixNano() >= at
 }
 
 // Note puts a line into the container's log.
@@ -289,7 +305,7 @@ func (s *stepProcess) Exit() step.Exit {
 	if s.check {
 		s.p.CloseOutput() // nobody waits for what a check left behind
 	}
-	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal)}
+	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.h.stoppedBefore(r.Ended)}
 	if e.Code != 0 || e.Signal != 0 {
 		e.OutOfMemory = s.h.c.oomKillsNow() > 0
 	}
@@ -303,6 +319,7 @@ func (s *stepProcess) Stop() {
 	t := &c.spec.Workload.Termination
 	sig := stopSignal(t)
 	whole, _ := c.asked()
+	s.h.telling(whole)
 	switch {
 	case t.Target == action.TargetChild || t.NoSession && (c.group == nil || whole == askNothing):
 		s.p.Signal(sig)

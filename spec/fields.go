@@ -98,7 +98,7 @@ type job struct {
 	Backoff    *backoff          `spec:"backoff" default:"[15s, 30s, 1m, 5m, 15m, 1h, 2h, 6h, 1d, repeat]" doc:"pauses after errors, increasing; the last item may be repeat or fail"`
 	HostLevel  string            `spec:"host_level" doc:"run on the machine that is named like the ancestor at this level"`
 	Host       string            `spec:"host" doc:"run on this machine only"`
-	IgnoreExit bool              `spec:"ignore_exit_code" default:"false" doc:"only what the program writes to its status pipe counts"`
+	IgnoreExit bool              `spec:"ignore_exit_code" default:"false" doc:"only what the program writes to its status pipe counts; else the worse of that and of how it ended"`
 	Owner      string            `spec:"owner" doc:"who to ask"`
 }
 

@@ -185,9 +185,10 @@ func (m *machine) complete(e Complete) error {
 	}
 	late := m.t.Unresolved()
 	switch {
-	case m.t.Ending() && m.t.Holder.Cell == e.By.Cell:
+	case m.t.Ending() && m.t.Holder.Cell == e.By.Cell && e.Result.Ordered:
 		m.gone(e.Result)
 		return nil
+	case m.t.Ending() && m.t.Holder.Cell == e.By.Cell: // it had ended before it was cancelled
 	case m.t.State == Pending:
 		m.t.Holder = e.By
 	case m.t.State != Running && !late:

@@ -141,6 +141,9 @@ type Result struct {
 	Failed bool
 	// Cancelled: the container was told to stop.
 	Cancelled bool
+	// Ordered: the program was ended because somebody asked for that, whoever it was. Else it
+	// ended by itself, and what was asked afterwards changes nothing.
+	Ordered bool
 	// Reason says why it failed.
 	Reason string
 	// Output is the result file, at most MaxResult bytes.

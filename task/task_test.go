@@ -151,8 +151,8 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 	}
 }
 
-// TestTheEndOfACancelledTask: it stays cancelled; its cell alone says when it was gone,
-// and once.
+// TestTheEndOfACancelledTask: it stays cancelled, unless it had ended before by itself; its
+// cell alone says when it was gone, and once.
 func TestTheEndOfACancelledTask(t *testing.T) {
 	running := rowOf(t, "RUNNING self")
 	row, _, err := Step(running, Cancel{}, env())
@@ -170,13 +170,19 @@ func TestTheEndOfACancelledTask(t *testing.T) {
 	if _, _, err := Step(row, Missing{UID: "u", By: older}, env()); !errors.Is(err, ErrInvalidStateTransition) {
 		t.Error(err)
 	}
-	for _, e := range []Event{Missing{UID: "u", By: alpha}, Complete{UID: "u", By: alpha, Result: Result{ExitCode: 3, Ended: t0}}} {
+	for _, e := range []Event{Missing{UID: "u", By: alpha}, Complete{UID: "u", By: alpha, Result: Result{ExitCode: 3, Ordered: true, Ended: t0}}} {
 		after, effects, err := Step(row, e, env())
 		if err != nil || after.Ending() || after.Outcome != Cancelled || !after.Result.Cancelled || after.Result.Ended.IsZero() || len(effects) != 0 {
 			t.Errorf("%T: %+v %v %v", e, after, effects, err)
 		}
 		if _, _, err := Step(after, e, env()); !errors.Is(err, ErrInvalidStateTransition) {
 			t.Errorf("%T again: %v", e, err)
+		}
+	}
+	for want, r := range map[Outcome]Result{Succeeded: {Output: []byte("out"), Ended: t0}, Failed: {Failed: true, ExitCode: 3, Ended: t0}} {
+		after, _, err := Step(row, Complete{UID: "u", By: alpha, Result: r}, env())
+		if err != nil || after.Ending() || after.Outcome != want || string(after.Result.Output) != string(r.Output) || after.Result.ExitCode != r.ExitCode {
+			t.Errorf("ended before it was cancelled: %+v, %v", after, err)
 		}
 	}
 	if pending, _, err := Step(rowOf(t, "PENDING"), Cancel{}, env()); err != nil || pending.Ending() {

@@ -178,6 +178,7 @@ func ToStatusAnswers(m *pb.UpdateStatusResponse, asked []worker.StatusItem) ([]w
 func FromBatchEnd(e batch.Ended, status []byte) *pb.BatchEnd {
 	return &pb.BatchEnd{
 		ExitCode: int32(e.ExitCode), Signal: int32(e.Signal), Killed: e.Killed, TimedOut: e.TimedOut, Reason: e.Reason, Status: status,
+		Again: pb.BatchAgain(e.Again),
 	}
 }
 
@@ -185,6 +186,7 @@ func FromBatchEnd(e batch.Ended, status []byte) *pb.BatchEnd {
 func ToBatchEnd(m *pb.BatchEnd) (batch.Ended, []byte) {
 	return batch.Ended{
 		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), Killed: m.GetKilled(), TimedOut: m.GetTimedOut(), Reason: m.GetReason(),
+		Again: batch.Again(m.GetAgain()),
 	}, m.Status
 }
 

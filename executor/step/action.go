@@ -69,15 +69,18 @@ func (p *program) parallel(ctx context.Context, actions []action.Action, s scope
 	return p.gather(ctx, errs)
 }
 
-// gather joins errors; when ctx has ended the cancellations say nothing of their own.
+// gather joins errors; when ctx has ended the cancellations say nothing of their own. What
+// had ended before is not canceled.
 func (p *program) gather(ctx context.Context, errs []error) error {
 	kept := make([]error, 0, len(errs))
+	ended := true
 	for _, err := range errs {
+		ended = ended && !errors.Is(err, ErrCanceled)
 		if err != nil && (!errors.Is(err, ErrCanceled) || errors.Is(err, ErrStuck)) {
 			kept = append(kept, err)
 		}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !ended {
 		return join(append([]error{canceled(ctx)}, kept...)...)
 	}
 	return join(kept...)
@@ -167,8 +170,13 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 	}
 	select {
 	case <-proc.Done():
-		return exitError(r, proc)
 	case <-ctx.Done():
+	}
+	if within(proc, 0) {
+		if ctx.Err() != nil && proc.Exit().Stopped {
+			return canceled(ctx)
+		}
+		return exitError(r, proc) // it had ended before anybody asked
 	}
 	if !p.end(proc, s.check) {
 		return join(canceled(ctx), prefixStuck(r.Path))
@@ -217,6 +225,11 @@ func within(proc Process, d time.Duration) bool {
 	case <-proc.Done():
 		return true
 	case <-t.C:
+	}
+	select {
+	case <-proc.Done():
+		return true
+	default:
 		return false
 	}
 }

@@ -92,6 +92,8 @@ type Exit struct {
 	Code        int // meaningless when Signal is not 0
 	Signal      int
 	OutOfMemory bool
+	// Stopped: the whole container was told to stop before it ended.
+	Stopped bool
 }
 
 // Place is a path of the container as seen from the cell.
@@ -275,13 +277,18 @@ func (p *program) group(ctx context.Context) error {
 // decide waits for all members; the first that decides ends the others.
 func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending, n int) error {
 	decided := false
-	var result error
+	var result, canceledBy error
 	for range n {
 		e := <-ends
 		switch {
 		case decided:
 			if errors.Is(e.err, ErrStuck) {
 				result = join(result, e.err)
+			}
+			continue
+		case ctx.Err() != nil && errors.Is(e.err, ErrCanceled):
+			if canceledBy == nil || errors.Is(e.err, ErrStuck) {
+				canceledBy = e.err // unless another had ended before
 			}
 			continue
 		case e.who == memberReadiness:
@@ -292,8 +299,8 @@ func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending,
 		decided, result = true, e.err
 		cancel()
 	}
-	if result != nil && ctx.Err() != nil && errors.Is(result, ErrCanceled) {
-		return canceled(ctx)
+	if !decided && canceledBy != nil {
+		return canceledBy
 	}
 	return result
 }

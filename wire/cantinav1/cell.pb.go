@@ -236,6 +236,57 @@ func (StatusKind) EnumDescriptor() ([]byte, []int) {
 	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{3}
 }
 
+type BatchAgain int32
+
+const (
+	BatchAgain_BATCH_AGAIN_UNSPECIFIED BatchAgain = 0
+	// At once, and no retry is counted.
+	BatchAgain_BATCH_AGAIN_NOW BatchAgain = 1
+	// After the pause that it has reached.
+	BatchAgain_BATCH_AGAIN_LATER BatchAgain = 2
+)
+
+// Enum value maps for BatchAgain.
+var (
+	BatchAgain_name = map[int32]string{
+		0: "BATCH_AGAIN_UNSPECIFIED",
+		1: "BATCH_AGAIN_NOW",
+		2: "BATCH_AGAIN_LATER",
+	}
+	BatchAgain_value = map[string]int32{
+		"BATCH_AGAIN_UNSPECIFIED": 0,
+		"BATCH_AGAIN_NOW":         1,
+		"BATCH_AGAIN_LATER":       2,
+	}
+)
+
+func (x BatchAgain) Enum() *BatchAgain {
+	p := new(BatchAgain)
+	*p = x
+	return p
+}
+
+func (x BatchAgain) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BatchAgain) Descriptor() protoreflect.EnumDescriptor {
+	return file_cantina_v1_cell_proto_enumTypes[4].Descriptor()
+}
+
+func (BatchAgain) Type() protoreflect.EnumType {
+	return &file_cantina_v1_cell_proto_enumTypes[4]
+}
+
+func (x BatchAgain) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BatchAgain.Descriptor instead.
+func (BatchAgain) EnumDescriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{4}
+}
+
 // The answer to one event.
 type EventCode int32
 
@@ -290,11 +341,11 @@ func (x EventCode) String() string {
 }
 
 func (EventCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_cantina_v1_cell_proto_enumTypes[4].Descriptor()
+	return file_cantina_v1_cell_proto_enumTypes[5].Descriptor()
 }
 
 func (EventCode) Type() protoreflect.EnumType {
-	return &file_cantina_v1_cell_proto_enumTypes[4]
+	return &file_cantina_v1_cell_proto_enumTypes[5]
 }
 
 func (x EventCode) Number() protoreflect.EnumNumber {
@@ -303,7 +354,7 @@ func (x EventCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventCode.Descriptor instead.
 func (EventCode) EnumDescriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{4}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{5}
 }
 
 // The cell process that calls.
@@ -2427,9 +2478,11 @@ type BatchEnd struct {
 	Oom      bool                   `protobuf:"varint,5,opt,name=oom,proto3" json:"oom,omitempty"`
 	Reason   string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The last line that the task wrote to its status pipe; absent = none.
-	Status        []byte                 `protobuf:"bytes,7,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	Status  []byte                 `protobuf:"bytes,7,opt,name=status,proto3,oneof" json:"status,omitempty"`
+	Started *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
+	Ended   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	// When it may run again though its cell did not let it get to its end.
+	Again         BatchAgain `protobuf:"varint,10,opt,name=again,proto3,enum=cantina.v1.BatchAgain" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2525,6 +2578,13 @@ func (x *BatchEnd) GetEnded() *timestamppb.Timestamp {
 		return x.Ended
 	}
 	return nil
+}
+
+func (x *BatchEnd) GetAgain() BatchAgain {
+	if x != nil {
+		return x.Again
+	}
+	return BatchAgain_BATCH_AGAIN_UNSPECIFIED
 }
 
 type RowsRequest struct {
@@ -5663,7 +5723,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x14UpdateStatusResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x0e\n" +
-	"\x02ok\x18\x03 \x03(\bR\x02ok\"\xae\x02\n" +
+	"\x02ok\x18\x03 \x03(\bR\x02ok\"\xdc\x02\n" +
 	"\bBatchEnd\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
@@ -5673,7 +5733,9 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1b\n" +
 	"\x06status\x18\a \x01(\fH\x00R\x06status\x88\x01\x01\x124\n" +
 	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05endedB\t\n" +
+	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12,\n" +
+	"\x05again\x18\n" +
+	" \x01(\x0e2\x16.cantina.v1.BatchAgainR\x05againB\t\n" +
 	"\a_status\"\x87\x01\n" +
 	"\vRowsRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12&\n" +
@@ -5883,7 +5945,12 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"StatusKind\x12\x15\n" +
 	"\x11STATUS_KIND_ENDED\x10\x00\x12\x1b\n" +
 	"\x17STATUS_KIND_NOT_RUNNING\x10\x01\x12\x15\n" +
-	"\x11STATUS_KIND_PROBE\x10\x02*\xd4\x01\n" +
+	"\x11STATUS_KIND_PROBE\x10\x02*U\n" +
+	"\n" +
+	"BatchAgain\x12\x1b\n" +
+	"\x17BATCH_AGAIN_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fBATCH_AGAIN_NOW\x10\x01\x12\x15\n" +
+	"\x11BATCH_AGAIN_LATER\x10\x02*\xd4\x01\n" +
 	"\tEventCode\x12\x11\n" +
 	"\rEVENT_CODE_OK\x10\x00\x12\x16\n" +
 	"\x12EVENT_CODE_REFUSED\x10\x01\x12\x18\n" +
@@ -5929,281 +5996,283 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_cell_proto_rawDescData
 }
 
-var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
 	(RunVerdict)(0),                         // 2: cantina.v1.RunVerdict
 	(StatusKind)(0),                         // 3: cantina.v1.StatusKind
-	(EventCode)(0),                          // 4: cantina.v1.EventCode
-	(*Caller)(nil),                          // 5: cantina.v1.Caller
-	(*Callee)(nil),                          // 6: cantina.v1.Callee
-	(*SetHash)(nil),                         // 7: cantina.v1.SetHash
-	(*SetID)(nil),                           // 8: cantina.v1.SetID
-	(*CellState)(nil),                       // 9: cantina.v1.CellState
-	(*Condition)(nil),                       // 10: cantina.v1.Condition
-	(*HeartbeatRequest)(nil),                // 11: cantina.v1.HeartbeatRequest
-	(*Timeouts)(nil),                        // 12: cantina.v1.Timeouts
-	(*HeartbeatResponse)(nil),               // 13: cantina.v1.HeartbeatResponse
-	(*BatchRun)(nil),                        // 14: cantina.v1.BatchRun
-	(*GetRunningTasksRequest)(nil),          // 15: cantina.v1.GetRunningTasksRequest
-	(*HeldRun)(nil),                         // 16: cantina.v1.HeldRun
-	(*GetRunningTasksResponse)(nil),         // 17: cantina.v1.GetRunningTasksResponse
-	(*RunTask)(nil),                         // 18: cantina.v1.RunTask
-	(*RunTasksRequest)(nil),                 // 19: cantina.v1.RunTasksRequest
-	(*RunAnswer)(nil),                       // 20: cantina.v1.RunAnswer
-	(*RunTasksResponse)(nil),                // 21: cantina.v1.RunTasksResponse
-	(*NotifyIfTasksNotRunningRequest)(nil),  // 22: cantina.v1.NotifyIfTasksNotRunningRequest
-	(*NotifyIfTasksNotRunningResponse)(nil), // 23: cantina.v1.NotifyIfTasksNotRunningResponse
-	(*KillTaskRequest)(nil),                 // 24: cantina.v1.KillTaskRequest
-	(*KillTaskResponse)(nil),                // 25: cantina.v1.KillTaskResponse
-	(*RequestSuicideRequest)(nil),           // 26: cantina.v1.RequestSuicideRequest
-	(*RequestSuicideResponse)(nil),          // 27: cantina.v1.RequestSuicideResponse
-	(*StatusItem)(nil),                      // 28: cantina.v1.StatusItem
-	(*UpdateStatusRequest)(nil),             // 29: cantina.v1.UpdateStatusRequest
-	(*UpdateStatusResponse)(nil),            // 30: cantina.v1.UpdateStatusResponse
-	(*BatchEnd)(nil),                        // 31: cantina.v1.BatchEnd
-	(*RowsRequest)(nil),                     // 32: cantina.v1.RowsRequest
-	(*LRPIndex)(nil),                        // 33: cantina.v1.LRPIndex
-	(*RowsResponse)(nil),                    // 34: cantina.v1.RowsResponse
-	(*LRPEvent)(nil),                        // 35: cantina.v1.LRPEvent
-	(*LRPEventsRequest)(nil),                // 36: cantina.v1.LRPEventsRequest
-	(*EventAnswer)(nil),                     // 37: cantina.v1.EventAnswer
-	(*LRPEventsResponse)(nil),               // 38: cantina.v1.LRPEventsResponse
-	(*TaskEvent)(nil),                       // 39: cantina.v1.TaskEvent
-	(*TaskEventsRequest)(nil),               // 40: cantina.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),              // 41: cantina.v1.TaskEventsResponse
-	(*LRPWork)(nil),                         // 42: cantina.v1.LRPWork
-	(*TaskWork)(nil),                        // 43: cantina.v1.TaskWork
-	(*PerformRequest)(nil),                  // 44: cantina.v1.PerformRequest
-	(*Refusal)(nil),                         // 45: cantina.v1.Refusal
-	(*PerformResponse)(nil),                 // 46: cantina.v1.PerformResponse
-	(*StopInstanceRequest)(nil),             // 47: cantina.v1.StopInstanceRequest
-	(*StopInstanceResponse)(nil),            // 48: cantina.v1.StopInstanceResponse
-	(*SignalInstanceRequest)(nil),           // 49: cantina.v1.SignalInstanceRequest
-	(*SignalInstanceResponse)(nil),          // 50: cantina.v1.SignalInstanceResponse
-	(*CancelTaskRequest)(nil),               // 51: cantina.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),              // 52: cantina.v1.CancelTaskResponse
-	(*EvacuateRequest)(nil),                 // 53: cantina.v1.EvacuateRequest
-	(*EvacuateResponse)(nil),                // 54: cantina.v1.EvacuateResponse
-	(*ReadLogsRequest)(nil),                 // 55: cantina.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),                // 56: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 57: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 58: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 59: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 60: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 61: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 62: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 63: cantina.v1.ExecEnd
-	nil,                                     // 64: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 65: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 66: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 67: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 68: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 69: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 70: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 71: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 72: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 73: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 74: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 75: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 76: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 77: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 78: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 79: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 80: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 81: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 82: google.protobuf.Duration
-	(*Invocation)(nil),                      // 83: cantina.v1.Invocation
-	(*Variable)(nil),                        // 84: cantina.v1.Variable
-	(*Run)(nil),                             // 85: cantina.v1.Run
-	(*Workload)(nil),                        // 86: cantina.v1.Workload
-	(*timestamppb.Timestamp)(nil),           // 87: google.protobuf.Timestamp
-	(*LRPKey)(nil),                          // 88: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 89: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 90: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 91: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 92: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 93: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 94: cantina.v1.LogLines
-	(*Net)(nil),                             // 95: cantina.v1.Net
+	(BatchAgain)(0),                         // 4: cantina.v1.BatchAgain
+	(EventCode)(0),                          // 5: cantina.v1.EventCode
+	(*Caller)(nil),                          // 6: cantina.v1.Caller
+	(*Callee)(nil),                          // 7: cantina.v1.Callee
+	(*SetHash)(nil),                         // 8: cantina.v1.SetHash
+	(*SetID)(nil),                           // 9: cantina.v1.SetID
+	(*CellState)(nil),                       // 10: cantina.v1.CellState
+	(*Condition)(nil),                       // 11: cantina.v1.Condition
+	(*HeartbeatRequest)(nil),                // 12: cantina.v1.HeartbeatRequest
+	(*Timeouts)(nil),                        // 13: cantina.v1.Timeouts
+	(*HeartbeatResponse)(nil),               // 14: cantina.v1.HeartbeatResponse
+	(*BatchRun)(nil),                        // 15: cantina.v1.BatchRun
+	(*GetRunningTasksRequest)(nil),          // 16: cantina.v1.GetRunningTasksRequest
+	(*HeldRun)(nil),                         // 17: cantina.v1.HeldRun
+	(*GetRunningTasksResponse)(nil),         // 18: cantina.v1.GetRunningTasksResponse
+	(*RunTask)(nil),                         // 19: cantina.v1.RunTask
+	(*RunTasksRequest)(nil),                 // 20: cantina.v1.RunTasksRequest
+	(*RunAnswer)(nil),                       // 21: cantina.v1.RunAnswer
+	(*RunTasksResponse)(nil),                // 22: cantina.v1.RunTasksResponse
+	(*NotifyIfTasksNotRunningRequest)(nil),  // 23: cantina.v1.NotifyIfTasksNotRunningRequest
+	(*NotifyIfTasksNotRunningResponse)(nil), // 24: cantina.v1.NotifyIfTasksNotRunningResponse
+	(*KillTaskRequest)(nil),                 // 25: cantina.v1.KillTaskRequest
+	(*KillTaskResponse)(nil),                // 26: cantina.v1.KillTaskResponse
+	(*RequestSuicideRequest)(nil),           // 27: cantina.v1.RequestSuicideRequest
+	(*RequestSuicideResponse)(nil),          // 28: cantina.v1.RequestSuicideResponse
+	(*StatusItem)(nil),                      // 29: cantina.v1.StatusItem
+	(*UpdateStatusRequest)(nil),             // 30: cantina.v1.UpdateStatusRequest
+	(*UpdateStatusResponse)(nil),            // 31: cantina.v1.UpdateStatusResponse
+	(*BatchEnd)(nil),                        // 32: cantina.v1.BatchEnd
+	(*RowsRequest)(nil),                     // 33: cantina.v1.RowsRequest
+	(*LRPIndex)(nil),                        // 34: cantina.v1.LRPIndex
+	(*RowsResponse)(nil),                    // 35: cantina.v1.RowsResponse
+	(*LRPEvent)(nil),                        // 36: cantina.v1.LRPEvent
+	(*LRPEventsRequest)(nil),                // 37: cantina.v1.LRPEventsRequest
+	(*EventAnswer)(nil),                     // 38: cantina.v1.EventAnswer
+	(*LRPEventsResponse)(nil),               // 39: cantina.v1.LRPEventsResponse
+	(*TaskEvent)(nil),                       // 40: cantina.v1.TaskEvent
+	(*TaskEventsRequest)(nil),               // 41: cantina.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),              // 42: cantina.v1.TaskEventsResponse
+	(*LRPWork)(nil),                         // 43: cantina.v1.LRPWork
+	(*TaskWork)(nil),                        // 44: cantina.v1.TaskWork
+	(*PerformRequest)(nil),                  // 45: cantina.v1.PerformRequest
+	(*Refusal)(nil),                         // 46: cantina.v1.Refusal
+	(*PerformResponse)(nil),                 // 47: cantina.v1.PerformResponse
+	(*StopInstanceRequest)(nil),             // 48: cantina.v1.StopInstanceRequest
+	(*StopInstanceResponse)(nil),            // 49: cantina.v1.StopInstanceResponse
+	(*SignalInstanceRequest)(nil),           // 50: cantina.v1.SignalInstanceRequest
+	(*SignalInstanceResponse)(nil),          // 51: cantina.v1.SignalInstanceResponse
+	(*CancelTaskRequest)(nil),               // 52: cantina.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),              // 53: cantina.v1.CancelTaskResponse
+	(*EvacuateRequest)(nil),                 // 54: cantina.v1.EvacuateRequest
+	(*EvacuateResponse)(nil),                // 55: cantina.v1.EvacuateResponse
+	(*ReadLogsRequest)(nil),                 // 56: cantina.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),                // 57: cantina.v1.ReadLogsResponse
+	(*FollowLogsRequest)(nil),               // 58: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 59: cantina.v1.FollowLogsResponse
+	(*ExecRequest)(nil),                     // 60: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                       // 61: cantina.v1.ExecStart
+	(*TerminalSize)(nil),                    // 62: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 63: cantina.v1.ExecResponse
+	(*ExecEnd)(nil),                         // 64: cantina.v1.ExecEnd
+	nil,                                     // 65: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 66: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 67: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 68: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 69: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 70: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 71: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 72: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 73: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 74: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 75: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 76: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 77: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 78: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 79: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 80: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 81: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 82: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 83: google.protobuf.Duration
+	(*Invocation)(nil),                      // 84: cantina.v1.Invocation
+	(*Variable)(nil),                        // 85: cantina.v1.Variable
+	(*Run)(nil),                             // 86: cantina.v1.Run
+	(*Workload)(nil),                        // 87: cantina.v1.Workload
+	(*timestamppb.Timestamp)(nil),           // 88: google.protobuf.Timestamp
+	(*LRPKey)(nil),                          // 89: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 90: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 91: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 92: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 93: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 94: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 95: cantina.v1.LogLines
+	(*Net)(nil),                             // 96: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	81,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	81,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	81,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
-	7,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	64,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	65,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	66,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	82,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
-	10,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	5,   // 9: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
-	8,   // 10: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	82,  // 11: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	82,  // 12: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
-	9,   // 13: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	82,  // 14: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	82,  // 15: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	82,  // 16: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	82,  // 17: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	82,  // 18: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	82,  // 19: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	82,  // 20: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	82,  // 21: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	82,  // 22: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	82,  // 23: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	82,  // 24: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	82,  // 25: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	81,  // 26: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	82,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	82,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	82,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
+	65,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	66,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	67,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	83,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
+	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
+	6,   // 9: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
+	9,   // 10: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
+	83,  // 11: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	83,  // 12: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	10,  // 13: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
+	83,  // 14: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	83,  // 15: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	83,  // 16: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	83,  // 17: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	83,  // 18: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	83,  // 19: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	83,  // 20: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	83,  // 21: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	83,  // 22: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	83,  // 23: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	83,  // 24: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	83,  // 25: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	82,  // 26: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 27: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 28: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	82,  // 29: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
-	12,  // 30: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
-	8,   // 31: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	83,  // 32: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
-	6,   // 33: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
-	14,  // 34: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	81,  // 35: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
-	16,  // 36: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
-	14,  // 37: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	84,  // 38: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	85,  // 39: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	67,  // 40: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	68,  // 41: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
-	6,   // 42: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	86,  // 43: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
-	18,  // 44: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
-	14,  // 45: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
+	83,  // 29: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	13,  // 30: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
+	9,   // 31: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
+	84,  // 32: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	7,   // 33: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
+	15,  // 34: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
+	82,  // 35: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	17,  // 36: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
+	15,  // 37: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
+	85,  // 38: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	86,  // 39: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	68,  // 40: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	69,  // 41: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	7,   // 42: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
+	87,  // 43: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	19,  // 44: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
+	15,  // 45: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 46: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	81,  // 47: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
-	20,  // 48: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
-	6,   // 49: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
-	14,  // 50: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	81,  // 51: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
-	6,   // 52: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
-	14,  // 53: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	81,  // 54: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 55: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	81,  // 56: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	82,  // 47: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	21,  // 48: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
+	7,   // 49: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
+	15,  // 50: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
+	82,  // 51: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	7,   // 52: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
+	15,  // 53: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
+	82,  // 54: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 55: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
+	82,  // 56: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 57: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
-	14,  // 58: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
-	5,   // 59: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
-	28,  // 60: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	81,  // 61: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	87,  // 62: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	87,  // 63: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
-	5,   // 64: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	88,  // 65: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	88,  // 66: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	89,  // 67: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	81,  // 68: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
-	33,  // 69: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	90,  // 70: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	88,  // 71: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	91,  // 72: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	69,  // 73: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	70,  // 74: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	71,  // 75: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	72,  // 76: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	73,  // 77: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	74,  // 78: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	75,  // 79: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	71,  // 80: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	76,  // 81: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
-	5,   // 82: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
-	35,  // 83: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
-	4,   // 84: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	81,  // 85: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
-	37,  // 86: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	77,  // 87: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	92,  // 88: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	79,  // 89: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	80,  // 90: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	78,  // 91: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
-	5,   // 92: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	39,  // 93: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	81,  // 94: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	37,  // 95: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	88,  // 96: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	91,  // 97: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	6,   // 98: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	86,  // 99: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	42,  // 100: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	43,  // 101: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	81,  // 102: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	45,  // 103: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	45,  // 104: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	6,   // 105: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	88,  // 106: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	81,  // 107: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 108: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	88,  // 109: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	81,  // 110: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	6,   // 111: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	81,  // 112: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	6,   // 113: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	82,  // 114: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	81,  // 115: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	6,   // 116: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	93,  // 117: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	81,  // 118: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	94,  // 119: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	6,   // 120: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	93,  // 121: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	81,  // 122: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	94,  // 123: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	60,  // 124: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	61,  // 125: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	6,   // 126: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	85,  // 127: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	61,  // 128: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	63,  // 129: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	95,  // 130: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	95,  // 131: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	87,  // 132: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	11,  // 133: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	29,  // 134: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	32,  // 135: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	36,  // 136: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	40,  // 137: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	15,  // 138: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	19,  // 139: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	22,  // 140: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	24,  // 141: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	26,  // 142: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	44,  // 143: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	47,  // 144: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	49,  // 145: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	51,  // 146: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	53,  // 147: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	55,  // 148: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	57,  // 149: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	59,  // 150: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	13,  // 151: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	30,  // 152: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	34,  // 153: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	38,  // 154: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	41,  // 155: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	17,  // 156: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	21,  // 157: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	23,  // 158: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	25,  // 159: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	27,  // 160: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	46,  // 161: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	48,  // 162: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	50,  // 163: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	52,  // 164: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	54,  // 165: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	56,  // 166: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	58,  // 167: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	62,  // 168: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	151, // [151:169] is the sub-list for method output_type
-	133, // [133:151] is the sub-list for method input_type
-	133, // [133:133] is the sub-list for extension type_name
-	133, // [133:133] is the sub-list for extension extendee
-	0,   // [0:133] is the sub-list for field type_name
+	15,  // 58: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
+	6,   // 59: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
+	29,  // 60: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
+	82,  // 61: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	88,  // 62: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	88,  // 63: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	4,   // 64: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
+	6,   // 65: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
+	89,  // 66: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	89,  // 67: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	90,  // 68: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	82,  // 69: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	34,  // 70: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
+	91,  // 71: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	89,  // 72: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	92,  // 73: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	70,  // 74: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	71,  // 75: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	72,  // 76: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	73,  // 77: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	74,  // 78: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	75,  // 79: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	76,  // 80: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	72,  // 81: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	77,  // 82: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	6,   // 83: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
+	36,  // 84: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
+	5,   // 85: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
+	82,  // 86: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	38,  // 87: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	78,  // 88: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	93,  // 89: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	80,  // 90: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	81,  // 91: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	79,  // 92: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	6,   // 93: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	40,  // 94: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	82,  // 95: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	38,  // 96: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	89,  // 97: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	92,  // 98: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	7,   // 99: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	87,  // 100: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	43,  // 101: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	44,  // 102: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	82,  // 103: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	46,  // 104: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	46,  // 105: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	7,   // 106: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	89,  // 107: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	82,  // 108: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 109: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	89,  // 110: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	82,  // 111: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 112: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	82,  // 113: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 114: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	83,  // 115: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	82,  // 116: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	7,   // 117: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	94,  // 118: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	82,  // 119: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	95,  // 120: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 121: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	94,  // 122: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	82,  // 123: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	95,  // 124: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	61,  // 125: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	62,  // 126: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	7,   // 127: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	86,  // 128: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	62,  // 129: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	64,  // 130: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	96,  // 131: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	96,  // 132: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	88,  // 133: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 134: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	30,  // 135: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	33,  // 136: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	37,  // 137: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	41,  // 138: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 139: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	20,  // 140: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	23,  // 141: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	25,  // 142: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	27,  // 143: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	45,  // 144: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	48,  // 145: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	50,  // 146: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	52,  // 147: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	54,  // 148: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	56,  // 149: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	58,  // 150: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	60,  // 151: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	14,  // 152: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	31,  // 153: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	35,  // 154: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	39,  // 155: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	42,  // 156: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 157: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	22,  // 158: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	24,  // 159: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	26,  // 160: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	28,  // 161: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	47,  // 162: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	49,  // 163: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	51,  // 164: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	53,  // 165: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	55,  // 166: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	57,  // 167: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	59,  // 168: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	63,  // 169: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	152, // [152:170] is the sub-list for method output_type
+	134, // [134:152] is the sub-list for method input_type
+	134, // [134:134] is the sub-list for extension type_name
+	134, // [134:134] is the sub-list for extension extendee
+	0,   // [0:134] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6251,7 +6320,7 @@ func file_cantina_v1_cell_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   2,

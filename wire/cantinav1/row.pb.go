@@ -676,12 +676,14 @@ type TaskResult struct {
 	Cancelled bool                   `protobuf:"varint,2,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The result file.
-	Output        []byte                 `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        int32                  `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
-	Oom           bool                   `protobuf:"varint,7,opt,name=oom,proto3" json:"oom,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	Output   []byte                 `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	ExitCode int32                  `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal   int32                  `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	Oom      bool                   `protobuf:"varint,7,opt,name=oom,proto3" json:"oom,omitempty"`
+	Started  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
+	Ended    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	// The program was ended because somebody asked for that.
+	Ordered       bool `protobuf:"varint,10,opt,name=ordered,proto3" json:"ordered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -777,6 +779,13 @@ func (x *TaskResult) GetEnded() *timestamppb.Timestamp {
 		return x.Ended
 	}
 	return nil
+}
+
+func (x *TaskResult) GetOrdered() bool {
+	if x != nil {
+		return x.Ordered
+	}
+	return false
 }
 
 // What the harmoniser of a cell has to know of a task.
@@ -921,7 +930,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\bfinished\x18\x0e \x01(\bR\bfinished\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xa1\x02\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xbb\x02\n" +
 	"\n" +
 	"TaskResult\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\bR\x06failed\x12\x1c\n" +
@@ -932,7 +941,9 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\x06signal\x18\x06 \x01(\x05R\x06signal\x12\x10\n" +
 	"\x03oom\x18\a \x01(\bR\x03oom\x124\n" +
 	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\x9f\x02\n" +
+	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x18\n" +
+	"\aordered\x18\n" +
+	" \x01(\bR\aordered\"\x9f\x02\n" +
 	"\aTaskRow\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +

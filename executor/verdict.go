@@ -1,0 +1,52 @@
+package executor
+
+// verdict is what counts for how a container ended. It is fixed when its main program has
+// ended: whatever is asked of the container afterwards, or happens to what the program left
+// behind, ends leftovers and changes nothing else.
+type verdict struct {
+	asked    ask    // before the program ended
+	reason   string // of askKill
+	late     bool   // the cell's deadline had passed
+	oomKills int
+	status   []byte
+}
+
+// fix fixes the verdict, once. Asked is whether the program was ended because somebody asked
+// for it; else it has ended by itself, even if somebody asked at the same moment.
+func (c *container) fix(asked bool) {
+	if c.fixed != nil {
+		return
+	}
+	v := &verdict{late: c.e.pastDeadline(), oomKills: c.oomKillsNow(), status: c.status.last()}
+	if asked {
+		v.asked, v.reason = c.asked()
+	}
+	c.fixed = v
+	if !asked && !c.leavesKill() {
+		c.e.mu.Lock()
+		c.decided = true
+		c.e.mu.Unlock()
+	}
+}
+
+// judge turns what happened into what is reported.
+func (c *container) judge(r *RunResult) {
+	c.fix(true)
+	v := c.fixed
+	if r.Status == nil {
+		r.Status = v.status
+	}
+	if v.asked == askNothing && v.oomKills == 0 {
+		r.OOM = nil // that was a leftover
+	}
+	switch {
+	case v.asked == askStop:
+		r.Stopped, r.Failed, r.Reason = true, false, ""
+	case v.asked == askKill:
+		r.Failed, r.TimedOut, r.Reason = true, c.timedOut, v.reason
+	case r.Failed && r.OOM != nil:
+		r.Reason += " (out of memory)"
+	case r.Failed && c.bound && (r.Signal != 0 || r.Lost) && v.late:
+		r.Expired, r.Reason = true, "the cell's deadline passed"
+	}
+}
