@@ -150,6 +150,8 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 		w.fail("I5", "%s is gone before its end", describeTask(before))
 	case same && before.Ended() && !after.Ended():
 		w.fail("I1", "%s becomes %s", describeTask(before), describeTask(after))
+	case same && before.Ending() && !after.Ending() && after.Outcome != task.Cancelled && !after.Result.Ordered:
+		// It had ended by itself before it was cancelled.
 	case same && before.Ended() && before.Outcome != task.Lost && (after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason || after.Result.ExitCode != before.Result.ExitCode && !before.Ending()):
 		w.fail("I5", "the end of %s is replaced by %s", describeTask(before), describeTask(after))
 	}
