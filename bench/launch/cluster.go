@@ -1,22 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"cantina/action"
 	"cantina/api"
+	"cantina/bench/dev"
 	"cantina/resource"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -50,23 +47,23 @@ type cluster struct {
 // batch applies a job with n nodes and waits until all are done. It returns
 // launches per second from apply to the end, and what the whole cluster cost.
 func (c *cluster) batch(ctx context.Context, n int) (out outcome, err error) {
-	d, err := c.start(ctx)
+	d, err := dev.Start(ctx, c.program)
 	if err != nil {
 		return out, err
 	}
 	defer func() {
-		err = errors.Join(err, d.stop())
-		out.cpu = d.cpu() / time.Duration(n)
+		err = errors.Join(err, d.Stop())
+		out.cpu = d.CPU() / time.Duration(n)
 	}()
-	file := filepath.Join(d.folder, "cantina.yaml")
+	file := filepath.Join(d.Dir, "cantina.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, jobFile, n, c.cpuMilli), 0o600); err != nil {
 		return out, err
 	}
 	begin := time.Now()
-	if text, err := exec.CommandContext(ctx, c.program, "apply", file, "--addr", d.address).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(ctx, c.program, "apply", file, "--addr", d.Address).CombinedOutput(); err != nil {
 		return out, fmt.Errorf("apply: %w: %s", err, text)
 	}
-	if err := d.untilDone(ctx, n); err != nil {
+	if err := untilDone(ctx, d, n); err != nil {
 		return out, err
 	}
 	out.rate = float64(n) / time.Since(begin).Seconds()
@@ -74,11 +71,11 @@ func (c *cluster) batch(ctx context.Context, n int) (out outcome, err error) {
 }
 
 // untilDone waits for the job's end, looking at it ten times a second.
-func (d *dev) untilDone(ctx context.Context, n int) error {
+func untilDone(ctx context.Context, d *dev.Dev, n int) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		got, err := api.Call(ctx, d.client, calls.GetJob, &pb.GetJobRequest{Name: "launch"})
+		got, err := api.Call(ctx, d.Client, calls.GetJob, &pb.GetJobRequest{Name: "launch"})
 		if err != nil {
 			return err
 		}
@@ -100,23 +97,23 @@ func (d *dev) untilDone(ctx context.Context, n int) error {
 // told the end of each. It returns launches per second from the first call to the
 // last end, and what the whole cluster cost.
 func (c *cluster) tasks(ctx context.Context, n int) (out outcome, err error) {
-	d, err := c.start(ctx)
+	d, err := dev.Start(ctx, c.program)
 	if err != nil {
 		return out, err
 	}
 	defer func() {
-		err = errors.Join(err, d.stop())
-		out.cpu = d.cpu() / time.Duration(n)
+		err = errors.Join(err, d.Stop())
+		out.cpu = d.CPU() / time.Duration(n)
 	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	var begin time.Time
-	err = d.untilCompleted(ctx, n, func() {
+	err = untilCompleted(ctx, d, n, func() {
 		begin = time.Now()
 		wg.Go(func() {
-			if err := d.submit(ctx, n, c); err != nil {
+			if err := c.submit(ctx, d, n); err != nil {
 				cancel(err)
 			}
 		})
@@ -132,7 +129,7 @@ func (c *cluster) tasks(ctx context.Context, n int) (out outcome, err error) {
 }
 
 // submit makes n RunTask calls, c.callers of them at a time.
-func (d *dev) submit(ctx context.Context, n int, c *cluster) error {
+func (c *cluster) submit(ctx context.Context, d *dev.Dev, n int) error {
 	def := api.FromDefinition(task.Definition{Workload: action.Workload{
 		Action: action.Action{Run: &action.Run{Path: "/bin/true"}}, Resources: resource.Amounts{resource.CPUMilli: c.cpuMilli},
 	}})
@@ -142,7 +139,7 @@ func (d *dev) submit(ctx context.Context, n int, c *cluster) error {
 	for range c.callers {
 		wg.Go(func() {
 			for i := range ids {
-				if _, err := api.Call(ctx, d.client, calls.RunTask, &pb.RunTaskRequest{Id: "t" + strconv.Itoa(i), Domain: "bench", Definition: def}); err != nil {
+				if _, err := api.Call(ctx, d.Client, calls.RunTask, &pb.RunTaskRequest{Id: "t" + strconv.Itoa(i), Domain: "bench", Definition: def}); err != nil {
 					errs <- fmt.Errorf("run task %d: %w", i, err)
 					return
 				}
@@ -169,10 +166,10 @@ func (d *dev) submit(ctx context.Context, n int, c *cluster) error {
 
 // untilCompleted follows the event stream until n tasks are COMPLETED; it calls
 // begin once the stream is open.
-func (d *dev) untilCompleted(ctx context.Context, n int, begin func()) error {
+func untilCompleted(ctx context.Context, d *dev.Dev, n int, begin func()) error {
 	ended := map[string]bool{}
 	var once sync.Once
-	return d.client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"task"}}, func(m *pb.StreamEventsResponse) error {
+	return d.Client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"task"}}, func(m *pb.StreamEventsResponse) error {
 		once.Do(begin)
 		if m.Gap != nil {
 			return fmt.Errorf("the event stream has a gap from %s to %s", m.Gap.After, m.Gap.Before)
@@ -189,93 +186,4 @@ func (d *dev) untilCompleted(ctx context.Context, n int, begin func()) error {
 		}
 		return nil
 	})
-}
-
-// dev is one running `cantina dev`.
-type dev struct {
-	cmd     *exec.Cmd
-	folder  string
-	address string
-	client  *api.Client
-}
-
-// start starts cantina dev in a folder of its own and waits for its address.
-func (c *cluster) start(ctx context.Context) (*dev, error) {
-	folder, err := os.MkdirTemp("", "cantina-bench-")
-	if err != nil {
-		return nil, err
-	}
-	d := &dev{folder: folder}
-	if err := d.launch(ctx, c.program); err != nil {
-		return nil, errors.Join(err, d.stop())
-	}
-	d.client = api.NewClient(api.ClientConfig{Addresses: []string{d.address}, NewKey: rand.Text, Patience: 10 * time.Second})
-	return d, d.untilReady(ctx)
-}
-
-func (d *dev) launch(ctx context.Context, program string) error {
-	log, err := os.Create(filepath.Join(d.folder, "dev.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	read, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer read.Close()
-	cmd := exec.Command(program, "dev", "--data", filepath.Join(d.folder, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
-	err = cmd.Start()
-	write.Close()
-	if err != nil {
-		return fmt.Errorf("start %s: %w", program, err)
-	}
-	d.cmd = cmd
-	text, err := bufio.NewReader(read).ReadString('\n')
-	if err != nil {
-		problem, _ := os.ReadFile(log.Name()) // the error above matters more
-		return fmt.Errorf("cantina dev did not start: %w: %s", err, problem)
-	}
-	d.address = strings.TrimSpace(text)
-	return ctx.Err()
-}
-
-// untilReady waits until the cell is HEALTHY.
-func (d *dev) untilReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		got, err := api.Call(ctx, d.client, calls.ListCells, &pb.ListCellsRequest{})
-		if err == nil && len(got.Cells) == 1 && got.Cells[0].Session == "HEALTHY" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the cell did not become HEALTHY: %w", ctx.Err()), err)
-		case <-tick.C:
-		}
-	}
-}
-
-// stop ends cantina dev and removes its folder.
-func (d *dev) stop() error {
-	var err error
-	if d.client != nil {
-		d.client.Close()
-	}
-	if d.cmd != nil {
-		err = errors.Join(d.cmd.Process.Signal(syscall.SIGTERM), d.cmd.Wait())
-	}
-	return errors.Join(err, os.RemoveAll(d.folder))
-}
-
-// cpu is the processor time of cantina dev and of all that it ran, once it ended.
-func (d *dev) cpu() time.Duration {
-	if d.cmd == nil || d.cmd.ProcessState == nil {
-		return 0
-	}
-	return d.cmd.ProcessState.UserTime() + d.cmd.ProcessState.SystemTime()
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"cantina/bench/dev"
 	"cantina/bench/gauge"
 )
 
@@ -37,24 +37,19 @@ func main() {
 }
 
 func bench(ctx context.Context, program string, lines, rounds int) (err error) {
-	dir, err := os.MkdirTemp("", "cantina-bench-")
+	d, err := dev.Start(ctx, program)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	addr, end, err := start(program, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
+	defer func() { err = errors.Join(err, d.Stop()) }()
 	write := fmt.Sprintf("seq -f '%%.0f is the number of a line that has about a hundred bytes, as lines of logs usually have, or so' 1 %d", lines)
-	if _, err := timed(exec.CommandContext(ctx, program, "run", "-d", "--id", "big", "--addr", addr, "--", "sh", "-c", write), nil); err != nil {
+	if _, err := timed(exec.CommandContext(ctx, program, "run", "-d", "--id", "big", "--addr", d.Address, "--", "sh", "-c", write), nil); err != nil {
 		return err
 	}
-	if _, err := timed(exec.CommandContext(ctx, program, "wait", "--addr", addr, "big"), nil); err != nil {
+	if _, err := timed(exec.CommandContext(ctx, program, "wait", "--addr", d.Address, "big"), nil); err != nil {
 		return err
 	}
-	copied := filepath.Join(dir, "copy")
+	copied := filepath.Join(d.Dir, "copy")
 	want := sha256.New()
 	if _, err := timed(exec.CommandContext(ctx, "sh", "-c", write), want); err != nil {
 		return err
@@ -64,8 +59,8 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 		for _, m := range []struct {
 			to   *[]time.Duration
 			argv []string
-		}{{&logs, []string{program, "logs", "--addr", addr, "big"}}, {&follow, []string{program, "logs", "-f", "--addr", addr, "big"}}, {&floor, []string{"cat", copied}}} {
-			took, err := toFile(exec.CommandContext(ctx, m.argv[0], m.argv[1:]...), copied, want.Sum(nil), dir)
+		}{{&logs, []string{program, "logs", "--addr", d.Address, "big"}}, {&follow, []string{program, "logs", "-f", "--addr", d.Address, "big"}}, {&floor, []string{"cat", copied}}} {
+			took, err := toFile(exec.CommandContext(ctx, m.argv[0], m.argv[1:]...), copied, want.Sum(nil), d.Dir)
 			if err != nil {
 				return err
 			}
@@ -121,29 +116,4 @@ func timed(c *exec.Cmd, out io.Writer) (time.Duration, error) {
 func median(d []time.Duration) time.Duration {
 	slices.Sort(d)
 	return d[len(d)/2]
-}
-
-// start runs cantina dev and returns its address.
-func start(program, dir string) (addr string, end func() error, err error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return "", nil, err
-	}
-	c := exec.Command(program, "dev", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none",
-		"--log-level", "warn", "--ready-fd", "3")
-	c.ExtraFiles, c.Stderr = []*os.File{w}, os.Stderr
-	err = c.Start()
-	_ = w.Close() // the child has its own
-	if err != nil {
-		return "", nil, errors.Join(err, r.Close())
-	}
-	end = func() error {
-		return errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait())
-	}
-	addr, err = bufio.NewReader(r).ReadString('\n')
-	_ = r.Close() // read only
-	if err != nil {
-		return "", nil, errors.Join(err, end())
-	}
-	return strings.TrimSpace(addr), end, nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,9 @@ type Group struct {
 	slot *slot
 	v2l  bool // has limits of its own through v2
 	cell int  // pid of the cell, when that is not this process
+
+	cpuMilli int // processor limit through v2
+	throttle sync.Once
 }
 
 // At is the group in an existing tracker folder, for adoption and clearing. The

@@ -206,6 +206,12 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 			if l.CPUMilli > 0 {
 				wantCPU = fmt.Sprintln(l.CPUMilli * 100)
 			}
+			if c := read(g, "cpu", "cpu.cfs_quota_us"); c != "-1\n" {
+				t.Errorf("limits %+v before the first process runs: quota %q", l, c)
+			}
+			if err := g.Throttle(); err != nil {
+				t.Error(err)
+			}
 			if m, p, c := read(g, "memory", "memory.limit_in_bytes"), read(g, "pids", "pids.max"), read(g, "cpu", "cpu.cfs_quota_us"); m != wantMemory || p != wantPids || c != wantCPU {
 				t.Errorf("limits %+v: %q %q %q", l, m, p, c)
 			}

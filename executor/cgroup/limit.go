@@ -26,6 +26,7 @@ type Usage struct {
 type slot struct {
 	dirs    map[string]string // controller → folder
 	limits  Limits
+	quota   bool     // the processor quota of limits is in force
 	joined  []string // controllers that limit the present container: it is in their groups alone
 	charged bool     // memory was charged to it before
 	killed  int64    // oom_kill when the present container began
@@ -57,7 +58,7 @@ func (t *Tree) LimitsV2() bool { return t.v2ctl }
 
 func (g *Group) limit(l Limits) error {
 	if g.tree.v2ctl {
-		g.v2l = true
+		g.v2l, g.cpuMilli = true, l.CPUMilli
 		return limitV2(g.dir, l)
 	}
 	s, err := g.tree.acquire()
@@ -84,10 +85,24 @@ func limitV2(dir string, l Limits) error {
 	if l.Pids > 0 {
 		set("pids.max", strconv.Itoa(l.Pids))
 	}
-	if l.CPUMilli > 0 {
-		set("cpu.max", fmt.Sprintf("%d %d", quota(l.CPUMilli), cpuPeriod))
-	}
 	return errors.Join(errs...)
+}
+
+// Throttle puts the processor quota into force, once. It is called when the first
+// process has got to its program: the thread that forks it waits for that, and would
+// wait for the quota too, which with 1 ms in 100 is less than an exec takes.
+func (g *Group) Throttle() error {
+	var err error
+	g.throttle.Do(func() {
+		switch s := g.slot; {
+		case g.v2l && g.cpuMilli > 0:
+			err = write(filepath.Join(g.dir, "cpu.max"), fmt.Sprintf("%d %d", quota(g.cpuMilli), cpuPeriod))
+		case s != nil && s.dirs["cpu"] != "" && s.limits.CPUMilli > 0:
+			err = write(filepath.Join(s.dirs["cpu"], "cpu.cfs_quota_us"), strconv.Itoa(quota(s.limits.CPUMilli)))
+			s.quota = err == nil
+		}
+	})
+	return err
 }
 
 // quota is the processor time per period; the kernel's least is 1 ms.
@@ -173,12 +188,9 @@ func (s *slot) set(l Limits) error {
 	if d := s.dirs["pids"]; d != "" && l.Pids != s.limits.Pids {
 		errs = append(errs, write(filepath.Join(d, "pids.max"), orMax(l.Pids)))
 	}
-	if d := s.dirs["cpu"]; d != "" && l.CPUMilli != s.limits.CPUMilli {
-		q := -1
-		if l.CPUMilli > 0 {
-			q = quota(l.CPUMilli)
-		}
-		errs = append(errs, write(filepath.Join(d, "cpu.cfs_quota_us"), strconv.Itoa(q)))
+	if s.quota {
+		errs = append(errs, write(filepath.Join(s.dirs["cpu"], "cpu.cfs_quota_us"), "-1"))
+		s.quota = false
 	}
 	s.limits, s.joined = l, joined(s.dirs, l)
 	return errors.Join(errs...)

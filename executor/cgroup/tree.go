@@ -327,6 +327,7 @@ func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
 	g := &Group{tree: t, dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))}
 	if len(slotDirs) > 0 {
 		g.slot = &slot{dirs: slotDirs, limits: l, joined: joined(slotDirs, l), adopted: true}
+		_ = g.Throttle() // the cell may have died before it came to that; the group may be gone, too
 	} else {
 		g.v2l = g.v2 && exists(filepath.Join(dir, "memory.max"))
 	}

@@ -22,6 +22,11 @@ import (
 // ErrClosed reports that the launcher has ended.
 var ErrClosed = errors.New("launcher has ended")
 
+// starters is how many threads fork at the same time. A thread waits in the kernel, not
+// on a processor: for its child to get to its program, and with v1 controllers for
+// grace periods when it enters and leaves their groups.
+const starters = 32
+
 // defaultPath is where programs are looked up when Env has no PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -88,7 +93,7 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 		}
 		l.loops = append(l.loops, lp)
 	}
-	n := max(2, min(runtime.GOMAXPROCS(0), 8))
+	n := starters
 	l.idle = make(chan *starter, n+maxHangs)
 	for range n {
 		st, err := newStarter()
@@ -360,6 +365,9 @@ func (l *Launcher) fork(r *request) {
 	r.made, r.tid = made, unix.Gettid()
 	r.mu.Unlock()
 	r.pid, r.err = made.spawn(s.CloneFlags, group)
+	if s.Group != nil && !s.Unlimited {
+		_ = s.Group.Throttle() // fails only where somebody removed the group: what is in it has ended then
+	}
 	if l.back(r); r.late {
 		r.err = errors.Join(r.err, ErrClosed)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -255,9 +256,29 @@ func (n nearLeader) TaskEvents(ctx context.Context, from cell.Caller, events []c
 	return l.TaskEvents(ctx, from, events)
 }
 
-// defaultContainers is how many containers a cell offers; one more is kept back for
-// the probe.
-const defaultContainers = 250
+// containersOf is how many containers a cell offers by default: one for each 8 MiB of
+// memory and each 16 process ids, but 100 at least and 10,000 at most. One more is
+// kept back for the probe.
+func containersOf(memoryMB, pids int) int {
+	return max(100, min(memoryMB/8, pids/16, 10_000))
+}
+
+// maxPIDs is how many processes and threads the machine can have.
+func maxPIDs() (int, error) {
+	most := math.MaxInt
+	for _, name := range []string{"pid_max", "threads-max"} {
+		text, err := os.ReadFile("/proc/sys/kernel/" + name)
+		if err != nil {
+			return 0, fmt.Errorf("processes of the machine: %w", err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return 0, fmt.Errorf("processes of the machine: %s: %w", name, err)
+		}
+		most = min(most, n)
+	}
+	return most, nil
+}
 
 // capacityOf is what a cell offers: what its machine has, but for what it is told.
 func capacityOf(cfg CellConfig) (resource.Amounts, error) {
@@ -276,12 +297,16 @@ func MachineCapacity(dir string) (resource.Amounts, error) {
 	if err != nil {
 		return nil, err
 	}
+	pids, err := maxPIDs()
+	if err != nil {
+		return nil, err
+	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return nil, fmt.Errorf("disk space below %s: %w", dir, err)
 	}
 	return resource.Amounts{resource.MemoryMB: memory, resource.CPUMilli: 1000 * runtime.NumCPU(),
-		resource.DiskMB: int(fs.Bavail * uint64(fs.Bsize) >> 20), resource.Containers: defaultContainers}, nil
+		resource.DiskMB: int(fs.Bavail * uint64(fs.Bsize) >> 20), resource.Containers: containersOf(memory, pids)}, nil
 }
 
 // totalMemory reads MemTotal in mebibytes.
