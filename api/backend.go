@@ -313,6 +313,10 @@ type Cell struct {
 	Build       string
 	Drain       *Drain // nil when it is not drained
 	Gone        *Gone  // nil while a process has its name
+	// Cluster is set of a cell that belongs to another cluster, and is refused.
+	Cluster fence.Cluster
+	// Unknown is what runs there and the store does not know, in words.
+	Unknown []string
 }
 
 // Gone is what became of a cell that is gone, and of its work: the newest of a term are
@@ -357,6 +361,11 @@ type Cells interface {
 	// ForgetCell is an operator's audited word that a process is dead. One that is gone is
 	// taken off the list.
 	ForgetCell(ctx context.Context, proc worker.Proc, w Write) error
+	// AdoptCell has a cell of another cluster join this one, when it beats next.
+	AdoptCell(ctx context.Context, name worker.CellName, w Write) error
+	// DiscardUnknown ends what runs on a cell and the store does not know; it returns what
+	// was told to end, in words.
+	DiscardUnknown(ctx context.Context, name worker.CellName, w Write) ([]string, error)
 	// DrainCell stores that a cell is to be emptied; a second one replaces the first.
 	// UndrainCell takes it back; one that is not drained is returned as it is.
 	DrainCell(ctx context.Context, name worker.CellName, d NewDrain, w Write) (Cell, error)
@@ -374,12 +383,14 @@ type Held struct {
 
 // Status is the state of the whole, for `status`.
 type Status struct {
-	Cluster  string
-	Leader   string
-	Term     fence.Term
-	Build    string
-	Since    time.Time // when the term began
-	Revision int64
+	Cluster string
+	// ClusterID is the identity of the store.
+	ClusterID fence.Cluster
+	Leader    string
+	Term      fence.Term
+	Build     string
+	Since     time.Time // when the term began
+	Revision  int64
 	// Waiting is set during the initial wait; For names whom it waits for.
 	Waiting  bool
 	For      []string

@@ -84,6 +84,25 @@ func (c *calls) ForgetCell(ctx context.Context, q *connect.Request[pb.ForgetCell
 	return answer(&pb.ForgetCellResponse{}, err)
 }
 
+// AdoptCell has a cell of another cluster join this one.
+func (c *calls) AdoptCell(ctx context.Context, q *connect.Request[pb.AdoptCellRequest]) (*connect.Response[pb.AdoptCellResponse], error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Cells.AdoptCell(ctx, worker.CellName(q.Msg.Name), w) })
+	return answer(&pb.AdoptCellResponse{}, err)
+}
+
+// DiscardUnknown ends what runs on a cell and the store does not know.
+func (c *calls) DiscardUnknown(ctx context.Context, q *connect.Request[pb.DiscardUnknownRequest]) (*connect.Response[pb.DiscardUnknownResponse], error) {
+	m := &pb.DiscardUnknownResponse{}
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+		ended, err := b.Cells.DiscardUnknown(ctx, worker.CellName(q.Msg.Name), w)
+		for _, what := range ended {
+			m.Ended = append(m.Ended, clean(what))
+		}
+		return err
+	})
+	return answer(m, err)
+}
+
 // GetStatus returns the state of the whole.
 func (c *calls) GetStatus(context.Context, *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
 	b, err := c.now()

@@ -286,6 +286,9 @@ func toStruct(data []byte) *structpb.Struct {
 	return s
 }
 
+// wordForeign is the session of a cell of another cluster, as lists have it.
+const wordForeign = "FOREIGN"
+
 func cellMessage(c *Cell) *pb.Cell {
 	m := &pb.Cell{
 		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host, Session: c.Session.String(),
@@ -293,6 +296,10 @@ func cellMessage(c *Cell) *pb.Cell {
 		Unavailable: clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
 		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: cleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
 		Isolation: cleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
+	}
+	m.Cluster, m.Unknown = string(c.Cluster), cleanAll(c.Unknown)
+	if c.Cluster != "" {
+		m.Session = wordForeign
 	}
 	if g := c.Gone; g != nil {
 		m.Session, m.Since, m.Reason, m.Aftermath = g.Word(), wire.FromTime(g.At), clean(g.Why), clean(g.Work)
@@ -310,7 +317,7 @@ func drainMessage(d *Drain) *pb.Drain {
 
 func status(s *Status) *pb.Status {
 	m := &pb.Status{
-		Cluster: s.Cluster, Leader: s.Leader, Term: s.Term.String(), Build: s.Build, Since: wire.FromTime(s.Since), Revision: s.Revision,
+		Cluster: s.Cluster, ClusterId: string(s.ClusterID), Leader: s.Leader, Term: s.Term.String(), Build: s.Build, Since: wire.FromTime(s.Since), Revision: s.Revision,
 		Waiting: s.Waiting, WaitingFor: s.For, Longest: wire.FromDuration(s.Longest), HeldMore: int32(s.HeldMore),
 		Counts: map[string]int32{}, Warnings: cleanAll(s.Warnings), Quarantined: int32(s.Quarantined),
 	}

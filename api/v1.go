@@ -88,6 +88,8 @@ func routes(c *calls) []route {
 		{"GET /v1/cells", call(c.ListCells, nil)},
 		{"GET /v1/cells/{name}", call(c.GetCell, nil)},
 		{"POST /v1/cells/forget", call(c.ForgetCell, jsonBody)},
+		{"POST /v1/cells/{name}/adopt", call(c.AdoptCell, jsonBody)},
+		{"POST /v1/cells/{name}/discard-unknown", call(c.DiscardUnknown, jsonBody)},
 		{"PUT /v1/cells/{name}/drain", call(c.DrainCell, jsonBody)},
 		{"DELETE /v1/cells/{name}/drain", call(c.UndrainCell, nil)},
 		{"GET /v1/status", call(c.GetStatus, nil)},

@@ -55,8 +55,24 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	for _, k := range keys {
 		t.surplus([]serviceChange{{key: k}})
 	}
+	b.doubt(t)
 	b.submit(t, nil)
 	return b
+}
+
+// doubt ends the freshness of every domain while the rows may be older than what cells run:
+// its owner has said that everything wanted was there, of a later state than this one.
+// Nothing is destroyed until the owner says so again. (docs/decisions/0210)
+func (b *BBS) doubt(t *tx) {
+	if !b.cfg.Sessions.Blind() {
+		return
+	}
+	now := b.now()
+	for _, name := range slices.Sorted(maps.Keys(b.domains)) {
+		if until := b.domains[name]; (until.IsZero() || until.After(now)) && !b.bad[domainRow(name)] {
+			t.setDomain(name, now)
+		}
+	}
 }
 
 // bury declares dead every process that rows name and the member list does not. While

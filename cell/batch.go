@@ -48,7 +48,7 @@ func (c *Cell) launch(r worker.Run) {
 		load.Action = action.Action{Run: w.Program}
 	}
 	err := c.exec.Launch(executor.Reservation{
-		ID: batchContainer(r.Invocation), Labels: batchLabels(r, w), Resources: w.Resources, DeadlineBound: true,
+		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), c.session.joined(), r.Invocation.Term.Epoch), Resources: w.Resources, DeadlineBound: true,
 	}, executor.Spec{Workload: load, Defaults: c.cfg.Env, Env: c.environment(w.Env), StatusPipe: true})
 	if err == nil {
 		return

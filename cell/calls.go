@@ -15,6 +15,13 @@ import (
 	"cantina/worker"
 )
 
+// Addressed checks of which cluster a call of a leader is, before anything else of it is
+// looked at. A cell that belongs to none yet joins that of the first leader who knows its
+// process. *Foreign for another cluster.
+func (c *Cell) Addressed(cluster fence.Cluster, proc worker.Proc) error {
+	return c.session.addressed(cluster, proc)
+}
+
 // GetRunningTasks answers the leader's question what batch tasks this process
 // answers for. ErrProc when the question is for another process.
 func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worker.Report, error) {
@@ -96,7 +103,7 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 	var refused []Refusal
 	var reserved []string
 	for _, l := range w.LRPs {
-		fresh, err := c.reserveLRP(l)
+		fresh, err := c.reserveLRP(l, w.Term.Epoch)
 		if err != nil {
 			refused = append(refused, Refusal{l.Instance, why(err), ofCell(err)})
 		} else if fresh {
@@ -104,7 +111,7 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 		}
 	}
 	for _, t := range w.Tasks {
-		fresh, err := c.reserveTask(t)
+		fresh, err := c.reserveTask(t, w.Term.Epoch)
 		if err != nil {
 			refused = append(refused, Refusal{t.UID, why(err), ofCell(err)})
 		} else if fresh {
@@ -178,9 +185,10 @@ func (c *Cell) refuseAll(w Work, err error) []Refusal {
 const claimLife = time.Hour
 
 // reserveLRP reserves the container of an instance; false: there is one already.
-func (c *Cell) reserveLRP(w LRPWork) (bool, error) {
+func (c *Cell) reserveLRP(w LRPWork, epoch int64) (bool, error) {
 	c.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
-	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: lrpLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound, Expires: claimLife})
+	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: stamp(lrpLabels(w), c.session.joined(), epoch), Resources: w.Workload.Resources,
+		DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}
@@ -193,10 +201,11 @@ func (c *Cell) reserveLRP(w LRPWork) (bool, error) {
 }
 
 // reserveTask reserves the container of a task; false: there is one already.
-func (c *Cell) reserveTask(w TaskWork) (bool, error) {
+func (c *Cell) reserveTask(w TaskWork, epoch int64) (bool, error) {
 	id := taskContainer(w.UID)
 	c.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
-	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: taskLabels(w), Resources: w.Workload.Resources, DeadlineBound: w.DeadlineBound, Expires: claimLife})
+	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), c.session.joined(), epoch), Resources: w.Workload.Resources,
+		DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}
@@ -375,21 +384,23 @@ func heldUp(ct executor.Container) string {
 // maxConditions is how many the leader is told of: all hang on the same few mounts.
 const maxConditions = 20
 
-// conditions lists the containers that something holds up.
+// conditions lists the containers that something holds up, and those that the leader's
+// store does not know.
 func (c *Cell) conditions() []Condition {
 	var out []Condition
 	for _, ct := range c.exec.List() {
 		text := heldUp(ct)
-		if text == "" {
+		why, unknown := c.unknown.get(ct.ID)
+		if text == "" && !unknown {
 			continue
 		}
 		l := ct.Labels
-		x := Condition{What: whatOf(l), Text: text}
+		x := Condition{What: whatOf(l), Text: cmp.Or(text, why), Unknown: unknown}
 		switch l[labelKind] {
 		case kindLRP:
 			x.Instance = l[labelInstance]
 		case kindTask:
-			x.Task = l[labelTask]
+			x.Task, x.UID = l[labelTask], l[labelUID]
 		default:
 			x.Job, x.Node = l[labelJob], l[labelNode]
 		}

@@ -193,6 +193,7 @@ type Cell struct {
 	runs       runs
 	plans      *table[plan]
 	endReasons *table[string]
+	unknown    *table[string] // why the leader's store does not know what runs in a container
 	ends       *mailbox[worker.WorkEnded]
 	ending     *run.Loop // of ends
 	exit       onceError
@@ -235,7 +236,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 		return nil, err
 	}
 	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, ground.Go), known: newKnown(),
-		runs: runs{work: map[worker.Run]*BatchWork{}}, plans: newTable[plan](), endReasons: newTable[string](),
+		runs: runs{work: map[worker.Run]*BatchWork{}}, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string](),
 		ends: &mailbox[worker.WorkEnded]{}, exit: newOnceError()}
 	c.ending = run.NewLoop("ends", c.nextEnds)
 	c.polls.loop = run.NewLoop("poll", c.nextPoll)
@@ -245,7 +246,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	c.taskCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
 		return leader.TaskEvents(ctx, c.session.caller(), es)
 	})
-	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name,
+	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name, address: cfg.Address,
 		within: ground.Within, ended: make(chan struct{})}
 	c.session.makeLoops()
 	c.session.machine = ground.Machine(c.machineConfig(before, id))
@@ -255,7 +256,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 // machineConfig is what the machine knows when it starts. The deadline of an
 // earlier process counts only under the same boot of the machine.
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
-	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot,
+	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
 		Predecessor: before.Proc, Gone: !c.nameless(), Statuses: map[worker.Run]string{}}
 	if before.Boot == id.Boot {
@@ -263,7 +264,7 @@ func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	}
 	for _, ct := range c.exec.List() {
 		r, ok := runOf(ct.Labels)
-		if ct.Labels[labelKind] != kindBatch || !ok {
+		if ct.Labels[labelKind] != kindBatch || !ok || ofOther(ct.Labels, id.Cluster) {
 			continue
 		}
 		ended := ct.State == executor.Completed
@@ -449,6 +450,7 @@ func (c *Cell) Happened(e executor.Event) {
 	case executor.EventDeleted:
 		c.plans.drop(e.Container.ID)
 		c.endReasons.drop(e.Container.ID)
+		c.unknown.drop(e.Container.ID)
 		c.recount(e.Container)
 		c.emptied()
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
@@ -587,11 +589,12 @@ func sameState(a, b placement.State) bool {
 	return a.Evacuating == b.Evacuating && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign)
 }
 
-// foreign is what containers hold that do not die although they were killed.
+// foreign is what containers hold that do not die although they were killed, or of which
+// the leader's store knows nothing.
 func (c *Cell) foreign() resource.Amounts {
 	sum := resource.Amounts{}
 	for _, ct := range c.exec.List() {
-		if ct.Stuck != nil {
+		if _, unknown := c.unknown.get(ct.ID); unknown || ct.Stuck != nil {
 			sum = sum.Add(ct.Resources)
 		}
 	}

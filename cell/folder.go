@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cantina/fence"
 	"cantina/worker"
 	"cantina/workerset"
 )
@@ -37,6 +38,9 @@ type Folder interface {
 type Identity struct {
 	// Folder names the folder for ever.
 	Folder string `json:"folder"`
+	// Cluster is the one that the folder's cell belongs to, since its first join; durable
+	// before it is used.
+	Cluster fence.Cluster `json:"cluster,omitempty"`
 	// Started counts the sessions begun on the folder.
 	Started int64 `json:"started"`
 	// Proc is the process id of the newest session, Boot the boot it ran under.
@@ -102,7 +106,7 @@ func (d diskFolder) Read() (Identity, error) {
 		return Identity{Folder: newID()}, nil
 	}
 	if p.Inode != inode || p.Born != born {
-		return Identity{Folder: newID(), Copied: true}, nil
+		return Identity{Folder: newID(), Cluster: p.Cluster, Copied: true}, nil
 	}
 	return p.Identity, nil
 }
@@ -131,7 +135,7 @@ func (id Identity) next(boot string, proc worker.Proc) Identity {
 
 // keep takes over what the session knows.
 func (id Identity) keep(k worker.Kept) Identity {
-	id.SetID, id.Epoch, id.Deadline, id.Promise = k.SetID, k.Epoch, k.Deadline, k.Promise
+	id.Cluster, id.SetID, id.Epoch, id.Deadline, id.Promise = k.Cluster, k.SetID, k.Epoch, k.Deadline, k.Promise
 	return id
 }
 

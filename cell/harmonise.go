@@ -52,7 +52,7 @@ func (c *Cell) harmoniseLRP(ctx context.Context, id string) {
 		if !ok && !fresh {
 			continue
 		}
-		v := lrp.View{Container: lrpState(ct), Self: c.identityOf(ct), Net: c.netOf(ct), Rows: known.index, Quarantined: known.quarantined}
+		v := lrp.View{Container: lrpState(ct), Self: c.identityOf(ct), Net: c.netOf(ct), Rows: known.index, Quarantined: known.quarantined, Older: c.older(ct)}
 		if c.actLRP(ctx, ct, service, v, fresh) {
 			return
 		}

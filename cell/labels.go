@@ -25,6 +25,10 @@ const (
 	labelInvocation = "invocation"
 	labelExclusive  = "exclusive"
 	labelAttempt    = executor.LabelAttempt
+	// labelCluster and labelEpoch are the store that the work was started for, and its age
+	// then: a store that is younger may not know it.
+	labelCluster = "cluster"
+	labelEpoch   = "epoch"
 
 	// onlyAttempt is that of a task: it runs once.
 	onlyAttempt = "1"
@@ -51,6 +55,26 @@ func taskLabels(w TaskWork) executor.Labels {
 func batchLabels(r worker.Run, w *BatchWork) executor.Labels {
 	return executor.Labels{labelKind: kindBatch, labelDomain: w.Domain, labelJob: r.Work.Job, labelJobUID: w.JobUID,
 		labelNode: r.Work.Node, labelInvocation: r.Invocation.String(), labelAttempt: w.Attempt}
+}
+
+// stamp adds for which store the work is started.
+func stamp(l executor.Labels, cluster fence.Cluster, epoch int64) executor.Labels {
+	l[labelCluster], l[labelEpoch] = string(cluster), strconv.FormatInt(epoch, 10)
+	return l
+}
+
+// ofOther reports whether work was started for another cluster than that of the cell.
+func ofOther(l executor.Labels, own fence.Cluster) bool {
+	of := l[labelCluster]
+	return of != "" && own != "" && of != string(own)
+}
+
+// ofOlder reports whether work was started for another store than the one that has the
+// term, or for the same before its epoch began: a store that was restored from a backup
+// knows nothing of what came after that.
+func ofOlder(l executor.Labels, own fence.Cluster, term fence.Term) bool {
+	epoch, err := strconv.ParseInt(l[labelEpoch], 10, 64)
+	return ofOther(l, own) || err == nil && epoch < term.Epoch
 }
 
 // keyOf reads the identity of a service's instance off its labels.

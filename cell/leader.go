@@ -1,8 +1,10 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"cantina/action"
 	"cantina/batch"
@@ -28,11 +30,36 @@ var (
 	ErrUnknownContainer = errors.New("no such container on this cell")
 )
 
+// ErrForeign reports a call between a cell and a server of two clusters.
+var ErrForeign = errors.New("of another cluster")
+
+// Foreign is that a cell and a server belong to two clusters. It is ErrForeign.
+type Foreign struct {
+	Cell    worker.CellName
+	Address string // of the cell; empty = not known
+	// Cluster is that of the cell, Other that of the server.
+	Cluster, Other fence.Cluster
+}
+
+// Error names both.
+func (f *Foreign) Error() string {
+	where := ""
+	if f.Address != "" {
+		where = " (" + f.Address + ")"
+	}
+	return fmt.Sprintf("cell %s%s belongs to cluster %s, the server to cluster %s", f.Cell, where, cmp.Or(f.Cluster, "none yet"), cmp.Or(f.Other, "none"))
+}
+
+// Is makes errors.Is find ErrForeign.
+func (f *Foreign) Is(target error) bool { return target == ErrForeign }
+
 // Caller is the cell process that makes a call.
 type Caller struct {
-	Cell worker.CellName
-	Proc worker.Proc
-	Term fence.Term // the highest it has seen
+	// Cluster is the one the cell belongs to.
+	Cluster fence.Cluster
+	Cell    worker.CellName
+	Proc    worker.Proc
+	Term    fence.Term // the highest it has seen
 }
 
 // Leader is the leader as its cells see it. Every method may return ErrNotLeader,
@@ -64,11 +91,15 @@ type State struct {
 	Evacuation EvacuationState
 }
 
-// Condition is one container whose start hangs, or that does not die.
+// Condition is one container whose start hangs, that does not die, or that the leader's store does
+// not know.
 type Condition struct {
 	Instance, Task, Job, Node string // what it is of: an instance, a task, or a batch task
 	What                      string // the same for people: "service web/0"
 	Text                      string // "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
+	// Unknown: it runs, and the leader's store does not know it; UID is that of a task.
+	Unknown bool
+	UID     string
 }
 
 // RowsQuery asks for rows.

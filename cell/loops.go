@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/worker"
 )
@@ -92,6 +93,21 @@ func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
 		return
 	}
 	s.step(worker.BeatAnswered{Answer: a})
+	s.tellStrangers(b.Cluster)
+}
+
+// tellStrangers tells once of each cluster that is not the cell's own and whose leader
+// answered, until the own one does.
+func (s *session) tellStrangers(own fence.Cluster) {
+	for _, e := range s.strangers.take() {
+		if s.stranger == e.Cluster {
+			continue
+		}
+		s.stranger = e.Cluster
+		s.log.Warn("a server of another cluster answers: it is refused, and changes nothing on this cell",
+			"cell", string(s.cell), "address", s.address, "cluster", string(own), "other", string(e.Cluster),
+			"remedy", "name the servers of the own cluster with --servers; to move the cell: cantina cells adopt "+string(s.cell)+", at the other one")
+	}
 }
 
 // hear sends a heartbeat, and tells when leaders fall silent and when one answers.
@@ -107,6 +123,7 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 		s.log.Warn("no leader answers; the cell goes on trying", "error", err)
 	case err != nil:
 		s.log.Debug("heartbeat", "error", err)
+	case a.Verdict == worker.Foreign:
 	case s.answered.first(true):
 		s.log.Info("a leader answers")
 	}

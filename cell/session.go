@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/fence"
@@ -17,6 +18,7 @@ type Machine interface {
 	Step(now time.Duration, e worker.CellEvent) []worker.CellEffect
 	Kept() worker.Kept
 	Proc() worker.Proc
+	Cluster() fence.Cluster
 	Term() fence.Term
 	State() worker.State
 	Accepts(now time.Duration) error
@@ -38,6 +40,10 @@ type session struct {
 	hands  hands
 	within func(context.Context, time.Duration) (context.Context, context.CancelFunc) // nil = of the kernel
 
+	address   string
+	strangers mailbox[worker.ForeignHeard] // taken by the loop of beats
+	stranger  fence.Cluster                // the one that was told of last; of that loop
+
 	answered  tidings // whether the last heartbeat was; only the loop of beats touches it
 	electing  electing
 	beats     *mailbox[worker.Heartbeat]
@@ -55,6 +61,8 @@ type session struct {
 	identity Identity
 	unsaved  bool // of identity; owed: it was to be durable
 	owed     bool
+
+	member atomic.Value // fence.Cluster: the one the cell belongs to
 
 	acts  sync.Mutex
 	ended chan struct{}
@@ -124,6 +132,7 @@ func (s *session) step(events ...worker.CellEvent) answers {
 		effects = append(effects, s.machine.Step(now, ev)...)
 	}
 	after := s.machine.Kept()
+	s.member.Store(after.Cluster)
 	s.keep(before, after)
 	s.acts.Lock()
 	s.mu.Unlock()
@@ -143,7 +152,7 @@ func (s *session) keep(before, after worker.Kept) {
 		return
 	}
 	s.identity = s.identity.keep(after)
-	durable := s.owed || before.SetID != after.SetID || before.Epoch != after.Epoch
+	durable := s.owed || before.Cluster != after.Cluster || before.SetID != after.SetID || before.Epoch != after.Epoch
 	err := s.folder.Save(s.identity, durable)
 	if err != nil && !s.unsaved {
 		s.log.Error("the cell's folder cannot be written; trying again", "error", err)
@@ -187,9 +196,19 @@ func (s *session) perform(e worker.CellEffect, got *answers) {
 		s.beginIn(0)
 	case worker.CellChanged:
 		s.hands.changed(e.From, e.To, e.Reason)
+	case worker.ForeignHeard:
+		s.strangers.put(e)
+	case worker.TermRefused:
+		s.log.Warn("a term that no leader of this cluster can have was refused", "term", e.Term.String())
 	case worker.Exit:
 		s.finish()
 	}
+}
+
+// joined is the cluster that the cell belongs to; empty before its first join.
+func (s *session) joined() fence.Cluster {
+	c, _ := s.member.Load().(fence.Cluster)
+	return c
 }
 
 func (s *session) finish() { s.once.Do(func() { close(s.ended) }) }
@@ -198,17 +217,35 @@ func (s *session) finish() { s.once.Do(func() { close(s.ended) }) }
 func (s *session) caller() Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Caller{Cell: s.cell, Proc: s.machine.Proc(), Term: s.machine.Term()}
+	return Caller{Cluster: s.machine.Cluster(), Cell: s.cell, Proc: s.machine.Proc(), Term: s.machine.Term()}
+}
+
+// addressed checks of which cluster a call of a leader is, before anything else of it is
+// looked at: one of another is refused and changes nothing.
+func (s *session) addressed(cluster fence.Cluster, proc worker.Proc) error {
+	s.step(worker.Addressed{Cluster: cluster, Proc: proc})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := s.machine.Cluster(); cluster != own {
+		return &Foreign{Cell: s.cell, Address: s.address, Cluster: own, Other: cluster}
+	}
+	return nil
 }
 
 // heard checks a call that is not the machine's own: it must name this process
 // and no lower term than the newest seen, which it raises.
 func (s *session) heard(t fence.Term, proc worker.Proc) error {
+	if _, own, _ := s.view(); proc != own {
+		return fmt.Errorf("%w: meant for %s, this is %s", ErrProc, proc, own)
+	}
 	s.step(worker.CallHeard{Term: t})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own := s.machine.Proc(); proc != own {
 		return fmt.Errorf("%w: meant for %s, this is %s", ErrProc, proc, own)
+	}
+	if own := s.machine.Term(); own.Less(t) {
+		return fmt.Errorf("%w: %v cannot be, the newest is %v", ErrTerm, t, own)
 	}
 	if own := s.machine.Term(); t.Less(own) {
 		return fmt.Errorf("%w: %v, the newest is %v", ErrTerm, t, own)

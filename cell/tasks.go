@@ -45,7 +45,7 @@ func (c *Cell) harmoniseTask(ctx context.Context, id string) {
 			continue
 		}
 		v := task.View{Container: taskState(ct), Self: c.holder(), UID: ct.Labels[labelUID], Reservation: ct.ID,
-			Row: known.row, Quarantined: known.quarantined}
+			Row: known.row, Quarantined: known.quarantined, Older: c.older(ct)}
 		if c.actTask(ctx, ct, v, fresh) {
 			return
 		}
@@ -62,6 +62,7 @@ func (c *Cell) actTask(ctx context.Context, ct executor.Container, v task.View, 
 	if a.Grade == task.Inconceivable {
 		c.log.Error("row and container disagree", "container", ct.ID, "task", ct.Labels[labelTask], "why", a.Why)
 	}
+	c.noteUnknown(ct, a.Unknown, a.Why)
 	fate := a.Then
 	if a.Call != task.NoCall {
 		err := c.taskCall(ctx, a, ct, v)
@@ -91,6 +92,27 @@ func (c *Cell) actTask(ctx context.Context, ct executor.Container, v task.View, 
 		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
 	}
 	return true
+}
+
+// older reports whether a container was started for another store than the one of the
+// cell's leader, or before the age of that one.
+func (c *Cell) older(ct executor.Container) bool {
+	_, _, term := c.session.view()
+	return ofOlder(ct.Labels, c.session.joined(), term)
+}
+
+// noteUnknown remembers, for status and for placement, that a container runs of which the
+// leader's store knows nothing, and logs it once.
+func (c *Cell) noteUnknown(ct executor.Container, unknown bool, why string) {
+	_, known := c.unknown.get(ct.ID)
+	switch {
+	case !unknown && known:
+		c.unknown.drop(ct.ID)
+	case unknown && !known:
+		c.unknown.put(ct.ID, why)
+		c.log.Warn("the leader's store does not know what runs here: it is left alone until a person decides", "container", ct.ID, "work", whatOf(ct.Labels),
+			"cluster", ct.Labels[labelCluster], "remedy", "to end it: cantina cells discard "+string(c.cfg.Name))
+	}
 }
 
 // runTask runs the container of a task that has been started in the store; when

@@ -58,6 +58,28 @@ func ParseTerm(s string) (Term, error) {
 	return t, nil
 }
 
+// Cluster is the identity of a store: random, made with its first head record, kept in
+// backups, unchanged by a restore. Terms and invocations of two clusters have nothing to
+// do with each other: whoever compares them has compared the clusters before. Empty means
+// "of no cluster yet".
+type Cluster string
+
+// Bounds of a term that can be: how far an epoch may lie ahead of the present in seconds
+// (the clock of the server that named it was wrong, by a year at most), and how many
+// revisions one epoch lasts at most (years of the fastest store).
+const (
+	epochAhead    = 366 * 24 * 3600
+	mostRevisions = 1 << 42
+)
+
+// Believable reports whether a term can have been given by the store in which own is a
+// term, as far as numbers tell, at the time unix in seconds. One that cannot is refused:
+// it must neither end a leader nor bind a cell.
+func Believable(t, own Term, unix int64) bool {
+	return t.Epoch >= 0 && t.Revision >= 0 && t.Epoch <= max(own.Epoch, unix)+epochAhead &&
+		t.Revision <= max(own.Revision, 0)+mostRevisions
+}
+
 // Invocation is one attempt to run one piece of work, unique for ever: the term
 // that started it and a counter within that term (from 1). A process finds its
 // own in the environment variable CANTINA_FENCE; a data store may compare it,

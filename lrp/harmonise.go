@@ -116,7 +116,8 @@ func table() lrpTable {
 
 // Harmonise says what a cell does with one instance so that its container and the
 // rows agree. Beside the table: a quarantined row leaves the container alone, an
-// instance that is to be retired is stopped, and a running instance whose process,
+// instance that is to be retired is stopped, one of which a younger store knows nothing is
+// not, and a running instance whose process,
 // ports or readiness the row does not know yet is reported again.
 func Harmonise(v View) Action {
 	if v.Quarantined {
@@ -130,7 +131,13 @@ func Harmonise(v View) Action {
 	case alive && mine != nil && mine.Retiring:
 		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
 	}
+	if v.Older && v.Container == Starting && v.Rows.Empty() {
+		return Action{Grade: Conceivable, Why: "started before this store was made or restored: the leader hears of it when it runs"}
+	}
 	a := table().at(v.Container).at(relate(v.Rows, v.Self))
+	if v.Older && v.Container == Up && v.Rows.Empty() {
+		a.Refused = Leave // nobody has decided that it is not wanted
+	}
 	if v.Container == Up && a.Call == NoCall && a.Then == Leave && v.outdated(mine) {
 		return Action{Call: CallStart, Grade: Expected, Why: "process, ports or readiness have changed"}
 	}

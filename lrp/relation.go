@@ -70,6 +70,9 @@ type View struct {
 	Rows Index
 	// Quarantined: the row cannot be read. It counts as existing; the container is left alone.
 	Quarantined bool
+	// Older: the container was started for another store, or before this one was restored,
+	// so that the store need not know it.
+	Older bool
 }
 
 // ready reports whether the running container is ready for traffic, by the row when

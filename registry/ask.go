@@ -192,6 +192,18 @@ func (r *Registry) IsDead(proc worker.Proc) bool {
 // EndWait is an operator's end of the initial wait; double starts are accepted.
 func (r *Registry) EndWait(by string) error { return r.operator(worker.EndWait{By: by}) }
 
+// Adopt is an operator's word that a cell of another cluster may join this one.
+func (r *Registry) Adopt(name worker.CellName, by string) error {
+	return r.operator(worker.AdoptWanted{Cell: name, By: by})
+}
+
+// RefusedTerms is how many messages with an impossible term were refused in this term.
+func (r *Registry) RefusedTerms() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.RefusedTerms()
+}
+
 // Forget is an operator's word that a process is dead. worker.ErrUnknownProcess
 // when none of that id is known.
 func (r *Registry) Forget(proc worker.Proc, by string) error {

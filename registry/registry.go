@@ -145,7 +145,7 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 		cfg.Log.Error("member row cannot be read: waited for as long as any promise", "row", text)
 	}
 	w := cfg.Worker
-	w.Members, w.List, w.Now, w.Statuses = members, list, cfg.Clock.Boot(), cfg.Statuses
+	w.Members, w.List, w.Now, w.Unix, w.Statuses = members, list, cfg.Clock.Boot(), cfg.Clock.Wall().Unix(), cfg.Statuses
 	leader, err := cfg.Ground.Machine(w)
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)

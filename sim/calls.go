@@ -32,6 +32,9 @@ func (c calls) ask(limit time.Duration, op, answered Op, p worker.Proc, deliver 
 	}
 	return r.threads.await(limit, r.s.later, func(answer func(take func())) {
 		r.toProc(op, p, func(to *cell.Cell, reply func(Op, func())) {
+			if !r.addresses(to, p) {
+				return
+			}
 			if take := deliver(to); take != nil {
 				reply(answered, func() { answer(take) })
 			}
@@ -44,8 +47,25 @@ func (c calls) tell(op Op, p worker.Proc, deliver func(*cell.Cell)) error {
 	if c.r.stops() {
 		return errEnded
 	}
-	c.r.toProc(op, p, func(to *cell.Cell, _ func(Op, func())) { deliver(to) })
+	c.r.toProc(op, p, func(to *cell.Cell, _ func(Op, func())) {
+		if c.r.addresses(to, p) {
+			deliver(to)
+		}
+	})
 	return nil
+}
+
+// cluster is the identity of the store of the world.
+const cluster fence.Cluster = "world"
+
+// addresses names the identity of the store, as every call of a leader does before a cell
+// looks at anything else of it.
+func (r *reign) addresses(to *cell.Cell, p worker.Proc) bool {
+	err := to.Addressed(cluster, p)
+	if err != nil {
+		r.s.w.fail("contract", "a cell refuses its own cluster: %v", err)
+	}
+	return err == nil
 }
 
 // unreachable has a call fail before it left, when nobody listens or at times when the way is

@@ -9,6 +9,7 @@ import (
 
 	"cantina/action"
 	"cantina/bbs"
+	"cantina/cell"
 	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/resource"
@@ -95,7 +96,7 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 }
 
 // tidy takes back every drain, makes the domain fresh for ever, and cancels what runs for
-// ever.
+// ever, known or not.
 func (w *world) tidy(b *board) {
 	if ds := b.ListDomains(); len(ds) == 0 || !ds[0].Expires.IsZero() {
 		b.ask("domain", func(ctx context.Context) error {
@@ -106,6 +107,12 @@ func (w *world) tidy(b *board) {
 	for i := range w.cfg.Cells {
 		if name := w.machines[i].name; b.desk.Submitted(name) != nil {
 			b.drain(name, false)
+		}
+	}
+	for _, name := range b.r.office.Heard() {
+		if s, _ := b.r.office.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
+			w.trace("customer: discard what runs on %s and no row names", name)
+			b.r.beside(func(ctx context.Context) { _, _ = b.r.office.Discard(ctx, name, "customer") })
 		}
 	}
 	for _, t := range w.store.work().tasks {

@@ -27,9 +27,9 @@ const performTimeout = 1500 * time.Millisecond
 func (r *reign) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
 	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
-	_, err := office.New(office.Config{Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
+	_, err := office.New(office.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
 		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside, Times: r.connect,
-		Resign: func() { r.end("a higher term was heard") },
+		Resign: func(fence.Term) { r.end("a higher term was heard") },
 		Auction: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
 			Ground: auctioneer.Ground{Go: r.threads.run, Within: within, Watch: r.placed}},
 		Jobs:     scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},

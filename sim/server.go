@@ -289,7 +289,11 @@ func (r *reign) tick() {
 	r.board.pass()
 	if m := r.s.w.machines[r.s.w.rng.IntN(len(r.s.w.machines))]; m.agent != nil && m.alive {
 		call := cell.Work{Term: r.term, Proc: m.proc()}
-		r.toProc(OpCall, m.proc(), func(c *cell.Cell, _ func(Op, func())) { _, _ = c.Perform(context.Background(), call) })
+		r.toProc(OpCall, m.proc(), func(c *cell.Cell, _ func(Op, func())) {
+			if r.addresses(c, call.Proc) {
+				_, _ = c.Perform(context.Background(), call)
+			}
+		})
 	}
 	r.s.later(r.t.Check, r.tick)
 }

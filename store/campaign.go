@@ -77,6 +77,8 @@ func (s *Store) remember(change func(*Memo)) error {
 	if s.cfg.Memory == nil {
 		return nil
 	}
+	s.memo.Lock()
+	defer s.memo.Unlock()
 	m, err := s.loadMemo()
 	if err != nil {
 		return err
@@ -145,7 +147,7 @@ func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Reign, error) {
 		return nil, err
 	}
 	r.open(reigning, won, isNew)
-	s.cfg.Log.Info("term begun", "server", c.ID, "term", won.Term.String(),
+	s.cfg.Log.Info("term begun", "server", c.ID, "cluster", string(won.Cluster), "term", won.Term.String(),
 		"rows", len(r.rows), "restored", won.Restored, "new_store", isNew)
 	return r, nil
 }
@@ -262,7 +264,7 @@ func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew
 	if before != nil {
 		is = Condition{Key: s.headKey(), Check: ValueIs, Value: before.Value}
 	}
-	leader := Leader{Candidate: r.seat.candidate, Term: won.Term}
+	leader := Leader{Candidate: r.seat.candidate, Term: won.Term, Cluster: won.Cluster}
 	var a TxnAnswer
 	err = s.call(ctx, func(ctx context.Context) (err error) {
 		a, err = s.backend.Txn(ctx, Txn{
@@ -298,12 +300,21 @@ func (s *Store) win(before *Entry, cluster string, elected int64) (head.Head, er
 	}
 	e := head.Evidence{
 		Exists: before != nil, Elected: elected, NewCluster: s.cfg.NewCluster, Unix: s.cfg.Clock.Wall().Unix(),
-		Seen: memo.Seen, Moved: memo.Moved || (memo.Cluster != "" && memo.Cluster != cluster),
+		Fresh: s.cfg.NewID(), Seen: memo.Seen, Moved: memo.Moved || (memo.Cluster != "" && memo.Cluster != cluster),
 	}
 	if before != nil {
 		if e.Head, err = decodeHead(before.Value); err != nil {
 			return head.Head{}, err
 		}
+	}
+	s.mu.Lock()
+	if e.Seen.Less(s.heard) {
+		e.Seen = s.heard
+	}
+	s.mu.Unlock()
+	if e.Exists && e.Head.Term.Less(e.Seen) {
+		s.cfg.Log.Warn("this store is older than what its servers or cells have seen, as after a rollback: the epoch is raised and the store marked as restored",
+			"head", e.Head.Term.String(), "seen", e.Seen.String())
 	}
 	return head.Win(e)
 }

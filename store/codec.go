@@ -81,12 +81,13 @@ func Open(value []byte, want string, m proto.Message) error {
 func encodeHead(h head.Head) []byte { return Encode(1, kindHead, marshal(protoHead(h))) }
 
 func protoHead(h head.Head) *storepb.Head {
-	return &storepb.Head{Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt, Restored: h.Restored}
+	return &storepb.Head{Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt, Restored: h.Restored, Cluster: string(h.Cluster)}
 }
 
 func headOf(p *storepb.Head) head.Head {
 	return head.Head{
 		Term: fence.Term{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, Seq: p.GetSeq(), Attempt: p.GetAttempt(), Restored: p.GetRestored(),
+		Cluster: fence.Cluster(p.GetCluster()),
 	}
 }
 
@@ -105,6 +106,7 @@ func encodeElection(l Leader) []byte {
 	}
 	return Encode(1, kindElection, marshal(&storepb.Election{
 		Id: strings.ToValidUTF8(l.ID, "\uFFFD"), Addresses: addresses, Epoch: l.Term.Epoch, Revision: l.Term.Revision,
+		Cluster: string(l.Cluster),
 	}))
 }
 
@@ -113,5 +115,5 @@ func decodeElection(value []byte) (Leader, error) {
 	if err := Open(value, kindElection, &p); err != nil {
 		return Leader{}, fmt.Errorf("election record: %w", err)
 	}
-	return Leader{Candidate: Candidate{ID: p.Id, Addresses: p.Addresses}, Term: fence.Term{Epoch: p.Epoch, Revision: p.Revision}}, nil
+	return Leader{Candidate: Candidate{ID: p.Id, Addresses: p.Addresses}, Term: fence.Term{Epoch: p.Epoch, Revision: p.Revision}, Cluster: fence.Cluster(p.Cluster)}, nil
 }

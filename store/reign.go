@@ -24,6 +24,7 @@ type Reign struct {
 	store    *Store
 	seat     seat
 	term     fence.Term
+	cluster  fence.Cluster
 	newStore bool
 	rows     []Row
 	revision int64
@@ -72,7 +73,7 @@ func newReign(ctx context.Context, s *Store, t seat) (*Reign, context.Context) {
 
 // open begins to commit, as the term that wrote won.
 func (r *Reign) open(ctx context.Context, won head.Head, newStore bool) {
-	r.term, r.newStore, r.machine = won.Term, newStore, head.New(won)
+	r.term, r.cluster, r.newStore, r.machine = won.Term, won.Cluster, newStore, head.New(won)
 	r.restored.Store(won.Restored)
 	r.committed.Store(r.revision)
 	r.loops.Go(func() { r.commitLoop(ctx) })
@@ -81,6 +82,12 @@ func (r *Reign) open(ctx context.Context, won head.Head, newStore bool) {
 
 // Term returns the term.
 func (r *Reign) Term() fence.Term { return r.term }
+
+// Cluster returns the identity of the store.
+func (r *Reign) Cluster() fence.Cluster { return r.cluster }
+
+// Heard takes a higher term that a cell has seen, before Resign; see Store.Heard.
+func (r *Reign) Heard(t fence.Term) { r.store.Heard(t) }
 
 // Restored tells whether the content may be older than what cells have seen: the
 // store was restored, moved, or created without the word that no older cell lives;

@@ -22,9 +22,12 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"cantina/fence"
@@ -107,11 +110,12 @@ type Candidate struct {
 	Addresses []string
 }
 
-// Leader is the server that leads. Term is zero while it is elected but its term
-// has not begun.
+// Leader is the server that leads. Term is zero, and Cluster empty, while it is elected
+// but its term has not begun.
 type Leader struct {
 	Candidate
-	Term fence.Term
+	Term    fence.Term
+	Cluster fence.Cluster
 }
 
 // Memo is what a server remembers about its store, beside it.
@@ -161,8 +165,17 @@ type Config struct {
 	Memory Memory
 	// Clock is required: leases run by Boot, new epochs are named by Wall.
 	Clock run.Clock
+	// NewID makes the identity of a store that has none [random].
+	NewID func() fence.Cluster
 	// Log takes what an operator acts on [discarded].
 	Log *slog.Logger
+}
+
+// newCluster returns 8 random bytes in hexadecimal: people compare two of them.
+func newCluster() fence.Cluster {
+	var b [8]byte
+	rand.Read(b[:])
+	return fence.Cluster(hex.EncodeToString(b[:]))
 }
 
 func (c Config) withDefaults() Config {
@@ -173,6 +186,9 @@ func (c Config) withDefaults() Config {
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, c.LeaseTTL)
 	c.SettleTimeout = cmp.Or(c.SettleTimeout, c.LeaseTTL)
 	c.QueueBound = cmp.Or(c.QueueBound, 20000)
+	if c.NewID == nil {
+		c.NewID = newCluster
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -184,6 +200,31 @@ func (c Config) withDefaults() Config {
 type Store struct {
 	backend Backend
 	cfg     Config
+
+	mu    sync.Mutex
+	heard fence.Term // the highest that Heard was given
+
+	memo sync.Mutex // held while the memo is changed
+}
+
+// Heard takes a term that a cell of this cluster has seen and that is higher than any
+// this server knows. If the store does not know it either when this server wins next,
+// the store went back: the epoch is raised beyond it and the store marked Restored, as by
+// MarkRestored. It is remembered durably as well as that is possible.
+func (s *Store) Heard(t fence.Term) {
+	s.mu.Lock()
+	if s.heard.Less(t) {
+		s.heard = t
+	}
+	s.mu.Unlock()
+	err := s.remember(func(m *Memo) {
+		if m.Seen.Less(t) {
+			m.Seen = t
+		}
+	})
+	if err != nil {
+		s.cfg.Log.Warn("the term that a cell has seen is not saved", "term", t.String(), "error", err)
+	}
 }
 
 // New returns the store of one server on a backend. It starts nothing. The error

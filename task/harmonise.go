@@ -112,6 +112,8 @@ type Action struct {
 	// Reason is, with StopContainer, the failure to report in place of the container's own
 	// result once it has ended; with CallReject, why the cell does not start it.
 	Reason string
+	// Unknown: the store knows nothing of what runs; it is left alone until a person decides.
+	Unknown bool
 	// Why is the reason in the table.
 	Why string
 }
@@ -127,6 +129,9 @@ type View struct {
 	Row *Task
 	// Quarantined: the row cannot be read. It counts as existing; the container is left alone.
 	Quarantined bool
+	// Older: the container was started for another store, or before this one was restored,
+	// so that the store need not know it.
+	Older bool
 }
 
 // columns is one block of the table: the action for each state of the row. Only
@@ -243,7 +248,8 @@ func table() taskTable {
 
 // Harmonise says what a cell does with one task so that container and row agree.
 // Beside the table: a quarantined row leaves the container alone; a container of
-// another uid belongs to a task that is gone; the reservation to which the start
+// another uid belongs to a task that is gone, unless the store is younger than what runs in it;
+// the reservation to which the start
 // was granted, but which did not hear so, asks again; a container that outlived its
 // cell process is reported as adopted; a reservation whose row was handed over from such a
 // process is deleted, since the answer to its start went to that process; and a task
@@ -255,6 +261,9 @@ func Harmonise(v View) Action {
 	row := v.Row
 	if row != nil && v.Container != NoContainer && row.UID != v.UID {
 		row = nil
+	}
+	if row == nil && v.Older && v.Container == Live {
+		return Action{Grade: Conceivable, Unknown: true, Why: "it was started before this store was made or restored, and the store does not know it"}
 	}
 	here := row != nil && row.Holder.Cell == v.Self.Cell
 	if here && row.Holder != v.Self && row.State == Running {

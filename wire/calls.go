@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/batch"
+	"cantina/fence"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
@@ -130,7 +131,7 @@ func ToSuicide(m *pb.RequestSuicideRequest) (worker.Suicide, error) {
 // FromUpdateStatus is the wire form of updateStatus.
 func FromUpdateStatus(u worker.UpdateStatus) *pb.UpdateStatusRequest {
 	return &pb.UpdateStatusRequest{
-		From: FromCaller(u.Term, u.Cell, u.Proc),
+		From: FromCaller(u.Cluster, u.Term, u.Cell, u.Proc),
 		Items: each(u.Items, func(i worker.StatusItem) *pb.StatusItem {
 			m := &pb.StatusItem{Kind: pb.StatusKind(i.Kind), Probe: i.Probe, Ok: i.OK, Reason: i.Reason}
 			if i.Kind != worker.StatusProbe {
@@ -145,7 +146,7 @@ func FromUpdateStatus(u worker.UpdateStatus) *pb.UpdateStatusRequest {
 func ToUpdateStatus(m *pb.UpdateStatusRequest) (worker.UpdateStatus, error) {
 	t, c, p, err := ToCaller(m.GetFrom())
 	r := &reader{err: err}
-	u := worker.UpdateStatus{Term: t, Cell: c, Proc: p}
+	u := worker.UpdateStatus{Cluster: fence.Cluster(m.GetFrom().GetCluster()), Term: t, Cell: c, Proc: p}
 	u.Items = eachAt(m.GetItems(), func(i int, x *pb.StatusItem) worker.StatusItem {
 		at := fmt.Sprintf("items[%d]", i)
 		out := worker.StatusItem{

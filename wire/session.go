@@ -31,7 +31,7 @@ func ToSet(m *pb.SetID) workerset.ID {
 // FromHeartbeat is the wire form of a heartbeat; the shell adds CellState.
 func FromHeartbeat(b worker.Heartbeat) *pb.HeartbeatRequest {
 	return &pb.HeartbeatRequest{
-		From:     FromCaller(b.Term, b.Cell, b.Proc),
+		From:     FromCaller(b.Cluster, b.Term, b.Cell, b.Proc),
 		Protocol: int32(b.Protocol), Folder: b.Folder, Started: b.Started, Boot: b.Boot, Beat: b.Beat, Epoch: b.Epoch,
 		Set: FromSet(b.SetID), HasWork: b.HasWork, Promise: FromDuration(b.Promise), Period: FromDuration(b.Period),
 		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Farewell: b.Farewell,
@@ -43,7 +43,7 @@ func ToHeartbeat(m *pb.HeartbeatRequest) (worker.Heartbeat, error) {
 	r := &reader{}
 	from := m.GetFrom()
 	b := worker.Heartbeat{
-		Protocol: int(m.GetProtocol()), Term: ToTerm(from.GetTerm()), Cell: worker.CellName(from.GetCell()), Proc: worker.Proc(from.GetProc()),
+		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(from.GetCluster()), Term: ToTerm(from.GetTerm()), Cell: worker.CellName(from.GetCell()), Proc: worker.Proc(from.GetProc()),
 		Folder: m.GetFolder(), Started: m.GetStarted(), Boot: m.GetBoot(), Beat: m.GetBeat(), Epoch: m.GetEpoch(),
 		SetID: ToSet(m.GetSet()), HasWork: m.GetHasWork(),
 		Promise: r.duration("promise", m.GetPromise()), Period: r.duration("period", m.GetPeriod()),
@@ -61,8 +61,8 @@ func (r *reader) named(place, name string) {
 }
 
 // FromCaller names the cell process that calls.
-func FromCaller(t fence.Term, cell worker.CellName, proc worker.Proc) *pb.Caller {
-	return &pb.Caller{Term: FromTerm(t), Cell: string(cell), Proc: string(proc)}
+func FromCaller(cluster fence.Cluster, t fence.Term, cell worker.CellName, proc worker.Proc) *pb.Caller {
+	return &pb.Caller{Cluster: string(cluster), Term: FromTerm(t), Cell: string(cell), Proc: string(proc)}
 }
 
 // ToCaller returns ErrMalformed when cell or process is missing.
@@ -73,7 +73,8 @@ func ToCaller(m *pb.Caller) (fence.Term, worker.CellName, worker.Proc, error) {
 	return ToTerm(m.GetTerm()), worker.CellName(m.GetCell()), worker.Proc(m.GetProc()), r.err
 }
 
-// FromCallee names the cell process that is called and the leader's term.
+// FromCallee names the cell process that is called and the leader's term; the transport adds
+// its cluster.
 func FromCallee(t fence.Term, proc worker.Proc) *pb.Callee {
 	return &pb.Callee{Term: FromTerm(t), Proc: string(proc)}
 }
@@ -110,7 +111,7 @@ func (r *reader) timeouts(m *pb.Timeouts) worker.Timeouts {
 // FromHeartbeatAnswer is the wire form of the answer to a heartbeat.
 func FromHeartbeatAnswer(a worker.HeartbeatAnswer) *pb.HeartbeatResponse {
 	return &pb.HeartbeatResponse{
-		Term: FromTerm(a.Term), Proc: string(a.Proc), Beat: a.Beat, Protocol: int32(a.Protocol),
+		Cluster: string(a.Cluster), Term: FromTerm(a.Term), Proc: string(a.Proc), Beat: a.Beat, Protocol: int32(a.Protocol),
 		Verdict: pb.Verdict(a.Verdict), Reason: a.Reason, State: pb.SessionState(a.State), Reported: a.Reported, Eligible: a.Eligible,
 		Credit: a.Credit, Promise: FromDuration(a.Promise), Settled: a.Settled, Timeouts: FromTimeouts(a.Timeouts), Set: FromSet(a.SetID),
 	}
@@ -120,7 +121,7 @@ func FromHeartbeatAnswer(a worker.HeartbeatAnswer) *pb.HeartbeatResponse {
 func ToHeartbeatAnswer(m *pb.HeartbeatResponse) (worker.HeartbeatAnswer, error) {
 	r := &reader{}
 	a := worker.HeartbeatAnswer{
-		Protocol: int(m.GetProtocol()), Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Beat: m.GetBeat(),
+		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(m.GetCluster()), Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Beat: m.GetBeat(),
 		Verdict: worker.Verdict(r.enum("verdict", pb.Verdict_name, int32(m.GetVerdict()))), Reason: m.GetReason(),
 		State:    worker.State(r.enum("state", pb.SessionState_name, int32(m.GetState()))),
 		Reported: m.GetReported(), Eligible: m.GetEligible(), Credit: m.GetCredit(), Promise: r.duration("promise", m.GetPromise()),

@@ -27,6 +27,9 @@ type CellConfig struct {
 	Folder  string
 	Boot    string
 	Now     time.Duration
+	Unix    int64 // the wall clock at Now, in seconds
+	// Cluster is the one the folder belongs to; empty before its first join.
+	Cluster fence.Cluster
 	// Timeouts until a leader sends its own.
 	Timeouts Timeouts
 	// SetID and Epoch are what the folder kept.
@@ -56,6 +59,8 @@ type Cell struct {
 	predecessor Proc
 	gone        bool // every container of earlier processes is gone or adopted
 
+	cluster  fence.Cluster
+	moving   fence.Cluster // the one that the next session joins; empty = the same
 	term     fence.Term
 	health   Health
 	seq      int64
@@ -127,7 +132,7 @@ const (
 
 // NewCell begins the first session of a process.
 func NewCell(c CellConfig) *Cell {
-	k := &Cell{cfg: c, t: c.Timeouts, m: c.Mistakes, proc: c.Proc, started: c.Started, predecessor: c.Predecessor,
+	k := &Cell{cfg: c, t: c.Timeouts, m: c.Mistakes, proc: c.Proc, started: c.Started, cluster: c.Cluster, predecessor: c.Predecessor,
 		gone: c.Gone, health: NewHealth(c.Now), seen: map[int64]bool{}, epoch: c.Epoch, setID: c.SetID,
 		deadline: c.Deadline, promise: c.Promise, held: map[fence.Invocation]*held{}, byWork: map[Work]*held{}, unacked: map[fence.Invocation]*held{},
 		nextBeat: c.Now, hurry: firstHurry}
@@ -187,6 +192,8 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.begin(now, e.Proc, e.Started)
 	case CallHeard:
 		c.hear(now, e.Term)
+	case Addressed:
+		c.addressed(e)
 	case FarewellAsked:
 		c.leaving = true
 		c.nextBeat = min(c.nextBeat, now) // its state says so, and nothing is placed on it
@@ -272,6 +279,9 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 		return
 	}
 	c.predecessor, c.proc, c.started = c.proc, proc, started
+	if c.moving != "" {
+		c.move()
+	}
 	c.renewing, c.asked = false, false
 	c.health = NewHealth(now)
 	c.beats, c.answered, c.sent = 0, 0, nil
@@ -297,6 +307,9 @@ func (c *Cell) hear(now time.Duration, t fence.Term) int {
 	d := t.Compare(c.term)
 	if d <= 0 {
 		return d
+	}
+	if c.unbelievable(now, t) {
+		return -1
 	}
 	from := c.health.State
 	c.term = t
@@ -349,6 +362,7 @@ func (c *Cell) Ended() bool { return c.ended }
 // Kept is what the folder must keep for the next process, to be written when it changes.
 type Kept struct {
 	Proc     Proc
+	Cluster  fence.Cluster
 	SetID    workerset.ID
 	Epoch    int64
 	Deadline time.Duration
@@ -356,7 +370,7 @@ type Kept struct {
 }
 
 // Kept returns what the next process of the folder will need.
-func (c *Cell) Kept() Kept { return Kept{c.proc, c.setID, c.epoch, c.deadline, c.promise} }
+func (c *Cell) Kept() Kept { return Kept{c.proc, c.cluster, c.setID, c.epoch, c.deadline, c.promise} }
 
 // Held returns what the process answers for, sorted.
 func (c *Cell) Held() []Held {

@@ -27,7 +27,7 @@ func (c *Cell) send(now time.Duration) {
 		return
 	}
 	if items := c.due(now); len(items) > 0 {
-		c.do(SendStatus{UpdateStatus{c.term, c.cfg.Cell, c.proc, items}})
+		c.do(SendStatus{UpdateStatus{c.cluster, c.term, c.cfg.Cell, c.proc, items}})
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *Cell) beat(now time.Duration) {
 		c.nextBeat = now + min(c.hurry, c.t.Heartbeat)
 		c.hurry = min(2*c.hurry, c.t.Heartbeat)
 	}
-	c.do(SendBeat{Heartbeat{Protocol: Protocol, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Folder: c.cfg.Folder,
+	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Folder: c.cfg.Folder,
 		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats, Epoch: c.epoch, SetID: c.setID, HasWork: c.live() > 0,
 		Promise: c.promise, Period: c.t.Heartbeat, Predecessor: c.predecessor, PredecessorsGone: c.gone,
 		Farewell: c.empty()}})
@@ -107,6 +107,10 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 	if a.Proc != c.proc || a.Protocol != Protocol || !a.possible() {
 		return
 	}
+	if a.Verdict == Foreign || a.Verdict == Adopt || !c.belongs(a.Cluster) {
+		c.foreignAnswer(now, a)
+		return
+	}
 	raised := c.hear(now, a.Term)
 	if raised < 0 || c.renewing || a.Beat <= c.answered || a.Beat > c.beats {
 		return
@@ -121,6 +125,7 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 		c.endAll(a.Reason)
 	case Welcome:
 		c.welcomed(now, a, raised > 0)
+	case Foreign, Adopt: // of another cluster: seen to before
 	}
 }
 

@@ -82,6 +82,13 @@ type SessionBegun struct {
 // call is looked at.
 type CallHeard struct{ Term fence.Term }
 
+// Addressed is the identity that any call of a leader names, before anything else of the
+// call is looked at; Cell.Cluster tells afterwards whether it is the cell's own.
+type Addressed struct {
+	Cluster fence.Cluster
+	Proc    Proc
+}
+
 // FarewellAsked is an orderly shutdown: when the cell is empty it says farewell.
 type FarewellAsked struct{}
 
@@ -103,6 +110,7 @@ func (BoundCount) cellEvent()          {}
 func (PredecessorsCleared) cellEvent() {}
 func (SessionBegun) cellEvent()        {}
 func (CallHeard) cellEvent()           {}
+func (Addressed) cellEvent()           {}
 func (FarewellAsked) cellEvent()       {}
 
 // CellEffect is something the cell's shell does. They are performed in order.
@@ -163,6 +171,15 @@ type CellChanged struct {
 	Reason   string
 }
 
+// ForeignHeard tells the cell's log that a leader of another cluster answered.
+type ForeignHeard struct {
+	Cluster fence.Cluster
+	Reason  string
+}
+
+// TermRefused tells the cell's log that a leader's term cannot be, and was not believed.
+type TermRefused struct{ Term fence.Term }
+
 // Exit tells that the process may end: its farewell was heard, or all that it holds outlives it.
 type Exit struct{}
 
@@ -181,3 +198,5 @@ func (EndAll) cellEffect()       {}
 func (NewSession) cellEffect()   {}
 func (CellChanged) cellEffect()  {}
 func (Exit) cellEffect()         {}
+func (ForeignHeard) cellEffect() {}
+func (TermRefused) cellEffect()  {}

@@ -202,6 +202,10 @@ const (
 	AuditForgotten
 	// AuditRefused: remote input that no correct peer sends was refused.
 	AuditRefused
+	// AuditTerm: messages with a term that cannot be were refused.
+	AuditTerm
+	// AuditAdopted: an operator lets a cell of another cluster join.
+	AuditAdopted
 )
 
 // Audit is an event for the audit log and the status page.

@@ -30,8 +30,18 @@ type RunAnswered struct{ Answer RunAnswer }
 // NotifyAnswered is what became of a Notify (OK false when there was no answer).
 type NotifyAnswered struct{ Answer NotifyAnswer }
 
-// TermHeard is a term seen in any other answer.
-type TermHeard struct{ Term fence.Term }
+// TermHeard is a term seen in any other call or answer of a cell process of this cluster.
+type TermHeard struct {
+	Cell CellName
+	Proc Proc
+	Term fence.Term
+}
+
+// AdoptWanted is an operator's `cells adopt`: a cell of another cluster may join this one.
+type AdoptWanted struct {
+	Cell CellName
+	By   string
+}
 
 // Committed tells that the Output of that number, and all before it, are durable.
 type Committed struct{ Seq int64 }
@@ -63,6 +73,7 @@ func (StatusReceived) event()  {}
 func (RunAnswered) event()     {}
 func (NotifyAnswered) event()  {}
 func (TermHeard) event()       {}
+func (AdoptWanted) event()     {}
 func (Committed) event()       {}
 func (StatusCommitted) event() {}
 func (KillWanted) event()      {}

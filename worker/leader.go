@@ -38,8 +38,11 @@ type JobRow struct{ Name, UID string }
 // Config is what a leader knows when its term begins: the linearizable load
 // after winning, and the flags.
 type Config struct {
+	// Cluster is the identity of the store. Terms are compared with those of its cells only.
+	Cluster  fence.Cluster
 	Term     fence.Term
 	Now      time.Duration // t0: CLOCK_BOOTTIME after the load
+	Unix     int64         // the wall clock at Now, in seconds
 	Timeouts Timeouts
 	Witness  Witness
 	Members  []Member
@@ -87,6 +90,9 @@ type Leader struct {
 
 	list workerset.ID
 	set  *workerset.Tracker // consensus witness only
+
+	adopting map[CellName]string // cells of another cluster that may join, and by whose word
+	refused  int                 // messages with a term that cannot be
 
 	counter int64
 	model   model
@@ -157,6 +163,7 @@ func NewLeader(c Config) (*Leader, error) {
 		gone: map[Proc]Verdict{}, list: c.List, model: newModel(), t0: c.Now, wait: true,
 		blind: c.Restored || c.NewStore && !c.NewCluster, restored: c.Restored,
 		silent: map[Proc]*process{}, jobs: map[string]bool{}, nodes: map[string]bool{}, lastTick: c.Now,
+		adopting: map[CellName]string{},
 	}
 	l.list.Leader = fence.Term{Epoch: c.Term.Epoch}
 	for _, j := range c.Jobs {
@@ -288,9 +295,11 @@ func (l *Leader) step(now time.Duration, e Event) error {
 	case RunAnswered:
 		l.runAnswered(now, e.Answer)
 	case NotifyAnswered:
-		l.notifyAnswered(e.Answer)
+		l.notifyAnswered(now, e.Answer)
 	case TermHeard:
-		l.heard(e.Term)
+		l.heard(now, e.Cell, e.Proc, e.Term)
+	case AdoptWanted:
+		l.adopt(e)
 	case Committed:
 		l.durable(e.Seq)
 	case StatusCommitted:
@@ -327,8 +336,13 @@ func (l *Leader) audit(k AuditKind, p *process, r Run, text string) {
 	l.do(a)
 }
 
-// heard ends the term when a higher one exists.
-func (l *Leader) heard(t fence.Term) bool {
+// heard ends the term when a higher one exists, as a cell of this cluster says. It reports
+// that the message must not be looked at any more: it is of a higher term, or of one that
+// cannot be.
+func (l *Leader) heard(now time.Duration, cell CellName, proc Proc, t fence.Term) bool {
+	if l.impossible(now, cell, proc, t) {
+		return true
+	}
 	if !l.cfg.Term.Less(t) {
 		return false
 	}

@@ -140,7 +140,7 @@ func (l *Leader) end(e *entry, p *process, end Ended) {
 
 // runAnswered takes the result of a RunTask.
 func (l *Leader) runAnswered(now time.Duration, a RunAnswer) {
-	if l.heard(a.Term) {
+	if l.heard(now, "", a.Proc, a.Term) {
 		return
 	}
 	e := l.model.byRun[a.Run.Invocation]
@@ -177,7 +177,7 @@ func (l *Leader) runAnswered(now time.Duration, a RunAnswer) {
 
 // status is updateStatus.
 func (l *Leader) status(now time.Duration, u UpdateStatus) {
-	if l.heard(u.Term) {
+	if l.heard(now, u.Cell, u.Proc, u.Term) {
 		return
 	}
 	p := l.procs[u.Proc]

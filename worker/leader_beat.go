@@ -12,7 +12,14 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	if h.Cell == "" || h.Proc == "" || h.Folder == "" || h.Beat <= 0 || !h.possible() {
 		return fmt.Errorf("heartbeat of %q: %w", h.Cell, ErrMalformed)
 	}
-	if l.heard(h.Term) {
+	if l.foreign(h) {
+		return nil
+	}
+	if h.Cluster == "" && l.cfg.Cluster != "" && !h.Term.IsZero() || l.impossible(now, h.Cell, h.Proc, h.Term) {
+		l.verdict(h, Refused, "its term is of no leader of this cluster")
+		return nil
+	}
+	if l.heard(now, h.Cell, h.Proc, h.Term) {
 		return nil
 	}
 	if h.Protocol != Protocol {
@@ -110,7 +117,7 @@ func (l *Leader) refuse(h Heartbeat, why string) {
 }
 
 func (l *Leader) verdict(h Heartbeat, v Verdict, why string) {
-	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat,
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat,
 		Verdict: v, Reason: why, State: MustDie, Timeouts: l.t}})
 }
 
@@ -256,7 +263,7 @@ func (l *Leader) lower(p *process, h Heartbeat) {
 
 // welcome answers a heartbeat of a live session.
 func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
-	a := HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
+	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
 		Reported: p.reported, Eligible: p.reported && l.isDurable(p), Settled: l.settled(p), Timeouts: l.t}
 	if !p.reported {
 		l.requestReport(p)
@@ -313,7 +320,7 @@ func (l *Leader) echo(p *process, h Heartbeat) {
 
 // farewell ends a process that is empty and will never take work.
 func (l *Leader) farewell(now time.Duration, p *process, h Heartbeat) {
-	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: MustDie, Reason: "farewell", Timeouts: l.t}})
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: MustDie, Reason: "farewell", Timeouts: l.t}})
 	if p == nil || h.HasWork {
 		return
 	}

@@ -68,7 +68,7 @@ func sortedEntries(m map[fence.Invocation]*entry) []*entry {
 
 // report takes what a process runs: the answer to getRunningTasks.
 func (l *Leader) report(now time.Duration, r Report) {
-	if l.heard(r.Term) || r.Term != l.cfg.Term {
+	if l.heard(now, "", r.Proc, r.Term) || r.Term != l.cfg.Term {
 		return
 	}
 	p := l.procs[r.Proc]
@@ -76,7 +76,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 		return
 	}
 	for _, h := range r.Held {
-		if l.heard(h.Invocation.Term) {
+		if l.heard(now, p.row.Cell, r.Proc, h.Invocation.Term) {
 			return
 		}
 	}

@@ -449,7 +449,7 @@ func TestHigherTermEndsTheTerm(t *testing.T) {
 	for name, e := range map[string]Event{
 		"beat":   BeatReceived{Beat: Heartbeat{Term: high, Cell: "w", Proc: "p", Folder: "f", Beat: 1}},
 		"report": ReportReceived{Report{Term: high}}, "status": StatusReceived{UpdateStatus{Term: high}},
-		"run": RunAnswered{RunAnswer{Term: high}}, "notify": NotifyAnswered{NotifyAnswer{Term: high}}, "heard": TermHeard{high},
+		"run": RunAnswered{RunAnswer{Term: high}}, "notify": NotifyAnswered{NotifyAnswer{Term: high}}, "heard": TermHeard{Term: high},
 	} {
 		r := newRig(t, nil)
 		r.step(e)
@@ -470,7 +470,7 @@ func TestHigherTermEndsTheTerm(t *testing.T) {
 		t.Fatal("a reported invocation of a higher term")
 	}
 	l := newRig(t, nil)
-	l.step(TermHeard{term5})
+	l.step(TermHeard{Term: term5})
 	if len(l.out) != 0 {
 		t.Fatal("its own term")
 	}

@@ -53,8 +53,8 @@ func (l *Leader) checkUnsure(p *process, now time.Duration) {
 
 // notifyAnswered: the cell has taken the question, so a RunTask it asked about
 // can start no more; what it does not hold it reports.
-func (l *Leader) notifyAnswered(a NotifyAnswer) {
-	if l.heard(a.Term) || a.Term != l.cfg.Term { // the numbers start again with each term
+func (l *Leader) notifyAnswered(now time.Duration, a NotifyAnswer) {
+	if l.heard(now, "", a.Proc, a.Term) || a.Term != l.cfg.Term { // the numbers start again with each term
 		return
 	}
 	p := l.procs[a.Proc]

@@ -23,9 +23,11 @@ const Protocol = 1
 // process; a process that does not hold its cell's name is refused.
 type Heartbeat struct {
 	Protocol int
-	Term     fence.Term // highest term the cell has seen
-	Cell     CellName
-	Proc     Proc
+	// Cluster is the one the cell belongs to; empty before its first join.
+	Cluster fence.Cluster
+	Term    fence.Term // highest term the cell has seen
+	Cell    CellName
+	Proc    Proc
 	// Folder is the id of the data folder whose lock the process holds; Started
 	// counts the sessions begun on it, so that of two processes of one folder the
 	// later is known. Boot is the boot id of the machine.
@@ -68,6 +70,11 @@ const (
 	// DieAll: end everything and exit (the displaced holder of a cell name, or the
 	// rejected newcomer).
 	DieAll
+	// Foreign: the cell belongs to another cluster. Nothing else of the answer counts.
+	Foreign
+	// Adopt: as Foreign, and an operator of the answering cluster has decided that the
+	// cell joins it.
+	Adopt
 )
 
 // String returns the lower case name.
@@ -81,6 +88,10 @@ func (v Verdict) String() string {
 		return "die"
 	case DieAll:
 		return "die-all"
+	case Foreign:
+		return "foreign"
+	case Adopt:
+		return "adopt"
 	}
 	return "unknown verdict"
 }
@@ -88,6 +99,7 @@ func (v Verdict) String() string {
 // HeartbeatAnswer answers one Heartbeat.
 type HeartbeatAnswer struct {
 	Protocol int
+	Cluster  fence.Cluster // of the leader
 	Term     fence.Term
 	Proc     Proc // whom it is for
 	Beat     int64
@@ -286,10 +298,11 @@ type StatusItem struct {
 // as partial failure. Identity: the item must match work, invocation and process
 // in the leader's model; a session that has not reported is told to retry.
 type UpdateStatus struct {
-	Term  fence.Term
-	Cell  CellName
-	Proc  Proc
-	Items []StatusItem
+	Cluster fence.Cluster
+	Term    fence.Term
+	Cell    CellName
+	Proc    Proc
+	Items   []StatusItem
 }
 
 // StatusAnswer answers one item of an UpdateStatus. For an ended invocation OK

@@ -93,7 +93,7 @@ func cloneLeader(l *Leader) *Leader {
 	for k, ps := range l.folders {
 		c.folders[k] = t.processes(ps)
 	}
-	c.gone, c.goneList = maps.Clone(l.gone), slices.Clone(l.goneList)
+	c.gone, c.goneList, c.adopting = maps.Clone(l.gone), slices.Clone(l.goneList), maps.Clone(l.adopting)
 	c.model = model{make(map[fence.Invocation]*entry, len(l.model.byRun)), make(map[Work][]*entry, len(l.model.byWork)), make(map[Run][]Proc)}
 	for k, e := range l.model.byRun {
 		c.model.byRun[k] = t.entry(e)

@@ -38,6 +38,32 @@ func (f *Fake) GetCell(name worker.CellName) (api.Cell, error) {
 	return api.Cell{}, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
 }
 
+// AdoptCell implements api.Cells.
+func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w api.Write) error {
+	_, err := once(f, w, -1, func() (bool, error) {
+		c := f.cells[string(name)]
+		if c == nil || c.Cluster == "" {
+			return false, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+		}
+		c.Cluster = ""
+		return true, nil
+	})
+	return err
+}
+
+// DiscardUnknown implements api.Cells.
+func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w api.Write) ([]string, error) {
+	return once(f, w, -1, func() ([]string, error) {
+		c := f.cells[string(name)]
+		if c == nil {
+			return nil, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+		}
+		ended := c.Unknown
+		c.Unknown = nil
+		return ended, nil
+	})
+}
+
 // ForgetCell implements api.Cells.
 func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
 	_, err := once(f, w, -1, func() (bool, error) {

@@ -61,12 +61,16 @@ func freeOf(x *pb.Cell) string {
 
 func (c *cli) cellNote(x *pb.Cell) string {
 	switch {
+	case x.Cluster != "":
+		return x.Reason
 	case x.Aftermath != "":
 		return x.Reason + "; " + x.Aftermath
 	case x.Unavailable != "":
 		return "takes no work: " + x.Unavailable
 	case x.Drain != nil:
 		return c.drainNote(x.Drain)
+	case len(x.Unknown) > 0:
+		return fmt.Sprintf("runs what the store does not know (%s): cantina cells discard %s ends it", strings.Join(x.Unknown, ", "), x.Name)
 	case x.Evacuating:
 		return "its drain was taken back, and it has not heard of it yet"
 	case x.DeadIn != nil && x.Session != worker.Healthy.String():
@@ -82,7 +86,8 @@ func (c *cli) cellsVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
 		Long: "cells lists the cells, below them those that are lost (certainly dead: why, and what was done with their work), and with --all those that left. The newest\n" +
-			"of the leader's term are kept, until a process takes the name.",
+			"of the leader's term are kept, until a process takes the name. FOREIGN is a cell that belongs to another cluster and calls this one: it is refused, and\n" +
+			"nothing on it changes.",
 		Example: "  cantina cells\n  cantina cells -o wide\n  cantina cells node7 -o yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -118,6 +123,6 @@ func (c *cli) cellsVerb() *cobra.Command {
 	}
 	c.needYes(forget)
 	out := c.reading(cmd)
-	out.AddCommand(forget)
+	out.AddCommand(forget, c.adoptVerb(), c.discardVerb())
 	return out
 }

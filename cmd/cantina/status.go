@@ -42,6 +42,9 @@ func (c *cli) statusText(s *pb.Status) error {
 	}
 	row := func(name, value string) { fmt.Fprintf(&b, "%-*s  %s\n", width, name, printable(value)) }
 	row("cluster", s.Cluster)
+	if s.ClusterId != "" {
+		row("cluster id", s.ClusterId)
+	}
 	row("leader", fmt.Sprintf("%s, term %s, since %s", s.Leader, s.Term, c.when(s.Since)))
 	row("build", s.Build)
 	row("revision", fmt.Sprint(s.Revision))

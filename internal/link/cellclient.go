@@ -27,6 +27,7 @@ type Directory struct {
 	lines sync.WaitGroup
 
 	mu      sync.Mutex
+	cluster fence.Cluster
 	closed  bool
 	line    map[string]*line.Line // by address
 	local   map[worker.CellName]Cell
@@ -37,6 +38,20 @@ type Directory struct {
 // NewDirectory returns an empty directory.
 func NewDirectory(sec Security) *Directory {
 	return &Directory{sec: sec, line: map[string]*line.Line{}, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
+}
+
+// SetCluster sets the identity that every call names; Cluster returns it.
+func (d *Directory) SetCluster(c fence.Cluster) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cluster = c
+}
+
+// Cluster returns the identity that every call names.
+func (d *Directory) Cluster() fence.Cluster {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cluster
 }
 
 // SetLocal names a cell of this process; it is called directly.
@@ -76,8 +91,9 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 	if r == nil {
 		t := transport(address, d.sec)
 		http := &http.Client{Transport: t}
-		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&lineOrDial{d, address, http}, baseURL(address, d.sec), clientOptions()...),
-			streams: cantinav1connect.NewCellServiceClient(http, baseURL(address, d.sec), clientOptions()...), transport: t}
+		opts := append(clientOptions(), connect.WithInterceptors(stamp{d}))
+		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&lineOrDial{d, address, http}, baseURL(address, d.sec), opts...),
+			streams: cantinav1connect.NewCellServiceClient(http, baseURL(address, d.sec), opts...), transport: t}
 		d.remote[address] = r
 	}
 	return r

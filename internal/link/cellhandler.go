@@ -20,8 +20,8 @@ type cellHandler struct {
 }
 
 // NewCellHandler returns the path and the handler of the leader's calls at a cell.
-func NewCellHandler(c Cell) (string, http.Handler) {
-	return cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c}, options()...)
+func NewCellHandler(c Receiver) (string, http.Handler) {
+	return cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c}, append(options(), connect.WithInterceptors(inspect{c.Addressed}))...)
 }
 
 func (h *cellHandler) GetRunningTasks(ctx context.Context, req *connect.Request[pb.GetRunningTasksRequest]) (*connect.Response[pb.GetRunningTasksResponse], error) {

@@ -31,6 +31,8 @@ import (
 const (
 	headerLeader = "Cantina-Leader" // addresses, comma separated
 	headerTerm   = "Cantina-Term"
+	// headerCluster is the identity of that leader's cluster.
+	headerCluster = "Cantina-Cluster"
 )
 
 // maxMessage bounds one message in bytes, both ways.
@@ -40,10 +42,16 @@ const maxMessage = 64 << 20
 type NotLeader struct {
 	Addresses []string // of the leader; empty = not known
 	Term      fence.Term
+	Cluster   fence.Cluster // of the leader; empty = not known
+	// Cause is why the server that was asked does not lead although it might; empty = another does.
+	Cause string
 }
 
 // Error says who leads.
 func (n *NotLeader) Error() string {
+	if n.Cause != "" {
+		return cell.ErrNotLeader.Error() + ": " + n.Cause
+	}
 	if len(n.Addresses) == 0 {
 		return cell.ErrNotLeader.Error() + ", and nobody is known to"
 	}
@@ -66,8 +74,9 @@ func toConnect(err error) error {
 		c := connect.NewError(connect.CodeUnavailable, err)
 		c.Meta().Set(headerLeader, strings.Join(not.Addresses, ","))
 		c.Meta().Set(headerTerm, not.Term.String())
+		c.Meta().Set(headerCluster, string(not.Cluster))
 		return c
-	case errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrProc), errors.Is(err, worker.ErrNotAccepting):
+	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrProc), errors.Is(err, worker.ErrNotAccepting):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	case errors.Is(err, cell.ErrUnknownContainer):
 		return connect.NewError(connect.CodeNotFound, err)
@@ -88,7 +97,7 @@ func fromConnect(err error) error {
 		if perr != nil {
 			return err
 		}
-		n := &NotLeader{Term: t}
+		n := &NotLeader{Term: t, Cluster: fence.Cluster(c.Meta().Get(headerCluster))}
 		if list := c.Meta().Get(headerLeader); list != "" {
 			n.Addresses = strings.Split(list, ",")
 		}
@@ -138,7 +147,7 @@ func fromState(s cell.State) *pb.CellState {
 func fromConditions(list []cell.Condition) []*pb.Condition {
 	var out []*pb.Condition
 	for _, c := range list {
-		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What, Text: c.Text})
+		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What, Text: c.Text, Unknown: c.Unknown, Uid: c.UID})
 	}
 	return out
 }
@@ -146,7 +155,7 @@ func fromConditions(list []cell.Condition) []*pb.Condition {
 func toConditions(list []*pb.Condition) []cell.Condition {
 	var out []cell.Condition
 	for _, m := range list {
-		out = append(out, cell.Condition{Instance: m.GetInstance(), Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText()})
+		out = append(out, cell.Condition{Instance: m.GetInstance(), Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText(), Unknown: m.GetUnknown(), UID: m.GetUid()})
 	}
 	return out
 }

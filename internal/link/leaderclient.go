@@ -34,7 +34,8 @@ type LeaderClient struct {
 	mu      sync.Mutex
 	current string
 	clients map[string]*leaderConn
-	heard   fence.Term
+	cluster fence.Cluster // that the cell belongs to
+	heard   fence.Term    // the highest of it
 }
 
 type leaderConn struct {
@@ -87,7 +88,7 @@ func (c *LeaderClient) failed(address string, err error) {
 		return
 	}
 	var not *NotLeader
-	if errors.As(err, &not) && len(not.Addresses) > 0 && !not.Term.Less(c.heard) && not.Addresses[0] != address {
+	if errors.As(err, &not) && (not.Cluster == "" || c.cluster == "" || not.Cluster == c.cluster) && len(not.Addresses) > 0 && !not.Term.Less(c.heard) && not.Addresses[0] != address {
 		c.current = not.Addresses[0]
 		return
 	}
@@ -113,6 +114,12 @@ type leaderRPC = cantinav1connect.LeaderServiceClient
 // Heartbeat implements cell.Leader.
 func (c *LeaderClient) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
 	q := wire.FromHeartbeat(b)
+	c.mu.Lock()
+	if c.cluster != b.Cluster {
+		c.cluster, c.heard = b.Cluster, fence.Term{}
+	}
+	asked := c.current
+	c.mu.Unlock()
 	q.State = fromState(s)
 	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
 		return r.Heartbeat
@@ -121,14 +128,22 @@ func (c *LeaderClient) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell
 		return worker.HeartbeatAnswer{}, err
 	}
 	a, err := wire.ToHeartbeatAnswer(m)
-	if err == nil {
-		c.mu.Lock()
-		if c.heard.Less(a.Term) {
-			c.heard = a.Term
-		}
-		c.mu.Unlock()
+	if err != nil {
+		return a, err
 	}
-	return a, err
+	if a.Verdict == worker.Foreign || a.Verdict == worker.Adopt {
+		a.Reason = "server " + asked + ": " + a.Reason
+		if a.Verdict == worker.Foreign {
+			c.failed(asked, cell.ErrForeign)
+		}
+		return a, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard.Less(a.Term) {
+		c.heard = a.Term
+	}
+	return a, nil
 }
 
 // UpdateStatus implements cell.Leader.
@@ -146,7 +161,7 @@ func (c *LeaderClient) UpdateStatus(ctx context.Context, u worker.UpdateStatus) 
 func (c *LeaderClient) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
 	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {
 		return r.Rows
-	}, &pb.RowsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Only: q.Only, Tasks: q.Tasks, Lrps: fromKeys(q.LRPs)})
+	}, &pb.RowsRequest{From: fromCaller(from), Only: q.Only, Tasks: q.Tasks, Lrps: fromKeys(q.LRPs)})
 	if err != nil {
 		return cell.Rows{}, err
 	}
@@ -162,7 +177,7 @@ func (c *LeaderClient) LRPEvents(ctx context.Context, from cell.Caller, events [
 	if err != nil {
 		return nil, err
 	}
-	q := &pb.LRPEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: all}
+	q := &pb.LRPEventsRequest{From: fromCaller(from), Events: all}
 	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
 		return r.LRPEvents
 	}, q)
@@ -178,7 +193,7 @@ func (c *LeaderClient) TaskEvents(ctx context.Context, from cell.Caller, events 
 	if err != nil {
 		return nil, err
 	}
-	q := &pb.TaskEventsRequest{From: wire.FromCaller(from.Term, from.Cell, from.Proc), Events: all}
+	q := &pb.TaskEventsRequest{From: fromCaller(from), Events: all}
 	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
 		return r.TaskEvents
 	}, q)
@@ -187,6 +202,8 @@ func (c *LeaderClient) TaskEvents(ctx context.Context, from cell.Caller, events 
 	}
 	return eventErrors(m, from)
 }
+
+func fromCaller(c cell.Caller) *pb.Caller { return wire.FromCaller(c.Cluster, c.Term, c.Cell, c.Proc) }
 
 // each converts all or fails.
 func each[A, B any](all []A, convert func(A) (B, error)) ([]B, error) {

@@ -78,7 +78,7 @@ func (h *leaderHandler) UpdateStatus(ctx context.Context, req *connect.Request[p
 
 func callerOf(m *pb.Caller) (cell.Caller, error) {
 	t, name, proc, err := wire.ToCaller(m)
-	return cell.Caller{Cell: name, Proc: proc, Term: t}, err
+	return cell.Caller{Cluster: fence.Cluster(m.GetCluster()), Cell: name, Proc: proc, Term: t}, err
 }
 
 func (h *leaderHandler) Rows(ctx context.Context, req *connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {

@@ -188,6 +188,15 @@ type agent struct {
 	items []cell.RunItem
 	work  cell.Work
 	stop  string
+	calls int // that named the cluster of the leader
+}
+
+func (a *agent) Addressed(cluster fence.Cluster, proc worker.Proc) error {
+	if cluster != "mine" {
+		return &cell.Foreign{Cell: "c1", Address: "10.0.0.7:7481", Cluster: "mine", Other: cluster}
+	}
+	a.calls++
+	return nil
 }
 
 func (a *agent) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.RunAnswer, error) {
@@ -238,6 +247,21 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	d.SetAddress("c1", strings.TrimPrefix(s.URL, "http://"))
 	c := d.Cell("c1")
 	ctx := context.Background()
+	for _, other := range []fence.Cluster{"", "other"} {
+		d.SetCluster(other)
+		for name, call := range map[string]func() error{
+			"unary": func() error { _, err := c.KillTask(ctx, []worker.KillTask{{Term: term, Proc: "p1"}}); return err },
+			"stream": func() error {
+				return c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1")}, func(*pb.FollowLogsResponse) error { return nil })
+			},
+			"unaddressed": func() error { _, err := c.ReadLogs(ctx, &pb.ReadLogsRequest{Limit: 5}); return err },
+		} {
+			if err := call(); err == nil || !strings.Contains(err.Error(), "cell c1 (10.0.0.7:7481) belongs to cluster mine") {
+				t.Errorf("%s of cluster %q: %v", name, other, err)
+			}
+		}
+	}
+	d.SetCluster("mine")
 
 	load := &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x", Args: []string{"{}"}}}, Resources: resource.Amounts{"cpu_milli": 1}}
 	call := worker.RunTask{Term: term, Proc: "p1", Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 1}}, Seq: 4}
@@ -271,7 +295,7 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 		t.Fatalf("%v, stopped %q", err, a.stop)
 	}
 	var lines []string
-	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{Cursor: "!"}, func(m *pb.FollowLogsResponse) error {
+	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1"), Cursor: "!"}, func(m *pb.FollowLogsResponse) error {
 		lines = append(lines, string(m.GetLines().GetText()))
 		return nil
 	})

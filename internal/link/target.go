@@ -35,6 +35,13 @@ type Cell interface {
 	FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error
 }
 
+// Receiver is a cell at its own end of the network.
+type Receiver interface {
+	Cell
+	// Addressed checks of which cluster a call is, before anything else of it is looked at.
+	Addressed(cluster fence.Cluster, proc worker.Proc) error
+}
+
 // NeverSent reports whether a call that failed with err certainly never reached
 // its cell: no connection could be made.
 func NeverSent(err error) bool { return neverSent(err) }
@@ -61,4 +68,4 @@ type Local struct {
 	Executor *executor.Executor
 }
 
-var _ Cell = (*Local)(nil)
+var _ Receiver = (*Local)(nil)

@@ -26,6 +26,7 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	c.LRPs, c.Tasks = v.board.OnCell(string(s.Cell))
 	c.Drain = v.drainOf(s.Cell)
 	c.Evacuating = c.Evacuating || c.Drain != nil
+	c.Unknown = v.unknownOn(string(s.Cell))
 	return c
 }
 
@@ -52,6 +53,25 @@ func (v view) gone(l *office.Lost) api.Cell {
 		Gone: &api.Gone{At: l.At, Left: l.Left, Why: l.Why, Work: l.Work}}
 }
 
+// foreignMark is before the name of a cell of another cluster in the cursor of a page.
+const foreignMark = "}"
+
+// appendForeign adds the cells of other clusters; false when the page is full before their end.
+func (v view) appendForeign(out *api.Listed[api.Cell], r api.Range) bool {
+	for _, f := range v.Foreigners() {
+		mark := foreignMark + string(f.Cell)
+		if mark <= r.After {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return false
+		}
+		out.Items = append(out.Items, foreigner(f))
+	}
+	return true
+}
+
 // appendGone adds the cells that are gone to the end of a list.
 func (v view) appendGone(out *api.Listed[api.Cell], lost []office.Lost, r api.Range) {
 	for _, l := range lost {
@@ -73,6 +93,9 @@ func isLost(lost []office.Lost, name worker.CellName) bool {
 
 // cursorOf is where the list goes on behind a cell.
 func cursorOf(c *api.Cell) string {
+	if c.Cluster != "" {
+		return foreignMark + string(c.Name)
+	}
 	if c.Gone != nil {
 		return goneMark + string(c.Name)
 	}
@@ -96,6 +119,9 @@ func (v view) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
 		}
 		out.Items = append(out.Items, v.cellNow(&s, free[string(s.Cell)]))
 	}
+	if !v.appendForeign(&out, r) {
+		return out, nil
+	}
 	if all {
 		v.appendGone(&out, lost, r)
 	}
@@ -113,6 +139,9 @@ func (v view) GetCell(name worker.CellName) (api.Cell, error) {
 // present is GetCell for what only a cell that is not gone can be told.
 func (v view) present(name worker.CellName) (api.Cell, error) {
 	s, ok := v.reg.Session(name)
+	if f, foreign := v.Foreigner(name); foreign && !ok {
+		return foreigner(f), v.fresh()
+	}
 	if !ok {
 		return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
 	}
@@ -121,6 +150,36 @@ func (v view) present(name worker.CellName) (api.Cell, error) {
 		free = left(&c)
 	}
 	return v.cellNow(&s, free), v.fresh()
+}
+
+// AdoptCell implements api.Cells.
+func (v view) AdoptCell(_ context.Context, name worker.CellName, w api.Write) error {
+	return v.Adopt(name, w.By)
+}
+
+// DiscardUnknown implements api.Cells.
+func (v view) DiscardUnknown(ctx context.Context, name worker.CellName, w api.Write) ([]string, error) {
+	return v.Discard(ctx, name, w.By)
+}
+
+// foreigner describes a cell of another cluster.
+func foreigner(f office.Foreign) api.Cell {
+	reason := fmt.Sprintf("it belongs to cluster %s and is refused: nothing on it changes", f.Cluster)
+	if f.Adopting {
+		reason = fmt.Sprintf("it leaves cluster %s and is about to join", f.Cluster)
+	}
+	return api.Cell{Name: f.Cell, Proc: f.Proc, Address: f.Address, Since: f.Since, Session: worker.New, Reason: reason, Cluster: f.Cluster}
+}
+
+// unknownOn lists what runs on a cell and the store does not know, in words.
+func (v view) unknownOn(name string) []string {
+	var out []string
+	for _, c := range v.conditions(name) {
+		if c.Unknown {
+			out = append(out, c.What)
+		}
+	}
+	return out
 }
 
 // ForgetCell implements api.Cells.

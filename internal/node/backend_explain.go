@@ -137,11 +137,33 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	if c.Gone != nil {
 		return explainGone(s, &c), nil
 	}
+	if c.Cluster != "" {
+		return v.explainForeign(s, &c), nil
+	}
 	out := explainCell(s, &c, v.cfg.Clock.Wall())
 	for _, x := range v.conditions(s.Name) {
+		if x.Unknown {
+			out.Reasons = append(out.Reasons, api.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
+				Change: "it is left alone until it ends by itself; cantina cells discard " + s.Name + " ends it"})
+			continue
+		}
 		out.Reasons = append(out.Reasons, api.Reason{Code: codeHeldUp, Text: x.What + ": " + x.Text})
 	}
 	return out, nil
+}
+
+// codeForeign and codeUnknown are the codes of the reasons that a cell belongs to another
+// cluster, and that it runs what the store does not know.
+const (
+	codeForeign = "foreign"
+	codeUnknown = "unknown_work"
+)
+
+// explainForeign tells why a cell of another cluster is refused, and what can be decided.
+func (v view) explainForeign(s api.Subject, c *api.Cell) api.Explanation {
+	return api.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []api.Reason{{Code: codeForeign,
+		Text:   fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", c.Name, c.Address, c.Cluster, v.reign.Cluster()),
+		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 
 // explainGone tells what became of a cell that is gone, and of its work.

@@ -18,7 +18,7 @@ import (
 func (v view) Status() (api.Status, error) {
 	n := v.board.Count()
 	w := v.reg.Wait()
-	s := api.Status{Cluster: v.cfg.Cluster, Leader: v.cfg.Name, Term: v.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
+	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.reign.Cluster(), Leader: v.cfg.Name, Term: v.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
 		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.reign.Quarantined()), Counts: map[string]int{
 			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
 			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
@@ -47,6 +47,7 @@ func (v view) Status() (api.Status, error) {
 		}
 	}
 	v.lostCells(&s)
+	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
 	for _, d := range v.drains.All() {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
@@ -61,6 +62,35 @@ func (v view) Status() (api.Status, error) {
 	}
 	s.Warnings = append(s.Warnings, v.Audits()...)
 	return s, v.fresh()
+}
+
+// identityWarnings are of cells of other clusters, of work that the store does not know, and
+// of terms that were not believed.
+func (v view) identityWarnings(sessions []worker.SessionView) []string {
+	var out []string
+	foreign := v.Foreigners()
+	for _, f := range foreign[:min(len(foreign), namedCells)] {
+		text := fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", f.Cell, f.Address, f.Cluster, v.reign.Cluster())
+		if f.Adopting {
+			text += "; it is about to join, as an operator has decided"
+		} else {
+			text += "; if this server runs on the wrong store, stop it and start it on the right one; to have the cell join this cluster: cantina cells adopt " + string(f.Cell)
+		}
+		out = append(out, text)
+	}
+	if more := len(foreign) - namedCells; more > 0 {
+		out = append(out, fmt.Sprintf("%d more cells belong to other clusters: cantina cells", more))
+	}
+	for _, s := range sessions {
+		if unknown := v.unknownOn(string(s.Cell)); s.Holder && len(unknown) > 0 {
+			out = append(out, fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, and leaves it alone: %s; to end it: cantina cells discard %s",
+				s.Cell, list(unknown), s.Cell))
+		}
+	}
+	if n := v.reg.RefusedTerms(); n > 0 {
+		out = append(out, fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; the log names their senders", n))
+	}
+	return out
 }
 
 // maxLostNamed is how many cells that are lost status names.

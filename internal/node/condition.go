@@ -32,7 +32,7 @@ func (v view) heldUp(x *api.Explanation, is func(cell.Condition) bool) {
 	shown := 0
 	for _, name := range v.Heard() {
 		for _, c := range v.conditions(string(name)) {
-			if !is(c) {
+			if c.Unknown || !is(c) {
 				continue
 			}
 			if shown++; shown > namedThings {
@@ -51,7 +51,7 @@ func (v view) heldUp(x *api.Explanation, is func(cell.Condition) bool) {
 func (v view) heldUpCells(sessions []worker.SessionView) []string {
 	var out []string
 	for _, s := range sessions {
-		list := v.conditions(string(s.Cell))
+		list := slices.DeleteFunc(slices.Clone(v.conditions(string(s.Cell))), func(c cell.Condition) bool { return c.Unknown })
 		if !s.Holder || len(list) == 0 {
 			continue
 		}

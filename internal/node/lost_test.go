@@ -66,7 +66,7 @@ func (t *term) answerProbes(test *testing.T, o obedient, name, proc string) {
 	o.mu.Unlock()
 	for _, p := range probes {
 		item := worker.StatusItem{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}
-		if _, err := t.UpdateStatus(test.Context(), worker.UpdateStatus{Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc), Items: []worker.StatusItem{item}}); err != nil {
+		if _, err := t.UpdateStatus(test.Context(), worker.UpdateStatus{Cluster: t.reign.Cluster(), Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc), Items: []worker.StatusItem{item}}); err != nil {
 			test.Fatal(err)
 		}
 	}

@@ -155,7 +155,7 @@ func (s *Server) Leader() (cell.Leader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term == nil {
-		return nil, &link.NotLeader{Addresses: s.leader.Addresses, Term: s.leader.Term}
+		return nil, &link.NotLeader{Addresses: s.leader.Addresses, Term: s.leader.Term, Cluster: s.leader.Cluster}
 	}
 	return s.term, nil
 }

@@ -12,6 +12,7 @@ import (
 	"cantina/bbs"
 	"cantina/bbs/callback"
 	"cantina/event"
+	"cantina/fence"
 	"cantina/internal/draining"
 	"cantina/internal/link"
 	"cantina/internal/office"
@@ -59,7 +60,8 @@ func newTerm(cfg ServerConfig, reign *store.Reign, rows []store.Row, cells *link
 	t.sender = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.board.CallbackDone(d, ok, problem) },
 		Wanted: func(d task.Delivery) bool { return t.board.Delivers(d) },
 		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
-	_, err := office.New(office.Config{Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
+	cells.SetCluster(reign.Cluster())
+	_, err := office.New(office.Config{Cluster: reign.Cluster(), Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
 		Clock: cfg.Clock, Log: t.log, NewID: newID, Go: t.call, Resign: t.resign, Times: t.open,
 		Auction: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
 		Jobs:    scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
@@ -81,9 +83,11 @@ func (t *term) open(o *office.Office, rows []store.Row) office.Times {
 	return t.times
 }
 
-// resign ends the term: a higher one was heard.
-func (t *term) resign() {
+// resign ends the term: a higher one was heard. If the store does not know that one, it went
+// back, and the next term is beyond it.
+func (t *term) resign(higher fence.Term) {
 	t.call(func(ctx context.Context) {
+		t.reign.Heard(higher)
 		if err := t.reign.Resign(ctx); err != nil {
 			t.log.Debug("resign", "error", err)
 		}

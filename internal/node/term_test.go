@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -242,7 +243,7 @@ func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		from := cell.Caller{Cell: "c", Proc: "p", Term: tm.Term()}
+		from := cell.Caller{Cluster: tm.reign.Cluster(), Cell: "c", Proc: "p", Term: tm.Term()}
 		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); err != nil {
 			t.Fatal(err)
 		}
@@ -254,6 +255,63 @@ func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 			if !errors.Is(err, cell.ErrTerm) {
 				t.Errorf("%v", err)
 			}
+		}
+	})
+}
+
+// TestCallsOfAnotherClusterAreRefused: with an error that names both identities, the cell and
+// its address; no term of such a call, or of a process that is not known, ends this one.
+func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v, own := view{tm}, tm.reign.Cluster()
+		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
+		a, err := tm.Heartbeat(t.Context(), beat, cell.State{Address: "10.0.0.7:1"})
+		if err != nil || a.Verdict != worker.Foreign || a.Cluster != own {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		from := cell.Caller{Cluster: "other", Cell: "c", Proc: "p", Term: fence.Term{Epoch: 9e17}}
+		_, err1 := tm.Rows(t.Context(), from, cell.RowsQuery{})
+		_, err2 := tm.LRPEvents(t.Context(), from, nil)
+		_, err3 := tm.TaskEvents(t.Context(), from, nil)
+		_, err4 := tm.UpdateStatus(t.Context(), worker.UpdateStatus{Cluster: "other", Term: from.Term, Cell: "c", Proc: "p"})
+		want := "cell c (10.0.0.7:1) belongs to cluster other, the server to cluster " + string(own)
+		for i, err := range []error{err1, err2, err3, err4} {
+			if !errors.Is(err, cell.ErrForeign) || err.Error() != want {
+				t.Errorf("%d: %v, want %s", i, err, want)
+			}
+		}
+		from.Cluster = own
+		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); !errors.Is(err, cell.ErrProc) {
+			t.Errorf("a process that is not known: %v", err)
+		}
+		l, err := v.ListCells(api.Range{Limit: 9}, false)
+		if err != nil || len(l.Items) != 1 || l.Items[0].Cluster != "other" || l.Items[0].Address != "10.0.0.7:1" {
+			t.Fatalf("%+v, %v", l.Items, err)
+		}
+		if x, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectCell, Name: "c"}); err != nil || x.Fine || len(x.Reasons) != 1 || x.Reasons[0].Code != codeForeign {
+			t.Errorf("%+v, %v", x, err)
+		}
+		if s, err := v.Status(); err != nil || s.ClusterID != own || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c (10.0.0.7:1) belongs to cluster other") }) {
+			t.Errorf("%v, %v", s.Warnings, err)
+		}
+		if err := v.AdoptCell(t.Context(), "d", api.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
+			t.Errorf("a cell that nobody knows is adopted: %v", err)
+		}
+		if err := v.AdoptCell(t.Context(), "c", api.Write{By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		beat.Beat++
+		if a, err = tm.Heartbeat(t.Context(), beat, cell.State{}); err != nil || a.Verdict != worker.Adopt {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		pass(2 * time.Minute)
+		if got := tm.Foreigners(); len(got) > 0 {
+			t.Errorf("one that does not call any more is still listed: %+v", got)
+		}
+		if err := tm.reign.Err(); err != nil {
+			t.Errorf("the term is over: %v", err)
 		}
 	})
 }

@@ -31,9 +31,14 @@ func (o *Office) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 	if err != nil {
 		return a, err
 	}
+	if a.Verdict == worker.Foreign || a.Verdict == worker.Adopt {
+		o.stranger(b, s, a.Verdict)
+		return a, nil
+	}
 	if a.Verdict == worker.Welcome && holds {
 		o.mu.Lock()
 		o.states[b.Cell] = s
+		delete(o.foreign, b.Cell)
 		o.taken(b.Cell, b.Proc)
 		o.mu.Unlock()
 		s.Process = string(b.Proc)
@@ -61,23 +66,29 @@ func (o *Office) Heard() []worker.CellName {
 
 // UpdateStatus implements cell.Leader.
 func (o *Office) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
+	if err := o.ours(u.Cluster, u.Cell); err != nil {
+		return nil, err
+	}
 	return o.Registry.UpdateStatus(ctx, u)
 }
 
 // known checks that a caller is the process that holds its cell's name in this term,
 // and knows the term: a call from before is refused.
 func (o *Office) known(from cell.Caller) error {
+	if err := o.ours(from.Cluster, from.Cell); err != nil {
+		return err
+	}
+	if s, ok := o.Registry.Session(from.Cell); !ok || s.Proc != from.Proc || !s.Reported {
+		return fmt.Errorf("%w: cell %s, process %s", cell.ErrProc, from.Cell, from.Proc)
+	}
 	switch own := o.cfg.Term; {
 	case own.Less(from.Term):
-		o.Registry.Heard(worker.TermHeard{Term: from.Term})
+		o.Registry.Heard(worker.TermHeard{Cell: from.Cell, Proc: from.Proc, Term: from.Term})
 		return cell.ErrNotLeader
 	case from.Term.Less(own):
 		return fmt.Errorf("%w: %v, this is %v", cell.ErrTerm, from.Term, own)
 	}
-	if s, ok := o.Registry.Session(from.Cell); ok && s.Proc == from.Proc && s.Reported {
-		return nil
-	}
-	return fmt.Errorf("%w: cell %s, process %s", cell.ErrProc, from.Cell, from.Proc)
+	return nil
 }
 
 // Rows implements cell.Leader.

@@ -167,7 +167,7 @@ func logAudit(log *slog.Logger, e worker.Audit) {
 // Deposed implements registry.Listener.
 func (o *Office) Deposed(higher fence.Term) {
 	o.log.Warn("a higher term was heard: this one ends", "higher", higher.String())
-	o.cfg.Resign()
+	o.cfg.Resign(higher)
 }
 
 var _ registry.Listener = (*Office)(nil)

@@ -65,8 +65,10 @@ type Times interface {
 
 // Config is what an office is made of.
 type Config struct {
-	Term  fence.Term
-	Store Store
+	// Cluster is the identity of the store: calls of cells of another one are refused.
+	Cluster fence.Cluster
+	Term    fence.Term
+	Store   Store
 	// Revision is that of the load.
 	Revision  int64
 	Cells     Cells
@@ -79,8 +81,8 @@ type Config struct {
 	// Go runs a call to a cell, or what waits for a commit, beside everything else, unless
 	// the term is over.
 	Go func(func(context.Context))
-	// Resign ends the term; it must not wait.
-	Resign func()
+	// Resign ends the term, for a cell of this cluster has seen a higher one; it must not wait.
+	Resign func(higher fence.Term)
 	// Times makes the timetable from the rows, once the board is there; nil = there is none.
 	Times func(o *Office, rows []store.Row) Times
 
@@ -133,6 +135,8 @@ type Office struct {
 	// changed is when the session that holds a cell's name got its state.
 	changed map[worker.CellName]time.Time
 	audits  []string
+	// foreign are the cells of other clusters that call, by name.
+	foreign map[worker.CellName]Foreign
 	// departed are the processes that were given up, in order.
 	departed []*departed
 }
@@ -145,7 +149,7 @@ type lateRegistry struct{ *registry.Registry }
 // of registry.New.
 func New(cfg Config, rows []store.Row) (*Office, error) {
 	rows = bbs.RollForwardOthers(cfg.Store, rows)
-	o := &Office{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}}
+	o := &Office{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]Foreign{}}
 	o.Drains = draining.New(draining.Config{Store: cfg.Store, Clock: cfg.Clock, Log: cfg.Log, Tell: o.tellDrain, Go: cfg.Go, Changed: o.drainChanged,
 		Batch:   func(name worker.CellName) int { return o.Registry.OnCell(name) },
 		Session: func(name worker.CellName) (worker.SessionView, bool) { return o.Registry.Session(name) }}, rows)
@@ -177,7 +181,7 @@ func newJobs(cfg *Config, starts scheduler.Registry, room scheduler.Auctioneer, 
 
 func (o *Office) newRegistry(rows []store.Row) (*registry.Registry, error) {
 	c := o.cfg.Registry
-	c.Worker.Term, c.Worker.Jobs, c.Worker.HeldNodes = o.cfg.Term, o.Jobs.Names(), o.Jobs.HeldNodes()
+	c.Worker.Cluster, c.Worker.Term, c.Worker.Jobs, c.Worker.HeldNodes = o.cfg.Cluster, o.cfg.Term, o.Jobs.Names(), o.Jobs.HeldNodes()
 	c.Store, c.Cells, c.Statuses, c.Clock, c.Log = o.cfg.Store, o.cfg.Cells, o.Jobs, o.cfg.Clock, o.cfg.Log
 	c.Listener = edge[registry.Listener](o.cfg.Edges.News, o)
 	return registry.New(c, rows)

@@ -7,6 +7,7 @@
 package head
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -28,6 +29,8 @@ type Head struct {
 	// (a restore, a move, or a store created while cells of an older one may
 	// live). It is true until the initial wait has ended.
 	Restored bool
+	// Cluster is the identity of the store, the same in every head of it.
+	Cluster fence.Cluster
 }
 
 // Errors of a win. Each ends the campaign.
@@ -49,12 +52,15 @@ type Evidence struct {
 	// Moved is true when the store is not the one, or not in the place, that this
 	// server remembers.
 	Moved bool
-	// Seen is the highest term this server remembers to have seen in this store.
+	// Seen is the highest term this server remembers to have seen in this store, or has
+	// heard of from a cell of it.
 	Seen fence.Term
 	// NewCluster is the operator's word that no cell of an older store is alive.
 	NewCluster bool
 	// Unix is the time now, in seconds.
 	Unix int64
+	// Fresh is the identity of a store that has none yet: random.
+	Fresh fence.Cluster
 }
 
 // Win returns the head that begins a term: strictly greater than the one read
@@ -66,7 +72,7 @@ func Win(e Evidence) (Head, error) {
 	if e.Elected <= 0 {
 		return Head{}, fmt.Errorf("win at revision %d: %w", e.Elected, ErrDisplaced)
 	}
-	won := Head{Term: fence.Term{Epoch: e.Head.Term.Epoch, Revision: e.Elected}, Restored: e.Head.Restored}
+	won := Head{Term: fence.Term{Epoch: e.Head.Term.Epoch, Revision: e.Elected}, Restored: e.Head.Restored, Cluster: cmp.Or(e.Head.Cluster, e.Fresh)}
 	if e.Exists && !e.Moved && e.Head.Term.Less(won.Term) && e.Head.Term.Compare(e.Seen) >= 0 {
 		return won, nil
 	}
@@ -79,7 +85,7 @@ func Win(e Evidence) (Head, error) {
 func NextEpoch(old, unix int64) int64 { return max(old+1, unix) }
 
 // Restore returns the head that a restored store has to carry: a raised epoch
-// without a term, marked Restored. The zero Head stands for "no head".
+// without a term, marked Restored, of the same cluster. The zero Head stands for "no head".
 func Restore(old Head, unix int64) Head {
-	return Head{Term: fence.Term{Epoch: NextEpoch(old.Term.Epoch, unix)}, Restored: true}
+	return Head{Term: fence.Term{Epoch: NextEpoch(old.Term.Epoch, unix)}, Restored: true, Cluster: old.Cluster}
 }

@@ -128,3 +128,26 @@ func TestOnlyTheBatchTakesTheMarkAway(t *testing.T) {
 		t.Fatalf("landed with the mark: %+v", e)
 	}
 }
+
+// TestClusterStays: it is made with the first head, and is the same in every later one, also
+// after a restore.
+func TestClusterStays(t *testing.T) {
+	first, err := Win(Evidence{Elected: 2, Unix: 900, Fresh: "a"})
+	if err != nil || first.Cluster != "a" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	m, e := New(first).Commit(false)
+	if e.Put.Cluster != "a" {
+		t.Fatalf("a commit puts %+v", e.Put)
+	}
+	if m, e = m.Step(Unknown, Seen{}); e.Want != ReadHead {
+		t.Fatalf("%+v", e)
+	}
+	if _, e = m.Step(Read, Seen{Own: true, Exists: true, Head: first}); e.Want != SendBare || e.Put.Cluster != "a" {
+		t.Fatalf("a bare one puts %+v", e)
+	}
+	later, err := Win(Evidence{Exists: true, Head: Restore(e.Put, 950), Elected: 3, Unix: 990, Fresh: "b"})
+	if err != nil || later.Cluster != "a" || !later.Restored || later.Term.Epoch != 950 {
+		t.Fatalf("%+v, %v", later, err)
+	}
+}

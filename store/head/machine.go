@@ -118,7 +118,7 @@ func (m Machine) send() (Machine, Effect) {
 }
 
 func (m Machine) next(restored bool) Head {
-	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt + 1, Restored: restored}
+	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt + 1, Restored: restored, Cluster: m.base.Cluster}
 }
 
 // Step takes the outcome of what the last effect asked for. seen counts only for
@@ -163,7 +163,7 @@ func (m Machine) done() (Machine, Effect) {
 
 // bar is what the bare transaction under way puts.
 func (m Machine) bar() Head {
-	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt, Restored: m.base.Restored}
+	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt, Restored: m.base.Restored, Cluster: m.base.Cluster}
 }
 
 // judge decides by a certain view of the head and the election key.

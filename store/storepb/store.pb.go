@@ -113,7 +113,10 @@ type Head struct {
 	// of several with the same seq has landed.
 	Attempt int64 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// restored says that the content may be older than what cells have seen.
-	Restored      bool `protobuf:"varint,5,opt,name=restored,proto3" json:"restored,omitempty"`
+	Restored bool `protobuf:"varint,5,opt,name=restored,proto3" json:"restored,omitempty"`
+	// cluster is the identity of the store: made with its first head, kept in backups,
+	// unchanged by a restore.
+	Cluster       string `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -183,6 +186,13 @@ func (x *Head) GetRestored() bool {
 	return false
 }
 
+func (x *Head) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
 // Election is the value of the election key.
 type Election struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -192,8 +202,10 @@ type Election struct {
 	Addresses []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// epoch and revision are its term; both 0 while it is elected but its term has
 	// not begun.
-	Epoch         int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Revision      int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// cluster is the identity of the store; empty while its term has not begun.
+	Cluster       string `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +266,13 @@ func (x *Election) GetRevision() int64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *Election) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 // ManifestMarker says that the steps of one numbered manifest are all in the
@@ -603,18 +622,20 @@ const file_store_proto_rawDesc = "" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\apayload\x18\x03 \x01(\fR\apayload\x12\x10\n" +
-	"\x03crc\x18\x04 \x01(\aR\x03crc\"\x80\x01\n" +
+	"\x03crc\x18\x04 \x01(\aR\x03crc\"\x9a\x01\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x03R\x03seq\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x03R\aattempt\x12\x1a\n" +
-	"\brestored\x18\x05 \x01(\bR\brestored\"j\n" +
+	"\brestored\x18\x05 \x01(\bR\brestored\x12\x18\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\"\x84\x01\n" +
 	"\bElection\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\x03R\brevision\"@\n" +
+	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\"@\n" +
 	"\x0eManifestMarker\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x05R\x05steps\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\"\xa7\x01\n" +

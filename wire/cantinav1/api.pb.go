@@ -6026,7 +6026,7 @@ type Cell struct {
 	Zone    string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Host    string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	// NEW, UNHEALTHY, HEALTHY or MUST_DIE; LOST when it is certainly dead, LEFT when it said
-	// farewell, until a process takes its name
+	// farewell, until a process takes its name; FOREIGN when it belongs to another cluster
 	Session     string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
 	Reason      string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -6048,7 +6048,11 @@ type Cell struct {
 	// Set while the cell is drained: it gets no new work.
 	Drain *Drain `protobuf:"bytes,24,opt,name=drain,proto3" json:"drain,omitempty"`
 	// Of a cell that is gone (reason says why): what was done with its work.
-	Aftermath     string `protobuf:"bytes,25,opt,name=aftermath,proto3" json:"aftermath,omitempty"`
+	Aftermath string `protobuf:"bytes,25,opt,name=aftermath,proto3" json:"aftermath,omitempty"`
+	// Identity of the cluster that a FOREIGN cell belongs to.
+	Cluster string `protobuf:"bytes,26,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// What runs there and this cluster's store does not know, in words.
+	Unknown       []string `protobuf:"bytes,27,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6256,6 +6260,20 @@ func (x *Cell) GetAftermath() string {
 		return x.Aftermath
 	}
 	return ""
+}
+
+func (x *Cell) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Cell) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
 }
 
 // That a cell is to be emptied, and how far that is.
@@ -6775,6 +6793,194 @@ func (x *UndrainCellResponse) GetCell() *Cell {
 	return nil
 }
 
+// Has a FOREIGN cell leave its cluster and join this one, when it beats next. Its
+// deadline-bound work ends; the rest runs on as unknown work.
+type AdoptCellRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Write         *Write                 `protobuf:"bytes,2,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptCellRequest) Reset() {
+	*x = AdoptCellRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptCellRequest) ProtoMessage() {}
+
+func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptCellRequest.ProtoReflect.Descriptor instead.
+func (*AdoptCellRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *AdoptCellRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AdoptCellRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type AdoptCellResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptCellResponse) Reset() {
+	*x = AdoptCellResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptCellResponse) ProtoMessage() {}
+
+func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptCellResponse.ProtoReflect.Descriptor instead.
+func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+}
+
+// Ends what runs on a cell and this cluster's store does not know.
+type DiscardUnknownRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Write         *Write                 `protobuf:"bytes,2,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardUnknownRequest) Reset() {
+	*x = DiscardUnknownRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardUnknownRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardUnknownRequest) ProtoMessage() {}
+
+func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardUnknownRequest.ProtoReflect.Descriptor instead.
+func (*DiscardUnknownRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *DiscardUnknownRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DiscardUnknownRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type DiscardUnknownResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was told to end, in words.
+	Ended         []string `protobuf:"bytes,1,rep,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardUnknownResponse) Reset() {
+	*x = DiscardUnknownResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardUnknownResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardUnknownResponse) ProtoMessage() {}
+
+func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardUnknownResponse.ProtoReflect.Descriptor instead.
+func (*DiscardUnknownResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *DiscardUnknownResponse) GetEnded() []string {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
 type ForgetCellRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the process that is dead.
@@ -6786,7 +6992,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6798,7 +7004,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6811,7 +7017,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -6836,7 +7042,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6848,7 +7054,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6861,7 +7067,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 type GetStatusRequest struct {
@@ -6872,7 +7078,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6884,7 +7090,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6897,7 +7103,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 type GetStatusResponse struct {
@@ -6909,7 +7115,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6921,7 +7127,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6934,7 +7140,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -6963,15 +7169,17 @@ type Status struct {
 	Quarantined int32                `protobuf:"varint,14,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	Domains     []*Domain            `protobuf:"bytes,15,rep,name=domains,proto3" json:"domains,omitempty"`
 	// Services that are being rolled out or taken back, and those whose rollout failed.
-	Rollouts      []*Rollout `protobuf:"bytes,16,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
-	RolloutsMore  int32      `protobuf:"varint,17,opt,name=rollouts_more,json=rolloutsMore,proto3" json:"rollouts_more,omitempty"`
+	Rollouts     []*Rollout `protobuf:"bytes,16,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
+	RolloutsMore int32      `protobuf:"varint,17,opt,name=rollouts_more,json=rolloutsMore,proto3" json:"rollouts_more,omitempty"`
+	// Identity of the store: made with it, kept in backups, unchanged by a restore.
+	ClusterId     string `protobuf:"bytes,18,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6983,7 +7191,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6996,7 +7204,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Status) GetCluster() string {
@@ -7118,6 +7326,13 @@ func (x *Status) GetRolloutsMore() int32 {
 	return 0
 }
 
+func (x *Status) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
 type Rollout struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Domain  string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
@@ -7138,7 +7353,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7150,7 +7365,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7163,7 +7378,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -7235,7 +7450,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7247,7 +7462,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7260,7 +7475,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Held) GetWhat() string {
@@ -7309,7 +7524,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7536,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7549,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Domain) GetName() string {
@@ -7369,7 +7584,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +7596,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +7609,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7419,7 +7634,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7431,7 +7646,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7444,7 +7659,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 type Quarantined struct {
@@ -7458,7 +7673,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7470,7 +7685,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7483,7 +7698,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -7516,7 +7731,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7528,7 +7743,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7541,7 +7756,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -7561,7 +7776,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7573,7 +7788,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7586,7 +7801,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -7615,7 +7830,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +7842,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +7855,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -7672,7 +7887,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7684,7 +7899,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7697,7 +7912,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 // What Explain is asked about.
@@ -7716,7 +7931,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7943,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7956,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Subject) GetKind() string {
@@ -7788,7 +8003,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7800,7 +8015,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7813,7 +8028,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -7842,7 +8057,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +8069,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +8082,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -7944,7 +8159,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7956,7 +8171,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7969,7 +8184,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Reason) GetCode() string {
@@ -8053,7 +8268,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8280,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8293,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -8129,7 +8344,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8141,7 +8356,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8154,7 +8369,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -8203,7 +8418,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8215,7 +8430,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8228,7 +8443,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8347,7 +8562,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8359,7 +8574,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8372,7 +8587,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8416,7 +8631,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8428,7 +8643,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8441,7 +8656,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -8563,7 +8778,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8575,7 +8790,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8588,7 +8803,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -8673,7 +8888,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8685,7 +8900,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8698,7 +8913,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -8738,7 +8953,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8750,7 +8965,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8763,7 +8978,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -8820,7 +9035,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8832,7 +9047,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8845,7 +9060,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -8883,7 +9098,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8895,7 +9110,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8908,7 +9123,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -9443,7 +9658,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x18\n" +
-	"\x16RemoveScheduleResponse\"\xc6\a\n" +
+	"\x16RemoveScheduleResponse\"\xfa\a\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -9472,7 +9687,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\tisolation\x18\x16 \x03(\tR\tisolation\x12\x14\n" +
 	"\x05build\x18\x17 \x01(\tR\x05build\x12'\n" +
 	"\x05drain\x18\x18 \x01(\v2\x11.cantina.v1.DrainR\x05drain\x12\x1c\n" +
-	"\taftermath\x18\x19 \x01(\tR\taftermath\x1a;\n" +
+	"\taftermath\x18\x19 \x01(\tR\taftermath\x12\x18\n" +
+	"\acluster\x18\x1a \x01(\tR\acluster\x12\x18\n" +
+	"\aunknown\x18\x1b \x03(\tR\aunknown\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a7\n" +
@@ -9515,14 +9732,23 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
 	"\x13UndrainCellResponse\x12$\n" +
-	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"P\n" +
+	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"O\n" +
+	"\x10AdoptCellRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x13\n" +
+	"\x11AdoptCellResponse\"T\n" +
+	"\x15DiscardUnknownRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\".\n" +
+	"\x16DiscardUnknownResponse\x12\x14\n" +
+	"\x05ended\x18\x01 \x03(\tR\x05ended\"P\n" +
 	"\x11ForgetCellRequest\x12\x12\n" +
 	"\x04proc\x18\x01 \x01(\tR\x04proc\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x14\n" +
 	"\x12ForgetCellResponse\"\x12\n" +
 	"\x10GetStatusRequest\"?\n" +
 	"\x11GetStatusResponse\x12*\n" +
-	"\x06status\x18\x01 \x01(\v2\x12.cantina.v1.StatusR\x06status\"\x9a\x05\n" +
+	"\x06status\x18\x01 \x01(\v2\x12.cantina.v1.StatusR\x06status\"\xb9\x05\n" +
 	"\x06Status\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -9542,7 +9768,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vquarantined\x18\x0e \x01(\x05R\vquarantined\x12,\n" +
 	"\adomains\x18\x0f \x03(\v2\x12.cantina.v1.DomainR\adomains\x12/\n" +
 	"\brollouts\x18\x10 \x03(\v2\x13.cantina.v1.RolloutR\brollouts\x12#\n" +
-	"\rrollouts_more\x18\x11 \x01(\x05R\frolloutsMore\x1a9\n" +
+	"\rrollouts_more\x18\x11 \x01(\x05R\frolloutsMore\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x12 \x01(\tR\tclusterId\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf5\x01\n" +
@@ -9690,7 +9918,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xd1\x19\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xf4\x1a\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -9731,6 +9959,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aGetCell\x12\x1a.cantina.v1.GetCellRequest\x1a\x1b.cantina.v1.GetCellResponse\x12K\n" +
 	"\n" +
 	"ForgetCell\x12\x1d.cantina.v1.ForgetCellRequest\x1a\x1e.cantina.v1.ForgetCellResponse\x12H\n" +
+	"\tAdoptCell\x12\x1c.cantina.v1.AdoptCellRequest\x1a\x1d.cantina.v1.AdoptCellResponse\x12W\n" +
+	"\x0eDiscardUnknown\x12!.cantina.v1.DiscardUnknownRequest\x1a\".cantina.v1.DiscardUnknownResponse\x12H\n" +
 	"\tDrainCell\x12\x1c.cantina.v1.DrainCellRequest\x1a\x1d.cantina.v1.DrainCellResponse\x12N\n" +
 	"\vUndrainCell\x12\x1e.cantina.v1.UndrainCellRequest\x1a\x1f.cantina.v1.UndrainCellResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12B\n" +
@@ -9755,7 +9985,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 131)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -9850,57 +10080,61 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*DrainCellResponse)(nil),          // 90: cantina.v1.DrainCellResponse
 	(*UndrainCellRequest)(nil),         // 91: cantina.v1.UndrainCellRequest
 	(*UndrainCellResponse)(nil),        // 92: cantina.v1.UndrainCellResponse
-	(*ForgetCellRequest)(nil),          // 93: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 94: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 95: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 96: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 97: cantina.v1.Status
-	(*Rollout)(nil),                    // 98: cantina.v1.Rollout
-	(*Held)(nil),                       // 99: cantina.v1.Held
-	(*Domain)(nil),                     // 100: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 101: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 102: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 103: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 104: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 105: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 106: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 107: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 108: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 109: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 110: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 111: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 112: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 113: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 114: cantina.v1.Event
-	(*Gap)(nil),                        // 115: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 116: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 117: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 118: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 119: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 120: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 121: cantina.v1.FollowOutputResponse
-	nil,                                // 122: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 123: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 124: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 125: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 126: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 127: cantina.v1.Cell.CapacityEntry
-	nil,                                // 128: cantina.v1.Cell.FreeEntry
-	nil,                                // 129: cantina.v1.Cell.LabelsEntry
-	nil,                                // 130: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 131: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 132: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 133: cantina.v1.Workload
-	(*Mapping)(nil),                    // 134: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 135: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 136: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 137: google.protobuf.Struct
-	(*LogGap)(nil),                     // 138: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 139: cantina.v1.LogLines
+	(*AdoptCellRequest)(nil),           // 93: cantina.v1.AdoptCellRequest
+	(*AdoptCellResponse)(nil),          // 94: cantina.v1.AdoptCellResponse
+	(*DiscardUnknownRequest)(nil),      // 95: cantina.v1.DiscardUnknownRequest
+	(*DiscardUnknownResponse)(nil),     // 96: cantina.v1.DiscardUnknownResponse
+	(*ForgetCellRequest)(nil),          // 97: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 98: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 99: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 100: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 101: cantina.v1.Status
+	(*Rollout)(nil),                    // 102: cantina.v1.Rollout
+	(*Held)(nil),                       // 103: cantina.v1.Held
+	(*Domain)(nil),                     // 104: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 105: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 106: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 107: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 108: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 109: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 110: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 111: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 112: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 113: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 114: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 115: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 116: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 117: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 118: cantina.v1.Event
+	(*Gap)(nil),                        // 119: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 120: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 121: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 122: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 123: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 124: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 125: cantina.v1.FollowOutputResponse
+	nil,                                // 126: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 127: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 128: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 129: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 130: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 131: cantina.v1.Cell.CapacityEntry
+	nil,                                // 132: cantina.v1.Cell.FreeEntry
+	nil,                                // 133: cantina.v1.Cell.LabelsEntry
+	nil,                                // 134: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 135: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 136: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 137: cantina.v1.Workload
+	(*Mapping)(nil),                    // 138: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 139: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 140: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 141: google.protobuf.Struct
+	(*LogGap)(nil),                     // 142: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 143: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	131, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	135, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -9908,16 +10142,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	132, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	136, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	133, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	122, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	137, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	126, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	134, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	132, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	138, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	136, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -9926,14 +10160,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	135, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	132, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	132, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	132, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	139, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	136, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	136, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	136, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	133, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	123, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	136, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	137, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	127, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	140, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -9947,17 +10181,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	132, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	132, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	136, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	136, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	133, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	124, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	125, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	126, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	132, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	132, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	137, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	132, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	137, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	128, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	129, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	130, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	136, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	136, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	141, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	136, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -9973,190 +10207,196 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	136, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	136, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	132, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	132, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	132, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	140, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	140, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	136, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	136, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	136, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	65,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	132, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	132, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	136, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	136, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	66,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	67,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	64,  // 84: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	132, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	132, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	132, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	132, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	132, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	136, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	136, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	136, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	136, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	136, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 90: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	63,  // 91: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 92: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	63,  // 93: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	132, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	136, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	72,  // 95: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 96: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 97: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	132, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	136, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 99: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 100: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	132, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	132, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	136, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	136, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 103: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 104: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 105: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	132, // 106: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	136, // 107: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	127, // 108: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	128, // 109: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	129, // 110: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	136, // 106: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	140, // 107: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	131, // 108: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	132, // 109: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	133, // 110: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	84,  // 111: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	132, // 112: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	132, // 113: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	132, // 114: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	136, // 112: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	136, // 113: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	136, // 114: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 115: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	83,  // 116: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 117: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	83,  // 118: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	136, // 119: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	140, // 119: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 120: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	83,  // 121: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 122: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
 	83,  // 123: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 124: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	97,  // 125: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	132, // 126: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	136, // 127: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	99,  // 128: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	130, // 129: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	100, // 130: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	98,  // 131: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	132, // 132: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	136, // 133: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	132, // 134: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 135: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 136: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	103, // 137: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 138: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 139: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	108, // 140: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	108, // 141: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	111, // 142: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	114, // 143: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	117, // 144: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	132, // 145: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	136, // 146: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	114, // 147: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	115, // 148: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	132, // 149: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 150: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 151: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 152: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 153: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 154: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	83,  // 155: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 156: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	132, // 157: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	132, // 158: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	132, // 159: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	138, // 160: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	116, // 161: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 162: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	117, // 163: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	139, // 164: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	116, // 165: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	117, // 166: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	139, // 167: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	44,  // 168: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 169: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 170: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 171: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 172: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 173: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 174: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 175: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 176: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 177: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 178: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 179: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 180: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 181: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 182: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 183: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 184: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 185: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 186: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 187: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 188: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 189: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 190: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 191: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 192: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 193: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 194: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 195: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 196: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 197: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	85,  // 198: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	87,  // 199: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	93,  // 200: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	89,  // 201: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	91,  // 202: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	95,  // 203: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	101, // 204: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	104, // 205: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	106, // 206: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	109, // 207: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	112, // 208: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	118, // 209: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	120, // 210: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 211: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 212: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 213: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 214: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 215: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 216: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 217: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 218: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 219: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 220: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 221: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 222: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 223: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 224: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 225: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 226: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 227: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 228: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 229: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 230: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 231: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 232: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 233: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 234: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 235: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 236: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 237: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 238: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 239: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	86,  // 240: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	88,  // 241: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	94,  // 242: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	90,  // 243: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	92,  // 244: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	96,  // 245: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	102, // 246: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	105, // 247: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	107, // 248: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	110, // 249: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	113, // 250: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	119, // 251: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	121, // 252: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	211, // [211:253] is the sub-list for method output_type
-	169, // [169:211] is the sub-list for method input_type
-	169, // [169:169] is the sub-list for extension type_name
-	169, // [169:169] is the sub-list for extension extendee
-	0,   // [0:169] is the sub-list for field type_name
+	2,   // 124: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 125: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 126: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	101, // 127: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	136, // 128: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	140, // 129: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	103, // 130: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	134, // 131: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	104, // 132: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	102, // 133: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	136, // 134: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	140, // 135: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	136, // 136: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 137: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 138: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	107, // 139: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 140: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 141: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	112, // 142: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	112, // 143: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	115, // 144: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	118, // 145: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	121, // 146: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	136, // 147: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	140, // 148: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	118, // 149: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	119, // 150: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	136, // 151: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 152: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 153: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 154: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 155: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 156: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	83,  // 157: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 158: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	136, // 159: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	136, // 160: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	136, // 161: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	142, // 162: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	120, // 163: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 164: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	121, // 165: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	143, // 166: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	120, // 167: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	121, // 168: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	143, // 169: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	44,  // 170: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 171: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 172: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 173: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 174: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 175: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 176: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 177: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 178: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 179: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 180: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 181: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 182: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 183: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 184: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 185: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 186: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 187: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 188: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 189: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 190: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 191: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 192: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 193: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 194: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 195: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 196: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 197: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 198: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 199: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	85,  // 200: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	87,  // 201: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	97,  // 202: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	93,  // 203: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	95,  // 204: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	89,  // 205: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	91,  // 206: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	99,  // 207: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	105, // 208: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	108, // 209: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	110, // 210: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	113, // 211: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	116, // 212: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	122, // 213: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	124, // 214: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 215: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 216: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 217: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 218: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 219: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 220: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 221: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 222: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 223: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 224: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 225: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 226: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 227: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 228: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 229: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 230: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 231: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 232: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 233: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 234: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 235: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 236: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 237: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 238: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 239: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 240: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 241: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 242: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 243: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	86,  // 244: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	88,  // 245: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	98,  // 246: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	94,  // 247: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	96,  // 248: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	90,  // 249: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	92,  // 250: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	100, // 251: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	106, // 252: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	109, // 253: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	111, // 254: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	114, // 255: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	117, // 256: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	123, // 257: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	125, // 258: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	215, // [215:259] is the sub-list for method output_type
+	171, // [171:215] is the sub-list for method input_type
+	171, // [171:171] is the sub-list for extension type_name
+	171, // [171:171] is the sub-list for extension extendee
+	0,   // [0:171] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -10167,14 +10407,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[116].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[120].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   131,
+			NumMessages:   135,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

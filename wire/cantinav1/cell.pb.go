@@ -38,6 +38,10 @@ const (
 	Verdict_VERDICT_REFUSED Verdict = 1
 	Verdict_VERDICT_DIE     Verdict = 2
 	Verdict_VERDICT_DIE_ALL Verdict = 3
+	// The cell belongs to another cluster; nothing else of the answer counts.
+	Verdict_VERDICT_FOREIGN Verdict = 4
+	// As FOREIGN, and an operator has decided that the cell joins this one.
+	Verdict_VERDICT_ADOPT Verdict = 5
 )
 
 // Enum value maps for Verdict.
@@ -47,12 +51,16 @@ var (
 		1: "VERDICT_REFUSED",
 		2: "VERDICT_DIE",
 		3: "VERDICT_DIE_ALL",
+		4: "VERDICT_FOREIGN",
+		5: "VERDICT_ADOPT",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_WELCOME": 0,
 		"VERDICT_REFUSED": 1,
 		"VERDICT_DIE":     2,
 		"VERDICT_DIE_ALL": 3,
+		"VERDICT_FOREIGN": 4,
+		"VERDICT_ADOPT":   5,
 	}
 )
 
@@ -359,10 +367,13 @@ func (EventCode) EnumDescriptor() ([]byte, []int) {
 
 // The cell process that calls.
 type Caller struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"` // the highest term it has seen
-	Cell          string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
-	Proc          string                 `protobuf:"bytes,3,opt,name=proc,proto3" json:"proc,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Term  *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"` // the highest term it has seen
+	Cell  string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	Proc  string                 `protobuf:"bytes,3,opt,name=proc,proto3" json:"proc,omitempty"`
+	// Identity of the store that the cell belongs to; empty before its first join.
+	// Terms are comparable within one cluster only.
+	Cluster       string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,11 +429,19 @@ func (x *Caller) GetProc() string {
 	return ""
 }
 
+func (x *Caller) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
 // The cell process that is called, and who calls.
 type Callee struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"` // of the leader
 	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
+	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"` // identity of the leader's store
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +486,13 @@ func (x *Callee) GetTerm() *Term {
 func (x *Callee) GetProc() string {
 	if x != nil {
 		return x.Proc
+	}
+	return ""
+}
+
+func (x *Callee) GetCluster() string {
+	if x != nil {
+		return x.Cluster
 	}
 	return ""
 }
@@ -822,8 +848,13 @@ type Condition struct {
 	Job      string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	Node     string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
 	// In words for people: what it is, and where it hangs.
-	What          string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
-	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	What string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// It runs, and the leader's store does not know it: it was started for another
+	// cluster, or before the backup that this store was restored from ends.
+	Unknown bool `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// Of a task: its uid.
+	Uid           string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -896,6 +927,20 @@ func (x *Condition) GetWhat() string {
 func (x *Condition) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *Condition) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+func (x *Condition) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -1213,7 +1258,9 @@ type HeartbeatResponse struct {
 	Timeouts *Timeouts              `protobuf:"bytes,13,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
 	Set      *SetID                 `protobuf:"bytes,14,opt,name=set,proto3" json:"set,omitempty"`
 	// The newest CellState.version the leader has.
-	StateVersion  int64 `protobuf:"varint,15,opt,name=state_version,json=stateVersion,proto3" json:"state_version,omitempty"`
+	StateVersion int64 `protobuf:"varint,15,opt,name=state_version,json=stateVersion,proto3" json:"state_version,omitempty"`
+	// Identity of the leader's store.
+	Cluster       string `protobuf:"bytes,16,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,6 +1398,13 @@ func (x *HeartbeatResponse) GetStateVersion() int64 {
 		return x.StateVersion
 	}
 	return 0
+}
+
+func (x *HeartbeatResponse) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 // One attempt at a batch task.
@@ -5525,14 +5579,16 @@ var File_cantina_v1_cell_proto protoreflect.FileDescriptor
 const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"\x15cantina/v1/cell.proto\x12\n" +
-	"cantina.v1\x1a\x16cantina/v1/fence.proto\x1a\x14cantina/v1/log.proto\x1a\x14cantina/v1/row.proto\x1a\x19cantina/v1/workload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"V\n" +
+	"cantina.v1\x1a\x16cantina/v1/fence.proto\x1a\x14cantina/v1/log.proto\x1a\x14cantina/v1/row.proto\x1a\x19cantina/v1/workload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"p\n" +
 	"\x06Caller\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04proc\x18\x03 \x01(\tR\x04proc\"B\n" +
+	"\x04proc\x18\x03 \x01(\tR\x04proc\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\"\\\n" +
 	"\x06Callee\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"o\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\"o\n" +
 	"\aSetHash\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
 	"\x04sum1\x18\x02 \x01(\x06R\x04sum1\x12\x12\n" +
@@ -5577,14 +5633,16 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
 	"\fForeignEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x89\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb5\x01\n" +
 	"\tCondition\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
 	"\x03job\x18\x03 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x12\n" +
 	"\x04what\x18\x05 \x01(\tR\x04what\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"\x86\x04\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x18\n" +
+	"\aunknown\x18\a \x01(\bR\aunknown\x12\x10\n" +
+	"\x03uid\x18\b \x01(\tR\x03uid\"\x86\x04\n" +
 	"\x10HeartbeatRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x16\n" +
@@ -5618,7 +5676,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"keep_alive\x18\f \x01(\v2\x19.google.protobuf.DurationR\tkeepAlive\x12:\n" +
 	"\vlease_drift\x18\r \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"leaseDrift\"\x8f\x04\n" +
+	"leaseDrift\"\xa9\x04\n" +
 	"\x11HeartbeatResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x12\n" +
@@ -5635,7 +5693,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\asettled\x18\f \x01(\x03R\asettled\x120\n" +
 	"\btimeouts\x18\r \x01(\v2\x14.cantina.v1.TimeoutsR\btimeouts\x12#\n" +
 	"\x03set\x18\x0e \x01(\v2\x11.cantina.v1.SetIDR\x03set\x12#\n" +
-	"\rstate_version\x18\x0f \x01(\x03R\fstateVersion\"h\n" +
+	"\rstate_version\x18\x0f \x01(\x03R\fstateVersion\x12\x18\n" +
+	"\acluster\x18\x10 \x01(\tR\acluster\"h\n" +
 	"\bBatchRun\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\fR\x04node\x126\n" +
@@ -5924,12 +5983,14 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\aExecEnd\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason*Y\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason*\x81\x01\n" +
 	"\aVerdict\x12\x13\n" +
 	"\x0fVERDICT_WELCOME\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_REFUSED\x10\x01\x12\x0f\n" +
 	"\vVERDICT_DIE\x10\x02\x12\x13\n" +
-	"\x0fVERDICT_DIE_ALL\x10\x03*y\n" +
+	"\x0fVERDICT_DIE_ALL\x10\x03\x12\x13\n" +
+	"\x0fVERDICT_FOREIGN\x10\x04\x12\x11\n" +
+	"\rVERDICT_ADOPT\x10\x05*y\n" +
 	"\fSessionState\x12\x15\n" +
 	"\x11SESSION_STATE_NEW\x10\x00\x12\x1b\n" +
 	"\x17SESSION_STATE_UNHEALTHY\x10\x01\x12\x19\n" +

@@ -126,6 +126,12 @@ const (
 	// CantinaServiceForgetCellProcedure is the fully-qualified name of the CantinaService's ForgetCell
 	// RPC.
 	CantinaServiceForgetCellProcedure = "/cantina.v1.CantinaService/ForgetCell"
+	// CantinaServiceAdoptCellProcedure is the fully-qualified name of the CantinaService's AdoptCell
+	// RPC.
+	CantinaServiceAdoptCellProcedure = "/cantina.v1.CantinaService/AdoptCell"
+	// CantinaServiceDiscardUnknownProcedure is the fully-qualified name of the CantinaService's
+	// DiscardUnknown RPC.
+	CantinaServiceDiscardUnknownProcedure = "/cantina.v1.CantinaService/DiscardUnknown"
 	// CantinaServiceDrainCellProcedure is the fully-qualified name of the CantinaService's DrainCell
 	// RPC.
 	CantinaServiceDrainCellProcedure = "/cantina.v1.CantinaService/DrainCell"
@@ -190,6 +196,8 @@ type CantinaServiceClient interface {
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
 	ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error)
+	AdoptCell(context.Context, *connect.Request[cantinav1.AdoptCellRequest]) (*connect.Response[cantinav1.AdoptCellResponse], error)
+	DiscardUnknown(context.Context, *connect.Request[cantinav1.DiscardUnknownRequest]) (*connect.Response[cantinav1.DiscardUnknownResponse], error)
 	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
@@ -405,6 +413,18 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("ForgetCell")),
 			connect.WithClientOptions(opts...),
 		),
+		adoptCell: connect.NewClient[cantinav1.AdoptCellRequest, cantinav1.AdoptCellResponse](
+			httpClient,
+			baseURL+CantinaServiceAdoptCellProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("AdoptCell")),
+			connect.WithClientOptions(opts...),
+		),
+		discardUnknown: connect.NewClient[cantinav1.DiscardUnknownRequest, cantinav1.DiscardUnknownResponse](
+			httpClient,
+			baseURL+CantinaServiceDiscardUnknownProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("DiscardUnknown")),
+			connect.WithClientOptions(opts...),
+		),
 		drainCell: connect.NewClient[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse](
 			httpClient,
 			baseURL+CantinaServiceDrainCellProcedure,
@@ -502,6 +522,8 @@ type cantinaServiceClient struct {
 	listCells          *connect.Client[cantinav1.ListCellsRequest, cantinav1.ListCellsResponse]
 	getCell            *connect.Client[cantinav1.GetCellRequest, cantinav1.GetCellResponse]
 	forgetCell         *connect.Client[cantinav1.ForgetCellRequest, cantinav1.ForgetCellResponse]
+	adoptCell          *connect.Client[cantinav1.AdoptCellRequest, cantinav1.AdoptCellResponse]
+	discardUnknown     *connect.Client[cantinav1.DiscardUnknownRequest, cantinav1.DiscardUnknownResponse]
 	drainCell          *connect.Client[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse]
 	undrainCell        *connect.Client[cantinav1.UndrainCellRequest, cantinav1.UndrainCellResponse]
 	getStatus          *connect.Client[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse]
@@ -674,6 +696,16 @@ func (c *cantinaServiceClient) ForgetCell(ctx context.Context, req *connect.Requ
 	return c.forgetCell.CallUnary(ctx, req)
 }
 
+// AdoptCell calls cantina.v1.CantinaService.AdoptCell.
+func (c *cantinaServiceClient) AdoptCell(ctx context.Context, req *connect.Request[cantinav1.AdoptCellRequest]) (*connect.Response[cantinav1.AdoptCellResponse], error) {
+	return c.adoptCell.CallUnary(ctx, req)
+}
+
+// DiscardUnknown calls cantina.v1.CantinaService.DiscardUnknown.
+func (c *cantinaServiceClient) DiscardUnknown(ctx context.Context, req *connect.Request[cantinav1.DiscardUnknownRequest]) (*connect.Response[cantinav1.DiscardUnknownResponse], error) {
+	return c.discardUnknown.CallUnary(ctx, req)
+}
+
 // DrainCell calls cantina.v1.CantinaService.DrainCell.
 func (c *cantinaServiceClient) DrainCell(ctx context.Context, req *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error) {
 	return c.drainCell.CallUnary(ctx, req)
@@ -758,6 +790,8 @@ type CantinaServiceHandler interface {
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
 	ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error)
+	AdoptCell(context.Context, *connect.Request[cantinav1.AdoptCellRequest]) (*connect.Response[cantinav1.AdoptCellResponse], error)
+	DiscardUnknown(context.Context, *connect.Request[cantinav1.DiscardUnknownRequest]) (*connect.Response[cantinav1.DiscardUnknownResponse], error)
 	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
@@ -969,6 +1003,18 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("ForgetCell")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceAdoptCellHandler := connect.NewUnaryHandler(
+		CantinaServiceAdoptCellProcedure,
+		svc.AdoptCell,
+		connect.WithSchema(cantinaServiceMethods.ByName("AdoptCell")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceDiscardUnknownHandler := connect.NewUnaryHandler(
+		CantinaServiceDiscardUnknownProcedure,
+		svc.DiscardUnknown,
+		connect.WithSchema(cantinaServiceMethods.ByName("DiscardUnknown")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceDrainCellHandler := connect.NewUnaryHandler(
 		CantinaServiceDrainCellProcedure,
 		svc.DrainCell,
@@ -1095,6 +1141,10 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceGetCellHandler.ServeHTTP(w, r)
 		case CantinaServiceForgetCellProcedure:
 			cantinaServiceForgetCellHandler.ServeHTTP(w, r)
+		case CantinaServiceAdoptCellProcedure:
+			cantinaServiceAdoptCellHandler.ServeHTTP(w, r)
+		case CantinaServiceDiscardUnknownProcedure:
+			cantinaServiceDiscardUnknownHandler.ServeHTTP(w, r)
 		case CantinaServiceDrainCellProcedure:
 			cantinaServiceDrainCellHandler.ServeHTTP(w, r)
 		case CantinaServiceUndrainCellProcedure:
@@ -1250,6 +1300,14 @@ func (UnimplementedCantinaServiceHandler) GetCell(context.Context, *connect.Requ
 
 func (UnimplementedCantinaServiceHandler) ForgetCell(context.Context, *connect.Request[cantinav1.ForgetCellRequest]) (*connect.Response[cantinav1.ForgetCellResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ForgetCell is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) AdoptCell(context.Context, *connect.Request[cantinav1.AdoptCellRequest]) (*connect.Response[cantinav1.AdoptCellResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.AdoptCell is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) DiscardUnknown(context.Context, *connect.Request[cantinav1.DiscardUnknownRequest]) (*connect.Response[cantinav1.DiscardUnknownResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.DiscardUnknown is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error) {

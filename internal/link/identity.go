@@ -1,0 +1,114 @@
+package link
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"cantina/fence"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// Every call of a leader names the identity of its cluster, and a cell looks at nothing of a
+// call that names another one. Both is done in one place for all calls.
+
+// calleeOf is whom a request is for; false for the later messages of a stream, which name
+// nobody.
+func calleeOf(m any) (*pb.Callee, bool) {
+	switch m := m.(type) {
+	case interface{ GetTo() *pb.Callee }:
+		return m.GetTo(), true
+	case *pb.ExecRequest:
+		return m.GetStart().GetTo(), m.GetStart() != nil
+	}
+	return nil, false
+}
+
+// stamp is the interceptor of a leader's client.
+type stamp struct{ cells *Directory }
+
+func (s stamp) mark(m any) {
+	if to, _ := calleeOf(m); to != nil {
+		to.Cluster = string(s.cells.Cluster())
+	}
+}
+
+// WrapUnary implements connect.Interceptor.
+func (s stamp) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, q connect.AnyRequest) (connect.AnyResponse, error) {
+		s.mark(q.Any())
+		return next(ctx, q)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (s stamp) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return stampConn{next(ctx, spec), s}
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (s stamp) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+type stampConn struct {
+	connect.StreamingClientConn
+	stamp stamp
+}
+
+// Send marks what is sent.
+func (c stampConn) Send(m any) error {
+	c.stamp.mark(m)
+	return c.StreamingClientConn.Send(m)
+}
+
+// inspect is the interceptor of a cell's handler.
+type inspect struct {
+	belongs func(cluster fence.Cluster, proc worker.Proc) error
+}
+
+func (i inspect) check(m any) error {
+	to, first := calleeOf(m)
+	if !first {
+		return nil
+	}
+	return toConnect(i.belongs(fence.Cluster(to.GetCluster()), worker.Proc(to.GetProc())))
+}
+
+// WrapUnary implements connect.Interceptor.
+func (i inspect) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, q connect.AnyRequest) (connect.AnyResponse, error) {
+		if err := i.check(q.Any()); err != nil {
+			return nil, err
+		}
+		return next(ctx, q)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (i inspect) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (i inspect) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return next(ctx, inspectConn{conn, i})
+	}
+}
+
+type inspectConn struct {
+	connect.StreamingHandlerConn
+	inspect inspect
+}
+
+// Receive checks what is received.
+func (c inspectConn) Receive(m any) error {
+	if err := c.StreamingHandlerConn.Receive(m); err != nil {
+		return err
+	}
+	return c.inspect.check(m)
+}

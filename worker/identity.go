@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"fmt"
+	"time"
+
+	"cantina/fence"
+	"cantina/workerset"
+)
+
+// What belongs to another cluster, and terms that cannot be: both are refused and never
+// believed. See docs/decisions/0210-cluster-identity.md.
+
+// foreign answers the heartbeat of a cell of another cluster and reports that it is one.
+// Nothing of it is looked at: its term, its set and its work are of another store. A cell of
+// no cluster yet has no term either.
+func (l *Leader) foreign(h Heartbeat) bool {
+	if h.Cluster == l.cfg.Cluster {
+		delete(l.adopting, h.Cell)
+		return false
+	}
+	if h.Cluster == "" {
+		return false
+	}
+	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Proc: h.Proc, Beat: h.Beat, Verdict: Foreign, State: MustDie, Timeouts: l.t,
+		Reason: fmt.Sprintf("cell %s belongs to cluster %s, this is cluster %s", h.Cell, h.Cluster, l.cfg.Cluster)}
+	if by, ok := l.adopting[h.Cell]; ok {
+		a.Verdict, a.Reason = Adopt, by+" has the cell join cluster "+string(l.cfg.Cluster)
+	}
+	l.do(AnswerBeat{a})
+	return true
+}
+
+// adopt notes that a cell of another cluster may join this one when it beats next.
+func (l *Leader) adopt(e AdoptWanted) {
+	l.adopting[e.Cell] = e.By
+	l.do(Audit{Kind: AuditAdopted, Cell: e.Cell, Text: "may join this cluster, by the word of " + e.By})
+}
+
+// unix is the time in seconds, as far as the boot clock tells.
+func (l *Leader) unix(now time.Duration) int64 {
+	return l.cfg.Unix + int64((now-l.cfg.Now)/time.Second)
+}
+
+// impossible reports a term that this store cannot have given, and counts it. It is audited
+// at the first time, and then whenever the count has doubled.
+func (l *Leader) impossible(now time.Duration, cell CellName, proc Proc, t fence.Term) bool {
+	if fence.Believable(t, l.cfg.Term, l.unix(now)) {
+		return false
+	}
+	l.refused++
+	if l.refused&(l.refused-1) == 0 {
+		l.do(Audit{Kind: AuditTerm, Cell: cell, Proc: proc,
+			Text: fmt.Sprintf("a message with the term %v was refused, which this cluster cannot have given (%d so far); the term is %v", t, l.refused, l.cfg.Term)})
+	}
+	return true
+}
+
+// RefusedTerms is how many messages with an impossible term were refused in this term.
+func (l *Leader) RefusedTerms() int { return l.refused }
+
+// belongs reports whether a message of a leader is of the cell's cluster. A cell of no
+// cluster joins that of the first leader who knows its process.
+func (c *Cell) belongs(cluster fence.Cluster) bool {
+	if c.cluster == "" {
+		c.cluster = cluster
+	}
+	return c.cluster == cluster
+}
+
+// Cluster returns the identity of the cluster that the cell belongs to; empty before its
+// first join.
+func (c *Cell) Cluster() fence.Cluster { return c.cluster }
+
+// addressed is a call of a leader: the first one may be what the cell joins by.
+func (c *Cell) addressed(e Addressed) {
+	if e.Proc == c.proc {
+		c.belongs(e.Cluster)
+	}
+}
+
+// foreignAnswer takes the answer of a leader of another cluster. Only an operator's
+// decision, of which it tells, changes anything.
+func (c *Cell) foreignAnswer(now time.Duration, a HeartbeatAnswer) {
+	if a.Beat <= c.answered || a.Beat > c.beats {
+		return
+	}
+	c.answered = a.Beat
+	c.nextBeat = now + refusedWait
+	c.do(ForeignHeard{a.Cluster, a.Reason})
+	if a.Verdict == Adopt && a.Cluster != "" {
+		c.moving = a.Cluster
+		c.mustDie(now, a.Reason)
+	}
+}
+
+// move makes the next session the first one in another cluster: what the cell knows of
+// terms, sets and batch tasks is of the old one. What of that has not died yet stays with
+// the executor.
+func (c *Cell) move() {
+	c.cluster, c.moving = c.moving, ""
+	c.term, c.setID, c.epoch = fence.Term{}, workerset.ID{}, 0
+	c.predecessor, c.gone = "", true
+	c.promise, c.deadline = 0, 0
+	clear(c.held)
+	clear(c.byWork)
+	clear(c.unacked)
+}
+
+// unbelievable reports a term that the cell's cluster cannot have given.
+func (c *Cell) unbelievable(now time.Duration, t fence.Term) bool {
+	unix := c.cfg.Unix + int64((now-c.cfg.Now)/time.Second)
+	if fence.Believable(t, c.term, max(unix, c.epoch)) {
+		return false
+	}
+	c.do(TermRefused{t})
+	return true
+}
