@@ -230,7 +230,7 @@ func (c *container) user(r *action.Run) string {
 	case w.User != "":
 		return w.User
 	}
-	return cmp.Or(c.imageUser, c.e.cfg.User)
+	return cmp.Or(c.image.User, c.e.cfg.User)
 }
 
 // identify finds who runs a program.
@@ -248,7 +248,7 @@ func (c *container) identify(r *action.Run) (account, error) {
 	if err != nil {
 		switch {
 		case r.User != "" || c.spec.Workload.User != "":
-		case c.imageUser != "":
+		case c.image.User != "":
 			err = fmt.Errorf("USER of the image: %w", err)
 		default:
 			err = fmt.Errorf("the cell's --default-user: %w", err)

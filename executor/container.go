@@ -10,6 +10,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/cgroup"
+	"cantina/executor/image"
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
@@ -76,14 +77,13 @@ type container struct {
 	group     *cgroup.Group // set to nil under mu
 	writers   [2]*output.Writer
 	status    statusSink
-	view      *isolate.View // nil below IsolationNamespaces
-	lower     []string      // folders of the image, the topmost first
-	release   func()        // lets go of the image
-	imageEnv  []string      // what the image says
-	imageUser string
-	runc      string // path of runc, which runs the programs; "" = the cell itself does
-	runcWhy   error  // why it does not
-	rootDir   string // where ResultFile is looked for; "" = folder
+	view      *isolate.View  // nil below IsolationNamespaces
+	lower     []string       // folders of the image, the topmost first
+	release   func()         // lets go of the image
+	image     image.Settings // what the image says
+	runc      string         // path of runc, which runs the programs; "" = the cell itself does
+	runcWhy   error          // why it does not
+	rootDir   string         // where ResultFile is looked for; "" = folder
 
 	followers sync.WaitGroup  // that take the output of a kept program
 	given     [2]int64        // bytes of each stream that the writer has been handed; of the follower

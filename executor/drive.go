@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,9 @@ func (c *container) prepare() error {
 	if err := c.makeView(); err != nil {
 		return err
 	}
+	if err := c.setStop(); err != nil {
+		return err
+	}
 	if err := c.openOutput(); err != nil {
 		return err
 	}
@@ -133,9 +137,14 @@ func (c *container) makeGroup() error {
 	if err := c.leaveWork(g); err != nil {
 		return err
 	}
+	return nil
+}
+
+// setStop writes down, for the reaper, how the container is asked to stop.
+func (c *container) setStop() error {
 	t := &c.spec.Workload.Termination
-	if t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0 {
-		return g.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
+	if c.group != nil && (t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0) {
+		return c.group.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
 	}
 	return nil
 }
@@ -415,7 +424,7 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
 		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
 	if s.Dir == "" {
-		s.Dir = c.insideFolder()
+		s.Dir = cmp.Or(c.image.WorkingDir, c.insideFolder())
 	}
 	if c.spec.StatusPipe {
 		s.Status = &c.status

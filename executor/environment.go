@@ -39,13 +39,13 @@ func (c *container) environment(r *action.Run, a *account) []string {
 	if w.Isolation == action.IsolationNone {
 		env = append(env, os.Environ()...)
 	}
-	n := 10 + len(c.spec.Defaults) + len(c.imageEnv) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
+	n := 10 + len(c.spec.Defaults) + len(c.image.Env) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
 	env = append(make([]string, 0, len(env)+n), env...)
 	env = addVariables(append(env, basePath), c.spec.Defaults)
 	if a.cred != nil {
 		env = append(env, a.environment()...)
 	}
-	env = append(env, c.imageEnv...)
+	env = append(env, c.image.Env...)
 	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_FOLDER="+c.insideFolder())
 	for _, list := range [...][]action.Variable{w.Env, c.spec.Env, r.Env} {
 		env = addVariables(env, list)

@@ -498,5 +498,10 @@ func (c *container) isolateRoot() *isolate.Root {
 	if !w.OwnNet {
 		r.Hostnet = []string{"/etc/resolv.conf", "/etc/hosts"}
 	}
+	r.Dir = c.image.WorkingDir
+	r.Hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+	if name, err := os.Hostname(); err == nil {
+		r.Hosts += "127.0.1.1\t" + name + "\n"
+	}
 	return r
 }

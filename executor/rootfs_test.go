@@ -3,6 +3,8 @@ package executor
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -137,5 +139,92 @@ func testRootfsImage(t *testing.T, runc string) {
 	}
 	if now := count(t, e).mounts; now != mounts {
 		t.Errorf("%d mounts, before %d", now, mounts)
+	}
+}
+
+// TestTheMachineIsNotChangedFromInside: a container that runs as root changes no setting of
+// the kernel by its /proc or /sys, and reads no memory, with runc and without.
+func TestTheMachineIsNotChangedFromInside(t *testing.T) {
+	needRoot(t)
+	const script = `for f in /proc/sys/vm/drop_caches /proc/sys/kernel/hostname /proc/sysrq-trigger /sys/kernel/mm/ksm/run; do
+	(echo 0 > $f) 2>/dev/null && echo wrote $f
+done
+touch /sys/made 2>/dev/null && echo made
+cat /proc/sys/kernel/ostype
+test -s /proc/keys && echo keys
+test -d /sys/class/net/lo && echo net
+(echo 0 > /proc/self/oom_score_adj) && echo own`
+	eachRoot(t, func(t *testing.T, runc string) {
+		e := testExecutor(t, withRunc(runc))
+		root := smallRoot(t)
+		copyProgram(t, root, "/usr/bin/touch")
+		for i, w := range []action.Workload{{Isolation: action.IsolationNamespaces}, {Isolation: action.IsolationNamespaces, OwnNet: true},
+			{Isolation: action.IsolationRootfs, Rootfs: root}, {Isolation: action.IsolationRootfs, Rootfs: root, OwnNet: true},
+			{Isolation: action.IsolationNamespaces, Sidecars: []action.Action{{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}}}} {
+			s := sh(script)
+			run := s.Workload.Action.Run
+			s.Workload = w
+			s.Workload.Action.Run, s.Workload.User = run, "0"
+			id := fmt.Sprint("x", i)
+			c := launch(t, e, id, s)
+			if out := lines(t, e, id, output.Stdout); !slices.Equal(out, []string{"Linux", "net", "own"}) {
+				t.Errorf("%v, own net %v: %q, %+v", w.Isolation, w.OwnNet, out, c.Result)
+			}
+		}
+	})
+}
+
+// TestARootKnowsItsOwnNames: the loopback has its names, also in a network of its own and
+// where a tool left an empty file; what the image says stays.
+func TestARootKnowsItsOwnNames(t *testing.T) {
+	needRoot(t)
+	eachRoot(t, func(t *testing.T, runc string) {
+		e := testExecutor(t, withRunc(runc))
+		for i, hosts := range []string{"none", "", "10.0.0.1 mine\n"} {
+			root := smallRoot(t)
+			if hosts != "none" {
+				if err := os.WriteFile(filepath.Join(root, "etc/hosts"), []byte(hosts), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := sh("cat /etc/hosts; ls /sys/class/net")
+			s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
+			id := fmt.Sprint("x", i)
+			r := launch(t, e, id, s).Result
+			out := strings.Join(lines(t, e, id, output.Stdout), "\n")
+			if mine := strings.Contains(out, "10.0.0.1 mine"); r.Failed || mine != (i == 2) || strings.Contains(out, "127.0.0.1\tlocalhost") == mine || !strings.HasSuffix(out, "\nlo") {
+				t.Errorf("%q: %+v %q", hosts, r, out)
+			}
+		}
+	})
+}
+
+// TestLinksOfAnImageLeadNowhere: where the cell makes or mounts something in a root, no link
+// of the image brings it to the machine.
+func TestLinksOfAnImageLeadNowhere(t *testing.T) {
+	needRoot(t)
+	for _, name := range []string{"dev", "proc", "sys", "cantina", "etc", "etc/hosts"} {
+		outside, root := t.TempDir(), smallRoot(t)
+		if err := errors.Join(os.RemoveAll(filepath.Join(root, name)), os.Symlink(filepath.Join(outside, "target"), filepath.Join(root, name))); err != nil {
+			t.Fatal(err)
+		}
+		if name != "etc/hosts" {
+			if err := os.Mkdir(filepath.Join(outside, "target"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := testExecutor(t, withRunc(RuncOff))
+		s := sh("true")
+		s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
+		r := launch(t, e, "x", s).Result
+		if made, err := filepath.Glob(filepath.Join(outside, "target*", "*")); err != nil || len(made) > 0 {
+			t.Errorf("%s: %q was made on the machine, %v", name, made, err)
+		}
+		if info, err := os.Stat(filepath.Join(outside, "target")); err == nil && !info.IsDir() {
+			t.Errorf("%s: %v was made on the machine", name, info)
+		}
+		if name != "etc/hosts" && !r.Failed {
+			t.Errorf("%s: %+v", name, r)
+		}
 	}
 }

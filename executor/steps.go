@@ -189,7 +189,7 @@ func (c *container) startCheck(ctx context.Context, r *action.Run, out, errs sin
 func (h *stepHost) Dial(ctx context.Context, port string) (net.Conn, error) {
 	c := h.c
 	c.e.mu.Lock()
-	n, pid := 0, c.pid
+	n := 0
 	for _, m := range c.ports {
 		if m.Name == port {
 			n = m.Port
@@ -199,38 +199,8 @@ func (h *stepHost) Dial(ctx context.Context, port string) (net.Conn, error) {
 	if n == 0 {
 		return nil, fmt.Errorf("port %q is not declared", port)
 	}
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(n))
-	if c.view != nil && c.spec.Workload.OwnNet {
-		return dialInside(ctx, pid, addr)
-	}
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", addr)
-}
-
-// dialInside connects from within the network name space of a process. The thread
-// that goes there ends with the goroutine.
-func dialInside(ctx context.Context, pid int, addr string) (net.Conn, error) {
-	type answer struct {
-		conn net.Conn
-		err  error
-	}
-	got := make(chan answer, 1)
-	go process.OffMain(func() {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err == nil {
-			err = unix.Setns(fd, unix.CLONE_NEWNET)
-			unix.Close(fd)
-		}
-		if err != nil {
-			got <- answer{nil, fmt.Errorf("enter the container's network: %w", err)}
-			return
-		}
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", addr)
-		got <- answer{conn, err}
-	})
-	a := <-got
-	return a.conn, a.err
+	return d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n)))
 }
 
 // Place finds a path of the container on the machine, for transfers.

@@ -269,23 +269,3 @@ func TestDownloadIntoTheContainer(t *testing.T) {
 		t.Errorf("%+v %q", c.Result, out)
 	}
 }
-
-func TestTCPCheckInsideAnOwnNetwork(t *testing.T) {
-	needRoot(t)
-	perl := "/usr/bin/perl"
-	if _, err := os.Stat(perl); err != nil {
-		t.Skip("skipped: no perl to listen with")
-	}
-	e := testExecutor(t, nil)
-	listen := `use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, Listen => 5, ReuseAddr => 1) or die "$!"; while (my $c = $s->accept) { close $c }`
-	w := action.Workload{Action: action.Action{Run: &action.Run{Path: perl, Args: []string{"-e", listen}}},
-		Checks:    []action.Check{{TCP: &action.TCPCheck{Port: "http"}, StartupInterval: 20 * time.Millisecond}},
-		Ports:     []action.Port{{Name: "http"}},
-		Isolation: action.IsolationNamespaces, OwnNet: true, StartTimeout: time.Minute}
-	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
-		t.Fatal(err)
-	}
-	if c := await(t, e, "x", runningState); c.State != Running {
-		t.Errorf("%+v", c.Result)
-	}
-}

@@ -31,6 +31,9 @@ func (c *container) makeView() error {
 	if err := c.openImage(); err != nil {
 		return err
 	}
+	if err := c.heedImage(); err != nil {
+		return err
+	}
 	r := c.isolateRoot()
 	for _, d := range []string{r.Upper, r.Work, r.Merged, r.Folder} {
 		if err := os.Mkdir(d, 0o755); errors.Is(err, os.ErrExist) {
@@ -92,7 +95,7 @@ func (c *container) openImage() error {
 	if err != nil {
 		return fmt.Errorf("rootfs: %w", err)
 	}
-	c.release, c.imageEnv, c.imageUser = img.Close, img.Settings.Env, img.Settings.User
+	c.release, c.image = img.Close, img.Settings
 	for _, l := range slices.Backward(img.Layers) { // the kernel wants the topmost first
 		c.lower = append(c.lower, l)
 	}

@@ -122,6 +122,8 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		r := b.program(p, w.Command)
 		r.Dir, r.OpenFiles, r.SuppressOutput = b.relative(p, "dir", w.Dir), w.OpenFiles, w.Quiet
 		out.Action = action.Action{Run: &r}
+	case w.Rootfs != "": // the image names it
+		out.Action = action.Action{Run: &action.Run{Dir: b.relative(p, "dir", w.Dir), OpenFiles: w.OpenFiles, SuppressOutput: w.Quiet}}
 	default:
 		b.meaning(p.at, p.node, "field command is missing", "action can stand instead")
 	}

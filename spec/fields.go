@@ -15,12 +15,12 @@ type file struct {
 
 // workload is what services, tasks and jobs have in common.
 type workload struct {
-	Command command   `spec:"command" doc:"program to run: a list of program and arguments, or a text for /bin/sh -c; one of command and action is needed"`
+	Command command   `spec:"command" doc:"program to run: a list of program and arguments, or a text for /bin/sh -c; one of command and action is needed, but for an image that names its own program (ENTRYPOINT and CMD)"`
 	Action  *tree     `spec:"action" doc:"tree of steps instead of command"`
 	Setup   *tree     `spec:"setup" doc:"steps that run once before"`
-	Dir     string    `spec:"dir" default:"the container's own folder" doc:"folder to run in; with ./ relative to the spec file's folder"`
+	Dir     string    `spec:"dir" default:"the image's WORKDIR, else the container's own folder" doc:"folder to run in; with ./ relative to the spec file's folder"`
 	Env     variables `spec:"env" doc:"environment variables; values reach the program byte by byte, nothing is expanded"`
-	User    literal   `spec:"user" default:"the cell's own" doc:"user name, or uid or uid:gid"`
+	User    literal   `spec:"user" default:"the image's USER, else the cell's --default-user, else the cell's own" doc:"user name, or uid or uid:gid; a name is looked up where the program runs"`
 
 	Memory    size       `spec:"memory" default:"not counted, no limit" doc:"memory that is set aside, and the limit; rounded up to 1 MiB"`
 	Disk      size       `spec:"disk" default:"not counted, no limit" doc:"disk space below the container's folder; rounded up to 1 MiB"`
@@ -31,11 +31,11 @@ type workload struct {
 	Quiet     bool       `spec:"suppress_output" default:"false" doc:"drop what the program writes"`
 
 	Isolation enum[isolations] `spec:"isolation" default:"process" doc:"how far it is kept apart from its machine"`
-	OwnNet    bool             `spec:"own_net" default:"false" doc:"with isolation namespaces or rootfs: a network of its own, loopback only"`
-	Rootfs    string           `spec:"rootfs" doc:"with isolation rootfs: folder, OCI image tarball, or registry reference pinned by digest"`
+	OwnNet    bool             `spec:"own_net" default:"false" doc:"with isolation namespaces or rootfs: a network of its own, loopback only; no ports then"`
+	Rootfs    string           `spec:"rootfs" doc:"with isolation rootfs: folder (with ./ relative to the spec file's folder), tarball of an image (OCI layout or docker save, also with gzip), or registry reference pinned by digest"`
 
 	TimeLimit     duration           `spec:"time_limit" default:"none" doc:"for the whole run; then it is stopped and failed"`
-	StopSignal    *signal            `spec:"stop_signal" default:"TERM" doc:"signal that asks it to stop"`
+	StopSignal    *signal            `spec:"stop_signal" default:"the image's STOPSIGNAL, else TERM" doc:"signal that asks it to stop"`
 	StopGrace     *duration          `spec:"stop_grace" default:"10s" doc:"how long after stop_signal KILL follows"`
 	LeftoverGrace *duration          `spec:"leftover_grace" default:"1s" doc:"how long processes that outlive the main one have between TERM and KILL"`
 	KillMode      enum[killModes]    `spec:"kill_mode" default:"term_wait_kill" doc:"what is sent: stop_signal and then KILL; only stop_signal (KILL is left to the reaper: safest for what it started, but it may never end); or KILL at once (fast, but it cannot clean up)"`

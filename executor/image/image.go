@@ -227,6 +227,9 @@ func (st *Store) use(ctx context.Context, img v1.Image, digest string) (*Image, 
 	if len(layers) != len(file.RootFS.DiffIDs) {
 		return nil, fmt.Errorf("%w: %d layers, but %d in the config", ErrFormat, len(layers), len(file.RootFS.DiffIDs))
 	}
+	if err := st.suits(v1.Platform{OS: file.OS, Architecture: file.Architecture}); err != nil {
+		return nil, err
+	}
 	rec := record{Settings: settings(file)}
 	var held []*layer
 	for i, l := range layers {
@@ -241,6 +244,14 @@ func (st *Store) use(ctx context.Context, img v1.Image, digest string) (*Image, 
 	}
 	st.remember(digest, rec)
 	return st.image(held, rec.Settings, digest), nil
+}
+
+// suits refuses an image for another machine; one that does not say is believed.
+func (st *Store) suits(p v1.Platform) error {
+	if p.OS == "" || p.Architecture == "" || p.Satisfies(st.platform) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is for %s/%s, and this is %s/%s", ErrFormat, p.OS, p.Architecture, st.platform.OS, st.platform.Architecture)
 }
 
 // image takes over the references of held. A layer that occurs twice is used

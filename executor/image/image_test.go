@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -485,5 +487,109 @@ func TestPullEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestTarballsAreReadOrRefusedByName: what tools write for images is read, also compressed
+// with gzip; what is no image says what it is.
+func TestTarballsAreReadOrRefusedByName(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain.tar")
+	ref, err := name.ParseReference("example.com/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(plain, ref, sample(t)); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := os.ReadFile(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zipped := func(b []byte) []byte {
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		if _, err := w.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return z.Bytes()
+	}
+	tarOf := func(names ...string) []byte {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, n := range names {
+			if err := w.WriteHeader(&tar.Header{Name: n, Mode: 0o755, Typeflag: tar.TypeDir}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	whole := zipped(saved)
+	for says, content := range map[string][]byte{
+		"":                 whole,
+		"root file system": tarOf("./", "./etc/", "./usr/bin/"),
+		"neither manifest": tarOf("some/", "thing/"),
+		"gzip":             whole[:len(whole)/2],
+		"not a tar":        []byte("#!/bin/sh\necho no image\n" + strings.Repeat("x", 1024)),
+		"zstd":             []byte("\x28\xb5\x2f\xfd whatever"),
+		"xz":               []byte("\xfd7zXZ\x00 whatever"),
+		"bzip2":            []byte("BZh91AY whatever"),
+		"for this machine": {},
+	} {
+		path := filepath.Join(dir, "image")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		st := store(t, t.TempDir(), Config{})
+		i, err := st.Get(t.Context(), path)
+		if says == "" && err == nil {
+			checkSample(t, i)
+			i.Close()
+			if i, err = st.Get(t.Context(), path); err == nil { // as it was unpacked
+				i.Close()
+			}
+		}
+		if (err == nil) != (says == "") || err != nil && (!errors.Is(err, ErrFormat) && says != "gzip" || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%q: %v", says, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(st.dir, tmpPrefix+"*")); err != nil || len(left) > 0 {
+			t.Errorf("%q: left %q, %v", says, left, err)
+		}
+	}
+	if _, err := store(t, t.TempDir(), Config{MaxBytes: 100}).Get(t.Context(), func() string {
+		path := filepath.Join(dir, "bomb")
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}()); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("larger than the store: %v", err)
+	}
+}
+
+// TestImagesForOtherMachinesAreRefused: both platforms are named.
+func TestImagesForOtherMachinesAreRefused(t *testing.T) {
+	needRoot(t)
+	img := sample(t)
+	f, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = f.DeepCopy()
+	f.OS, f.Architecture = "linux", "s390x"
+	if img, err = mutate.ConfigFile(img, f); err != nil {
+		t.Fatal(err)
+	}
+	h := newHub(t)
+	_, err = store(t, t.TempDir(), Config{}).Get(t.Context(), h.push(t, "other", img))
+	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "for linux/s390x") || !strings.Contains(err.Error(), "this is linux/"+runtime.GOARCH) {
+		t.Error(err)
 	}
 }

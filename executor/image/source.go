@@ -2,6 +2,9 @@ package image
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +14,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -69,18 +73,67 @@ func (st *Store) fromTarball(ctx context.Context, file, sum string) (*Image, err
 	if i := st.recall(digest); i != nil {
 		return i, nil
 	}
-	kind, err := tarKind(content())
+	plain, done, err := st.uncompressed(ctx, content)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	kind, err := tarKind(plain())
 	if err != nil {
 		return nil, err
 	}
 	if kind == layoutTar {
-		return st.fromLayout(ctx, content(), digest)
+		return st.fromLayout(ctx, plain(), digest)
 	}
-	img, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }, nil)
+	img, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(plain()), nil }, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	return st.use(ctx, img, digest)
+}
+
+// uncompressed is the content of a tarball that may be compressed with gzip: it is read
+// several times, so that one lies unpacked in the store until done.
+func (st *Store) uncompressed(ctx context.Context, content func() io.Reader) (plain func() io.Reader, done func(), err error) {
+	head := make([]byte, 6)
+	if _, err := io.ReadFull(content(), head); err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return nil, nil, err
+	}
+	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\xfd7zXZ\x00": "xz", "BZh": "bzip2"} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return nil, nil, fmt.Errorf("%w: it is compressed with %s, and only gzip is read: decompress it", ErrFormat, name)
+		}
+	}
+	if !bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
+		return content, func() {}, nil
+	}
+	f, err := os.CreateTemp(st.dir, tmpPrefix)
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _, _ = f.Close(), os.Remove(f.Name()) } // what is left is removed at the next start
+	size, err := st.decompress(ctx, content(), f)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return func() io.Reader { return io.NewSectionReader(f, 0, size) }, done, nil
+}
+
+func (st *Store) decompress(ctx context.Context, from io.Reader, to io.Writer) (size int64, err error) {
+	z, err := gzip.NewReader(bufio.NewReader(from))
+	if err == nil {
+		size, err = io.Copy(to, io.LimitReader(run.Reader(ctx, z), st.cfg.MaxBytes+1))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, fmt.Errorf("%w: gzip: %w", ErrFormat, err)
+	case err == nil && size > st.cfg.MaxBytes:
+		return 0, ErrTooLarge
+	}
+	return size, err
 }
 
 // fileDigest hashes a file; the end of ctx ends it.
@@ -103,20 +156,29 @@ const (
 // the older index is used.
 func tarKind(r io.Reader) (tarFormat, error) {
 	t := tar.NewReader(r)
-	isLayout := false
-	for {
+	isLayout, isRoot, members := false, false, 0
+	for ; ; members++ {
 		h, err := t.Next()
-		if err == io.EOF && isLayout {
+		switch {
+		case err == io.EOF && isLayout:
 			return layoutTar, nil
-		}
-		if err != nil {
+		case err == io.EOF && isRoot:
+			return 0, fmt.Errorf("%w: it is a tar of a root file system, not of an image: unpack it into a folder and name that folder", ErrFormat)
+		case err == io.EOF && members > 0:
+			return 0, fmt.Errorf("%w: the tar has neither manifest.json nor oci-layout", ErrFormat)
+		case err != nil && members == 0:
+			return 0, fmt.Errorf("%w: it is not a tar, plain or with gzip", ErrFormat)
+		case err != nil:
 			return 0, fmt.Errorf("%w: %w", ErrFormat, err)
 		}
-		switch path.Clean(h.Name) {
-		case "manifest.json":
+		name := path.Clean("/" + h.Name)
+		switch top, _, _ := strings.Cut(name[1:], "/"); {
+		case name == "/manifest.json":
 			return dockerTar, nil
-		case "oci-layout":
+		case name == "/oci-layout":
 			isLayout = true
+		case top == "bin" || top == "etc" || top == "usr" || top == "lib":
+			isRoot = true
 		}
 	}
 }
@@ -153,6 +215,7 @@ func (st *Store) choose(index v1.ImageIndex, depth int) (v1.Image, error) {
 	if err != nil || depth > 3 {
 		return nil, fmt.Errorf("%w: index: %w", ErrFormat, err)
 	}
+	var others []string
 	for _, d := range m.Manifests {
 		if d.MediaType.IsIndex() {
 			inner, err := index.ImageIndex(d.Digest)
@@ -163,12 +226,16 @@ func (st *Store) choose(index v1.ImageIndex, depth int) (v1.Image, error) {
 				return img, nil
 			}
 		}
-		if !d.MediaType.IsImage() || d.Platform != nil && !d.Platform.Satisfies(st.platform) {
-			continue
+		if d.MediaType.IsImage() && d.Platform != nil && !d.Platform.Satisfies(st.platform) {
+			others = append(others, d.Platform.String())
+		} else if d.MediaType.IsImage() {
+			return verifiedImage(index, d)
 		}
-		return verifiedImage(index, d)
 	}
-	return nil, ErrFormat
+	if len(others) == 0 {
+		return nil, ErrFormat
+	}
+	return nil, fmt.Errorf("%w: it is for %s, and this is %s", ErrFormat, strings.Join(others, ", "), st.platform)
 }
 
 // verifiedImage checks manifest and config against their digests: a layout on

@@ -17,6 +17,7 @@ package isolate
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -119,7 +120,12 @@ func newView(h *Host, net, shared bool, steps ...func() error) *View {
 func (v *View) Hooks() Hooks {
 	h := Hooks{CloneFlags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Enter: v.enter}
 	if v.host.OwnProc {
-		h.Stopped = func(pid int) error { return mountProc(pid, "/proc") }
+		h.Stopped = func(pid int) error {
+			if err := mountProc(pid, "/proc"); err != nil {
+				return err
+			}
+			return guardProc("/proc")
+		}
 	}
 	return h
 }
@@ -330,6 +336,47 @@ func mountProc(pid int, dir string) error {
 		return fmt.Errorf("mount %s: %w", dir, err)
 	}
 	return nil
+}
+
+// Of /proc, what no container may change and what none may read.
+var (
+	ProcReadOnly = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
+	ProcMasked   = []string{"kcore", "keys", "timer_list"}
+)
+
+// guardProc keeps a container that runs as root from changing the machine by its /proc, as
+// runc does it.
+func guardProc(proc string) error {
+	for i, list := range [...][]string{ProcReadOnly, ProcMasked} {
+		for _, name := range list {
+			at := filepath.Join(proc, name)
+			from := at
+			if i > 0 {
+				from = "/dev/null"
+			}
+			if err := guard(from, at); err != nil && err != unix.ENOENT {
+				return fmt.Errorf("guard %s: %w", at, err)
+			}
+		}
+	}
+	return nil
+}
+
+// guard shows from, read-only, in the place of at.
+func guard(from, at string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(at, &st); err != nil {
+		return err
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return err
+	}
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // pidNamespace opens the pid name space of a process through a pidfd, which needs

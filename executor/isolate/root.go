@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,8 +18,10 @@ type Root struct {
 	Merged  string   // where the root is put together
 	Folder  string   // the container's folder, bound at Inside
 	Inside  string   // absolute path within the root; empty = not bound
+	Dir     string   // a folder of the root that is made where the image has none; empty = none
 	OwnNet  bool
 	Hostnet []string // files of the host that the root gets with the host's network
+	Hosts   string   // what /etc/hosts says where neither image nor host have one; empty = there is none
 }
 
 // Rootfs is a view of a root file system, with processes of its own.
@@ -43,17 +46,21 @@ func (r Root) overlay() error {
 
 // mount puts the root together and makes it the thread's.
 func (r Root) mount(ownProc bool) error {
-	for _, f := range []func() error{r.overlay, r.devices, r.bindFolder, r.hostFiles} {
+	for _, f := range []func() error{r.overlay, r.devices, r.bindFolder, r.hostFiles, r.system} {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(r.Merged, "proc"), 0o555); err != nil {
-		return fmt.Errorf("make /proc: %w", err)
+	proc, err := r.folder("proc", 0o555)
+	if err != nil {
+		return err
 	}
 	if !ownProc {
-		if err := unix.Mount("/proc", filepath.Join(r.Merged, "proc"), "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount("/proc", proc, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind /proc: %w", err)
+		}
+		if err := guardProc(proc); err != nil {
+			return err
 		}
 	}
 	if err := unix.Chdir(r.Merged); err != nil {
@@ -66,6 +73,39 @@ func (r Root) mount(ownProc bool) error {
 		return fmt.Errorf("leave the old root: %w", err)
 	}
 	return unix.Chdir("/")
+}
+
+// folder makes a folder of the root, in which something is mounted, and returns its path
+// on the machine. An image is somebody else's: no link in it leads there.
+func (r Root) folder(name string, mode os.FileMode) (string, error) {
+	root, err := os.OpenRoot(r.Merged)
+	if err != nil {
+		return "", fmt.Errorf("make /%s: %w", name, err)
+	}
+	defer func() { _ = root.Close() }() // a folder
+	if err := root.Mkdir(name, mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("make /%s: %w", name, err)
+	}
+	info, err := root.Lstat(name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("the root file system has something else of that name: %v", info.Mode().Type())
+	}
+	if err != nil {
+		return "", fmt.Errorf("make /%s: %w", name, err)
+	}
+	return filepath.Join(r.Merged, name), nil
+}
+
+// system mounts /sys, which shows the network that the thread is in, and changes nothing.
+func (r Root) system() error {
+	sys, err := r.folder("sys", 0o555)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /sys: %w", err)
+	}
+	return nil
 }
 
 func joinLower(dirs []string) string {
@@ -83,9 +123,9 @@ var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // devices makes a small /dev of the host's harmless devices.
 func (r Root) devices() error {
-	dev := filepath.Join(r.Merged, "dev")
-	if err := os.MkdirAll(dev, 0o755); err != nil {
-		return fmt.Errorf("make /dev: %w", err)
+	dev, err := r.folder("dev", 0o755)
+	if err != nil {
+		return err
 	}
 	if err := unix.Mount("tmpfs", dev, "tmpfs", unix.MS_NOSUID, "mode=755,size=64k"); err != nil {
 		return fmt.Errorf("mount /dev: %w", err)
@@ -129,9 +169,9 @@ func (r Root) bindFolder() error {
 	if r.Inside == "" {
 		return nil
 	}
-	to := filepath.Join(r.Merged, r.Inside)
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return fmt.Errorf("bind %s: %w", r.Folder, err)
+	to, err := r.folder(strings.TrimPrefix(r.Inside, "/"), 0o755)
+	if err != nil {
+		return err
 	}
 	if err := unix.Mount(r.Folder, to, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s: %w", r.Folder, err)
@@ -139,20 +179,33 @@ func (r Root) bindFolder() error {
 	return nil
 }
 
-// hostFiles gives the root what its network needs from the host, where the image
-// has nothing of its own.
+// hostFiles gives the root what its network needs, where the image has nothing of its own:
+// what the host has, with the host's network, and the names of the loopback.
 func (r Root) hostFiles() error {
+	root, err := os.OpenRoot(r.Merged)
+	if err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	defer func() { _ = root.Close() }() // a folder
+	texts := map[string][]byte{}
+	if r.Hosts != "" {
+		texts["/etc/hosts"] = []byte(r.Hosts)
+	}
 	for _, f := range r.Hostnet {
-		to := filepath.Join(r.Merged, f)
-		b, err := os.ReadFile(f)
-		if _, serr := os.Lstat(to); err != nil || serr == nil {
+		if b, err := os.ReadFile(f); err == nil {
+			texts[f] = b
+		}
+	}
+	if r.Dir != "" { // when it cannot be made, the program says that it is not there
+		_ = root.MkdirAll(strings.TrimPrefix(r.Dir, "/"), 0o755)
+	}
+	for f, b := range texts {
+		name := strings.TrimPrefix(f, "/")
+		if info, err := root.Lstat(name); err == nil && info.Size() > 0 { // tools leave an empty one in images
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return fmt.Errorf("copy %s: %w", f, err)
-		}
-		if err := os.WriteFile(to, b, 0o644); err != nil {
-			return fmt.Errorf("copy %s: %w", f, err)
+		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, b, 0o644)); err != nil {
+			return fmt.Errorf("make %s: %w", f, err)
 		}
 	}
 	return nil

@@ -19,6 +19,8 @@ package runc
 import (
 	"encoding/json"
 	"fmt"
+
+	"cantina/executor/isolate"
 )
 
 // Spec is what runc shall run.
@@ -133,6 +135,7 @@ func (s *Spec) encode(capabilities []string) ([]byte, error) {
 	}
 	c.Mounts = []mount{
 		{"/proc", "proc", "proc", []string{"nosuid", "noexec", "nodev"}},
+		{"/sys", "sysfs", "sysfs", []string{"nosuid", "noexec", "nodev", "ro"}},
 		{"/dev", "tmpfs", "tmpfs", []string{"nosuid", "mode=755", "size=64k"}},
 		{"/dev/pts", "devpts", "devpts", []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
 		{"/dev/shm", "tmpfs", "tmpfs", []string{"nosuid", "nodev", "mode=1777"}},
@@ -143,13 +146,21 @@ func (s *Spec) encode(capabilities []string) ([]byte, error) {
 	// A rule for all devices needs no filter, which is a matter of the kernel's.
 	c.Linux = linux{CgroupsPath: group, Resources: resources{[]device{{true, "rwm"}}},
 		Namespaces: []namespace{{"pid"}, {"mount"}, {"ipc"}, {"uts"}},
-		Masked:     []string{"/proc/kcore", "/proc/keys", "/proc/timer_list"},
-		ReadOnly:   []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}}
+		Masked:     inProc(isolate.ProcMasked),
+		ReadOnly:   inProc(isolate.ProcReadOnly)}
 	b, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("configure runc: %w", err)
 	}
 	return b, nil
+}
+
+func inProc(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = "/proc/" + n
+	}
+	return out
 }
 
 // names are the capabilities of Linux by number (include/uapi/linux/capability.h).
