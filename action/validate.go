@@ -87,6 +87,14 @@ func (w *Workload) EachRun(f func(place string, r *Run)) {
 	}
 }
 
+// MostOpenFiles is the highest limit of open files that a program of the workload asks
+// for; 0 = none.
+func (w *Workload) MostOpenFiles() int {
+	most := 0
+	w.EachRun(func(_ string, r *Run) { most = max(most, r.OpenFiles) })
+	return most
+}
+
 func (a *Action) eachRun(place string, f func(string, *Run)) {
 	if a == nil {
 		return

@@ -26,7 +26,7 @@ func TestDamagedLegacy(t *testing.T) {
 		lives bool
 	}{{"legacy", true}, {"keep/*/" + keepsakeFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[il]*", true}, {"[il]*,keep/*/" + keepsakeFile, false}} {
 		t.Run(damage.files, func(t *testing.T) {
-			folder, dir := t.TempDir(), t.TempDir()
+			folder, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{
 				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
 			kept, stop := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
@@ -72,11 +72,11 @@ func TestDamagedLegacy(t *testing.T) {
 func TestDamagedIdentityByTracker(t *testing.T) {
 	for name, mode := range map[string]CgroupMode{"best": CgroupAuto, "v1": CgroupV1, "best, removed": CgroupAuto, "v1, removed": CgroupV1} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := t.TempDir(), t.TempDir()
+			folder, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Folder: folder, Mode: mode, Jobs: []job{
 				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
 			kept, ends := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
-			others := t.TempDir()
+			others := tempDir(t)
 			other := startCell(t, script{Folder: others, Mode: mode, Jobs: []job{{ID: "kept", Spec: keep(writesPid(dir, "other", ""))}}})
 			stranger := pidsOf(t, dir, "other")
 			c.kill(t)
@@ -122,7 +122,7 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 // TestNothingIsConcludedFromWhatCannotBeRead: a cell does not start while it cannot read what
 // its predecessor wrote, says what, and disturbs nothing; then it adopts.
 func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
-	folder := t.TempDir()
+	folder := tempDir(t)
 	cell := startCell(t, script{Folder: folder, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
 	for _, name := range []string{"id", "keep/k/container", "run/k/.pid"} {
@@ -198,7 +198,7 @@ func (l lineChan) Write(b []byte) (int, error) {
 
 // TestCopiedFolder: two cells whose folders have the same identity do not share groups.
 func TestCopiedFolder(t *testing.T) {
-	a, b := t.TempDir(), t.TempDir()
+	a, b := tempDir(t), tempDir(t)
 	e, stop := runExecutor(t, testConfig(a))
 	needGroups(t, e)
 	if err := os.WriteFile(filepath.Join(b, "id"), mustRead(t, filepath.Join(a, "id")), 0o600); err != nil {
@@ -215,7 +215,7 @@ func TestCopiedFolder(t *testing.T) {
 
 func TestReusedPidIsNotKilled(t *testing.T) {
 	// A record with the pid of a stranger and another start time.
-	cfg := testConfig(t.TempDir())
+	cfg := testConfig(tempDir(t))
 	cfg.Cgroups = CgroupNone
 	e, stop := runExecutor(t, cfg)
 	launch(t, e, "x", sh("true"))

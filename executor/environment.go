@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -182,6 +183,22 @@ func RaiseFileLimit() {
 		want = unix.Rlimit{Cur: lim.Max, Max: lim.Max}
 		rawPrlimit(&want)
 	}
+}
+
+// MostOpenFiles is the highest limit of open files that this process can give a program.
+func MostOpenFiles() int {
+	var lim unix.Rlimit
+	if unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &lim) != nil {
+		return 0
+	}
+	head, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if unix.Capget(&head, &caps[0]) == nil && caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 { // only the kernel bounds it
+		b, err := os.ReadFile("/proc/sys/fs/nr_open")
+		if n, perr := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && perr == nil {
+			return n
+		}
+	}
+	return int(min(lim.Max, math.MaxInt32))
 }
 
 // rawPrlimit goes past the wrapper, which would make the new limit the children's.

@@ -196,7 +196,7 @@ func TestCopy(t *testing.T) {
 	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
 		t.Run(name, func(t *testing.T) {
 			e := testExecutor(t, nil)
-			outside := filepath.Join(t.TempDir(), "secret")
+			outside := filepath.Join(tempDir(t), "secret")
 			os.WriteFile(outside, []byte("secret"), 0o644)
 			s := sh("mkdir -p d/e; echo one > d/a; echo two > d/e/b; ln -s a d/l; ln -s " + outside + " leak; echo ready; sleep 1000")
 			s.Workload.Isolation, s.Workload.Rootfs = level, root

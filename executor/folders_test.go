@@ -13,7 +13,7 @@ import (
 func settledFolder(t *testing.T) (*folders, *folder) {
 	t.Helper()
 	now := time.Hour
-	f := &folders{dir: t.TempDir(), clock: func() time.Duration { return now }}
+	f := &folders{dir: tempDir(t), clock: func() time.Duration { return now }}
 	first, err := f.take()
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 func TestStuckInAHungMount(t *testing.T) {
 	needRoot(t)
-	hung, err := executortest.Hang(t.TempDir())
+	hung, err := executortest.Hang(tempDir(t))
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

@@ -15,7 +15,7 @@ func TestWhatNeverRanIsNotInherited(t *testing.T) {
 	missing := keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such/program"}}}})
 	for name, deleted := range map[string]bool{"deleted": true, "not deleted": false} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testConfig(t.TempDir())
+			cfg := testConfig(tempDir(t))
 			e, stop := runExecutor(t, cfg)
 			needGroups(t, e)
 			was := launch(t, e, "x", missing).Result

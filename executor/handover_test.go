@@ -51,7 +51,7 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := t.TempDir(), t.TempDir()
+			folder, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Folder: folder, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			c.kill(t)
@@ -76,7 +76,7 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 // TestOldReapersAreRelieved: when a reaper of this process holds the deadlines, no older one
 // does, however many processes have come and gone without one.
 func TestOldReapersAreRelieved(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	old := reaperOf(t, folder)
@@ -111,7 +111,7 @@ func TestOldReapersAreRelieved(t *testing.T) {
 func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 	for name, last := range map[string]CgroupMode{"back": CgroupAuto, "elsewhere": CgroupV1, "none": CgroupNone} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := t.TempDir(), t.TempDir()
+			folder, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			c.kill(t)

@@ -61,6 +61,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// tempDir is a folder for a test, in which its containers can write, whoever runs them.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if os.Getenv(testUser) == "" {
+		return dir
+	}
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func testConfig(folder string) Config {
 	return Config{
 		Folder: folder, Reaper: reaperPath, User: os.Getenv(testUser), KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
@@ -72,7 +85,7 @@ func testConfig(folder string) Config {
 // nothing behind.
 func testExecutor(t testing.TB, change func(*Config)) *Executor {
 	t.Helper()
-	cfg := testConfig(t.TempDir())
+	cfg := testConfig(tempDir(t))
 	if os.Getenv("CANTINA_TEST_LOG") != "" {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

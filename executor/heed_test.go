@@ -33,7 +33,7 @@ func imageFile(t *testing.T, c v1.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "image.tar")
+	file := filepath.Join(tempDir(t), "image.tar")
 	if err := tarball.WriteToFile(file, ref, img); err != nil {
 		t.Fatal(err)
 	}

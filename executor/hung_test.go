@@ -76,7 +76,7 @@ func hungStarts(dir string) map[string]Spec {
 func TestHungStartBlocksNothingElse(t *testing.T) {
 	h := hungMount(t)
 	e, stop := runExecutor(t, func() Config {
-		c := testConfig(t.TempDir())
+		c := testConfig(tempDir(t))
 		c.StuckAfter = 200 * time.Millisecond
 		return c
 	}())
@@ -236,7 +236,7 @@ func TestHungCheckAndExec(t *testing.T) {
 // what does not die.
 func TestCellWithHungStartEnds(t *testing.T) {
 	h := hungMount(t)
-	folder := t.TempDir()
+	folder := tempDir(t)
 	starts := hungStarts(h.Dir)
 	s := script{Folder: folder, Stuck: time.Second}
 	for _, name := range []string{"none", "program", "namespaces"} {
@@ -277,7 +277,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 // TestDirectoryIsNamed: a program that is a folder is told to be one.
 func TestDirectoryIsNamed(t *testing.T) {
 	e := testExecutor(t, nil)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestHungTransfers(t *testing.T) {
 	h := hungMount(t)
 	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
 	needGroups(t, e)
-	source := filepath.Join(t.TempDir(), "file")
+	source := filepath.Join(tempDir(t), "file")
 	if err := os.WriteFile(source, []byte("content"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestHungTransfers(t *testing.T) {
 			t.Errorf("%s: %s", id, text)
 		}
 	}
-	target := filepath.Join(t.TempDir(), "there")
+	target := filepath.Join(tempDir(t), "there")
 	if c := launch(t, e, "beside", download(target)); c.Result.Failed {
 		t.Errorf("beside them: %+v", c.Result)
 	}
@@ -356,7 +356,7 @@ func TestUploadFromOutside(t *testing.T) {
 		got <- string(b)
 	}))
 	defer server.Close()
-	source := filepath.Join(t.TempDir(), "result")
+	source := filepath.Join(tempDir(t), "result")
 	if err := os.WriteFile(source, []byte("content"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestHungSourcesAndCopies(t *testing.T) {
 			t.Error(c.Hang)
 		}
 	}
-	source := filepath.Join(t.TempDir(), "file")
+	source := filepath.Join(tempDir(t), "file")
 	if err := os.WriteFile(source, []byte("content"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestProcessOneWithoutHandlerIsStopped(t *testing.T) {
 // smallRoot makes a root file system of the shell and its libraries.
 func smallRoot(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempDir(t)
 	for _, d := range []string{"etc", "usr/bin", "usr/lib", "usr/lib64"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -235,12 +235,12 @@ func libraries(t testing.TB, program string) []string {
 // TestAccountsOfAnImageStayInside: an image whose account file is a link to one of the
 // machine, or to something without an end, gives nobody that is not its own.
 func TestAccountsOfAnImageStayInside(t *testing.T) {
-	outside := filepath.Join(t.TempDir(), "passwd")
+	outside := filepath.Join(tempDir(t), "passwd")
 	if err := os.WriteFile(outside, []byte("app:x:4711:4711::/:\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range []string{outside, "/dev/zero"} {
-		root := t.TempDir()
+		root := tempDir(t)
 		if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 			t.Errorf("%s: %+v", target, a)
 		}
 	}
-	root := t.TempDir()
+	root := tempDir(t)
 	if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}

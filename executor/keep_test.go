@@ -107,8 +107,8 @@ func TestReadoption(t *testing.T) {
 	if soak() {
 		count, long = 200_000, 1
 	}
-	folder := t.TempDir()
-	dir := t.TempDir()
+	folder := tempDir(t)
+	dir := tempDir(t)
 	flag := filepath.Join(dir, "end")
 	s := script{Folder: folder}
 	for i := range writers {
@@ -181,7 +181,7 @@ func allLines(t testing.TB, e *Executor, id string) (out []string) {
 }
 
 func TestAdoptedKeepsItsDeadline(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	s := script{Folder: folder, Jobs: []job{
 		{ID: "early", Bound: true, Spec: keep(writesPid(dir, "early", ""))},
 		{ID: "free", Spec: keep(writesPid(dir, "free", ""))},
@@ -215,7 +215,7 @@ func TestAdoptedKeepsItsDeadline(t *testing.T) {
 func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		t.Run(fmt.Sprint("recorded ", recorded), func(t *testing.T) {
-			folder, dir := t.TempDir(), t.TempDir()
+			folder, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			in := 3 * time.Second
@@ -256,7 +256,7 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 // TestRecordedDeadlineIsInherited: what a leader extended after one adoption is what
 // the next successor finds.
 func TestRecordedDeadlineIsInherited(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	c.kill(t)
@@ -296,8 +296,8 @@ func mustRead(t testing.TB, path string) []byte {
 // gone, and of no others: not those of a living cell, not those with a process, not
 // those of a container that its own successor shall adopt, not those of strangers.
 func TestEmptyGroupsOfDeadCells(t *testing.T) {
-	dir := t.TempDir()
-	dead, alive, kept := t.TempDir(), t.TempDir(), t.TempDir()
+	dir := tempDir(t)
+	dead, alive, kept := tempDir(t), tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: dead, Jobs: []job{{ID: "x", Spec: writesPid(dir, "x", "")}}})
 	ids, reaper := pidsOf(t, dir, "x"), reaperOf(t, dead)
 	startCell(t, script{Folder: alive})
@@ -341,7 +341,7 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 		awaitEmpty(t, busy)
 		os.Remove(busy)
 	})
-	_, stop := runExecutor(t, testConfig(t.TempDir()))
+	_, stop := runExecutor(t, testConfig(tempDir(t)))
 	if left := host.Dirs(id(dead)); len(left) != 0 {
 		t.Errorf("left of the dead cell: %v", left)
 	}

@@ -122,7 +122,7 @@ func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
 		length = 10 * time.Minute
 	}
 	e := testExecutor(t, nil)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	for i := range n {
 		if err := e.Launch(Reservation{ID: fmt.Sprint("s", i)}, sh(fmt.Sprintf("trap 'echo hit >> %s/hit' TERM INT HUP USR1; while :; do sleep 0.5; done", dir))); err != nil {
 			t.Fatal(err)
@@ -176,7 +176,7 @@ func TestWithoutControlGroups(t *testing.T) {
 		t.Errorf("%+v", c.Result)
 	}
 	// The group of a process that ended is ended, too.
-	dir := t.TempDir()
+	dir := tempDir(t)
 	launch(t, e, "left", sh(fmt.Sprintf("sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done", dir, dir)))
 	b, _ := os.ReadFile(filepath.Join(dir, "a"))
 	var pid int
@@ -200,13 +200,13 @@ func TestWithoutControlGroups(t *testing.T) {
 }
 
 func TestReaperWithoutControlGroups(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	alone := func(name, prelude string) Spec {
 		s := sh(fmt.Sprintf("%s echo $$ > %s/%s; while :; do sleep 1; done", prelude, dir, name))
 		s.Workload.Termination.ParentDeath = -1 // only the reaper is left
 		return s
 	}
-	c := startCell(t, script{Folder: t.TempDir(), Mode: CgroupNone, Jobs: []job{
+	c := startCell(t, script{Folder: tempDir(t), Mode: CgroupNone, Jobs: []job{
 		{ID: "bound", Bound: true, Spec: alone("bound", "")}, {ID: "free", Spec: alone("free", `trap "" TERM;`)}}})
 	for _, n := range []string{"bound", "free"} {
 		awaitFile(t, filepath.Join(dir, n))
@@ -324,7 +324,7 @@ func TestKillTargets(t *testing.T) {
 	needGroups(t, e)
 	for target, want := range map[action.KillTarget]string{action.TargetChild: "main", action.TargetGroup: "main group", action.TargetCgroup: "main group session"} {
 		id := fmt.Sprint("t", target)
-		dir := t.TempDir()
+		dir := tempDir(t)
 		one := func(name, how string) string {
 			return fmt.Sprintf("%s sh -c 'trap \"echo > %s/%s; exit\" TERM; echo > %s/up-%s; while :; do sleep 0.02; done'", how, dir, name, dir, name)
 		}

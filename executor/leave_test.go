@@ -12,7 +12,7 @@ import (
 )
 
 func TestGracefulEndLetsKeptGoOn(t *testing.T) {
-	cfg := testConfig(t.TempDir())
+	cfg := testConfig(tempDir(t))
 	e, stop := runExecutor(t, cfg)
 	needGroups(t, e)
 	if err := e.Launch(Reservation{ID: "x"}, keep(sh("echo up; while :; do sleep 0.1; done"))); err != nil {
@@ -46,7 +46,7 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 // grace, its last output is stored, and nothing of it is left.
 func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 	const loop = "; while :; do sleep 0.05; done"
-	dir := t.TempDir()
+	dir := tempDir(t)
 	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up%s`, dir, loop)
 	for name, c := range map[string]struct {
 		script string
@@ -61,7 +61,7 @@ func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(filepath.Join(dir, "go"))
-			cfg := testConfig(t.TempDir())
+			cfg := testConfig(tempDir(t))
 			e, stop := runExecutor(t, cfg)
 			needGroups(t, e)
 			s := keep(sh(c.script))

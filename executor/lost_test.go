@@ -22,7 +22,7 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 	if err := c.openOutput(); err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{c: c, dir: t.TempDir(), shim: process.Gone(1), done: make(chan struct{})}
+	k := &kept{c: c, dir: tempDir(t), shim: process.Gone(1), done: make(chan struct{})}
 	path := filepath.Join(k.dir, shim.EndedFile)
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 // TestSuccessorReadsWhatIsKept: a cell does not start while it cannot read how something kept
 // ended, or until when it may live.
 func TestSuccessorReadsWhatIsKept(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	c.kill(t)

@@ -15,7 +15,7 @@ import (
 // TestExecEndsWithItsContainerWithoutGroups: what was run beside a container is one of its
 // processes: nothing of it is alive when the container has ended.
 func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	e := testExecutor(t, func(c *Config) { c.Cgroups = CgroupNone })
 	s := sh("echo up; exec sleep 1000")
 	s.Workload.Termination.LeftoverGrace = 100 * time.Millisecond
@@ -46,7 +46,7 @@ func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 // TestEveryProcessIsWrittenDownWithoutGroups: a successor ends all processes of a container,
 // not only the one that was started last.
 func TestEveryProcessIsWrittenDownWithoutGroups(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	s := writesPid(dir, "main", "")
 	s.Workload.Sidecars = []action.Action{writesPid(dir, "side", "").Workload.Action}
 	s.Workload.Termination.ParentDeath = -1

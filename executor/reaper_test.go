@@ -28,7 +28,7 @@ func pidsOf(t *testing.T, dir, name string) []procid.Identity {
 }
 
 func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Jobs: []job{
 		{ID: "bound", Bound: true, Spec: writesPid(dir, "bound", "")},
 		{ID: "stubborn", Bound: true, Spec: writesPid(dir, "stubborn", `trap "" TERM;`)},
@@ -70,7 +70,7 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 func TestNothingOutlivesAKilledCell(t *testing.T) {
 	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := t.TempDir(), t.TempDir()
+			folder, dir := tempDir(t), tempDir(t)
 			s := script{Folder: folder, Mode: mode}
 			for i := range 100 {
 				n := fmt.Sprint("polite", i)

@@ -105,7 +105,7 @@ func testRootfsImage(t *testing.T, runc string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "image.tar")
+	file := filepath.Join(tempDir(t), "image.tar")
 	if err := tarball.WriteToFile(file, ref, img); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestARootKnowsItsOwnNames(t *testing.T) {
 func TestLinksOfAnImageLeadNowhere(t *testing.T) {
 	needRoot(t)
 	for _, name := range []string{"dev", "proc", "sys", "cantina", "etc", "etc/hosts"} {
-		outside, root := t.TempDir(), smallRoot(t)
+		outside, root := tempDir(t), smallRoot(t)
 		if err := errors.Join(os.RemoveAll(filepath.Join(root, name)), os.Symlink(filepath.Join(outside, "target"), filepath.Join(root, name))); err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func TestStopEndsTheWholeTree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
 			needGroups(t, e)
-			dir := t.TempDir()
+			dir := tempDir(t)
 			script := fmt.Sprintf("setsid sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done; echo up; sleep 1000", dir, dir)
 			if err := e.Launch(Reservation{ID: "x"}, sh(script)); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestStubbornTreeIsKilledAfterGrace(t *testing.T) {
 func TestLeftoversGetTermThenKill(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	s := sh(fmt.Sprintf("setsid sh -c 'trap \"echo bye; exit\" TERM; echo $$ > %s/a; while :; do sleep 0.05; done' & while [ ! -s %s/a ]; do :; done; exit 0", dir, dir))
 	s.Workload.Termination.LeftoverGrace = 5 * time.Second
 	c := launch(t, e, "x", s)

@@ -318,7 +318,7 @@ func TestRuncTree(t *testing.T) {
 // TestRuncEndsWithItsCell: nothing that runc runs outlives a cell that is killed.
 func TestRuncEndsWithItsCell(t *testing.T) {
 	_, root := runcExecutor(t)
-	folder := t.TempDir()
+	folder := tempDir(t)
 	s := root("sh -c 'trap \"\" TERM; echo $$ > pid; sleep 1000' & sh -c 'exec sleep 1000'")
 	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: s}}})
 	tracker := trackerOf(t, folder)
@@ -335,7 +335,7 @@ func TestRuncEndsWithItsCell(t *testing.T) {
 // when the reaper does nothing.
 func TestRuncHandsOnTheDeathOfTheCell(t *testing.T) {
 	_, root := runcExecutor(t)
-	folder := t.TempDir()
+	folder := tempDir(t)
 	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})
 	awaitOne(t, filepath.Join(folder, "run", "*", "folder", "up")) // process 1 hears only what it handles
 	reaper := reaperOf(t, folder)
@@ -370,7 +370,7 @@ func TestRuncIsRefused(t *testing.T) {
 		t.Errorf("%+v", c.Result)
 	}
 	awaitOutputNote(t, auto, "kept", "by the cell itself: runc: on_cell_restart: keep")
-	if _, err := Open(func() Config { c := testConfig(t.TempDir()); c.Runc = "/no/such/runc"; return c }()); err == nil || !strings.Contains(err.Error(), "/no/such/runc") {
+	if _, err := Open(func() Config { c := testConfig(tempDir(t)); c.Runc = "/no/such/runc"; return c }()); err == nil || !strings.Contains(err.Error(), "/no/such/runc") {
 		t.Errorf("%v", err)
 	}
 	v1 := testExecutor(t, func(c *Config) { c.Runc, c.Cgroups = path, CgroupNone })
@@ -390,7 +390,7 @@ func TestBrokenRuncIsNotUsed(t *testing.T) {
 	needRunc(t)
 	e := testExecutor(t, nil)
 	needGroups(t, e)
-	broken := filepath.Join(t.TempDir(), "runc")
+	broken := filepath.Join(tempDir(t), "runc")
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

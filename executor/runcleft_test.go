@@ -20,7 +20,7 @@ func TestWhatABrokenRuncLeftIsEnded(t *testing.T) {
 	if e.roots.why != nil {
 		t.Skip("skipped: ", e.roots.why)
 	}
-	dir := t.TempDir()
+	dir := tempDir(t)
 	broken := filepath.Join(dir, "runc")
 	script := fmt.Sprintf("#!/bin/sh\nsetsid sh -c 'trap \"\" TERM; echo $$ > %s/left; while :; do sleep 0.1; done' > /dev/null 2>&1 &\nwhile [ ! -s %s/left ]; do sleep 0.01; done\nexit 0\n", dir, dir)
 	if err := os.WriteFile(broken, []byte(script), 0o755); err != nil {

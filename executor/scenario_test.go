@@ -65,7 +65,7 @@ func TestSignalsAroundTheEnd(t *testing.T) {
 // them: each waits for all. (Bistro, Test scenarios: 10 tasks on 2 threads.)
 func TestManyRunAtOnce(t *testing.T) {
 	e := testExecutor(t, nil)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	const n = 10
 	for i := range n {
 		s := sh(fmt.Sprintf("echo > %[1]s/%[2]d; until [ $(ls %[1]s | wc -l) = %[3]d ]; do sleep 0.01; done", dir, i, n))
@@ -155,7 +155,7 @@ func TestClausesHaveTheirTests(t *testing.T) {
 // folder leaves the mount to nobody, and what is mounted as it is.
 func TestWhatIsMountedInTheFolderIsNotEmptied(t *testing.T) {
 	needRoot(t)
-	precious := t.TempDir()
+	precious := tempDir(t)
 	file := filepath.Join(precious, "file")
 	if err := os.WriteFile(file, []byte("precious"), 0o644); err != nil {
 		t.Fatal(err)

@@ -207,7 +207,7 @@ func TestExecChecksLeaveNoZombies(t *testing.T) {
 
 func TestTreeIsStoppedWhole(t *testing.T) {
 	e := testExecutor(t, nil)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	pid := func(n string) string {
 		return fmt.Sprintf("setsid sh -c 'echo $$ > %s/%s; exec sleep 1000' & wait", dir, n)
 	}

@@ -58,7 +58,7 @@ func hang(t *testing.T, pid int) func() {
 }
 
 func TestStuckContainer(t *testing.T) {
-	rebooted := filepath.Join(t.TempDir(), "rebooted")
+	rebooted := filepath.Join(tempDir(t), "rebooted")
 	e := testExecutor(t, func(c *Config) {
 		c.StuckAfter = 200 * time.Millisecond
 		c.Capacity = resource.Amounts{resource.Containers: 2}
@@ -111,7 +111,7 @@ func TestStuckContainer(t *testing.T) {
 }
 
 func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	id := readPid(t, filepath.Join(dir, "x"))
@@ -144,7 +144,7 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 // TestSuccessorKnowsAProbe: a probe that hangs is nobody's work. The successor of its cell waits
 // for its end, but holds nothing for it.
 func TestSuccessorKnowsAProbe(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	id := probePrefix + "1"
 	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
@@ -192,7 +192,7 @@ func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 // TestSuccessorShowsWhatCannotBeAdopted: what was to outlive its cell, and of which nothing can
 // be read, is ended; when it does not die it is as stuck as any other, and nobody knows what it is.
 func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
@@ -218,7 +218,7 @@ func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
 // TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
 // there; a cell does not take its predecessor for dead then.
 func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
+	folder, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Folder: folder, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)

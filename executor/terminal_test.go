@@ -67,14 +67,14 @@ func TestCtrlCEndsEverything(t *testing.T) {
 		{"Ctrl-C twice", func(_ *exec.Cmd, tty *os.File) { tty.WriteString("\x03") }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := tempDir(t)
 			prelude := ""
 			if tc.second {
 				prelude = `trap "" TERM;`
 			}
 			j := job{ID: "x", Spec: writesPid(dir, "x", prelude)}
 			j.Spec.Workload.Termination.Grace = time.Minute
-			cmd, tty := terminalCell(t, script{Folder: t.TempDir(), Jobs: []job{j}})
+			cmd, tty := terminalCell(t, script{Folder: tempDir(t), Jobs: []job{j}})
 			ids := pidsOf(t, dir, "x")
 			done := exited(cmd)
 			began := time.Now()
@@ -108,7 +108,7 @@ func TestCtrlCEndsEverything(t *testing.T) {
 }
 
 func TestCtrlZFreezesAndFgThaws(t *testing.T) {
-	dir, folder := t.TempDir(), t.TempDir()
+	dir, folder := tempDir(t), tempDir(t)
 	ticks := filepath.Join(dir, "ticks")
 	cmd, tty := terminalCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: sh("while :; do echo >> " + ticks + "; sleep 0.01; done")}}})
 	awaitFile(t, ticks)

@@ -15,7 +15,7 @@ func TestDelegatedKillAtTheEndOfTheCell(t *testing.T) {
 	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1, "none": CgroupNone} {
 		for _, abort := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				cfg := testConfig(t.TempDir())
+				cfg := testConfig(tempDir(t))
 				cfg.Cgroups = mode
 				e, stop := runExecutor(t, cfg)
 				s := sh("trap '' TERM; echo up; while :; do sleep 0.1; done")

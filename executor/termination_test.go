@@ -20,8 +20,8 @@ import (
 // TestParentDeathSignal: choice a, where nothing else is left: no control groups, and the
 // reaper is gone as well.
 func TestParentDeathSignal(t *testing.T) {
-	dir := t.TempDir()
-	s := script{Folder: t.TempDir(), Mode: CgroupNone}
+	dir := tempDir(t)
+	s := script{Folder: tempDir(t), Mode: CgroupNone}
 	choices := map[string]int{"default": 0, "term": int(syscall.SIGTERM), "user": int(syscall.SIGUSR1), "none": -1}
 	for name, sig := range choices {
 		j := job{ID: name, Spec: sh(fmt.Sprintf("for s in TERM USR1; do trap \"echo $s > %[1]s/got-%[2]s; exit\" $s; done; echo $$ > %[1]s/%[2]s; while :; do sleep 0.02; done", dir, name))}

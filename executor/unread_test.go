@@ -33,7 +33,7 @@ func filesBelow(t testing.TB, folder string, names ...string) map[string]uint64 
 // TestUnknownBootClearsNothing: a cell that cannot tell which boot of the machine this is
 // does not start, and removes nothing by which its successor finds what lives.
 func TestUnknownBootClearsNothing(t *testing.T) {
-	folder := t.TempDir()
+	folder := tempDir(t)
 	cell := startCell(t, script{Folder: folder, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
 	if err := os.WriteFile(filepath.Join(folder, "run", "k", ".pid"), []byte("1 1"), 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestUnknownBootClearsNothing(t *testing.T) {
 // TestUnreadLegacyIsNotDamaged: what could not be read is not guessed: only what is readable,
 // and nonsense, is.
 func TestUnreadLegacyIsNotDamaged(t *testing.T) {
-	folder := t.TempDir()
+	folder := tempDir(t)
 	path := filepath.Join(folder, "legacy")
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)

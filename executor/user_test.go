@@ -236,7 +236,7 @@ func TestDatabasesThatNobodyCanReadAreRefused(t *testing.T) {
 		{"", "", "4294967295", `user "4294967295"`},
 		{"", "", "65534:4294967295", `user "65534:4294967295"`},
 	} {
-		dir := t.TempDir()
+		dir := tempDir(t)
 		if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte(good+c.passwd), 0o644),
 			os.WriteFile(filepath.Join(dir, "etc/group"), []byte(c.group), 0o644)); err != nil {
 			t.Fatal(err)
@@ -246,7 +246,7 @@ func TestDatabasesThatNobodyCanReadAreRefused(t *testing.T) {
 			t.Errorf("%q %q %s: %+v, %v", c.passwd, c.group, c.user, a.cred, err)
 		}
 	}
-	dir := t.TempDir()
+	dir := tempDir(t)
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("# users\n\n5:x:0:0::/:\nsix:x:6:60::/six:\r\nlast:x:4294967294:4294967294::/:"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestDatabasesThatNobodyCanReadAreRefused(t *testing.T) {
 // each file on its own.
 func TestLayersShowOneDatabase(t *testing.T) {
 	needRoot(t)
-	low, high := t.TempDir(), t.TempDir()
+	low, high := tempDir(t), tempDir(t)
 	write := func(dir, file, text string) {
 		t.Helper()
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", file), []byte(text), 0o644)); err != nil {

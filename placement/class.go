@@ -1,13 +1,14 @@
 package placement
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // class is the set of cells that no constraint can tell apart: same zone, stacks,
-// tags, labels and taints. Capacity is not part of it.
+// tags, labels, taints and open files. Capacity is not part of it.
 type class struct {
 	key   string
 	zone  int
@@ -31,6 +32,8 @@ func classKey(s *State) string {
 	}
 	b.WriteByte('|')
 	writeMap(&b, s.Labels)
+	b.WriteByte('|')
+	b.WriteString(strconv.Itoa(s.OpenFiles))
 	return b.String()
 }
 
@@ -81,6 +84,9 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 		if !slices.Contains(c.Tolerates, t) {
 			return CauseTaint, t, false
 		}
+	}
+	if s.OpenFiles > 0 && c.OpenFiles > s.OpenFiles {
+		return CauseOpenFiles, fmt.Sprintf("open_files %d needed, it can give %d", c.OpenFiles, s.OpenFiles), false
 	}
 	return 0, "", true
 }

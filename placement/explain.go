@@ -190,7 +190,7 @@ func (c *Class) String() string {
 
 func (c *Class) why() string {
 	switch c.Cause {
-	case CauseNotAdmitted, CauseUnavailable, CauseTags:
+	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles:
 		return c.Detail
 	case CauseEvacuating:
 		return "evacuating"

@@ -50,6 +50,8 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []strin
 	writeMap(&b, c.Labels)
 	b.WriteByte('|')
 	b.WriteString(c.Host)
+	b.WriteByte('|')
+	b.WriteString(strconv.Itoa(c.OpenFiles))
 	return b.String()
 }
 
@@ -321,7 +323,7 @@ func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
 // sameWant is a cheap test for neighbours of one job; false only costs a
 // compilation.
 func sameWant(a, b *Want) bool {
-	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host &&
+	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host && a.Constraint.OpenFiles == b.Constraint.OpenFiles &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
 		len(a.Constraint.Labels) == 0 && len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
 }

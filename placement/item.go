@@ -67,6 +67,8 @@ type Constraint struct {
 	// Host, when set, is the only machine it may run on (Bistro job keys,
 	// host_placement).
 	Host string
+	// OpenFiles is the limit of open files that it asks for; 0 = the cell's.
+	OpenFiles int
 }
 
 // State is what a cell says about itself with its heartbeats.
@@ -84,6 +86,9 @@ type State struct {
 	RequiredTags, OptionalTags []string
 	Labels                     map[string]string
 	Taints                     []string
+	// OpenFiles is the highest limit of open files that the cell can give a program;
+	// 0 = it does not say.
+	OpenFiles int
 	// Capacity is everything the cell offers.
 	Capacity resource.Amounts
 	// Foreign is what is taken on the cell by nothing the leader accounts for (the
@@ -203,6 +208,7 @@ const (
 	CauseTags      // placement tags
 	CauseLabels    // labels differ
 	CauseTaint     // tainted
+	CauseOpenFiles // it cannot give a limit of open files that high
 	CauseResources // compatible, but too little free
 )
 

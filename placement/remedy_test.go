@@ -31,7 +31,7 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 		}
 	}
 	for cause, part := range map[Cause]string{CauseNotAdmitted: "cantina cells", CauseUnavailable: "cantina cells", CauseEvacuating: "cantina undrain",
-		CauseHost: "a cell that has", CauseStack: "a cell that has", CauseTags: "a cell that has", CauseLabels: "a cell that has", CauseTaint: "a cell that has"} {
+		CauseHost: "a cell that has", CauseStack: "a cell that has", CauseTags: "a cell that has", CauseLabels: "a cell that has", CauseTaint: "a cell that has", CauseOpenFiles: "open files"} {
 		if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided}, {Cause: cause, Cells: 2}}}).Remedy(); !strings.Contains(got, part) {
 			t.Errorf("cause %d: %q", cause, got)
 		}

@@ -114,6 +114,9 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 		c.do(unix.SYS_SETSID)
 	}
 	if cred := s.Credential; cred != nil {
+		if limit != nil {
+			c.openFiles(raised(limit)) // while it may
+		}
 		c.groups(cred.Groups)
 		c.do(unix.SYS_SETRESGID, uintptr(cred.Gid), uintptr(cred.Gid), uintptr(cred.Gid))
 		c.do(unix.SYS_SETRESUID, uintptr(cred.Uid), uintptr(cred.Uid), uintptr(cred.Uid))
@@ -136,13 +139,27 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 		c.do(unix.SYS_CHDIR, dir)
 	}
 	if limit != nil {
-		c.do(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(limit)), 0)
-		c.hold = append(c.hold, limit)
+		c.openFiles(limit)
 	}
 	if s.Stopped != nil {
 		c.do(unix.SYS_PTRACE, unix.PTRACE_TRACEME)
 	}
 	return c, c.exec(s)
+}
+
+// openFiles sets the limit of open files.
+func (c *child) openFiles(limit *unix.Rlimit) {
+	c.hold = append(c.hold, limit)
+	c.do(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(limit)), 0)
+}
+
+// raised is what allows a limit to be set later, and all descriptors to be used meanwhile.
+func raised(limit *unix.Rlimit) *unix.Rlimit {
+	var now unix.Rlimit
+	if unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &now) != nil {
+		return limit
+	}
+	return &unix.Rlimit{Cur: max(now.Cur, limit.Cur), Max: max(now.Max, limit.Max)}
 }
 
 // groups sets the supplementary groups.
@@ -256,6 +273,8 @@ func (c *child) failure(s *Spec) error {
 		return unix.EACCES
 	case o.nr == unix.SYS_GETPPID:
 		return errors.New("its parent is gone")
+	case o.nr == unix.SYS_PRLIMIT64:
+		return fmt.Errorf("limit of %d open files: %w", s.OpenFiles, errno)
 	case o.nr == unix.SYS_CHDIR:
 		return fmt.Errorf("folder %s: %w", s.Dir, errno)
 	}

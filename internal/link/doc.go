@@ -141,7 +141,7 @@ func fromState(s cell.State) *pb.CellState {
 		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
 		EvacuationId: s.Evacuation.ID, EvacuationOver: s.Evacuation.Over, EvacuationWaits: s.Evacuation.Waits,
-		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout), Conditions: fromConditions(s.Conditions)}
+		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout), Conditions: fromConditions(s.Conditions), MostOpenFiles: int64(s.OpenFiles)}
 }
 
 func fromConditions(list []cell.Condition) []*pb.Condition {
@@ -166,6 +166,7 @@ func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State
 	s.Zone, s.Host, s.Stacks, s.RequiredTags = m.GetZone(), m.GetHost(), m.GetStacks(), m.GetRequiredTags()
 	s.OptionalTags, s.Labels, s.Taints = m.GetOptionalTags(), m.GetLabels(), m.GetTaints()
 	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())
+	s.OpenFiles = int(m.GetMostOpenFiles())
 	s.Unavailable, s.Evacuating = m.GetUnavailable(), m.GetEvacuating()
 	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
 	s.Evacuation = cell.EvacuationState{ID: m.GetEvacuationId(), Over: m.GetEvacuationOver(), Waits: m.GetEvacuationWaits(),

@@ -88,14 +88,14 @@ func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 		d := w.Desired
 		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: m.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
 			Need: d.Workload.Resources, Avoid: w.Avoid,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations}})
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, OpenFiles: d.Workload.MostOpenFiles()}})
 		m.lrps[LRPItem(w.Key)] = w
 		dropped = append(dropped, w.Dropped...)
 	}
 	for _, w := range tasks {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Kind: placement.KindTask, Need: d.Workload.Resources,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations}})
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, OpenFiles: d.Workload.MostOpenFiles()}})
 		m.tasks[TaskItem(w.GUID)] = w
 		if w.Dropped {
 			dropped = append(dropped, w.UID)

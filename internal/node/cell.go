@@ -126,6 +126,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	n.exec = exec
+	cfg.Offer.OpenFiles = executor.MostOpenFiles()
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
 		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, Timeouts: cfg.Timeouts, EvacuationTimeout: cfg.EvacuationTimeout}, cell.Real{Executor: exec}, leader)
 	if err != nil {

@@ -664,7 +664,9 @@ type CellState struct {
 	// Which evacuation it is: EvacuateRequest.id.
 	EvacuationId string `protobuf:"bytes,19,opt,name=evacuation_id,json=evacuationId,proto3" json:"evacuation_id,omitempty"`
 	// Containers that a file system or the kernel holds up; the first few.
-	Conditions    []*Condition `protobuf:"bytes,20,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Conditions []*Condition `protobuf:"bytes,20,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// The highest limit of open files that a program can be given; 0 = not known.
+	MostOpenFiles int64 `protobuf:"varint,21,opt,name=most_open_files,json=mostOpenFiles,proto3" json:"most_open_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -837,6 +839,13 @@ func (x *CellState) GetConditions() []*Condition {
 		return x.Conditions
 	}
 	return nil
+}
+
+func (x *CellState) GetMostOpenFiles() int64 {
+	if x != nil {
+		return x.MostOpenFiles
+	}
+	return 0
 }
 
 // A container whose start hangs, or that does not die.
@@ -5598,7 +5607,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xbf\a\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xe7\a\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5624,7 +5633,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\revacuation_id\x18\x13 \x01(\tR\fevacuationId\x125\n" +
 	"\n" +
 	"conditions\x18\x14 \x03(\v2\x15.cantina.v1.ConditionR\n" +
-	"conditions\x1a9\n" +
+	"conditions\x12&\n" +
+	"\x0fmost_open_files\x18\x15 \x01(\x03R\rmostOpenFiles\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
