@@ -19,8 +19,15 @@ import (
 
 // carry has a process of the container put or take a file that is outside its folder: the
 // cell itself touches no path that may be on a file system that does not answer.
-func (h *stepHost) carry(ctx context.Context, verb string, f place.File) error {
+func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err error) {
 	c := h.c
+	if verb == "take" {
+		defer func() {
+			if err != nil { // what was copied is of no use
+				err = errors.Join(err, removeIfThere(f.Path))
+			}
+		}()
+	}
 	f.Become = f.At.Owned
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -52,6 +59,13 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) error {
 			text = fmt.Sprintf("ended with status %d, signal %d", r.ExitCode, r.Signal)
 		}
 		return errors.New(text)
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -286,7 +286,7 @@ func TestRuncLimits(t *testing.T) {
 func TestRuncTree(t *testing.T) {
 	e, root := runcExecutor(t)
 	s := root("cat /from-setup; ls /proc; echo up; cat /proc/net/dev; sleep 1000")
-	s.Workload.OwnNet = true
+	s.Workload.OwnNet, s.Workload.User = true, "0" // it writes into its root
 	s.Workload.Setup = &action.Action{Run: &action.Run{Path: "sh", Args: []string{"-c", "echo set up > /from-setup"}}}
 	s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "cat /proc/1/cmdline > /cantina/one"}}}}
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {

@@ -200,6 +200,9 @@ func TestWhoAProgramIs(t *testing.T) {
 			s.Workload = c.w
 			s.Workload.Action.Run, s.Workload.User = run, c.user
 			id := fmt.Sprintf("%s %v", c.user, c.w.Isolation)
+			if c.user == "" && os.Getenv(testUser) != "" {
+				continue
+			}
 			r := launch(t, e, id, s).Result
 			out := lines(t, e, id, output.Stdout)
 			if r.Failed || len(out) != 1 || !strings.HasPrefix(out[0], c.want) {

@@ -69,6 +69,9 @@ func Put(ctx context.Context, f File) error {
 	if err := f.become(); err != nil {
 		return err
 	}
+	if f.Become {
+		f.At.narrow()
+	}
 	root, err := os.OpenRoot(f.At.Root)
 	if err != nil {
 		return err
@@ -78,6 +81,19 @@ func Put(ctx context.Context, f File) error {
 		return unpack(ctx, in, root, f.At)
 	}
 	return install(ctx, in, root, f)
+}
+
+// narrow takes the deepest folder of the path that is there for the root: to get there the
+// rights of this process are enough, while a guarded way needs that of reading each folder.
+func (p *Place) narrow() {
+	root, rest := path.Join(p.Root, p.Path), ""
+	for root != p.Root && root != "/" {
+		if info, err := os.Stat(root); err == nil && info.IsDir() {
+			break
+		}
+		root, rest = path.Dir(root), path.Join(path.Base(root), rest)
+	}
+	p.Root, p.Path = root, rest
 }
 
 func unpack(ctx context.Context, in *os.File, root *os.Root, p Place) error {
@@ -158,6 +174,11 @@ func Open(p Place, name string) (*os.File, int64, error) {
 	}
 	defer func() { _ = root.Close() }() // a folder that was read
 	f, err := root.OpenFile(relative(p.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return regular(f, err, name)
+}
+
+// regular refuses what is not a regular file.
+func regular(f *os.File, err error, name string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
@@ -177,18 +198,21 @@ func Take(ctx context.Context, f File) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(take(ctx, f, out), out.Close())
-	if err != nil && !f.Become { // else that is for who asked
-		err = errors.Join(err, os.Remove(f.Path))
-	}
-	return err
+	return errors.Join(take(ctx, f, out), out.Close()) // what is left after an error is for who asked
 }
 
 func take(ctx context.Context, f File, out *os.File) error {
 	if err := f.become(); err != nil {
 		return err
 	}
-	in, _, err := Open(f.At, f.Into)
+	open := func() (*os.File, int64, error) { return Open(f.At, f.Into) }
+	if f.Become { // whoever it is now needs no guard: it gets where it may
+		open = func() (*os.File, int64, error) {
+			in, err := os.OpenFile(path.Join(f.At.Root, f.At.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			return regular(in, err, f.Into)
+		}
+	}
+	in, _, err := open()
 	if err != nil {
 		return err
 	}
