@@ -204,6 +204,13 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	if r.l.Wait(r.now).Blind || !r.l.IsDead("whoever") || len(peek[StartsChanged](r)) == 0 || !slices.Contains(r.rows, Row(ClearRestored{})) {
 		t.Fatalf("what no row names is dead by now: %v", r.rows)
 	}
+	long := member("p9", "w9", 1)
+	long.Promise = 300 * sec
+	other := newRig(t, func(c *Config) { withMembers(long)(c); alone(c) })
+	other.back("w1", "p1", setOf(3, 1, "p1"))
+	if w := other.l.Wait(other.now); w.Active || w.Longest != other.l.t0+other.l.t.Stretch(300*sec)-other.now {
+		t.Fatalf("a silent process of which a row says that it may live longer: %+v", w)
+	}
 	forced := newRig(t, alone)
 	forced.back("w1", "p1", setOf(3, 1, "p1"))
 	forced.step(EndWait{By: "ann"})

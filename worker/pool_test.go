@@ -116,7 +116,7 @@ func TestCautionWait(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	r.tick(9 * sec)
-	if w := r.l.Wait(r.now); !w.Active || w.Longest != sec || len(w.For) != 1 {
+	if w := r.l.Wait(r.now); !w.Active || w.Longest != sec || len(w.For) != 1 || w.For[0].Longest != r.l.t.Stretch(86*sec)-9*sec {
 		t.Fatalf("%+v", w)
 	}
 	r.tick(sec)

@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestALateReportRevivesNobody: a report counts once, of a session that is NEW; what a process says
+// that was given up meanwhile, or of a term that is over, changes nothing.
+func TestALateReportRevivesNobody(t *testing.T) {
+	late := Held{Run: old(1, "a")}
+	for name, c := range map[string]struct {
+		before func(r *rig)
+		term   int64
+		state  State
+	}{
+		"the session was given up": {func(r *rig) { r.tick(70 * sec) }, term5.Revision, MustDie},
+		"it has reported":          {func(r *rig) { r.report("p1") }, term5.Revision, Unhealthy},
+		"asked by an earlier term": {func(*rig) {}, term5.Revision - 1, New},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.beat("w1", "p1", 1)
+			c.before(r)
+			r.out, r.rows = nil, nil
+			report := Report{Term: term5, Proc: "p1", PredecessorsGone: true, Held: []Held{late}}
+			report.Term.Revision = c.term
+			r.step(ReportReceived{report})
+			if r.state("p1") != c.state || r.l.Live() != 0 || len(r.rows)+len(r.out) != 0 {
+				t.Errorf("%v, %v, %v %v", r.state("p1"), r.l.Model(), r.rows, r.out)
+			}
+		})
+	}
+	r := newRig(t, nil)
+	r.step(ReportReceived{Report{Term: term5, Proc: "nobody", Held: []Held{late}}})
+	if r.l.Live() != 0 || len(r.out) != 0 {
+		t.Error("a process that has never beaten")
+	}
+}
+
+// held2 is a leader that knows of a run on p1, and of another cell's process p2 that has begun a session.
+func held2(t *testing.T) (*rig, Run) {
+	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1)))
+	x := old(1, "a")
+	r.beat("w1", "p1", 1)
+	r.report("p1", Held{Run: x})
+	r.beat("w2", "p2", 1)
+	r.out = nil
+	return r, x
+}
+
+func (r *rig) holder(x Run) Proc {
+	r.t.Helper()
+	vs := r.l.Running(x.Work)
+	if len(vs) != 1 || vs[0].Run != x {
+		r.t.Fatalf("%+v", vs)
+	}
+	return vs[0].Proc
+}
+
+// TestWhatAnotherHoldsIsNotTaken: neither by a report nor by an end. Only a later process of the
+// folder takes over what one before it has.
+func TestWhatAnotherHoldsIsNotTaken(t *testing.T) {
+	t.Run("reported by a process of another folder", func(t *testing.T) {
+		r, x := held2(t)
+		r.report("p2", Held{Run: x})
+		if a := peek[Audit](r); r.holder(x) != "p1" || !slices.ContainsFunc(a, func(a Audit) bool { return a.Kind == AuditRefused && a.Run == x }) {
+			t.Errorf("held by %s, %v", r.holder(x), a)
+		}
+	})
+	t.Run("reported by a process of another folder that is on no list", func(t *testing.T) {
+		r, x := held2(t)
+		r.beat("w4", "p4", 1)
+		r.out = nil
+		r.report("p4", Held{Run: x})
+		if s := peek[SendSuicide](r); r.holder(x) != "p1" || len(s) != 1 || s[0].Call.Proc != "p4" || s[0].Call.All || r.state("p4") != New {
+			t.Errorf("held by %s, %v", r.holder(x), r.out)
+		}
+	})
+	t.Run("adopted by the next process of the folder", func(t *testing.T) {
+		r, x := held2(t)
+		r.beat("w1", "p3", 2, func(h *Heartbeat) { h.Predecessor = "p1" })
+		r.report("p3", Held{Run: x, Adopted: true})
+		if r.holder(x) != "p3" {
+			t.Errorf("held by %s", r.holder(x))
+		}
+	})
+	t.Run("another work under the same invocation", func(t *testing.T) {
+		r, x := held2(t)
+		r.beat("w1", "p3", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", false })
+		r.step(ReportReceived{Report{Term: term5, Proc: "p3", Predecessor: "p1", Held: []Held{{Run: Run{Work{"b", "n"}, x.Invocation}}}}})
+		if r.holder(x) != "p1" || len(r.l.Running(Work{"b", "n"})) != 0 {
+			t.Errorf("held by %s, %v", r.holder(x), r.l.Model())
+		}
+	})
+	t.Run("ended by another process", func(t *testing.T) {
+		r, x := held2(t)
+		r.report("p2")
+		r.out = nil
+		r.status("w2", "p2", StatusItem{Kind: StatusEnded, Run: x})
+		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 || len(peek[Audit](r)) != 1 || r.holder(x) != "p1" {
+			t.Errorf("%v", r.out)
+		}
+	})
+	t.Run("ended by a process of which nobody knows", func(t *testing.T) {
+		r, x := held2(t)
+		r.status("w9", "p9", StatusItem{Kind: StatusEnded, Run: x})
+		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 || r.holder(x) != "p1" {
+			t.Errorf("%v", r.out)
+		}
+	})
+	t.Run("ended, as its cell says under another cell's name", func(t *testing.T) {
+		r, x := held2(t)
+		r.status("w2", "p1", StatusItem{Kind: StatusEnded, Run: x})
+		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 {
+			t.Errorf("%v", r.out)
+		}
+	})
+	t.Run("not running, as another process says", func(t *testing.T) {
+		r, x := held2(t)
+		r.report("p2")
+		r.out = nil
+		r.status("w2", "p2", StatusItem{Kind: StatusNotRunning, Run: x})
+		if len(peek[Ended](r)) != 0 || r.holder(x) != "p1" {
+			t.Errorf("%v", r.out)
+		}
+	})
+	t.Run("another work under the same invocation ended", func(t *testing.T) {
+		r, x := held2(t)
+		r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: Run{Work{"b", "n"}, x.Invocation}})
+		if len(peek[Ended](r)) != 0 || r.holder(x) != "p1" {
+			t.Errorf("%v", r.out)
+		}
+	})
+}
