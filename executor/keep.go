@@ -55,6 +55,7 @@ type kept struct {
 	dir  string
 	shim *process.Process // ends after the program
 	done chan struct{}
+	told moment // to stop
 	buf  []byte // of the follower
 
 	mu       sync.Mutex
@@ -381,13 +382,13 @@ func (k *kept) Exit() step.Exit {
 	defer k.mu.Unlock()
 	switch {
 	case k.ended != nil:
-		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.h.stoppedBefore(k.ended.At)}
+		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) || k.h.told.before(k.ended.At)}
 		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.oomKillsNow() > 0
 		return e
 	case k.lost:
-		return step.Exit{Code: lostCode}
+		return step.Exit{Code: lostCode, Stopped: k.told.before(k.c.e.clock.Wall())}
 	}
-	return step.Exit{}
+	return step.Exit{Stopped: true} // it was let go
 }
 
 // lostCode stands for a code that nobody saw. It is never 0.
@@ -401,7 +402,7 @@ func (k *kept) Stop() {
 	t := &k.c.spec.Workload.Termination
 	sig := stopSignal(t)
 	whole, _ := k.c.asked()
-	k.h.telling(whole)
+	k.h.stopping(&k.told, whole)
 	k.mu.Lock()
 	main := k.main
 	k.mu.Unlock()
@@ -433,6 +434,7 @@ func (k *kept) Kill() {
 	k.mu.Lock()
 	main := k.main
 	k.mu.Unlock()
+	k.told.isNow()
 	if main != nil && !k.letGo() {
 		k.signalGroup(main.Pid, syscall.SIGKILL)
 	}

@@ -72,22 +72,28 @@ func (c *container) stepResult(res step.Result) RunResult {
 
 // stepHost is the container as the step interpreter sees it.
 type stepHost struct {
-	c       *container
-	once    sync.Once    // the stop signal to the whole container
-	stopped atomic.Int64 // when the container was first told to stop, Unix nanoseconds; 0 = not yet
+	c    *container
+	once sync.Once // the stop signal to the whole container
+	told moment    // to stop, as a whole
 }
 
-// telling notes that a program is about to be told to stop: with whole, since the container is.
-func (h *stepHost) telling(whole ask) {
+// moment is when something first happened, Unix nanoseconds; 0 = not yet.
+type moment struct{ at atomic.Int64 }
+
+func (m *moment) isNow() { m.at.CompareAndSwap(0, time.Now().UnixNano()) }
+
+// before reports whether it happened before t.
+func (m *moment) before(t time.Time) bool {
+	at := m.at.Load()
+	return at != 0 && t.UnixNano() >= at
+}
+
+// stopping notes that a program is about to be told to stop; with whole, since the container is.
+func (h *stepHost) stopping(own *moment, whole ask) {
+	own.isNow()
 	if whole != askNothing {
-		h.stopped.CompareAndSwap(0, time.Now().UnixNano())
+		h.told.isNow()
 	}
-}
-
-// stoppedBefore reports whether the container was told to stop before a program of it ended.
-func (h *stepHost) stoppedBefore(ended time.Time) bool {
-	at := h.stopped.Load()
-	return at != 0 && ended.UnixNano() >= at
 }
 
 // Note puts a line into the container's log.
@@ -264,6 +270,7 @@ type stepProcess struct {
 	h     *stepHost
 	p     *process.Process
 	check bool
+	told  moment // to stop
 }
 
 // Done is closed when the program has ended.
@@ -275,7 +282,7 @@ func (s *stepProcess) Exit() step.Exit {
 	if s.check {
 		s.p.CloseOutput() // nobody waits for what a check left behind
 	}
-	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.h.stoppedBefore(r.Ended)}
+	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.told.before(r.Ended) || s.h.told.before(r.Ended)}
 	if e.Code != 0 || e.Signal != 0 {
 		e.OutOfMemory = s.h.c.oomKillsNow() > 0
 	}
@@ -289,7 +296,7 @@ func (s *stepProcess) Stop() {
 	t := &c.spec.Workload.Termination
 	sig := stopSignal(t)
 	whole, _ := c.asked()
-	s.h.telling(whole)
+	s.h.stopping(&s.told, whole)
 	switch {
 	case t.Target == action.TargetChild || t.NoSession && (c.group == nil || whole == askNothing):
 		s.p.Signal(sig)
@@ -306,6 +313,7 @@ func (s *stepProcess) Stop() {
 
 // Kill kills the program and its process group.
 func (s *stepProcess) Kill() {
+	s.told.isNow()
 	if s.h.c.spec.Workload.Termination.NoSession {
 		s.p.Signal(syscall.SIGKILL)
 		return

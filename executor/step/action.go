@@ -172,16 +172,13 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 	case <-proc.Done():
 	case <-ctx.Done():
 	}
-	if within(proc, 0) {
-		if ctx.Err() != nil && proc.Exit().Stopped {
-			return canceled(ctx)
-		}
-		return exitError(r, proc) // it had ended before anybody asked
-	}
-	if !p.end(proc, s.check) {
+	if !within(proc, 0) && !p.end(proc, s.check) {
 		return join(canceled(ctx), prefixStuck(r.Path))
 	}
-	return canceled(ctx)
+	if ctx.Err() != nil && proc.Exit().Stopped {
+		return canceled(ctx)
+	}
+	return exitError(r, proc) // by itself, perhaps just before it was told to stop
 }
 
 func prefixStuck(path string) error { return prefix(path, ErrStuck) }

@@ -92,7 +92,7 @@ type Exit struct {
 	Code        int // meaningless when Signal is not 0
 	Signal      int
 	OutOfMemory bool
-	// Stopped: the whole container was told to stop before it ended.
+	// Stopped: it, or the whole container, was told to stop before it ended.
 	Stopped bool
 }
 

@@ -141,8 +141,9 @@ func (p *fakeProcess) live(d time.Duration, deaf, immortal, check bool) {
 		case <-t.C:
 			ended = true
 		case sig := <-p.kill:
+			p.exit.Stopped = true
 			if sig == 9 && !immortal || sig == 15 && !deaf {
-				p.exit, ended = Exit{Signal: sig}, true
+				p.exit, ended = Exit{Signal: sig, Stopped: true}, true
 			}
 		}
 	}
