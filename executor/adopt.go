@@ -138,6 +138,7 @@ func (c *container) resumeAdopted() (RunResult, bool) {
 	if err := c.openOutput(); err != nil {
 		c.e.log.Warn("output of an adopted container", "container", c.id, "error", err)
 	}
+	c.endOfPredecessor()
 	w := c.spec.Workload
 	w.Setup = nil
 	if w.TimeLimit > 0 {

@@ -58,6 +58,7 @@ type container struct {
 	stuck    *Stuck
 	hang     *Hang
 	hangs    int // starts
+	checks   int // started so far
 	pid      int
 	routable bool
 	decided  bool // see Container
@@ -96,6 +97,7 @@ type container struct {
 	mu        sync.Mutex
 	shut      bool               // without a group: nothing may be started beside it any more
 	copies    int                // of files to be uploaded, so far
+	undead    []*cgroup.Group    // of checks, in which something does not die
 	keepsake  *kept              // the program that a shim owns
 	written   bool               // a successor finds the container written down
 	processes []*process.Process // that may still hold output

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/isolate"
 	"cantina/executor/place"
 	"cantina/executor/process"
 	"cantina/executor/step"
@@ -133,23 +132,22 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 		shared := &sharedSink{w: l.Out, users: 2}
 		out, errs = shared, shared
 	}
-	var p *process.Process
-	var err error
 	if l.Check {
-		p, err = c.startCheck(ctx, l.Run, out, errs)
-	} else {
-		p, err = c.start(l.Run, out, errs, c.patienceOf(ctx))
+		p, err := h.startCheck(ctx, l.Run, out, errs)
+		if err != nil && l.Out != nil {
+			l.Out.Close()
+		}
+		return p, err
 	}
+	p, err := c.start(l.Run, out, errs, c.patienceOf(ctx))
 	if err != nil {
 		if l.Out != nil {
 			l.Out.Close()
 		}
 		return nil, err
 	}
-	if !l.Check {
-		c.setPid(p.Main())
-	}
-	return &stepProcess{h: h, p: p, check: l.Check}, nil
+	c.setPid(p.Main())
+	return &stepProcess{h: h, p: p}, nil
 }
 
 // startOrResume is the start of a kept program, once in its life.
@@ -166,29 +164,6 @@ func (h *stepHost) startOrResume(ctx context.Context, r *action.Run) (step.Proce
 	h.c.keepsake = k
 	h.c.mu.Unlock()
 	return k, nil
-}
-
-// startCheck starts a program that looks at the container from inside.
-func (c *container) startCheck(ctx context.Context, r *action.Run, out, errs sink) (*process.Process, error) {
-	if c.hangingStart() {
-		return nil, fmt.Errorf("an earlier check: %w", ErrHangs) // one is enough
-	}
-	s, err := c.processSpec(r)
-	if err != nil {
-		return nil, err
-	}
-	c.e.mu.Lock()
-	pid := c.pid
-	c.e.mu.Unlock()
-	if c.runc != "" && pid == 0 {
-		return c.startByRunc(s, r, out, errs, patience{over: ctx.Done()})
-	}
-	if c.view != nil && pid != 0 {
-		c.see(s, isolate.Join(c.e.spaces, pid))
-		s.ParentDeath = 0
-	}
-	s.Status = nil
-	return c.launch(s, r, out, errs, patience{over: ctx.Done()})
 }
 
 // Dial connects to a declared port.
@@ -267,10 +242,9 @@ func (c *container) own(p *place.Place) error {
 
 // stepProcess is one program of the tree.
 type stepProcess struct {
-	h     *stepHost
-	p     *process.Process
-	check bool
-	told  moment // to stop
+	h    *stepHost
+	p    *process.Process
+	told moment // to stop
 }
 
 // Done is closed when the program has ended.
@@ -279,9 +253,6 @@ func (s *stepProcess) Done() <-chan struct{} { return s.p.Done() }
 // Exit is how the program ended.
 func (s *stepProcess) Exit() step.Exit {
 	r := s.p.Result()
-	if s.check {
-		s.p.CloseOutput() // nobody waits for what a check left behind
-	}
 	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.told.before(r.Ended) || s.h.told.before(r.Ended)}
 	if e.Code != 0 || e.Signal != 0 {
 		e.OutOfMemory = s.h.c.oomKillsNow() > 0

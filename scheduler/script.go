@@ -5,10 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
+
+	"cantina/internal/brood"
 )
 
 // ErrScript reports a script of a node source that did not do its work.
@@ -17,9 +22,11 @@ var ErrScript = errors.New("script failed")
 // maxOutput bounds what one run of a script may print, in bytes.
 const maxOutput = 64 << 20
 
-// Programs runs the scripts of node sources as processes of this machine, each in
-// a session of its own that ends with it.
+// Programs runs the scripts of node sources as processes of this machine. What a script has
+// started ends with it.
 type Programs struct {
+	// ByMark makes no control groups: what a script has started is found without.
+	ByMark bool
 	// Env is the environment of scripts ("NAME=value").
 	Env []string
 	// Dir is their working folder; empty = this process's.
@@ -34,21 +41,7 @@ func (p Programs) Output(ctx context.Context, argv []string, timeout time.Durati
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.Env, c.Dir = p.Env, p.Dir
-	// The signal at the parent's death goes by the thread that started it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	c.WaitDelay = time.Second
-	out, words := &limited{most: maxOutput}, &limited{most: 4096}
-	c.Stdout, c.Stderr = out, words
-	err := c.Run()
-	if c.Process != nil {
-		// Whatever it left behind in its group.
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-	}
+	out, words, err := p.run(ctx, argv)
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
 		return nil, fmt.Errorf("%w: time-out after %v", ErrScript, timeout)
@@ -60,6 +53,85 @@ func (p Programs) Output(ctx context.Context, argv []string, timeout time.Durati
 		return nil, fmt.Errorf("%w: %w: %s", ErrScript, err, bytes.TrimSpace(words.Bytes()))
 	}
 	return out.Bytes(), nil
+}
+
+// left is how long after its end what a script has started is waited for.
+const left = 2 * time.Second
+
+// run runs a program, and ends what it has started when it has ended, or ctx has.
+func (p Programs) run(ctx context.Context, argv []string) (out, words *limited, err error) {
+	out, words = &limited{most: maxOutput}, &limited{most: 4096}
+	kin := brood.New(p.ByMark)
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Env, c.Dir = p.Env, p.Dir
+	// The signal at the parent's death goes by the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	kin.Prepare(c)
+	read, err := collect(c, out, words)
+	if err != nil {
+		return out, words, errors.Join(err, kin.End(0, left))
+	}
+	ended := make(chan error, 1)
+	err = c.Start()
+	pid := 0
+	if err == nil {
+		pid = c.Process.Pid
+		go func() { ended <- c.Wait() }()
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+			_ = c.Process.Kill()
+			err = errors.Join(ctx.Err(), <-ended)
+		}
+	}
+	lerr := kin.End(pid, left)
+	read()
+	if err == nil {
+		err = lerr
+	}
+	return out, words, err
+}
+
+// collect gives a command pipes for its output, and returns what is called when nothing
+// writes to them any more: it waits until all has been read, for as long as somebody holds
+// them but a second at most.
+func collect(c *exec.Cmd, out, words io.Writer) (finish func(), err error) {
+	var ends []*os.File
+	var group sync.WaitGroup
+	for _, w := range []io.Writer{out, words} {
+		r, child, err := os.Pipe()
+		if err != nil {
+			for _, f := range ends {
+				f.Close()
+			}
+			group.Wait()
+			return nil, err
+		}
+		if c.Stdout == nil {
+			c.Stdout = child
+		} else {
+			c.Stderr = child
+		}
+		ends = append(ends, child, r)
+		group.Go(func() { _, _ = io.Copy(w, r) }) // what was read is what there is
+	}
+	return func() {
+		for i, f := range ends {
+			if i%2 == 0 {
+				f.Close()
+			} else {
+				_ = f.SetReadDeadline(time.Now().Add(time.Second)) // a pipe takes one
+			}
+		}
+		group.Wait()
+		for i, f := range ends {
+			if i%2 == 1 {
+				f.Close()
+			}
+		}
+	}, nil
 }
 
 // limited keeps the first bytes; the rest is dropped, and noted.

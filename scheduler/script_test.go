@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +36,37 @@ func TestPrograms(t *testing.T) {
 	cancel()
 	if _, err := p.Output(ctx, sh("sleep 1000"), 0); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestAScriptLeavesNothingBehind: what it started ends with it, also when it runs too long, and
+// holds its output up no longer.
+func TestAScriptLeavesNothingBehind(t *testing.T) {
+	for name, byMark := range map[string]bool{"groups": false, "marks": true} {
+		for kind, end := range map[string]string{"ends": "", "fails": "exit 3", "hangs": "sleep 1000"} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "pid")
+				p := Programs{Env: []string{"PATH=/usr/bin:/bin"}, ByMark: byMark}
+				script := `(setsid sh -c 'trap "" TERM HUP; echo $$ >"$1.new"; mv "$1.new" "$1"; exec sleep 1000' sh "$1" &); until [ -e "$1" ]; do sleep 0.01; done; echo out; ` + end
+				begun := time.Now()
+				out, err := p.Output(t.Context(), []string{"/bin/sh", "-c", script, "sh", file}, 5*time.Second)
+				if (err == nil) != (kind == "ends") || err == nil && string(out) != "out\n" {
+					t.Errorf("%q, %v", out, err)
+				}
+				if kind != "hangs" && time.Since(begun) > 4*time.Second {
+					t.Errorf("it took %v", time.Since(begun))
+				}
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); !errors.Is(err, os.ErrNotExist) {
+					if b, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat"); !strings.Contains(string(b), ") Z ") {
+						t.Errorf("process %s is left: %s", text, b)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type Group struct {
 	slot *slot
 	v2l  bool // has limits of its own through v2
 	cell int  // pid of the cell, when that is not this process
+	part bool // of another, whose slot it is
 
 	cpuMilli int // processor limit through v2
 	throttle sync.Once
@@ -107,6 +108,32 @@ func (g *Group) leave(thread string) error {
 		}
 	}
 	return first
+}
+
+// partPrefix begins the names of parts.
+const partPrefix = "cantina-part-"
+
+// Part makes a group within the group, for what is to end before the whole: it counts for the
+// limits of the whole. The caller removes it with Remove; what is left of it goes with the whole.
+func (g *Group) Part(name string) (*Group, error) {
+	p := &Group{tree: g.tree, dir: filepath.Join(g.dir, partPrefix+Escape(name)), v2: g.v2, slot: g.slot, part: true}
+	if err := unix.Mkdir(p.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make group %s: %w", p.dir, err)
+	}
+	return p, nil
+}
+
+// Parts finds the parts that another process has made.
+func (g *Group) Parts() []*Group {
+	found, err := filepath.Glob(filepath.Join(g.dir, partPrefix+"*"))
+	if err != nil {
+		return nil // the pattern is a good one
+	}
+	out := make([]*Group, len(found))
+	for i, dir := range found {
+		out[i] = &Group{tree: g.tree, dir: dir, v2: g.v2, part: true, cell: g.cell}
+	}
+	return out
 }
 
 // SetStop leaves the signal and the grace (ms) for the reaper, where they are
@@ -348,7 +375,7 @@ func (g *Group) Remove() error {
 	case err != nil && err != unix.ENOENT:
 		return fmt.Errorf("remove %s: %w", g.dir, err)
 	}
-	if g.slot != nil {
+	if g.slot != nil && !g.part {
 		if g.tree == nil { // adopted by a cell without groups
 			g.slot.remove()
 		} else {

@@ -95,6 +95,7 @@ func (g *Group) Throttle() error {
 	var err error
 	g.throttle.Do(func() {
 		switch s := g.slot; {
+		case g.part: // the whole was throttled before
 		case g.v2l && g.cpuMilli > 0:
 			err = write(filepath.Join(g.dir, "cpu.max"), fmt.Sprintf("%d %d", quota(g.cpuMilli), cpuPeriod))
 		case s != nil && s.dirs["cpu"] != "" && s.limits.CPUMilli > 0:
