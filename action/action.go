@@ -213,6 +213,9 @@ type Workload struct {
 
 	Termination   Termination
 	OnCellRestart OnCellRestart
+	// API gives it the address of the API and what opens it (CANTINA_API, CANTINA_TOKEN): it
+	// may do there what the operator may.
+	API bool
 	// LogRate bounds output in bytes per second; 0 = no bound. What is dropped is
 	// counted in the log.
 	LogRate int

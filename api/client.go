@@ -8,13 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"cantina/internal/guard"
 	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -41,6 +41,8 @@ type ClientConfig struct {
 	// Addresses of servers, "host:port" or "unix:PATH"; any of them may lead.
 	Addresses []string
 	TLS       *tls.Config
+	// Token is shown at loopback ports, where no certificate names the caller.
+	Token guard.Token
 	// NewKey makes idempotency keys.
 	NewKey func() string
 	// Patience is how long a call is repeated while no server leads or none can be
@@ -75,33 +77,25 @@ func NewClient(cfg ClientConfig) *Client {
 }
 
 func (c *Client) reach(address string) *server {
-	network, target, host := "tcp", address, address
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, target, host = "unix", path, unixHost
-	}
+	way := c.cfg.Token.Way(address, c.cfg.TLS != nil)
 	scheme := "http://"
-	if c.cfg.TLS != nil && network == "tcp" {
+	if c.cfg.TLS != nil && !way.Unix() {
 		scheme = "https://"
 	}
-	dialer := &net.Dialer{Timeout: 3 * time.Second}
-	h := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, network, target)
-		},
-		TLSClientConfig: c.cfg.TLS, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
-	}}
+	t := &http.Transport{TLSClientConfig: c.cfg.TLS, MaxIdleConnsPerHost: 16, IdleConnTimeout: guard.IdleTime}
 	options := []connect.ClientOption{connect.WithReadMaxBytes(64 << 20)}
-	if onThisMachine(network, host) { // compression costs more than it saves
-		h.Transport.(*http.Transport).DisableCompression = true
+	if way.Unix() || onThisMachine(address) { // compression costs more than it saves
+		t.DisableCompression = true
 		options = append(options, connect.WithAcceptCompression("gzip", nil, nil))
 	}
-	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+host, options...)}
+	h := &http.Client{Transport: way.Transport(t)}
+	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(), options...)}
 }
 
-// onThisMachine reports whether an address is a Unix socket or a loopback address.
-func onThisMachine(network, address string) bool {
+// onThisMachine reports whether an address is one of loopback.
+func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if network == "unix" || err == nil && host == "localhost" {
+	if err == nil && host == "localhost" {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)

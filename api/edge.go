@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -159,42 +157,16 @@ func (s *Server) recovered(r any) error {
 	return fmt.Errorf("handler panicked: %v", r)
 }
 
-// guard is around everything: it refuses requests that a browser was made to send
-// by a foreign page, and requests addressed to a name that is not ours.
-func (s *Server) guard(next http.Handler) http.Handler {
-	foreign := http.NewCrossOriginProtection()
-	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.problem(w, r, &FieldError{Err: fmt.Errorf("a page of another origin may not do this: %w", ErrNotAllowed), Field: "Origin"})
-	}))
-	inner := foreign.Handler(next)
+// entry is around everything: a request gets its id and its caller's name. Who may call
+// at all is decided before, by package guard.
+func (s *Server) entry(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, id := s.identify(r.Context())
 		ctx = context.WithValue(ctx, callerKey{}, callerOf(r))
-		r = r.WithContext(ctx)
 		w.Header().Set(headerRequestID, id)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if !s.ours(r.Host) {
-			s.problem(w, r, &FieldError{Err: fmt.Errorf("this server is not %q: %w", shorten(r.Host), ErrNotAllowed), Field: "Host",
-				Hint: "use its address, localhost, or a name given with --host"})
-			return
-		}
-		inner.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
-
-// ours reports whether a Host header names this server: an address (a page cannot
-// rebind it), localhost, a unix socket, or a configured name.
-func (s *Server) ours(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
-	return name == "" || name == "localhost" || name == unixHost || net.ParseIP(name) != nil || slices.Contains(s.cfg.Hosts, name)
-}
-
-// unixHost is the host of requests over a unix socket.
-const unixHost = "unix"
 
 // callerOf names the client certificate, or the network address.
 func callerOf(r *http.Request) string {

@@ -12,6 +12,7 @@ import (
 	"cantina/event"
 	"cantina/executor/output"
 	"cantina/fence"
+	"cantina/internal/guard"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/spec"
@@ -146,7 +147,8 @@ func Classes() []Class {
 		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "cantina task resolve TASK --as done, failed or rerun", among(task.ErrLostUnresolved)},
 		{"ending", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "wait until its cell says that its container is gone: cantina explain task/TASK; cantina rm --force waits for it", among(task.ErrEnding)},
 		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(ErrConflict, task.ErrInvalidStateTransition, task.ErrOtherUID, schedule.ErrOverlap, schedule.ErrFired)},
-		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(ErrNotAllowed)},
+		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(ErrNotAllowed, guard.ErrForeign)},
+		{"unauthenticated", http.StatusUnauthorized, connect.CodeUnauthenticated, ExitConnection, "", among(guard.ErrToken)},
 		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split it", among(ErrTooLarge)},
 		{"busy", http.StatusServiceUnavailable, connect.CodeResourceExhausted, ExitConnection, "try again in a moment", among(ErrBusy)},
 		{"unreachable", http.StatusBadGateway, connect.CodeUnavailable, ExitConnection, "", among(ErrUnreachable)},

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/fence"
+	"cantina/internal/guard"
 	"cantina/spec"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -34,9 +35,6 @@ type Config struct {
 	Build string
 	// NewID makes a random id for a request.
 	NewID func() string
-	// Hosts are names that requests may be addressed to beside addresses and
-	// localhost; empty with AnyHost.
-	Hosts []string
 	// Aliases say what the errors of the leader's loops mean.
 	Aliases []Alias
 	// Warnings are shown in every status: insecure listeners.
@@ -110,19 +108,23 @@ func (s *Server) now() (*Backend, error) {
 }
 
 // Handler returns everything that the public listener serves: the calls of
-// CantinaService, /v1, and /health. Others may be mounted beside it.
-func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
+// CantinaService, /v1, and /health. Others may be mounted beside it. It is served by a
+// guard.Door, which decides who may call.
+func (s *Server) Handler() http.Handler { return s.entry(guard.Body(maxBody, s.Mux())) }
+
+// Mux is what Handler serves, with its patterns.
+func (s *Server) Mux() *guard.Mux {
+	mux := guard.NewMux()
 	calls := &calls{s}
 	path, h := cantinav1connect.NewCantinaServiceHandler(calls,
 		connect.WithInterceptors(&edge{s}),
-		connect.WithReadMaxBytes(maxBody), connect.WithCompressMinBytes(compressFrom),
+		connect.WithReadMaxBytes(maxBody), guard.Compression(maxBody), connect.WithCompressMinBytes(compressFrom),
 		connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, r any) error { return s.recovered(r) }),
 	)
 	mux.Handle(path, h)
 	mux.Handle("/v1/", s.v1(calls))
 	mux.HandleFunc("GET /health", s.health)
-	return s.guard(mux)
+	return mux
 }
 
 // health answers 200 from a leader and a standby alike: both are as they should be.

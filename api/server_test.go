@@ -257,22 +257,6 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 	}
 }
 
-func TestForeignPagesAndNamesAreRefused(t *testing.T) {
-	w := newWorld(t)
-	for name, header := range map[string][]string{
-		"a page of another origin": {"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"},
-		"a rebound name":           {"Host", "evil.example"},
-	} {
-		res, body := w.get(t, "POST", "/v1/wait/end", "application/json", `{"accept_double_starts":true}`, header...)
-		if res.StatusCode != 403 || !strings.Contains(body, "not_allowed") {
-			t.Errorf("%s: %d %s", name, res.StatusCode, body)
-		}
-	}
-	if w.Writes() != 0 {
-		t.Error("it was done")
-	}
-}
-
 func TestClientFollowsTheLeader(t *testing.T) {
 	leader, standby := newWorld(t), newWorld(t)
 	leader.apply(t, demo)

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,13 +11,13 @@ import (
 	"errors"
 	"math/big"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"cantina/api"
+	"cantina/internal/guard"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -60,7 +61,7 @@ func (a *authority) write(t *testing.T, name string, c *x509.Certificate, key *e
 }
 
 // issue makes a certificate and returns its files together with those of ca.
-func (a *authority) issue(t *testing.T, name string, ca *authority) api.TLSFiles {
+func (a *authority) issue(t *testing.T, name string, ca *authority) guard.TLSFiles {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -70,21 +71,21 @@ func (a *authority) issue(t *testing.T, name string, ca *authority) api.TLSFiles
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, key)
-	return api.TLSFiles{Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(ca.dir, "ca.crt")}
+	return guard.TLSFiles{Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(ca.dir, "ca.crt")}
 }
 
 func TestOnlyCallersWithACertificateGetIn(t *testing.T) {
 	w := newWorld(t)
 	ca, stranger := newAuthority(t), newAuthority(t)
-	ln, warning, err := (api.Listener{Address: "127.0.0.1:0", TLS: ca.issue(t, "server", ca)}).Open(t.Context())
-	if err != nil || warning != "" {
-		t.Fatal(warning, err)
+	ln, err := guard.Listener{Address: "127.0.0.1:0", TLS: ca.issue(t, "server", ca)}.Open(t.Context())
+	if err != nil || ln.Warning != "" {
+		t.Fatal(ln, err)
 	}
-	srv := &http.Server{Handler: w.server.Handler(), ReadHeaderTimeout: time.Second, ErrorLog: nil}
+	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ln) }()
-	defer func() { _ = srv.Close(); <-done }()
-	list := func(files api.TLSFiles) error {
+	go func() { done <- ln.Serve(ctx, w.server.Handler()) }()
+	defer func() { stop(); <-done }()
+	list := func(files guard.TLSFiles) error {
 		conf, err := files.Client()
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +102,7 @@ func TestOnlyCallersWithACertificateGetIn(t *testing.T) {
 	if err := list(stranger.issue(t, "mallory", ca)); !errors.As(err, &e) || e.Exit != api.ExitConnection {
 		t.Fatalf("a certificate of another authority: %v", err)
 	}
-	if err := list(api.TLSFiles{}); !errors.As(err, &e) {
+	if err := list(guard.TLSFiles{}); !errors.As(err, &e) {
 		t.Fatalf("no certificate: %v", err)
 	}
 }

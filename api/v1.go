@@ -15,13 +15,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"cantina/internal/guard"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 )
 
 // v1 serves the same calls with paths, query parameters and problem+json.
-func (s *Server) v1(c *calls) http.Handler {
-	mux := http.NewServeMux()
+func (s *Server) v1(c *calls) *guard.Mux {
+	mux := guard.NewMux()
 	for _, r := range routes(c) {
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, q *http.Request) {
 			defer func() {
@@ -29,7 +30,6 @@ func (s *Server) v1(c *calls) http.Handler {
 					s.problem(w, q, s.recovered(p))
 				}
 			}()
-			q.Body = http.MaxBytesReader(w, q.Body, maxBody)
 			if err := r.serve(w, q.WithContext(withHeaders(q.Context(), q.Header))); err != nil {
 				s.problem(w, q, err)
 			}

@@ -49,7 +49,7 @@ func (c *Cell) launch(r worker.Run) {
 	}
 	err := c.exec.Launch(executor.Reservation{
 		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), c.session.joined(), r.Invocation.Term.Epoch), Resources: w.Resources, DeadlineBound: true,
-	}, executor.Spec{Workload: load, Defaults: c.cfg.Env, Env: c.environment(w.Env), StatusPipe: true})
+	}, executor.Spec{Workload: load, Defaults: c.cfg.Env, Env: c.environment(w.Workload, w.Env), StatusPipe: true})
 	if err == nil {
 		return
 	}

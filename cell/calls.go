@@ -22,6 +22,18 @@ func (c *Cell) Addressed(cluster fence.Cluster, proc worker.Proc) error {
 	return c.session.addressed(cluster, proc)
 }
 
+// Named checks that a call is meant for the cell of this name.
+func (c *Cell) Named(name worker.CellName) error {
+	if name != c.cfg.Name {
+		return fmt.Errorf("%w: meant for %q, this is %s", ErrCell, name, c.cfg.Name)
+	}
+	return nil
+}
+
+// Meant checks that a call is meant for this process, by a leader of no lower term than the
+// newest seen. It changes nothing.
+func (c *Cell) Meant(t fence.Term, proc worker.Proc) error { return c.session.meant(t, proc) }
+
 // GetRunningTasks answers the leader's question what batch tasks this process
 // answers for. ErrProc when the question is for another process.
 func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worker.Report, error) {

@@ -105,8 +105,8 @@ type Config struct {
 	// Address is where the leader reaches the cell, Host what its instances are reached at.
 	Address, Host string
 	Build         string
-	// Env is given to every container, weakest first.
-	Env []action.Variable
+	// Env is given to every container, weakest first; API to work that asks for it.
+	Env, API []action.Variable
 	// Timeouts hold until a leader sends its own.
 	Timeouts worker.Timeouts
 	// Poll is the time between two full comparisons [30 s], EvacuationPoll that of a
@@ -502,7 +502,7 @@ func (c *Cell) start(ct executor.Container) error {
 	if !ok {
 		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
 	}
-	return c.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: c.cfg.Env, Env: c.environment(p.env)})
+	return c.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: c.cfg.Env, Env: c.environment(p.workload, p.env)})
 }
 
 func (c *Cell) delete(id string) { c.warn("delete", id, c.exec.Delete(id)) }

@@ -26,6 +26,8 @@ var (
 	// ErrProc reports a call that is meant for another process of this cell, or
 	// from a process whose session the leader does not know.
 	ErrProc = errors.New("the call is for another process of the cell")
+	// ErrCell reports a call that is meant for another cell.
+	ErrCell = errors.New("the call is for another cell")
 	// ErrUnknownContainer reports that the cell has no such container.
 	ErrUnknownContainer = errors.New("no such container on this cell")
 )

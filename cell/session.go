@@ -235,10 +235,15 @@ func (s *session) addressed(cluster fence.Cluster, proc worker.Proc) error {
 // heard checks a call that is not the machine's own: it must name this process
 // and no lower term than the newest seen, which it raises.
 func (s *session) heard(t fence.Term, proc worker.Proc) error {
-	if _, own, _ := s.view(); proc != own {
-		return fmt.Errorf("%w: meant for %s, this is %s", ErrProc, proc, own)
+	if err := s.meant(t, proc); err != nil {
+		return err
 	}
 	s.step(worker.CallHeard{Term: t})
+	return s.meant(t, proc)
+}
+
+// meant is heard for calls that only read: what they say of the term is not believed.
+func (s *session) meant(t fence.Term, proc worker.Proc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own := s.machine.Proc(); proc != own {

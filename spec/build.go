@@ -106,7 +106,7 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		Resources: b.amounts(p, w, extra), MaxPids: w.MaxPids,
 		Isolation: action.Isolation(w.Isolation.index), OwnNet: w.OwnNet, Rootfs: b.rootfs(p, w.Rootfs),
 		Termination:   b.termination(p, w),
-		OnCellRestart: action.OnCellRestart(w.OnCellRestart.index), LogRate: int(w.LogRate),
+		OnCellRestart: action.OnCellRestart(w.OnCellRestart.index), LogRate: int(w.LogRate), API: w.API,
 	}
 	switch {
 	case w.Command.set() && w.Action != nil:

@@ -20,6 +20,7 @@ type workload struct {
 	Setup   *tree     `spec:"setup" doc:"steps that run once before"`
 	Dir     string    `spec:"dir" default:"the image's WORKDIR, else the container's own folder" doc:"folder to run in; with ./ relative to the spec file's folder"`
 	Env     variables `spec:"env" doc:"environment variables; values reach the program byte by byte, nothing is expanded"`
+	API     bool      `spec:"api" default:"false" doc:"gives it CANTINA_API and CANTINA_TOKEN, the address of the API and what opens it: it may do there what the operator may"`
 	User    literal   `spec:"user" default:"the image's USER, else the cell's --default-user, else the cell's own" doc:"user name, or uid or uid:gid; a name is looked up where the program runs"`
 
 	Memory    size       `spec:"memory" default:"not counted, no limit" doc:"memory that is set aside, and the limit; rounded up to 1 MiB"`

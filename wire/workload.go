@@ -35,6 +35,7 @@ func FromWorkload(w action.Workload) *pb.Workload {
 		Termination:     fromTermination(w.Termination),
 		OnCellRestart:   pb.OnCellRestart(w.OnCellRestart),
 		LogRate:         int64(w.LogRate),
+		Api:             w.API,
 	}
 }
 
@@ -66,6 +67,7 @@ func ToWorkload(m *pb.Workload) (action.Workload, error) {
 		Termination:     r.termination(m.Termination),
 		OnCellRestart:   action.OnCellRestart(r.enum("on_cell_restart", pb.OnCellRestart_name, int32(m.OnCellRestart))),
 		LogRate:         int(m.LogRate),
+		API:             m.Api,
 	}
 	if r.err != nil {
 		return action.Workload{}, fmt.Errorf("workload: %w", r.err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"cantina/api"
+	"cantina/internal/guard"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -52,12 +53,17 @@ func newRig(ctx context.Context, program string, sets ...int) (*rig, error) {
 	if len(sets) > 1 {
 		flags = hasty
 	}
-	r.server, err = start(program, filepath.Join(r.folder, "server.log"), append([]string{"server", "--name", "s1", "--data", filepath.Join(r.folder, "server"),
-		"--listen", "127.0.0.1:0", "--new-cluster", "--log-level", "warn"}, flags...)...)
+	token, err := guard.OpenToken(filepath.Join(r.folder, "token"))
 	if err != nil {
 		return r, err
 	}
-	r.client = api.NewClient(api.ClientConfig{Addresses: []string{r.server.address}, NewKey: rand.Text, Patience: 30 * time.Second})
+	flags = append([]string{"--token-file", token.Path()}, flags...)
+	r.server, err = start(program, filepath.Join(r.folder, "server.log"), append([]string{"server", "--name", "s1", "--data", filepath.Join(r.folder, "server"),
+		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)...)
+	if err != nil {
+		return r, err
+	}
+	r.client = api.NewClient(api.ClientConfig{Addresses: []string{r.server.address}, Token: token, NewKey: rand.Text, Patience: 30 * time.Second})
 	if err := r.follow(ctx); err != nil {
 		return r, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"cantina/api"
+	"cantina/internal/guard"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -37,12 +38,18 @@ func Start(ctx context.Context, program string) (*Dev, error) {
 	if err := d.launch(ctx, program); err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
-	d.Client = api.NewClient(api.ClientConfig{Addresses: []string{d.Address}, NewKey: rand.Text, Patience: 10 * time.Second})
+	token, err := guard.ReadToken(d.tokenFile())
+	if err != nil {
+		return nil, errors.Join(err, d.Stop())
+	}
+	d.Client = api.NewClient(api.ClientConfig{Addresses: []string{d.Address}, Token: token, NewKey: rand.Text, Patience: 10 * time.Second})
 	if err := d.untilReady(ctx); err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
 	return d, nil
 }
+
+func (d *Dev) tokenFile() string { return filepath.Join(d.Dir, "token") }
 
 func (d *Dev) launch(ctx context.Context, program string) error {
 	log, err := os.Create(filepath.Join(d.Dir, "dev.log"))
@@ -55,7 +62,7 @@ func (d *Dev) launch(ctx context.Context, program string) error {
 		return err
 	}
 	defer read.Close()
-	cmd := exec.Command(program, "dev", "--data", filepath.Join(d.Dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	cmd := exec.Command(program, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(d.Dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
 	err = cmd.Start()
 	write.Close()

@@ -21,6 +21,7 @@ import (
 
 	"cantina/api"
 	"cantina/bench/gauge"
+	"cantina/internal/guard"
 	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -104,7 +105,11 @@ func start(program, folder string, more ...string) (*server, error) {
 		return nil, err
 	}
 	defer read.Close()
-	args := append([]string{"server", "--name", "s1", "--data", filepath.Join(folder, "server"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--ready-fd", "3"}, more...)
+	token, err := guard.OpenToken(filepath.Join(folder, "token"))
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"server", "--token-file", token.Path(), "--socket", "none", "--name", "s1", "--data", filepath.Join(folder, "server"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--ready-fd", "3"}, more...)
 	s := &server{cmd: exec.Command(program, args...)}
 	s.cmd.Stderr, s.cmd.ExtraFiles = os.Stderr, []*os.File{write}
 	err = s.cmd.Start()
@@ -116,7 +121,7 @@ func start(program, folder string, more ...string) (*server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the server did not start: %w", err), s.kill())
 	}
-	s.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimSpace(line)}, NewKey: rand.Text, Patience: 5 * time.Minute})
+	s.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimSpace(line)}, Token: token, NewKey: rand.Text, Patience: 5 * time.Minute})
 	return s, nil
 }
 

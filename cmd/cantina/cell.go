@@ -93,9 +93,13 @@ func (c *cli) cell(f cellFlags) error {
 	if err := checkName(f.name); err != nil {
 		return err
 	}
+	token, err := c.processToken()
+	if err != nil {
+		return err
+	}
 	f.offer.Host = hostName()
-	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls,
-		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(tcpOf(f.servers)), Timeouts: f.timeouts,
+	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls, Token: token,
+		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers, token), Timeouts: f.timeouts,
 		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Runc: f.runc, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"cantina/api"
+	"cantina/internal/guard"
 	"cantina/spec"
 )
 
@@ -57,7 +58,8 @@ type cli struct {
 	ctx context.Context
 
 	addr              []string
-	tls               api.TLSFiles
+	tls               guard.TLSFiles
+	tokenFile         string
 	output            string
 	columns           []string
 	template          string
@@ -236,7 +238,11 @@ func (c *cli) client() (*api.Client, error) {
 	if err != nil {
 		return nil, failf(api.ExitUsage, "%v", err)
 	}
-	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, NewKey: newKey, Patience: patience})
+	token, err := c.clientToken()
+	if err != nil {
+		return nil, err
+	}
+	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, Token: token, NewKey: newKey, Patience: patience})
 	return c.clientMade, nil
 }
 
@@ -249,7 +255,7 @@ func newKey() string { return rand.Text() }
 const defaultAddress = "127.0.0.1:7480"
 
 // addresses names the servers: the flag, CANTINA_ADDR, the socket of a running
-// `cantina dev`, the default.
+// `cantina dev` or `cantina server`, the default.
 func (c *cli) addresses() []string {
 	if len(c.addr) > 0 {
 		return c.addr
@@ -257,27 +263,37 @@ func (c *cli) addresses() []string {
 	if env := c.Getenv("CANTINA_ADDR"); env != "" {
 		return strings.Split(env, ",")
 	}
-	for _, dir := range runtimeFolders(c.Getenv) {
+	for _, dir := range c.runtimeFolders() {
 		// A dev server with its socket elsewhere leaves its address here.
 		if text, err := os.ReadFile(filepath.Join(dir, "dev.addr")); err == nil {
 			if a := strings.TrimSpace(string(text)); a != "" {
 				return []string{a}
 			}
 		}
-		sock := filepath.Join(dir, "dev.sock")
-		if info, err := os.Stat(sock); err == nil && info.Mode()&os.ModeSocket != 0 {
-			return []string{"unix:" + sock}
+		for _, name := range []string{devSocket, serverSocket} {
+			sock := filepath.Join(dir, name)
+			if info, err := os.Stat(sock); err == nil && info.Mode()&os.ModeSocket != 0 {
+				return []string{"unix:" + sock}
+			}
 		}
 	}
 	return []string{defaultAddress}
 }
 
-// runtimeFolders are where a dev server leaves dev.sock or dev.addr, in the order
-// in which clients look.
-func runtimeFolders(getenv func(string) string) []string {
+// The sockets of dev and server in a runtime directory.
+const (
+	devSocket    = "dev.sock"
+	serverSocket = "server.sock"
+)
+
+// runtimeFolders are where dev and server leave their sockets, in the order in which clients
+// look: the first is where they are made.
+func (c *cli) runtimeFolders() []string {
 	var out []string
-	if d := getenv("XDG_RUNTIME_DIR"); d != "" {
+	if d := c.Getenv("XDG_RUNTIME_DIR"); d != "" {
 		out = append(out, filepath.Join(d, "cantina"))
+	} else if os.Geteuid() != 0 {
+		out = append(out, filepath.Dir(c.dataFolder("run")))
 	}
 	return append(out, "/run/cantina")
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -18,6 +18,7 @@ import (
 	"cantina/api"
 	"cantina/api/apitest"
 	"cantina/batch"
+	"cantina/internal/guard"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -74,17 +75,17 @@ func newShell(t *testing.T) *shell {
 	srv := api.New(api.Config{Now: now, Zone: time.LoadLocation, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newKey})
 	srv.Lead(s.Backend())
 	s.address = "unix:" + t.TempDir() + "/s.sock"
-	ln, _, err := (api.Listener{Address: s.address}).Open(t.Context())
+	ln, err := guard.Listener{Address: s.address}.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: time.Second}
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- h.Serve(ln) }()
+	go func() { done <- ln.Serve(ctx, srv.Handler()) }()
 	s.env["CANTINA_ADDR"] = s.address
 	t.Cleanup(func() {
 		s.Hub.Close()
-		_ = h.Close()
+		stop()
 		<-done
 	})
 	return s

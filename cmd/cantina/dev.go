@@ -8,11 +8,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"cantina/api"
 	"cantina/executor/terminal"
+	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/worker"
@@ -23,6 +26,7 @@ type devFlags struct {
 	data    string
 	listen  string
 	socket  string
+	group   string
 	name    string
 	readyFD int
 
@@ -51,7 +55,7 @@ func (c *cli) devVerb() *cobra.Command {
 	f.log.add(cmd)
 	cmd.Flags().StringVar(&f.data, "data", c.dataFolder("dev"), "folder for everything that is kept")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
-	cmd.Flags().StringVar(&f.socket, "socket", "", "Unix socket of the API; none = without (default: dev.sock where clients look first)")
+	socketFlags(cmd, &f.socket, &f.group, devSocket)
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
 	callbackFlag(cmd, &f.callback)
@@ -64,19 +68,50 @@ func (c *cli) devVerb() *cobra.Command {
 	return cmd
 }
 
-// socketOf is where dev listens for clients of this machine.
-func (c *cli) socketOf(asked string) (string, error) {
+// socketFlags are those of the Unix socket of dev and server; name is its file's.
+func socketFlags(cmd *cobra.Command, socket, group *string, name string) {
+	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none = without (default: "+name+" where clients look first)")
+	cmd.Flags().StringVar(group, "socket-group", "", "group whose members may use the Unix socket, and so control everything (default: its owner alone)")
+}
+
+// socketOf is where dev or server listens for clients of this machine; empty = nowhere.
+func (c *cli) socketOf(asked, group, name string) (string, error) {
 	if asked == "none" {
 		return "", nil
 	}
 	if asked != "" {
 		return asked, nil
 	}
-	dir := runtimeFolders(c.Getenv)[0]
+	dir := c.runtimeFolders()[0]
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("folder of the socket: %w", err)
+		return "", fmt.Errorf("directory of the socket: %w; choose another with --socket", err)
 	}
-	return filepath.Join(dir, "dev.sock"), nil
+	if group != "" {
+		if err := guard.ShareDirectory(dir, group); err != nil {
+			return "", failf(api.ExitUsage, "--socket-group: %w", err)
+		}
+	}
+	return filepath.Join(dir, name), nil
+}
+
+// openServer opens a server on its addresses and its socket. Where the socket's place was not
+// chosen and another process has it, the server is reached by its other addresses alone.
+func (c *cli) openServer(cfg node.ServerConfig, asked, group, name string) (*node.Server, error) {
+	socket, err := c.socketOf(asked, group, name)
+	if err != nil {
+		return nil, err
+	}
+	if socket == "" {
+		return node.OpenServer(c.ctx, cfg)
+	}
+	plain := cfg.Listen
+	cfg.Listen, cfg.Group = append(slices.Clone(plain), "unix:"+socket), group
+	server, err := node.OpenServer(c.ctx, cfg)
+	if asked == "" && errors.Is(err, guard.ErrAddressInUse) && strings.Contains(err.Error(), socket) {
+		cfg.Listen = plain
+		return node.OpenServer(c.ctx, cfg)
+	}
+	return server, err
 }
 
 func (c *cli) dev(f devFlags) error {
@@ -94,10 +129,6 @@ func (c *cli) dev(f devFlags) error {
 	if work.RebootCommand, err = f.stuck.command(); err != nil {
 		return err
 	}
-	socket, err := c.socketOf(f.socket)
-	if err != nil {
-		return err
-	}
 	cfg, err := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
 	if err != nil {
 		return err
@@ -109,20 +140,12 @@ func (c *cli) dev(f devFlags) error {
 		return err
 	}
 	cfg.Listen, cfg.Insecure = []string{f.listen}, f.insecure
-	if socket != "" {
-		cfg.Listen = append(cfg.Listen, "unix:"+socket)
-	}
-	server, err := node.OpenServer(c.ctx, cfg)
-	if f.socket == "" && errors.Is(err, api.ErrAddressInUse) && len(cfg.Listen) > 1 {
-		// Another dev has the socket: this one is reached by its address only.
-		cfg.Listen = cfg.Listen[:1]
-		server, err = node.OpenServer(c.ctx, cfg)
-	}
+	server, err := c.openServer(cfg, f.socket, f.group, devSocket)
 	if err != nil {
 		return err
 	}
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
-	work.Env, work.Timeouts, work.StuckAfter = c.containerEnv(tcpOf(server.Addresses())), cfg.Timeouts, f.stuck.after
+	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token), cfg.Timeouts, f.stuck.after
 	work.Runc, work.User = f.runc, f.user
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	cell, err := node.OpenCell(c.ctx, work)

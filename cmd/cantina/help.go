@@ -54,8 +54,9 @@ const outputHelp = `OUTPUT
 
 const addressHelp = `ADDRESSES
   A server is named by --addr, else by CANTINA_ADDR (several with commas; any of them may lead), else it is the
-  cantina dev that left its socket or address in $XDG_RUNTIME_DIR/cantina or /run/cantina, else 127.0.0.1:7480.
-  An address is host:port, or unix:PATH. Servers with mutual TLS need --tls-cert, --tls-key and --tls-ca.
+  cantina dev or server that left its socket in $XDG_RUNTIME_DIR/cantina or /run/cantina, else 127.0.0.1:7480.
+  An address is host:port, or unix:PATH. Servers with mutual TLS need --tls-cert, --tls-key and --tls-ca. A loopback
+  port needs the token of its server's user, which is read from --token-file by itself (CANTINA_TOKEN has one, too).
 `
 
 func (c *cli) helpVerb(root *cobra.Command) *cobra.Command {

@@ -44,6 +44,7 @@ func (c *cli) root() *cobra.Command {
 	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"), "certificate file for mutual TLS (CANTINA_TLS_CERT)")
 	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"), "key file of the certificate (CANTINA_TLS_KEY)")
 	f.StringVar(&c.tls.CA, "tls-ca", c.Getenv("CANTINA_TLS_CA"), "file with the authority of the servers (CANTINA_TLS_CA)")
+	f.StringVar(&c.tokenFile, "token-file", c.defaultTokenFile(), "file with the token of loopback ports: dev, server and cell make it, clients read it (CANTINA_TOKEN_FILE)")
 	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"}, "auto, always or never (NO_COLOR)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print ids only, and no notes")
 	root.AddCommand(c.verbs()...)

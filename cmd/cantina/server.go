@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"cantina/api"
+	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/worker"
@@ -19,9 +19,11 @@ type serverFlags struct {
 	print    bool
 	readyFD  int
 	insecure bool
+	socket   string
+	group    string
 	cfg      node.ServerConfig
 	timeouts worker.Timeouts
-	etcdCert api.TLSFiles
+	etcdCert guard.TLSFiles
 	callback string
 	kept     retention
 }
@@ -43,6 +45,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	p.StringVar(&f.data, "data", c.dataFolder("server"), "data folder")
 	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
 	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses of API and cells, host:port or unix:PATH")
+	socketFlags(cmd, &f.socket, &f.group, serverSocket)
 	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "addresses at which others reach this server (default: those of --listen)")
 	p.StringSliceVar(&f.cfg.Hosts, "host", nil, "further names under which clients may address the API")
 	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on addresses that others reach, without TLS: whoever reaches them controls the cluster")
@@ -89,7 +92,7 @@ func (c *cli) server(f serverFlags) error {
 	if cfg.EtcdTLS, err = f.etcdCert.Client(); err != nil {
 		return err
 	}
-	server, err := node.OpenServer(c.ctx, cfg)
+	server, err := c.openServer(cfg, f.socket, f.group, serverSocket)
 	if err != nil {
 		return err
 	}

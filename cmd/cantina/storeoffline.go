@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/internal/guard"
 	"cantina/internal/run"
 	"cantina/store"
 	"cantina/store/etcd"
@@ -21,7 +22,7 @@ import (
 type place struct {
 	data      string
 	endpoints []string
-	tls       api.TLSFiles
+	tls       guard.TLSFiles
 	empty     bool // a folder that is not there is made: it is to be filled
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/internal/guard"
 	"cantina/task"
 )
 
@@ -47,7 +48,7 @@ func TestAddressesAreFound(t *testing.T) {
 	if err := os.Mkdir(dir+"/cantina", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ln, _, err := (api.Listener{Address: "unix:" + dir + "/cantina/dev.sock"}).Open(t.Context())
+	ln, err := guard.Listener{Address: "unix:" + dir + "/cantina/dev.sock"}.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

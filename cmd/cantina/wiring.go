@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +22,7 @@ import (
 
 	"cantina/action"
 	"cantina/api"
+	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/internal/secret"
@@ -88,17 +93,32 @@ func ready(fd int, addresses []string) error {
 	return errors.Join(err, f.Close())
 }
 
-// containerEnv is what every container gets of this process's environment, and how
-// it reaches the API.
-func (c *cli) containerEnv(address string) []action.Variable {
+// containerEnv is what every container gets of this process's environment.
+func (c *cli) containerEnv() []action.Variable {
 	var env []action.Variable
 	for _, name := range []string{"PATH", "LANG", "TZ"} {
 		if v := c.Getenv(name); v != "" {
 			env = append(env, action.Variable{Name: name, Value: v})
 		}
 	}
-	if address != "" {
-		env = append(env, action.Variable{Name: "CANTINA_API", Value: "http://" + address})
+	return env
+}
+
+// apiEnv is how work that asks for it reaches the API at one of addresses.
+func (c *cli) apiEnv(addresses []string, t guard.Token) []action.Variable {
+	address := tcpOf(addresses)
+	if address == "" {
+		return nil
+	}
+	scheme := "http://"
+	if c.tls != (guard.TLSFiles{}) {
+		scheme = "https://"
+	}
+	env := []action.Variable{{Name: "CANTINA_API", Value: scheme + address}}
+	header := http.Header{}
+	t.Way(address, c.tls != guard.TLSFiles{}).Sign(c.ctx, header)
+	if len(header) > 0 {
+		env = append(env, action.Variable{Name: "CANTINA_TOKEN", Value: t.Reveal()})
 	}
 	return env
 }
@@ -202,7 +222,53 @@ func secretOf(file string) (secret.Text, error) {
 }
 
 func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) (node.ServerConfig, error) {
+	token, err := c.processToken()
+	if err != nil {
+		return node.ServerConfig{}, err
+	}
 	loader, err := zones()
-	return node.ServerConfig{Name: hostName(), Cluster: "cantina", Dir: dir, TLS: c.tls, Timeouts: t, Build: version,
-		ScriptEnv: os.Environ(), Zones: loader, Clock: run.Kernel(), Log: log}, err
+	return node.ServerConfig{Name: hostName(), Cluster: "cantina", Dir: dir, TLS: c.tls, Token: token, Timeouts: t, Build: version,
+		ScriptEnv: scriptEnv(os.Environ()), Zones: loader, Clock: run.Kernel(), Log: log}, err
+}
+
+// scriptEnv is the environment of node scripts: that of this process without what opens
+// the API.
+func scriptEnv(all []string) []string {
+	return slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "CANTINA_TOKEN=") })
+}
+
+// processToken is the token that a process shows and wants at loopback ports; the first
+// process of a user makes it.
+func (c *cli) processToken() (guard.Token, error) {
+	t, err := guard.OpenToken(cmp.Or(c.tokenFile, c.defaultTokenFile()))
+	if err != nil {
+		return t, failf(api.ExitUsage, "--token-file: %w", err)
+	}
+	return t, nil
+}
+
+// clientToken is what a client shows: the variable, or the file. A file of the default that is
+// not there, or not this user's, is none: a server that wants a token says so.
+func (c *cli) clientToken() (guard.Token, error) {
+	if text := c.Getenv("CANTINA_TOKEN"); text != "" {
+		return guard.NewToken(text), nil
+	}
+	own := c.defaultTokenFile()
+	path := cmp.Or(c.tokenFile, own)
+	t, err := guard.ReadToken(path)
+	if err != nil && path == own && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+		return guard.Token{}, nil
+	}
+	if err != nil {
+		return t, failf(api.ExitUsage, "--token-file: %w", err)
+	}
+	return t, nil
+}
+
+// defaultTokenFile is the token's file when nothing else is said: one for each user.
+func (c *cli) defaultTokenFile() string {
+	if f := c.Getenv("CANTINA_TOKEN_FILE"); f != "" {
+		return f
+	}
+	return c.dataFolder("token")
 }

@@ -243,7 +243,7 @@ func (d *demo) summary(ctx context.Context, t totals, took time.Duration) error 
 		}
 		fmt.Printf("  service web/%d    %s on %s (answers with %d bytes)\n", it.Index, it.State, url, size)
 	}
-	fmt.Printf("  API              http://%s/v1/status\n", d.address)
+	fmt.Printf("  API              http://%s/v1/status, for who shows the token in %s\n", d.address, d.tokenFile())
 	return nil
 }
 

@@ -25,6 +25,7 @@ type demo struct {
 	cantina, spec string
 	folder        string
 	address       string
+	token         string // what opens the address
 	dev           *exec.Cmd
 	ended         chan error
 	log           *os.File
@@ -101,7 +102,7 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	defer read.Close()
-	d.dev = exec.Command(d.cantina, "dev", "--data", filepath.Join(folder, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	d.dev = exec.Command(d.cantina, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(folder, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
 	d.dev.Stdout, d.dev.Stderr, d.dev.ExtraFiles = d.log, d.log, []*os.File{write}
 	// Signals of the terminal reach this driver alone; it stops dev itself.
 	d.dev.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -126,9 +127,17 @@ func (d *demo) start(ctx context.Context) error {
 		text, _ := os.ReadFile(d.log.Name())
 		return fmt.Errorf("cantina dev did not start:\n%s", text)
 	}
+	token, err := os.ReadFile(d.tokenFile())
+	if err != nil {
+		return err
+	}
+	d.token = strings.TrimSpace(string(token))
 	d.say("• cantina dev runs: API on http://%s, data in %s", d.address, folder)
 	return nil
 }
+
+// tokenFile has what opens the API's port.
+func (d *demo) tokenFile() string { return filepath.Join(d.folder, "token") }
 
 // stop ends dev in good order and removes the folder. A second interrupt while it
 // stops goes to dev too: then it kills at once.
@@ -165,7 +174,7 @@ func tail(text []byte, n int) []byte {
 
 // run calls the CLI and returns what it printed.
 func (d *demo) run(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, d.cantina, append(args, "--addr", d.address)...)
+	cmd := exec.CommandContext(ctx, d.cantina, append(args, "--addr", d.address, "--token-file", d.tokenFile())...)
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
 	out, err := cmd.Output()
@@ -181,6 +190,7 @@ func (d *demo) get(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Authorization", "Bearer "+d.token)
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ func copyOf(w io.Writer, r *http.Request, client *http.Client, url string) {
 		io.WriteString(w, "null")
 		return
 	}
+	req.Header.Set("Authorization", "Bearer "+os.Getenv("CANTINA_TOKEN"))
 	answer, err := client.Do(req)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -139,7 +139,7 @@ func toolchain(src string) error {
 func web() error {
 	port, api := os.Getenv("PORT"), os.Getenv("CANTINA_API")
 	if port == "" || api == "" {
-		return errors.New("PORT and CANTINA_API must be set: run it as a service of cantina")
+		return errors.New("PORT and CANTINA_API must be set: run it as a service with api: true")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

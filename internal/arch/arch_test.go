@@ -384,3 +384,31 @@ func TestSimulatorDrivesTheCoreAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyTheGuardServesHTTP: a listener of its own would have no guard in front, and a mux of
+// its own would have paths that no test walks.
+func TestOnlyTheGuardServesHTTP(t *testing.T) {
+	seen := 0
+	for _, s := range sources(t) {
+		if s.test || strings.HasPrefix(s.pkg, "examples") || strings.HasPrefix(s.pkg, "bench") {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			x, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			id, ok := x.X.(*ast.Ident)
+			if !ok || id.Name != "http" || !slices.Contains([]string{"Server", "NewServeMux", "ServeMux", "Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"}, x.Sel.Name) {
+				return true
+			}
+			if seen++; s.pkg != "internal/guard" {
+				t.Errorf("%s uses http.%s: guard.Door.Serve and guard.Mux are for that", s.fset.Position(x.Pos()), x.Sel.Name)
+			}
+			return true
+		})
+	}
+	if seen == 0 {
+		t.Error("nothing serves HTTP: the rule looks at the wrong place")
+	}
+}

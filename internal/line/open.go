@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -59,6 +61,10 @@ type Config struct {
 	Connect Dial
 	// TLS protects the line; nil = plain. ServerName must be set.
 	TLS *tls.Config
+	// Host is what the request for a line is addressed to; Sign, when set, puts into its
+	// header what shows who asks.
+	Host string
+	Sign func(context.Context, http.Header)
 	// Handler serves the requests of the other end.
 	Handler http.Handler
 	// Address is where this end can be called without the line.
@@ -80,6 +86,9 @@ type Client struct {
 
 // NewClient returns a client without a line.
 func NewClient(cfg Config) *Client {
+	if cfg.Host == "" {
+		cfg.Host = "localhost"
+	}
 	if cfg.Handler == nil {
 		cfg.Handler = http.NotFoundHandler()
 	}
@@ -154,12 +163,15 @@ func (c *Client) upgrade(ctx context.Context, conn net.Conn) (*Line, error) {
 	if c.cfg.TLS != nil {
 		conn = tls.Client(conn, c.cfg.TLS)
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://line"+Path, nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.cfg.Host+Path, nil)
 	if err != nil {
 		return nil, err
 	}
 	q.Header.Set("Connection", "Upgrade")
 	q.Header.Set("Upgrade", protocol)
+	if c.cfg.Sign != nil {
+		c.cfg.Sign(ctx, q.Header)
+	}
 	if c.cfg.Address != "" {
 		q.Header.Set(headerAddress, c.cfg.Address)
 	}
@@ -173,12 +185,25 @@ func (c *Client) upgrade(ctx context.Context, conn net.Conn) (*Line, error) {
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusSwitchingProtocols {
-		return nil, fmt.Errorf("%w: %s", ErrRefused, a.Status)
+		return nil, fmt.Errorf("%w: %s%s", ErrRefused, a.Status, said(a.Body))
 	}
 	if !stop() {
 		return nil, fmt.Errorf("open a line: %w", ctx.Err())
 	}
 	return newLine(context.WithoutCancel(ctx), conn, reader, c.cfg.Handler), nil
+}
+
+// said is what a server's refusal has in words.
+func said(body io.Reader) string {
+	var problem struct{ Detail, Hint string }
+	text, err := io.ReadAll(io.LimitReader(body, 4096))
+	switch {
+	case err != nil || json.Unmarshal(text, &problem) != nil || problem.Detail == "":
+		return ""
+	case problem.Hint != "":
+		return ": " + problem.Detail + "; " + problem.Hint
+	}
+	return ": " + problem.Detail
 }
 
 // Idle ends the line unless a request is under way: the next one opens another.

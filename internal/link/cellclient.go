@@ -71,7 +71,7 @@ func (d *Directory) SetAddress(name worker.CellName, address string) {
 	}
 	d.address[name] = address
 	if r := d.remote[old]; r != nil {
-		r.transport.CloseIdleConnections()
+		r.http.CloseIdleConnections()
 		delete(d.remote, old)
 	}
 }
@@ -88,12 +88,13 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 		return nil
 	}
 	r := d.remote[address]
-	if r == nil {
-		t := transport(address, d.sec)
-		http := &http.Client{Transport: t}
-		opts := append(clientOptions(), connect.WithInterceptors(stamp{d}))
-		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&lineOrDial{d, address, http}, baseURL(address, d.sec), opts...),
-			streams: cantinav1connect.NewCellServiceClient(http, baseURL(address, d.sec), opts...), transport: t}
+	if r == nil || r.name != name {
+		way := d.sec.way(address)
+		http := &http.Client{Transport: transport(way, d.sec)}
+		base := baseURL(way, d.sec)
+		opts := append(clientOptions(), connect.WithInterceptors(stamp{d, name}))
+		r = &remote{name: name, rpc: cantinav1connect.NewCellServiceClient(&lineOrDial{d, address, http}, base, opts...),
+			streams: cantinav1connect.NewCellServiceClient(http, base, opts...), http: http}
 		d.remote[address] = r
 	}
 	return r
@@ -107,7 +108,7 @@ func (d *Directory) Close() {
 		l.End()
 	}
 	for _, r := range d.remote {
-		r.transport.CloseIdleConnections()
+		r.http.CloseIdleConnections()
 	}
 	d.mu.Unlock()
 	d.lines.Wait()
@@ -184,9 +185,10 @@ func (x *lineOrDial) Do(q *http.Request) (*http.Response, error) {
 
 // remote is a cell behind a network.
 type remote struct {
-	rpc       cantinav1connect.CellServiceClient
-	streams   cantinav1connect.CellServiceClient // and large answers
-	transport *http.Transport
+	name    worker.CellName
+	rpc     cantinav1connect.CellServiceClient
+	streams cantinav1connect.CellServiceClient // and large answers
+	http    *http.Client
 }
 
 // callTimeout bounds one call to a cell; afterwards its outcome is unknown.

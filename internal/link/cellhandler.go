@@ -9,6 +9,7 @@ import (
 
 	"cantina/action"
 	"cantina/cell"
+	"cantina/internal/guard"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -19,9 +20,18 @@ type cellHandler struct {
 	cell Cell
 }
 
-// NewCellHandler returns the path and the handler of the leader's calls at a cell.
-func NewCellHandler(c Receiver) (string, http.Handler) {
-	return cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c}, append(options(), connect.WithInterceptors(inspect{c.Addressed}))...)
+// NewCellHandler returns the handler of the leader's calls at a cell.
+func NewCellHandler(c Receiver) http.Handler {
+	_, h := cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c}, append(options(), connect.WithInterceptors(inspect{c}))...)
+	bounded := guard.Body(maxMessage, h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == cantinav1connect.CellServiceExecProcedure {
+			guard.Endless(w)
+			h.ServeHTTP(w, r)
+			return
+		}
+		bounded.ServeHTTP(w, r)
+	})
 }
 
 func (h *cellHandler) GetRunningTasks(ctx context.Context, req *connect.Request[pb.GetRunningTasksRequest]) (*connect.Response[pb.GetRunningTasksResponse], error) {

@@ -20,6 +20,7 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/internal/guard"
 	"cantina/internal/line"
 	"cantina/lrp"
 	"cantina/wire"
@@ -76,7 +77,7 @@ func toConnect(err error) error {
 		c.Meta().Set(headerTerm, not.Term.String())
 		c.Meta().Set(headerCluster, string(not.Cluster))
 		return c
-	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrProc), errors.Is(err, worker.ErrNotAccepting):
+	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrProc), errors.Is(err, cell.ErrCell), errors.Is(err, worker.ErrNotAccepting):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	case errors.Is(err, cell.ErrUnknownContainer):
 		return connect.NewError(connect.CodeNotFound, err)
@@ -112,14 +113,15 @@ func neverSent(err error) bool {
 	return errors.As(err, &dial) || errors.Is(err, line.ErrNotSent)
 }
 
-// Unavailable reports that a call failed because its cell could not be reached, or took
-// no calls.
+// Unavailable reports that a call failed because its cell could not be reached, took no
+// calls, or was another process by then.
 func Unavailable(err error) bool {
-	return neverSent(err) || connect.CodeOf(err) == connect.CodeUnavailable
+	code := connect.CodeOf(err)
+	return neverSent(err) || code == connect.CodeUnavailable || code == connect.CodeFailedPrecondition
 }
 
 func options() []connect.HandlerOption {
-	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(64 << 10)}
+	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), guard.Compression(maxMessage), connect.WithCompressMinBytes(64 << 10)}
 }
 
 func clientOptions() []connect.ClientOption {
@@ -131,7 +133,7 @@ func clientOptions() []connect.ClientOption {
 // to call them.
 func Handlers(now func() (cell.Leader, error), cells *Directory) map[string]http.Handler {
 	path, h := newLeaderHandler(now)
-	return map[string]http.Handler{path: h, line.Path: cells.lineHandler(h)}
+	return map[string]http.Handler{path: guard.Body(maxMessage, h), line.Path: cells.lineHandler(h)}
 }
 
 // fromState and toState carry what a cell says of itself.

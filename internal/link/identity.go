@@ -6,12 +6,14 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/fence"
+	"cantina/wire"
 	pb "cantina/wire/cantinav1"
+	"cantina/wire/cantinav1/cantinav1connect"
 	"cantina/worker"
 )
 
-// Every call of a leader names the identity of its cluster, and a cell looks at nothing of a
-// call that names another one. Both is done in one place for all calls.
+// Every call of a leader names the identity of its cluster, and the cell, process and term; a
+// cell looks at nothing of a call that names others. Both is done in one place for all calls.
 
 // calleeOf is whom a request is for; false for the later messages of a stream, which name
 // nobody.
@@ -26,11 +28,14 @@ func calleeOf(m any) (*pb.Callee, bool) {
 }
 
 // stamp is the interceptor of a leader's client.
-type stamp struct{ cells *Directory }
+type stamp struct {
+	cells *Directory
+	name  worker.CellName // of the cell that is called
+}
 
 func (s stamp) mark(m any) {
 	if to, _ := calleeOf(m); to != nil {
-		to.Cluster = string(s.cells.Cluster())
+		to.Cluster, to.Cell = string(s.cells.Cluster()), string(s.name)
 	}
 }
 
@@ -66,22 +71,46 @@ func (c stampConn) Send(m any) error {
 }
 
 // inspect is the interceptor of a cell's handler.
-type inspect struct {
-	belongs func(cluster fence.Cluster, proc worker.Proc) error
+type inspect struct{ cell Receiver }
+
+// ofMachine are the calls whose process and term the session checks itself, in one step with
+// what it does: an older leader, or one that means another process, has answers of its own
+// there. A new call is checked here.
+var ofMachine = map[string]bool{
+	cantinav1connect.CellServiceGetRunningTasksProcedure:         true,
+	cantinav1connect.CellServiceRunTasksProcedure:                true,
+	cantinav1connect.CellServiceNotifyIfTasksNotRunningProcedure: true,
+	cantinav1connect.CellServiceKillTaskProcedure:                true,
+	cantinav1connect.CellServiceRequestSuicideProcedure:          true,
+	cantinav1connect.CellServicePerformProcedure:                 true,
+	cantinav1connect.CellServiceStopInstanceProcedure:            true,
+	cantinav1connect.CellServiceSignalInstanceProcedure:          true,
+	cantinav1connect.CellServiceCancelTaskProcedure:              true,
+	cantinav1connect.CellServiceEvacuateProcedure:                true,
 }
 
-func (i inspect) check(m any) error {
+func (i inspect) check(procedure string, m any) error {
 	to, first := calleeOf(m)
 	if !first {
 		return nil
 	}
-	return toConnect(i.belongs(fence.Cluster(to.GetCluster()), worker.Proc(to.GetProc())))
+	if err := i.cell.Addressed(fence.Cluster(to.GetCluster()), worker.Proc(to.GetProc())); err != nil {
+		return toConnect(err)
+	}
+	t, proc, err := wire.ToCallee(to)
+	if err == nil {
+		err = i.cell.Named(worker.CellName(to.GetCell()))
+	}
+	if err == nil && !ofMachine[procedure] {
+		err = i.cell.Meant(t, proc)
+	}
+	return toConnect(err)
 }
 
 // WrapUnary implements connect.Interceptor.
 func (i inspect) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, q connect.AnyRequest) (connect.AnyResponse, error) {
-		if err := i.check(q.Any()); err != nil {
+		if err := i.check(q.Spec().Procedure, q.Any()); err != nil {
 			return nil, err
 		}
 		return next(ctx, q)
@@ -110,5 +139,5 @@ func (c inspectConn) Receive(m any) error {
 	if err := c.StreamingHandlerConn.Receive(m); err != nil {
 		return err
 	}
-	return c.inspect.check(m)
+	return c.inspect.check(c.Spec().Procedure, m)
 }

@@ -68,8 +68,9 @@ func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
 	defer c.mu.Unlock()
 	conn := c.clients[c.current]
 	if conn == nil {
-		l := line.NewClient(line.Config{Connect: dial(c.current), TLS: lineTLS(c.current, c.sec), Handler: c.handler, Address: c.address, Lost: c.lost})
-		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(l, baseURL(c.current, c.sec), clientOptions()...), l}
+		way := c.sec.way(c.current)
+		l := line.NewClient(line.Config{Connect: dial(way), TLS: lineTLS(c.current, c.sec), Host: way.Host(), Sign: way.Sign, Handler: c.handler, Address: c.address, Lost: c.lost})
+		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(l, baseURL(way, c.sec), clientOptions()...), l}
 		c.clients[c.current] = conn
 		for address, other := range c.clients {
 			if address != c.current {

@@ -199,6 +199,23 @@ func (a *agent) Addressed(cluster fence.Cluster, proc worker.Proc) error {
 	return nil
 }
 
+func (a *agent) Named(name worker.CellName) error {
+	if name != "c1" {
+		return cell.ErrCell
+	}
+	return nil
+}
+
+func (a *agent) Meant(t fence.Term, proc worker.Proc) error {
+	switch {
+	case proc != "p1":
+		return cell.ErrProc
+	case t.Less(term):
+		return cell.ErrTerm
+	}
+	return nil
+}
+
 func (a *agent) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.RunAnswer, error) {
 	a.items = items
 	var out []worker.RunAnswer
@@ -234,10 +251,7 @@ func (a *agent) FollowLogs(_ context.Context, m *pb.FollowLogsRequest, each func
 
 func TestEverythingALeaderCallsArrives(t *testing.T) {
 	a := &agent{}
-	mux := http.NewServeMux()
-	path, h := NewCellHandler(a)
-	mux.Handle(path, h)
-	s := httptest.NewServer(mux)
+	s := httptest.NewServer(NewCellHandler(a))
 	defer s.Close()
 	d := NewDirectory(Security{})
 	defer d.Close()

@@ -40,6 +40,9 @@ type Receiver interface {
 	Cell
 	// Addressed checks of which cluster a call is, before anything else of it is looked at.
 	Addressed(cluster fence.Cluster, proc worker.Proc) error
+	// Named and Meant check whom a call is meant for: the cell, its process, the leader's term.
+	Named(name worker.CellName) error
+	Meant(t fence.Term, proc worker.Proc) error
 }
 
 // NeverSent reports whether a call that failed with err certainly never reached

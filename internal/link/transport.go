@@ -8,12 +8,19 @@ import (
 	"strings"
 	"time"
 
+	"cantina/internal/guard"
 	"cantina/internal/line"
 )
 
 // Security is how calls between leader and cells are protected; nil TLS is plain
 // HTTP, for loopback and Unix sockets.
-type Security struct{ TLS *tls.Config }
+type Security struct {
+	TLS *tls.Config
+	// Token is shown at loopback ports, where no certificate names the caller.
+	Token guard.Token
+}
+
+func (s Security) way(address string) *guard.Way { return s.Token.Way(address, s.TLS != nil) }
 
 // dialError marks a request that certainly never left.
 type dialError struct{ err error }
@@ -21,19 +28,15 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// keepIdle is how long a connection is kept without a call: not long, for a server
-// with ten thousand cells has few descriptors to spare.
-const keepIdle = 20 * time.Second
+// dialTime bounds the making of a connection.
+const dialTime = time.Second
 
 // dial returns the way to make connections to a peer.
-func dial(address string) line.Dial {
-	network, target := "tcp", address
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, target = "unix", path
-	}
-	dialer := &net.Dialer{Timeout: time.Second}
+func dial(way *guard.Way) line.Dial {
 	return func(ctx context.Context) (net.Conn, error) {
-		c, err := dialer.DialContext(ctx, network, target)
+		limit, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		c, err := way.Dial(limit)
 		if err != nil {
 			return nil, &dialError{err}
 		}
@@ -43,28 +46,26 @@ func dial(address string) line.Dial {
 
 // transport returns an HTTP transport for one peer, HTTP/1.1, with kept
 // connections: for streams and output, and for what has no line.
-func transport(address string, sec Security) *http.Transport {
-	connect := dial(address)
-	return &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
+func transport(way *guard.Way, sec Security) http.RoundTripper {
+	t := &http.Transport{
 		TLSClientConfig:     sec.TLS,
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 only
 		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     keepIdle,
+		IdleConnTimeout:     guard.IdleTime,
 		DisableCompression:  true,
 	}
+	signed := way.Transport(t)
+	connect := dial(way)
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) } // with the mark that nothing was sent
+	return signed
 }
 
 // baseURL is the URL of a peer; a Unix socket needs a name that stands for it.
-func baseURL(address string, sec Security) string {
-	scheme, host := "http://", address
-	if sec.TLS != nil {
-		scheme = "https://"
+func baseURL(way *guard.Way, sec Security) string {
+	if sec.TLS != nil && !way.Unix() {
+		return "https://" + way.Host()
 	}
-	if strings.HasPrefix(address, "unix:") {
-		host = "cell.invalid"
-	}
-	return scheme + host
+	return "http://" + way.Host()
 }
 
 // lineTLS is the protection of a line to address.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/api"
 	"cantina/cell"
 	"cantina/executor"
 	"cantina/executor/cache"
 	"cantina/executor/image"
 	"cantina/executor/output"
+	"cantina/internal/guard"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/placement"
@@ -42,16 +41,18 @@ type CellConfig struct {
 	// Listen is where the leader calls, host:port or unix:PATH; Advertise how it is
 	// reached, empty = the address listened on. Empty Listen in dev.
 	Listen, Advertise string
-	TLS               api.TLSFiles
+	TLS               guard.TLSFiles
 	Insecure          bool
+	// Token is what callers of a loopback port show, here and at the servers.
+	Token guard.Token
 
 	Offer placement.State
 	// Capacity replaces what the machine has, name by name, and adds to it.
 	Capacity resource.Amounts
 	// Host is the address at which instances are reached; empty = 127.0.0.1.
 	Host string
-	// Env is given to every container.
-	Env      []action.Variable
+	// Env is given to every container, API to work that asks for it.
+	Env, API []action.Variable
 	Timeouts worker.Timeouts
 	Output   output.Config
 	Cache    cache.Config // of downloads
@@ -78,12 +79,12 @@ type CellConfig struct {
 
 // Cell is one cell process. Open it, then Run it.
 type Cell struct {
-	cfg      CellConfig
-	exec     *executor.Executor
-	cell     *cell.Cell
-	local    *link.Local
-	client   *link.LeaderClient
-	listener net.Listener
+	cfg    CellConfig
+	exec   *executor.Executor
+	cell   *cell.Cell
+	local  *link.Local
+	client *link.LeaderClient
+	door   *guard.Door
 }
 
 // OpenCell takes the cell's folder, clears or adopts what a dead predecessor left,
@@ -103,16 +104,16 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	cfg.Capacity = capacity
 	n := &Cell{cfg: cfg}
 	if cfg.Listen != "" {
-		ln, warning, err := api.Listener{Address: cfg.Listen, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
+		d, err := cfg.listener().Open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if warning != "" {
-			cfg.Log.Warn(warning)
+		if d.Warning != "" {
+			cfg.Log.Warn(d.Warning)
 		}
-		n.listener = ln
+		n.door = d
 		if n.cfg.Advertise == "" {
-			n.cfg.Advertise = addressOf(ln, cfg.Listen)
+			n.cfg.Advertise = d.Address()
 		}
 	}
 	leader, err := n.leader()
@@ -128,23 +129,28 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	n.exec = exec
 	cfg.Offer.OpenFiles = executor.MostOpenFiles()
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
-		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, Timeouts: cfg.Timeouts, EvacuationTimeout: cfg.EvacuationTimeout}, cell.Real{Executor: exec}, leader)
+		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts, EvacuationTimeout: cfg.EvacuationTimeout}, cell.Real{Executor: exec}, leader)
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output(), Executor: exec}
 	if n.client != nil {
-		_, h := link.NewCellHandler(n.local)
+		h := link.NewCellHandler(n.local)
 		n.client.Serve(n.cfg.Advertise, h)
 	}
 	return n, nil
 }
 
+// listener is where the leader calls.
+func (c *CellConfig) listener() guard.Listener {
+	return guard.Listener{Address: c.Listen, TLS: c.TLS, Insecure: c.Insecure, Token: c.Token, Hosts: namesOf([]string{c.Advertise})}
+}
+
 func (n *Cell) closeListener() error {
-	if n.listener == nil {
+	if n.door == nil {
 		return nil
 	}
-	return n.listener.Close()
+	return n.door.Close()
 }
 
 // leader is how the cell reaches its leader.
@@ -159,7 +165,7 @@ func (n *Cell) leader() (cell.Leader, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.client = link.NewLeaderClient(n.cfg.Servers, link.Security{TLS: tls}, func() {
+	n.client = link.NewLeaderClient(n.cfg.Servers, link.Security{TLS: tls, Token: n.cfg.Token}, func() {
 		if n.cell != nil {
 			n.cell.LinkBroken()
 		}
@@ -197,9 +203,9 @@ func (n *Cell) Thaw() error { return n.exec.Thaw() }
 func (n *Cell) Run(ctx context.Context) error {
 	var g run.Group
 	g.Add("executor", n.exec.Run)
-	if n.listener != nil {
-		_, h := link.NewCellHandler(n.local)
-		g.Add("listener "+n.listener.Addr().String(), func(ctx context.Context) error { return serveHTTP(ctx, n.listener, h) })
+	if n.door != nil {
+		h := link.NewCellHandler(n.local)
+		g.Add("listener "+n.door.Address(), func(ctx context.Context) error { return n.door.Serve(ctx, h) })
 	}
 	g.Add("cell", n.cell.Run)
 	err := g.Run(ctx)

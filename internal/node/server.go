@@ -8,8 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"cantina/cell"
 	"cantina/executor"
 	"cantina/fence"
+	"cantina/internal/guard"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/internal/secret"
@@ -40,8 +40,12 @@ type ServerConfig struct {
 	// how others reach them; empty = the addresses listened on.
 	Listen    []string
 	Advertise []string
-	TLS       api.TLSFiles
+	TLS       guard.TLSFiles
 	Insecure  bool
+	// Token is what callers of a loopback port show, and what cells on loopback are shown.
+	Token guard.Token
+	// Group may use the Unix sockets beside their owner; empty = none.
+	Group string
 	// Hosts are further names under which browsers and clients may address the API.
 	Hosts []string
 
@@ -78,7 +82,7 @@ type Server struct {
 	cfg       ServerConfig
 	log       *slog.Logger
 	folder    *folder.Folder
-	listeners []net.Listener
+	doors     []*guard.Door
 	addresses []string
 	api       *api.Server
 	cells     *link.Directory
@@ -110,36 +114,39 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client}),
-		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Hosts: cfg.Hosts, Aliases: aliases(), Now: cfg.Clock.Wall, Zone: cfg.zone})}
+	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
+		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Aliases: aliases(), Now: cfg.Clock.Wall, Zone: cfg.zone})}
+	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
-		ln, warning, err := api.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
+		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Group: cfg.Group, Hosts: names}.Open(ctx)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		s.listeners = append(s.listeners, ln)
-		s.addresses = append(s.addresses, addressOf(ln, address))
-		if warning != "" {
-			s.log.Warn(warning)
-			s.api.Warn(warning)
+		s.doors = append(s.doors, d)
+		s.addresses = append(s.addresses, d.Address())
+		if d.Warning != "" {
+			s.log.Warn(d.Warning)
+			s.api.Warn(d.Warning)
 		}
 	}
 	return s, nil
 }
 
-// addressOf is the address of a listener as others dial it.
-func addressOf(ln net.Listener, asked string) string {
-	if strings.HasPrefix(asked, "unix:") {
-		return asked
+// namesOf are the host names in addresses.
+func namesOf(addresses []string) (names []string) {
+	for _, a := range addresses {
+		if host, _, err := net.SplitHostPort(a); err == nil {
+			names = append(names, host)
+		}
 	}
-	return ln.Addr().String()
+	return names
 }
 
 // Close gives folder and addresses back, for a server that was not run.
 func (s *Server) Close() error {
 	var errs []error
-	for _, ln := range s.listeners {
-		errs = append(errs, ln.Close())
+	for _, d := range s.doors {
+		errs = append(errs, d.Close())
 	}
 	return errors.Join(append(errs, s.folder.Close())...)
 }
@@ -175,8 +182,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	g.Add("store", upkeep)
 	g.Add("zones", s.watchZones)
 	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
-	for _, ln := range s.listeners {
-		g.Add("listener "+ln.Addr().String(), func(ctx context.Context) error { return s.serve(ctx, ln) })
+	h := s.handler()
+	for _, d := range s.doors {
+		g.Add("listener "+d.Address(), func(ctx context.Context) error { return d.Serve(ctx, h) })
 	}
 	g.Add("campaign", func(ctx context.Context) error { return s.campaign(ctx, st) })
 	err = g.Run(ctx)
@@ -295,40 +303,12 @@ func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
 	return nil
 }
 
-// serve answers API and cells on one listener.
-func (s *Server) serve(ctx context.Context, ln net.Listener) error {
-	mux := http.NewServeMux()
+// handler answers API and cells, on each listener.
+func (s *Server) handler() *guard.Mux {
+	mux := guard.NewMux()
 	for path, h := range link.Handlers(s.Leader, s.cells) {
 		mux.Handle(path, h)
 	}
 	mux.Handle("/", s.api.Handler())
-	return serveHTTP(ctx, ln, mux)
-}
-
-// serveHTTP serves until ctx is done, then lets what runs end for a moment.
-func serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: protocols, BaseContext: func(net.Listener) context.Context { return base }}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), 200*time.Millisecond)
-	defer stop()
-	if err := server.Shutdown(limit); err != nil {
-		cancel() // streams end now
-		server.Close()
-	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return ctx.Err()
+	return mux
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/api"
 	"cantina/cell"
 	"cantina/executor"
 	"cantina/executor/simulate"
+	"cantina/internal/guard"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	pb "cantina/wire/cantinav1"
@@ -34,9 +33,9 @@ type Simulation struct {
 
 type simulated struct {
 	simulatedCell
-	exec     *simulate.Executor
-	client   *link.LeaderClient
-	listener net.Listener
+	exec   *simulate.Executor
+	client *link.LeaderClient
+	door   *guard.Door
 }
 
 // simulatedCell is a cell whose containers write nothing.
@@ -116,30 +115,30 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, _, err := api.Listener{Address: cfg.Listen, TLS: cfg.TLS, Insecure: cfg.Insecure}.Open(ctx)
+	d, err := cfg.listener().Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := &simulated{listener: ln, exec: simulate.New(cfg.Capacity, cfg.Clock.Wall)}
-	m.client = link.NewLeaderClient(cfg.Servers, link.Security{TLS: tls}, func() {
+	m := &simulated{door: d, exec: simulate.New(cfg.Capacity, cfg.Clock.Wall)}
+	m.client = link.NewLeaderClient(cfg.Servers, link.Security{TLS: tls, Token: cfg.Token}, func() {
 		if m.Cell != nil {
 			m.LinkBroken()
 		}
 	})
 	cfg.Offer.Host = string(cfg.Name)
 	m.Cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log.With("cell", string(cfg.Name)), Offer: cfg.Offer,
-		Address: addressOf(ln, cfg.Listen), Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, Timeouts: cfg.Timeouts,
+		Address: d.Address(), Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,
 		EvacuationTimeout: cfg.EvacuationTimeout}, cell.Simulated{Executor: m.exec}, m.client)
 	if err != nil {
-		return nil, errors.Join(err, ln.Close())
+		return nil, errors.Join(err, d.Close())
 	}
-	_, h := link.NewCellHandler(m)
-	m.client.Serve(addressOf(ln, cfg.Listen), h)
+	h := link.NewCellHandler(m)
+	m.client.Serve(d.Address(), h)
 	return m, nil
 }
 
 // Address is where the leader calls the first cell.
-func (s *Simulation) Address() string { return addressOf(s.cells[0].listener, s.cfg.Listen) }
+func (s *Simulation) Address() string { return s.cells[0].door.Address() }
 
 // Run drives all cells until ctx is done, or one of them ends with an error. They
 // end side by side: each may wait a while for its leader's answer to its farewell.
@@ -161,8 +160,8 @@ func (s *Simulation) Run(ctx context.Context) error {
 // run drives one cell and its listener.
 func (m *simulated) run(ctx context.Context) error {
 	var g run.Group
-	_, h := link.NewCellHandler(m)
-	g.Add("listener "+m.listener.Addr().String(), func(ctx context.Context) error { return serveHTTP(ctx, m.listener, h) })
+	h := link.NewCellHandler(m)
+	g.Add("listener "+m.door.Address(), func(ctx context.Context) error { return m.door.Serve(ctx, h) })
 	g.Add("cell", m.Cell.Run)
 	return g.Run(ctx)
 }
@@ -172,7 +171,7 @@ func (s *Simulation) close() error {
 		if m != nil {
 			m.client.Close()
 			m.exec.Close()
-			m.listener.Close()
+			m.door.Close()
 		}
 	}
 	return s.lock.Close()

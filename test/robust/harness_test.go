@@ -19,17 +19,28 @@ import (
 	"time"
 
 	"cantina/api"
+	"cantina/internal/guard"
 )
 
 // patience bounds everything that a test waits for, unless it says otherwise. It is there to
 // end a test that hangs, on a machine that does much else too.
 const patience = 100 * time.Second
 
-// program is the cantina that the tests run.
-var program string
+// program is the cantina that the tests run, token what opens its loopback ports.
+var (
+	program string
+	token   guard.Token
+)
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "cantina-robust")
+	if err == nil {
+		// Their own token and sockets, and not those of whoever uses this machine.
+		err = errors.Join(os.Setenv("XDG_DATA_HOME", dir+"/own"), os.Setenv("XDG_RUNTIME_DIR", dir+"/own"))
+	}
+	if err == nil {
+		token, err = guard.OpenToken(filepath.Join(dir, "own", "cantina", "token"))
+	}
 	if err == nil {
 		program, err = build(dir)
 	}
@@ -224,7 +235,7 @@ func dial(t *testing.T, addresses ...string) *api.Client {
 	n := 0
 	var mu sync.Mutex
 	prefix := fmt.Sprintf("%s-%d-", t.Name(), time.Now().UnixNano())
-	c := api.NewClient(api.ClientConfig{Addresses: addresses, Patience: 30 * time.Second, NewKey: func() string {
+	c := api.NewClient(api.ClientConfig{Addresses: addresses, Token: token, Patience: 30 * time.Second, NewKey: func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		n++

@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 			}
 			e.Defer(func() { _ = os.RemoveAll(run) })
 			e.Setenv("XDG_RUNTIME_DIR", run)
+			e.Setenv("XDG_DATA_HOME", filepath.Join(run, "data")) // of the token
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			return nil
 		},
@@ -122,7 +123,7 @@ func (s *servers) start(ts *testscript.TestScript, neg bool, args []string) {
 	own := []string{"dev", "--data", filepath.Join(work, "data"), "--listen", "127.0.0.1:0", "--ready-fd", "3"}
 	cmd := exec.Command(s.bin, append(own, args...)...)
 	cmd.Dir = work
-	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + work, "XDG_RUNTIME_DIR=" + ts.Getenv("XDG_RUNTIME_DIR")}
+	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + work, "XDG_RUNTIME_DIR=" + ts.Getenv("XDG_RUNTIME_DIR"), "XDG_DATA_HOME=" + ts.Getenv("XDG_DATA_HOME")}
 	// Its own group: what the script's terminal sends must not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(filepath.Join(work, "dev.log"))

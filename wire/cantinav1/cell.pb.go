@@ -442,6 +442,7 @@ type Callee struct {
 	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"` // of the leader
 	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
 	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"` // identity of the leader's store
+	Cell          string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`       // whose name the process holds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +494,13 @@ func (x *Callee) GetProc() string {
 func (x *Callee) GetCluster() string {
 	if x != nil {
 		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Callee) GetCell() string {
+	if x != nil {
+		return x.Cell
 	}
 	return ""
 }
@@ -4333,9 +4341,8 @@ func (x *EvacuateResponse) GetProc() string {
 
 // Bistro's getLogs. Failure: the reader is told that the cell does not answer, and asks
 // again at the same cursor. Partial failure, delay and replay: harmless, it changes nothing
-// and a cursor names lines for ever. Identity: to says whom the leader means; it is not
-// checked, for output belongs to the folder and not to a process, and is read from a cell
-// that is being given up, too.
+// and a cursor names lines for ever. Identity: to says whom the leader means, and is checked:
+// who knows no cell, process and term of this cluster reads nothing.
 type ReadLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	To    *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
@@ -5593,11 +5600,12 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04proc\x18\x03 \x01(\tR\x04proc\x12\x18\n" +
-	"\acluster\x18\x04 \x01(\tR\acluster\"\\\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\"p\n" +
 	"\x06Callee\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
-	"\acluster\x18\x03 \x01(\tR\acluster\"o\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
+	"\x04cell\x18\x04 \x01(\tR\x04cell\"o\n" +
 	"\aSetHash\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
 	"\x04sum1\x18\x02 \x01(\x06R\x04sum1\x12\x12\n" +

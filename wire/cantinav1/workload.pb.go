@@ -1410,7 +1410,9 @@ type Workload struct {
 	Termination     *Termination           `protobuf:"bytes,18,opt,name=termination,proto3" json:"termination,omitempty"`
 	OnCellRestart   OnCellRestart          `protobuf:"varint,19,opt,name=on_cell_restart,json=onCellRestart,proto3,enum=cantina.v1.OnCellRestart" json:"on_cell_restart,omitempty"`
 	// Bytes per second of output; 0 = no bound.
-	LogRate       int64 `protobuf:"varint,20,opt,name=log_rate,json=logRate,proto3" json:"log_rate,omitempty"`
+	LogRate int64 `protobuf:"varint,20,opt,name=log_rate,json=logRate,proto3" json:"log_rate,omitempty"`
+	// It is given the address of the API and what opens it: CANTINA_API, CANTINA_TOKEN.
+	Api           bool `protobuf:"varint,21,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1585,6 +1587,13 @@ func (x *Workload) GetLogRate() int64 {
 	return 0
 }
 
+func (x *Workload) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
 var File_cantina_v1_workload_proto protoreflect.FileDescriptor
 
 const file_cantina_v1_workload_proto_rawDesc = "" +
@@ -1670,7 +1679,7 @@ const file_cantina_v1_workload_proto_rawDesc = "" +
 	"\x06target\x18\x05 \x01(\x0e2\x16.cantina.v1.KillTargetR\x06target\x12!\n" +
 	"\fparent_death\x18\x06 \x01(\x05R\vparentDeath\x12\x1d\n" +
 	"\n" +
-	"no_session\x18\a \x01(\bR\tnoSession\"\xc1\a\n" +
+	"no_session\x18\a \x01(\bR\tnoSession\"\xd3\a\n" +
 	"\bWorkload\x12(\n" +
 	"\x05setup\x18\x01 \x01(\v2\x12.cantina.v1.ActionR\x05setup\x12*\n" +
 	"\x06action\x18\x02 \x01(\v2\x12.cantina.v1.ActionR\x06action\x12,\n" +
@@ -1694,7 +1703,8 @@ const file_cantina_v1_workload_proto_rawDesc = "" +
 	"resultFile\x129\n" +
 	"\vtermination\x18\x12 \x01(\v2\x17.cantina.v1.TerminationR\vtermination\x12A\n" +
 	"\x0fon_cell_restart\x18\x13 \x01(\x0e2\x19.cantina.v1.OnCellRestartR\ronCellRestart\x12\x19\n" +
-	"\blog_rate\x18\x14 \x01(\x03R\alogRate\x1a<\n" +
+	"\blog_rate\x18\x14 \x01(\x03R\alogRate\x12\x10\n" +
+	"\x03api\x18\x15 \x01(\bR\x03api\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01*f\n" +

@@ -1,4 +1,4 @@
-package api
+package guard
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/user"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -78,41 +81,74 @@ type Listener struct {
 	TLS     TLSFiles
 	// Insecure permits an address that can be reached from elsewhere without TLS.
 	Insecure bool
+	// Token is what callers of a loopback port must show when there is no TLS. It is needed
+	// for such a port.
+	Token Token
+	// Group may use a Unix socket beside its owner; empty = none.
+	Group string
+	// Hosts are further names that requests may be addressed to; those of Address, of the
+	// certificate and of the machine are always among them.
+	Hosts []string
 }
 
-// Open listens. Without TLS only loopback addresses and Unix sockets are allowed,
-// unless Insecure is set: then warning says so, for each start and each status. A
-// socket file that a dead process left is replaced.
-func (l Listener) Open(ctx context.Context) (ln net.Listener, warning string, err error) {
+// Open listens. Without TLS only loopback addresses and Unix sockets are allowed, unless
+// Insecure is set: then Door.Warning says so, for each start and each status. A socket file
+// that a dead process left is replaced.
+func (l Listener) Open(ctx context.Context) (*Door, error) {
+	d := &Door{address: l.Address, hosts: hostsOf(l)}
 	if path, ok := strings.CutPrefix(l.Address, "unix:"); ok {
-		ln, err = openUnix(ctx, path)
-		return ln, "", err
+		ln, err := openUnix(ctx, path, l.Group)
+		d.Listener = ln
+		return d, err
 	}
 	conf, err := l.TLS.Server()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	local, err := isLoopback(ctx, l.Address)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if !local && conf == nil {
-		if !l.Insecure {
-			return nil, "", fmt.Errorf("%s %w; give --tls-cert, --tls-key and --tls-ca, or --insecure-listen", l.Address, ErrInsecure)
+	switch {
+	case conf != nil:
+		d.certificate = conf.Certificates[0].Leaf
+	case local:
+		if d.token = l.Token; d.token.IsZero() {
+			return nil, fmt.Errorf("%s: a loopback port needs a token for its callers: %w", l.Address, ErrInsecure)
 		}
-		warning = fmt.Sprintf("listening on %s without protection: whoever reaches it controls this machine", l.Address)
+	case l.Insecure:
+		d.Warning = fmt.Sprintf("listening on %s without protection: whoever reaches it controls this machine", l.Address)
+	default:
+		return nil, fmt.Errorf("%s %w; give --tls-cert, --tls-key and --tls-ca, or --insecure-listen", l.Address, ErrInsecure)
 	}
-	ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", l.Address)
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, "", fmt.Errorf("%s: %w; is another cantina running? choose another address with --listen", l.Address, ErrAddressInUse)
+		return nil, fmt.Errorf("%s: %w; is another cantina running? choose another address with --listen", l.Address, ErrAddressInUse)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("listen on %s: %w", l.Address, err)
+		return nil, fmt.Errorf("listen on %s: %w", l.Address, err)
 	}
+	d.address = ln.Addr().String()
 	if conf != nil {
 		ln = tls.NewListener(ln, conf)
 	}
-	return ln, warning, nil
+	d.Listener = ln
+	return d, nil
+}
+
+// hostsOf are the names by which callers may address a listener.
+func hostsOf(l Listener) []string {
+	names := slices.Clone(l.Hosts)
+	if host, _, err := net.SplitHostPort(l.Address); err == nil {
+		names = append(names, host)
+	}
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	for i, n := range names {
+		names[i] = strings.ToLower(n)
+	}
+	return names
 }
 
 // isLoopback reports whether an address can be reached from this machine only. An
@@ -140,8 +176,8 @@ func isLoopback(ctx context.Context, address string) (bool, error) {
 	return len(ips) > 0, nil
 }
 
-// openUnix listens on a socket file that only its owner may use.
-func openUnix(ctx context.Context, path string) (net.Listener, error) {
+// openUnix listens on a socket file that only its owner may use, and a group if there is one.
+func openUnix(ctx context.Context, path, group string) (net.Listener, error) {
 	if c, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
 		_ = c.Close() // it only showed that somebody listens
 		return nil, fmt.Errorf("%s: %w; is another cantina running?", path, ErrAddressInUse)
@@ -166,6 +202,9 @@ func openUnix(ctx context.Context, path string) (net.Listener, error) {
 	u := ln.(*net.UnixListener)
 	u.SetUnlinkOnClose(false)
 	err = os.Chmod(private, 0o600)
+	if err == nil && group != "" {
+		err = shareWith(private, group)
+	}
 	if err == nil {
 		err = os.Rename(private, path)
 	}
@@ -173,6 +212,24 @@ func openUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), ln.Close())
 	}
 	return &unixListener{UnixListener: u, path: path}, nil
+}
+
+// ShareDirectory lets the members of a group reach what is in a directory of this user.
+func ShareDirectory(path, group string) error { return give(path, group, 0o710) }
+
+// shareWith lets the members of a group use a socket.
+func shareWith(path, group string) error { return give(path, group, 0o660) }
+
+func give(path, group string, mode os.FileMode) error {
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return err
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("group %s: %w", group, err)
+	}
+	return errors.Join(os.Chown(path, -1, id), os.Chmod(path, mode))
 }
 
 // unixListener removes its socket file when it is closed.

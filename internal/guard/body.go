@@ -1,0 +1,131 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// errLarge reports a body that is larger than it may be.
+var errLarge = errors.New("too large")
+
+// How slowly a body may come: after bodyGrace at least bodyRate bytes a second.
+const (
+	bodyGrace = 10 * time.Second
+	bodyRate  = 64 << 10
+)
+
+// Body bounds the bodies of the requests that h reads whole: one that says that it is larger
+// than limit bytes is refused before it is read, one that turns out to be ends there, and one
+// that comes too slowly ends with its connection.
+func Body(limit int64, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > limit {
+			x := &refusal{fmt.Errorf("a body of %d bytes, at most %d: %w", r.ContentLength, limit, errLarge), "body", "split it"}
+			x.write(w, r)
+			return
+		}
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = http.MaxBytesReader(w, &hurried{r.Body, http.NewResponseController(w), time.Now(), 0, false}, limit)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// hurried is a body that must come fast enough.
+type hurried struct {
+	io.ReadCloser
+	conn  *http.ResponseController
+	begin time.Time
+	read  int64
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *hurried) Read(p []byte) (int, error) {
+	if !b.ended {
+		// Where there is no deadline, as in tests without a network, nothing is slow.
+		_ = b.conn.SetReadDeadline(b.begin.Add(bodyGrace + time.Duration(b.read)*time.Second/bodyRate))
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if err != nil {
+		b.end(errors.Is(err, io.EOF))
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *hurried) Close() error {
+	b.end(true)
+	return b.ReadCloser.Close()
+}
+
+// end lets the connection wait for the next request; one that was too slow stays at its end.
+func (b *hurried) end(well bool) {
+	if !b.ended && well {
+		_ = b.conn.SetReadDeadline(time.Time{})
+	}
+	b.ended = true
+}
+
+// Endless lets the body of a request come as slowly as it likes: that of a stream.
+func Endless(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // where there is none, there is no deadline
+}
+
+// writeTime is how long a caller may leave an answer unread before its connection is closed.
+const writeTime = time.Minute
+
+// hurrying is the writer of an answer that must be read.
+type hurrying struct {
+	http.ResponseWriter
+	conn *http.ResponseController
+}
+
+// Unwrap is for http.ResponseController.
+func (w *hurrying) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *hurrying) deadline(on bool) {
+	at := time.Time{}
+	if on {
+		at = time.Now().Add(writeTime)
+	}
+	_ = w.conn.SetWriteDeadline(at) // where there is none, nothing is slow
+}
+
+// Write implements io.Writer.
+func (w *hurrying) Write(p []byte) (int, error) {
+	w.deadline(true)
+	defer w.deadline(false)
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *hurrying) Flush() { _ = w.FlushError() } // as http.Flusher does
+
+// FlushError is for http.ResponseController.
+func (w *hurrying) FlushError() error {
+	w.deadline(true)
+	defer w.deadline(false)
+	return w.conn.Flush()
+}
+
+// narrowSize is how much of a stream the kernel keeps for a reader, in bytes.
+const narrowSize = 64 << 10
+
+// Narrow makes the kernel keep little of what a request's answer writes: a reader that does
+// not read holds up its stream soon, and costs no more from then on.
+func Narrow(ctx context.Context) {
+	c, _ := ctx.Value(connKey{}).(net.Conn)
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	if b, ok := c.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = b.SetWriteBuffer(narrowSize) // a wish
+	}
+}
