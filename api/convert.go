@@ -77,7 +77,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 	return &pb.Instance{
 		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
 		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
-		Routable: a.Net.Routable, Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
+		Routable: a.Net.Routable && !a.Unheard, Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
 		PlacementError: clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
 	}
 }

@@ -163,6 +163,11 @@ func (b *BBS) CellUnhealthy(cell, proc string) {
 	b.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
 }
 
+// CellUnheard tells that a session that was not HEALTHY yet in this term has been silent for too long.
+func (b *BBS) CellUnheard(cell, proc string) {
+	b.told(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
+}
+
 // CellMustDie tells that the leader has given a session up. Succeeded: a later
 // process has taken its folder in the same boot: then all rows wait for ProcDead, which comes when that
 // process has reported what it has of them, or when either process is given up for good.

@@ -92,7 +92,11 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 		e.Fine = e.State == e.Wanted
 	}
 	if s := x.Suspect; s != nil {
-		e.add("suspect", fmt.Sprintf("cell %s has fallen silent; it stays in use until a replacement runs, the cell is back, or it is given up", s.Cell), "", 0)
+		text := "cell %s has fallen silent; it stays in use until a replacement runs, the cell is back, or it is given up"
+		if s.Unheard {
+			text = "cell %s has not been heard of since this leader began; nothing is routed to it until the cell is back, a replacement runs, or it is given up"
+		}
+		e.add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
 	}
 	if c := x.Evacuating; c != nil {
 		e.add("evacuating", fmt.Sprintf("cell %s is being emptied; it stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))

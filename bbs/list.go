@@ -136,7 +136,7 @@ func (v *view) count(s serviceView) Service {
 		case a == nil:
 		case a.State == lrp.Running:
 			out.Running++
-			if a.Net.Routable {
+			if a.Serves() {
 				out.Routable++
 			}
 		case a.State == lrp.Crashed:

@@ -126,6 +126,10 @@ type Actual struct {
 	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
 	// Evacuate of a stop-first service. It ends with the instance.
 	Retiring bool
+	// Unheard marks a RUNNING row whose cell the leader of this term has not heard of in time: the
+	// address may be dead, and nothing is sent there. Set by CellUnheard, ends with
+	// CellHealthy, or when the cell speaks of the instance.
+	Unheard bool
 	// Finished marks a CRASHED row that is never restarted because its program
 	// exited with status 0 under RestartOnFailure: Crash.
 	Finished bool
@@ -137,8 +141,10 @@ func (a *Actual) OnProc(proc string) bool {
 }
 
 // Serves reports whether the row is RUNNING in the notes' full sense: it runs and is
-// ready for traffic. One whose readiness check fails takes nobody's place.
-func (a *Actual) Serves() bool { return a != nil && a.State == Running && a.Net.Routable }
+// ready for traffic. One whose readiness check fails, or whose cell is not heard of, takes nobody's place.
+func (a *Actual) Serves() bool {
+	return a != nil && a.State == Running && a.Net.Routable && !a.Unheard
+}
 
 // covers reports whether the ordinary row a has taken the place of the copy c of its
 // index: it serves, or it runs and c does not serve either.

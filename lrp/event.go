@@ -82,6 +82,9 @@ type (
 	CellHealthy struct{ Cell, Proc string }
 	// CellUnhealthy: a session that was HEALTHY in this term is UNHEALTHY.
 	CellUnhealthy struct{ Cell, Proc string }
+	// CellUnheard: a session that was not HEALTHY yet in this term has been silent for as long as makes
+	// a HEALTHY one UNHEALTHY.
+	CellUnheard struct{ Cell, Proc string }
 	// CellMustDie: the leader has given the session up. Not yet dead.
 	CellMustDie struct{ Cell, Proc string }
 	// ProcDead: no deadline-bound container of Proc is alive or can start.
@@ -108,6 +111,7 @@ func (EvacuateCrashed) event()  {}
 func (RemoveEvacuating) event() {}
 func (CellHealthy) event()      {}
 func (CellUnhealthy) event()    {}
+func (CellUnheard) event()      {}
 func (CellMustDie) event()      {}
 func (ProcDead) event()         {}
 func (ProcMoved) event()        {}

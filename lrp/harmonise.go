@@ -145,5 +145,5 @@ func Harmonise(v View) Action {
 }
 
 func (v View) outdated(row *Actual) bool {
-	return row != nil && (row.Proc != v.Self.Proc || v.Net != nil && !v.Net.Equal(row.Net))
+	return row != nil && (row.Proc != v.Self.Proc || v.Net != nil && (row.Unheard || !v.Net.Equal(row.Net)))
 }

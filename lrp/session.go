@@ -23,6 +23,20 @@ func (m *machine) cellHealthy(proc string) {
 	m.x.Ordinary = &b
 }
 
+// mark says of the RUNNING rows of a process whether its cell is heard of. The row of an exclusive
+// instance is left alone: no other can take its place.
+func (m *machine) mark(proc string, unheard bool) {
+	for _, row := range []**Actual{&m.x.Ordinary, &m.x.Evacuating, &m.x.Suspect} {
+		a := *row
+		if !a.OnProc(proc) || a.State != Running || a.Unheard == unheard || unheard && m.exclusive() {
+			continue
+		}
+		b := *a
+		b.Unheard = unheard
+		*row = &b
+	}
+}
+
 // cellUnhealthy makes proc's RUNNING row suspect and asks for a replacement. An
 // exclusive row stays: nothing replaces it before it is certainly dead.
 func (m *machine) cellUnhealthy(proc string) {

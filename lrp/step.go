@@ -81,8 +81,12 @@ func (m *machine) stepCell(e Event) error {
 	case RemoveEvacuating:
 		return m.removeEvacuating(e.By)
 	case CellHealthy:
+		m.mark(e.Proc, false)
 		m.cellHealthy(e.Proc)
 	case CellUnhealthy:
+		m.cellUnhealthy(e.Proc)
+	case CellUnheard:
+		m.mark(e.Proc, true)
 		m.cellUnhealthy(e.Proc)
 	case CellMustDie:
 		m.leaveProc(e.Proc, false)
@@ -325,11 +329,11 @@ func (m *machine) mayTakeBack(by Identity) bool {
 // refreshed returns a with the ports, readiness and process of e; a itself when
 // nothing differs. Since stays.
 func refreshed(a *Actual, e Start) *Actual {
-	if a.Proc == e.By.Proc && a.Net.Equal(e.Net) {
+	if a.Proc == e.By.Proc && a.Net.Equal(e.Net) && !a.Unheard {
 		return a
 	}
 	b := *a
-	b.Proc, b.Net = e.By.Proc, e.Net
+	b.Proc, b.Net, b.Unheard = e.By.Proc, e.Net, false
 	return &b
 }
 

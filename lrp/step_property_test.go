@@ -35,7 +35,7 @@ func drawEvent(rt *rapid.T, now time.Time, exclusive bool) Event {
 		Create{}, Undesire{}, Retire{}, RestartCrashed{}, Resend{}, ExpireEvacuating{}, PlacementFailed{"full"},
 		Claim{By: by}, Start{By: by, Net: net, Service: svc, Exclusive: exclusive}, Crash{By: by, Reason: "r"}, Remove{By: by},
 		Evacuate{By: by, Net: net, Until: now.Add(time.Minute)}, EvacuateClaimed{By: by}, EvacuateStopped{By: by}, EvacuateCrashed{By: by},
-		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
+		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc}, CellUnheard{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
 		ProcDead{by.Proc}, ProcMoved{by.Cell, by.Proc, by.Proc + "2"},
 	}).Draw(rt, "event")
 }

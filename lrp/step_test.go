@@ -128,6 +128,55 @@ func TestHeartbeatOfAnUnchangedInstanceWritesNothing(t *testing.T) {
 	}
 }
 
+// TestUnheard: a cell that does not come back after a leader change. Its instance becomes suspect and
+// no traffic goes there, until the cell is HEALTHY, or speaks of it; what is exclusive waits.
+func TestUnheard(t *testing.T) {
+	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
+	env := wantedEnv()
+	silent, effects, err := Step(x, CellUnheard{"alpha", "pa"}, env)
+	if err != nil || !silent.Suspect.Is(alpha) || words(silent.Ordinary) != "UNCLAIMED" || !has(effects, RequestAuction{key0}) {
+		t.Fatalf("%+v %v %v", silent, effects, err)
+	}
+	if r := silent.Resolved(); r != silent.Suspect || r.Serves() || !r.Net.Routable {
+		t.Errorf("readers see %+v", r)
+	}
+	if again, effects, _ := Step(silent, CellUnheard{"alpha", "pa"}, env); again != silent || effects != nil {
+		t.Errorf("again: %+v %v", again, effects)
+	}
+	claimed, _, _ := Step(silent, Claim{By: omega}, env)
+	notReady := netA
+	notReady.Routable = false
+	running, _, _ := Step(claimed, Start{By: omega, Net: notReady}, env)
+	if running.Suspect != nil {
+		t.Errorf("a copy that runs takes the place of one that nobody reaches: %+v", running)
+	}
+	for name, before := range map[string]Index{"before the claim": silent, "while it starts": claimed} {
+		back, _, _ := Step(before, CellHealthy{"alpha", "pa"}, env)
+		if words(back.Ordinary) != "RUNNING self" || back.Suspect != nil || !back.Ordinary.Serves() {
+			t.Errorf("back %s: %+v", name, back)
+		}
+	}
+	spoke, _, err := Step(silent, Start{By: alpha, Net: netA}, env)
+	if err != nil || spoke.Suspect == nil || !spoke.Suspect.Serves() {
+		t.Errorf("it speaks: %+v %v", spoke, err)
+	}
+	if a := Harmonise(View{Container: Up, Self: alpha, Net: &netA, Rows: silent}); a.Call != CallStart || a.Then != Leave {
+		t.Errorf("its cell says that it runs: %+v", a)
+	}
+	if starting, _, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, CellUnheard{"alpha", "pa"}, env); words(starting.Ordinary) != "UNCLAIMED" || starting.Suspect != nil {
+		t.Errorf("claimed: %+v", starting)
+	}
+	evacuating := Index{Key: key0, Evacuating: rowOf(t, "RUNNING self")}
+	evacuating.Evacuating.Presence = Evacuating
+	if silent, _, _ := Step(evacuating, CellUnheard{"alpha", "pa"}, env); silent.Evacuating == nil || silent.Evacuating.Serves() {
+		t.Errorf("evacuating: %+v", silent)
+	}
+	env.Desired.Exclusive = true
+	if same, effects, _ := Step(x, CellUnheard{"alpha", "pa"}, env); same != x || effects != nil {
+		t.Errorf("exclusive: %+v %v", same, effects)
+	}
+}
+
 func TestSuspect(t *testing.T) {
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
 	env := wantedEnv()

@@ -46,6 +46,7 @@ type Cells interface {
 // from one goroutine at a time. Its methods may call the registry; they must not wait.
 type Listener interface {
 	SessionChanged(worker.SessionChanged)
+	Unheard(worker.Unheard)
 	Availability(worker.Availability)
 	Eligible(worker.Eligible)
 	Dead(worker.Dead)
@@ -303,6 +304,8 @@ func (r *Registry) perform(e worker.Effect) {
 		})
 	case worker.SessionChanged:
 		r.cfg.Listener.SessionChanged(e)
+	case worker.Unheard:
+		r.cfg.Listener.Unheard(e)
 	case worker.Availability:
 		r.cfg.Listener.Availability(e)
 	case worker.Eligible:

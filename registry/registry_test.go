@@ -246,6 +246,7 @@ func (l *ears) hear(e worker.Effect) {
 }
 
 func (l *ears) SessionChanged(e worker.SessionChanged) { l.hear(e) }
+func (l *ears) Unheard(e worker.Unheard)               { l.hear(e) }
 func (l *ears) Availability(e worker.Availability)     { l.hear(e) }
 func (l *ears) Eligible(e worker.Eligible)             { l.hear(e) }
 func (l *ears) Dead(e worker.Dead)                     { l.hear(e) }

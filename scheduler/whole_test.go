@@ -49,6 +49,7 @@ func (x listener) admit(cell worker.CellName) {
 	x.l.auction.Admit(string(cell), string(proc), reason)
 }
 func (x listener) SessionChanged(e worker.SessionChanged) { x.admit(e.Cell) }
+func (listener) Unheard(worker.Unheard)                   {}
 func (x listener) Availability(e worker.Availability)     { x.admit(e.Cell) }
 func (x listener) Eligible(e worker.Eligible)             { x.admit(e.Cell) }
 func (x listener) Dead(worker.Dead)                       {}

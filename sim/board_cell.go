@@ -43,12 +43,21 @@ func (b *board) heeded(proc string, e lrp.Event) {
 		}
 		switch e.(type) {
 		case lrp.CellHealthy:
+			if slices.ContainsFunc(x.Rows(), func(a *lrp.Actual) bool { return a.OnProc(proc) && a.Unheard }) {
+				w.fail("contract", "%s is HEALTHY and counts as not heard of for %v", proc, k)
+			}
 			if x.Suspect.OnProc(proc) {
 				w.fail("contract", "%s is HEALTHY and %v is suspect on it", proc, k)
 			}
 		case lrp.CellUnhealthy:
 			if o := x.Ordinary; o.OnProc(proc) && !o.Exclusive && !o.Retiring && all.wants(k) {
 				w.fail("contract", "%s is UNHEALTHY and %v is still on it: %s", proc, k, describe(x))
+			}
+		case lrp.CellUnheard:
+			for _, a := range x.Rows() {
+				if a.OnProc(proc) && !a.Exclusive && a.Serves() {
+					w.fail("contract", "%s is not heard of and traffic still goes to %v: %s", proc, k, describe(x))
+				}
 			}
 		case lrp.CellMustDie:
 			if o := x.Ordinary; !o.OnProc(proc) || !o.Exclusive {

@@ -149,6 +149,14 @@ func (n news) SessionChanged(e worker.SessionChanged) {
 	n.r.board.sessionChanged(e)
 }
 
+// Unheard implements registry.Listener.
+func (n news) Unheard(e worker.Unheard) {
+	if !n.r.stops() {
+		n.to.Unheard(e)
+		n.r.board.heeded(string(e.Proc), lrp.CellUnheard{Cell: string(e.Cell), Proc: string(e.Proc)})
+	}
+}
+
 // Availability implements registry.Listener.
 func (n news) Availability(e worker.Availability) {
 	if !n.r.stops() {

@@ -78,7 +78,7 @@ func FromActual(a *lrp.Actual) *pb.ActualLRP {
 		Key: FromLRPKey(a.Key), Service: FromServiceKey(a.Service), Presence: pb.Presence(a.Presence), State: pb.LRPState(a.State),
 		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
 		CrashCount: int32(a.CrashCount), CrashReason: valid(a.CrashReason), PlacementError: valid(a.PlacementError),
-		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished,
+		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished, Unheard: a.Unheard,
 	}
 }
 
@@ -91,7 +91,7 @@ func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
 		State:    lrp.State(r.enum("state", pb.LRPState_name, int32(m.GetState()))),
 		Identity: ToIdentity(m.GetIdentity()), Net: ToNet(m.GetNet()), Exclusive: m.GetExclusive(),
 		CrashCount: int(m.GetCrashCount()), CrashReason: m.GetCrashReason(), PlacementError: m.GetPlacementError(),
-		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(), Finished: m.GetFinished(),
+		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(), Finished: m.GetFinished(), Unheard: m.GetUnheard(),
 	}
 	return a, r.err
 }

@@ -63,6 +63,15 @@ type SessionChanged struct {
 	Reason     string
 }
 
+// Unheard tells the bulletin board that a process that was not HEALTHY yet in this term has been
+// silent for as long as makes a HEALTHY one UNHEALTHY: its RUNNING services become suspect, and
+// nothing is routed to them. It is told once; HEALTHY ends it.
+type Unheard struct {
+	Cell   CellName
+	Proc   Proc
+	Reason string
+}
+
 // Availability tells that a cell's probe failed three times in a row (then it
 // gets no new work of any kind), or works again.
 type Availability struct {
@@ -229,6 +238,7 @@ func (SendNotify) effect()        {}
 func (SendKill) effect()          {}
 func (SendSuicide) effect()       {}
 func (SessionChanged) effect()    {}
+func (Unheard) effect()           {}
 func (Availability) effect()      {}
 func (Eligible) effect()          {}
 func (Dead) effect()              {}

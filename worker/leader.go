@@ -125,10 +125,12 @@ type process struct {
 	// durable: the row is in the store; promised is the promise the store has.
 	durable   bool
 	promised  time.Duration
-	unsaid    bool   // row.Promise is longer than what the store says
-	health    Health // times on the policy clock
-	blocked   bool   // unhealthy for lack of consensus alone
-	connected bool   // has beaten in this term
+	unsaid    bool          // row.Promise is longer than what the store says
+	health    Health        // times on the policy clock
+	blocked   bool          // unhealthy for lack of consensus alone
+	born      time.Duration // on the policy clock: when this leader came to know of it
+	unheard   bool          // it was told that it is silent, and not HEALTHY yet
+	connected bool          // has beaten in this term
 	reported  bool
 	alive     []string // containers of services and tasks that it reported
 	remains   bool     // its newest heartbeat said that not all of its predecessors is gone
@@ -225,7 +227,7 @@ func (l *Leader) untrusted(promise time.Duration) time.Duration {
 }
 
 func (l *Leader) newProcess(m Member, now time.Duration) *process {
-	p := &process{row: m, health: NewHealth(l.policy(now)), work: map[fence.Invocation]*entry{}, period: l.t.Heartbeat}
+	p := &process{row: m, health: NewHealth(l.policy(now)), born: l.policy(now), work: map[fence.Invocation]*entry{}, period: l.t.Heartbeat}
 	l.procs[m.Proc] = p
 	l.order = append(l.order, p)
 	l.folders[m.Folder] = append(l.folders[m.Folder], p)

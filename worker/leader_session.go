@@ -63,6 +63,19 @@ func (l *Leader) evaluate(p *process, now time.Duration) {
 	}
 }
 
+// miss tells of a process that is not HEALTHY in time and never was in this term. One that was is
+// told as a change to UNHEALTHY; the leader before this one may have routed to both.
+func (l *Leader) miss(p *process, now time.Duration) {
+	h, g, at := p.health, l.gaps(p), l.policy(now)
+	switch {
+	case h.State == MustDie || h.HasBeenHealthy || p.blocked:
+		p.unheard = false
+	case !p.unheard && (at > max(p.born, h.LastBeat)+g.Beat || at > max(p.born, h.LastProbe)+g.Probe):
+		p.unheard = true
+		l.do(Unheard{p.row.Cell, p.row.Proc, l.silence(p, now)})
+	}
+}
+
 func (l *Leader) why(p *process, now time.Duration) string {
 	switch {
 	case p.health.State == Healthy:
@@ -162,6 +175,9 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 		l.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
+	}
+	if lease {
+		l.miss(p, now)
 	}
 	if p.displaced || !p.connected && p.health.State == MustDie {
 		return

@@ -25,7 +25,7 @@ var inKey = map[reflect.Type]fields{
 		"t m seq committed rows effects writes mourned order folders goneList set lapse counter adopted t0 jobs nodes lastTick stalled adopting refused",
 		"configuration; commits are done at once and the key refuses a state with any open; lists of what stands in procs; only the order of counters counts; t0 in lapseEnd; one cluster"},
 	reflect.TypeFor[process](): {"row member durable promised unsaid health blocked connected reported remains displaced dead period beat since credited credit seq unsure open probe kills",
-		"obituary work alive", "commits are done at once; entries name their process; no services and tasks here"},
+		"obituary work alive born unheard", "commits are done at once; entries name their process; no services and tasks here, of which alone the last is told"},
 	reflect.TypeFor[Member]():     {"Proc Promise Displaced", "Cell Folder Started Boot", "the process id stands for them; one boot"},
 	reflect.TypeFor[Health]():     {"State BecameUnhealthy LastProbe LastBeat", "BecameHealthy HasBeenHealthy", "never later than the limits of what made it so; of the worker set only"},
 	reflect.TypeFor[unsureList](): {"runs next pause asked", "", ""},

@@ -58,6 +58,12 @@ func (o *Office) SessionChanged(e worker.SessionChanged) {
 		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: o.cfg.Term, Evacuating: o.Drains.Of(e.Cell) != nil}})
 }
 
+// Unheard implements registry.Listener.
+func (o *Office) Unheard(e worker.Unheard) {
+	o.log.Info("cell is not back under this leader: its services are replaced, but for exclusive ones", "cell", string(e.Cell), "reason", e.Reason)
+	o.Board.CellUnheard(string(e.Cell), string(e.Proc))
+}
+
 // Availability implements registry.Listener.
 func (o *Office) Availability(e worker.Availability) {
 	if e.Unavailable {

@@ -484,7 +484,9 @@ type ActualLRP struct {
 	Expires        *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=expires,proto3" json:"expires,omitempty"`
 	Retiring       bool                   `protobuf:"varint,13,opt,name=retiring,proto3" json:"retiring,omitempty"`
 	// Ended by itself and is not started again.
-	Finished      bool `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
+	Finished bool `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
+	// The leader of this term has not heard of its cell in time.
+	Unheard       bool `protobuf:"varint,15,opt,name=unheard,proto3" json:"unheard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -613,6 +615,13 @@ func (x *ActualLRP) GetRetiring() bool {
 func (x *ActualLRP) GetFinished() bool {
 	if x != nil {
 		return x.Finished
+	}
+	return false
+}
+
+func (x *ActualLRP) GetUnheard() bool {
+	if x != nil {
+		return x.Unheard
 	}
 	return false
 }
@@ -910,7 +919,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12)\n" +
 	"\x05ports\x18\x02 \x03(\v2\x13.cantina.v1.MappingR\x05ports\x12\x1a\n" +
 	"\broutable\x18\x03 \x01(\bR\broutable\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xc1\x04\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xdb\x04\n" +
 	"\tActualLRP\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x120\n" +
@@ -927,7 +936,8 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\aexpires\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1a\n" +
 	"\bretiring\x18\r \x01(\bR\bretiring\x12\x1a\n" +
-	"\bfinished\x18\x0e \x01(\bR\bfinished\"0\n" +
+	"\bfinished\x18\x0e \x01(\bR\bfinished\x12\x18\n" +
+	"\aunheard\x18\x0f \x01(\bR\aunheard\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xbb\x02\n" +
