@@ -80,8 +80,9 @@ type row struct {
 	fields []string
 }
 
-// rows reads an account file; one that is not there is empty.
-func (db accounts) rows(file string) ([]row, error) {
+// rows reads an account file and returns the lines that a test accepts; one that is not
+// there is empty.
+func (db accounts) rows(file string, accept func(line string) bool) ([]row, error) {
 	f, err := db.open(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -98,23 +99,32 @@ func (db accounts) rows(file string) ([]row, error) {
 		return nil, fmt.Errorf("/etc/%s%s: %w", file, db.of, plain(err))
 	}
 	var out []row
+	number := 0
 	for line := range strings.Lines(string(b)) {
-		out = append(out, row{len(out) + 1, strings.Split(strings.TrimRight(line, "\r\n"), ":")})
+		number++
+		if line = strings.TrimRight(line, "\r\n"); accept(line) {
+			out = append(out, row{number, strings.Split(line, ":")})
+		}
 	}
 	return out, nil
 }
 
 // lookUp finds the line of an account by its name, or by its number when it has none.
-func lookUp(rows []row, a action.Account) (row, bool) {
-	at, want := 0, a.Name
-	if a.Name == "" {
-		at, want = 2, strconv.FormatUint(uint64(a.Number), 10)
+func (db accounts) lookUp(file string, a action.Account) (row, bool, error) {
+	want := strconv.FormatUint(uint64(a.Number), 10)
+	found, err := db.rows(file, func(line string) bool {
+		name, rest, _ := strings.Cut(line, ":")
+		if a.Name != "" {
+			return name == a.Name
+		}
+		_, rest, _ = strings.Cut(rest, ":")
+		number, _, _ := strings.Cut(rest, ":")
+		return number == want
+	})
+	if err != nil || len(found) == 0 {
+		return row{}, false, err
 	}
-	i := slices.IndexFunc(rows, func(r row) bool { return len(r.fields) > at && r.fields[at] == want })
-	if i < 0 {
-		return row{}, false
-	}
-	return rows[i], true
+	return found[0], true, nil
 }
 
 // id reads the number in a field of a line.
@@ -150,12 +160,11 @@ func (db accounts) find(text string) (account, error) {
 }
 
 func (db accounts) user(who action.Account) (account, error) {
-	rows, err := db.rows("passwd")
+	r, known, err := db.lookUp("passwd", who)
 	if err != nil {
 		return account{}, err
 	}
 	a := account{cred: &syscall.Credential{Uid: who.Number, Gid: who.Number}, home: "/"}
-	r, known := lookUp(rows, who)
 	if !known && who.Name != "" {
 		return account{}, fmt.Errorf("it is not in /etc/passwd%s", db.of)
 	}
@@ -182,11 +191,10 @@ func (db accounts) group(who action.Account) (uint32, error) {
 	if who.Name == "" {
 		return who.Number, nil
 	}
-	rows, err := db.rows("group")
+	r, known, err := db.lookUp("group", who)
 	if err != nil {
 		return 0, err
 	}
-	r, known := lookUp(rows, who)
 	if !known {
 		return 0, fmt.Errorf("group %q is not in /etc/group%s", who.Name, db.of)
 	}
@@ -195,22 +203,19 @@ func (db accounts) group(who action.Account) (uint32, error) {
 
 // groups are the supplementary groups of a user.
 func (db accounts) groups(name string) ([]uint32, error) {
-	rows, err := db.rows("group")
-	if err != nil {
-		return nil, err
-	}
+	rows, err := db.rows("group", func(line string) bool {
+		members := line[strings.LastIndexByte(line, ':')+1:]
+		return strings.Contains(members, name) && strings.Count(line, ":") >= 3 && slices.Contains(strings.Split(members, ","), name)
+	})
 	var out []uint32
 	for _, r := range rows {
-		if len(r.fields) < 4 || !slices.Contains(strings.Split(r.fields[3], ","), name) {
-			continue
-		}
 		n, err := db.id("group", r, 2, "gid")
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, n)
 	}
-	return out, nil
+	return out, err
 }
 
 // accounts is the user database that the container's programs see.
@@ -233,16 +238,24 @@ func (c *container) user(r *action.Run) string {
 	return cmp.Or(c.image.User, c.e.cfg.User)
 }
 
+// self is the cell's own user.
+func (db accounts) self() account {
+	a, err := db.user(action.Account{Number: uint32(os.Getuid())})
+	if err != nil { // it runs all the same
+		a = account{home: "/"}
+	}
+	a.cred = nil
+	return a
+}
+
 // identify finds who runs a program.
 func (c *container) identify(r *action.Run) (account, error) {
 	db, user := c.accounts(), c.user(r)
+	if user == "" && c.spec.Workload.Isolation != action.IsolationRootfs {
+		return c.e.self(), nil
+	}
 	if user == "" {
-		a, err := db.user(action.Account{Number: uint32(os.Getuid())})
-		if err != nil { // it runs all the same
-			a = account{home: "/"}
-		}
-		a.cred = nil
-		return a, nil
+		return db.self(), nil
 	}
 	a, err := db.find(user)
 	if err != nil {

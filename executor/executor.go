@@ -136,7 +136,8 @@ type Executor struct {
 	steps         *step.Engine
 	images        *image.Store
 	cache         *cache.Cache
-	spaces        *isolate.Host // nil where there are no name spaces
+	self          func() account // the cell's own user, by the machine's database
+	spaces        *isolate.Host  // nil where there are no name spaces
 	roots         *roots
 	out           *output.Store
 	hub           hub
@@ -184,7 +185,7 @@ func Open(cfg Config) (*Executor, error) {
 
 func newExecutor(cfg Config) *Executor {
 	cfg = cfg.withDefaults()
-	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, containers: map[string]*container{},
+	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, self: sync.OnceValue(hostAccounts().self), containers: map[string]*container{},
 		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
 	return e

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -108,5 +109,46 @@ func TestSignalsOfImages(t *testing.T) {
 		if got := signalOf(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestUsersThatCannotBeAreRefusedWhereverTheyStand: in an image, in a step, in a sidecar, in
+// a check and in exec; nothing runs as root in their stead.
+func TestUsersThatCannotBeAreRefusedWhereverTheyStand(t *testing.T) {
+	needRoot(t)
+	e := testExecutor(t, nil)
+	run := func(user string) *action.Run {
+		return &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo ran as $(id -u); sleep 1000"}, User: user}
+	}
+	refused := func(id string, w action.Workload, says ...string) {
+		t.Helper()
+		r := launch(t, e, id, Spec{Workload: w}).Result
+		if out := lines(t, e, id, output.Stdout); !r.Failed || slices.Contains(out, "ran as 0") {
+			t.Errorf("%s: %+v %q", id, r, out)
+		}
+		for _, s := range says {
+			if !strings.Contains(r.Reason, s) {
+				t.Errorf("%s: %q is missing in %q", id, s, r.Reason)
+			}
+		}
+	}
+	for _, user := range []string{"4294967295", "65534:4294967295", "99999999999", "-1", "no-such-user", "root:no-such-group", ":", "00"} {
+		quoted := `"` + user + `"`
+		do := func(u string) action.Action { return action.Action{Run: run(u)} }
+		setup := do(user)
+		refused("workload "+user, action.Workload{Action: do(""), User: user}, quoted)
+		refused("step "+user, action.Workload{Action: do(user)}, quoted)
+		refused("setup "+user, action.Workload{Action: do(""), Setup: &setup}, quoted)
+		refused("sidecar "+user, action.Workload{Action: do("65534"), Sidecars: []action.Action{do(user)}}, quoted)
+		refused("check "+user, action.Workload{Action: do("65534"), Checks: []action.Check{{Exec: run(user), StartupInterval: time.Millisecond}}, StartTimeout: time.Second})
+		refused("image "+user, action.Workload{Action: action.Action{Run: &action.Run{}}, Isolation: action.IsolationRootfs,
+			Rootfs: imageFile(t, v1.Config{Cmd: []string{"sh", "-c", "echo ran as 0"}, User: user})}, quoted, "USER of the image")
+	}
+	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: action.Workload{Action: action.Action{Run: run("65534")}}}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	if x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "id", User: "4294967295"}); err == nil || !strings.Contains(err.Error(), `"4294967295"`) {
+		t.Errorf("%v, %v", x, err)
 	}
 }

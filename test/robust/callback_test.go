@@ -23,7 +23,7 @@ func TestCallbackIsSigned(t *testing.T) {
 		got <- delivery{r.Header.Get("Cantina-Signature"), string(body)}
 	}))
 	defer s.Close()
-	d := startDev(t, t.TempDir(), "--callback-secret-file", write(t, "secret", secret+"\n"))
+	d := startDev(t, tempDir(t), "--callback-secret-file", write(t, "secret", secret+"\n"))
 	apply(t, d.wait().Addr, fmt.Sprintf("tasks:\n  t: {command: ['true'], callback: '%s/done'}\n", s.URL))
 	select {
 	case x := <-got:
@@ -36,7 +36,7 @@ func TestCallbackIsSigned(t *testing.T) {
 		}
 	case <-t.Context().Done():
 	}
-	if r := cli(t, "", "dev", "--data", t.TempDir(), "--callback-secret-file", write(t, "short", "x\n")); r.code != 2 || !strings.Contains(r.err, "at least 16") {
+	if r := cli(t, "", "dev", "--data", tempDir(t), "--callback-secret-file", write(t, "short", "x\n")); r.code != 2 || !strings.Contains(r.err, "at least 16") {
 		t.Errorf("a secret of one byte: code %d, %s", r.code, r.err)
 	}
 }

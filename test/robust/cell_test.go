@@ -179,8 +179,8 @@ func TestCapacityIsAdded(t *testing.T) {
 // TestStopHeedsTheTrap: a program that traps the signal and ends is not waited for,
 // whatever its grace, also below a shell.
 func TestStopHeedsTheTrap(t *testing.T) {
-	d := startDev(t, t.TempDir()).wait()
-	inner := filepath.Join(t.TempDir(), "inner")
+	d := startDev(t, tempDir(t)).wait()
+	inner := filepath.Join(tempDir(t), "inner")
 	if err := os.WriteFile(inner, []byte("#!/bin/sh\ntrap 'echo trapped; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func startNetwork(t *testing.T, flags []string, servers, cells int) *cluster {
 
 // newCluster returns a cluster on an etcd that is there, of which nothing runs yet.
 func newCluster(t *testing.T, endpoint string, flags []string) *cluster {
-	c := &cluster{t: t, dir: t.TempDir(), flags: flags, endpoint: endpoint,
+	c := &cluster{t: t, dir: tempDir(t), flags: flags, endpoint: endpoint,
 		servers: map[string]*process{}, cells: map[string]*process{}}
 	t.Cleanup(c.cleanup)
 	return c

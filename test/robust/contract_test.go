@@ -18,7 +18,7 @@ import (
 
 // TestKeyedSubmits sends the same request many times at once: it is carried out once.
 func TestKeyedSubmits(t *testing.T) {
-	w, d := newWitness(t), startDev(t, t.TempDir()).wait()
+	w, d := newWitness(t), startDev(t, tempDir(t)).wait()
 	var wg sync.WaitGroup
 	uids := make([]string, 50)
 	for i := range uids {
@@ -49,7 +49,7 @@ func TestKeyedSubmits(t *testing.T) {
 // TestKillDuringPlacement submits many tasks at once and kills the server when the
 // last is acknowledged: after the next start none waits for ever.
 func TestKillDuringPlacement(t *testing.T) {
-	w, data := newWitness(t), t.TempDir()
+	w, data := newWitness(t), tempDir(t)
 	d := startDev(t, data).wait()
 	var wg sync.WaitGroup
 	for i := range 100 {
@@ -80,7 +80,7 @@ func TestKillDuringPlacement(t *testing.T) {
 // TestFinishedStaysFinished applies what has ended again, over restarts: nothing
 // of it runs again.
 func TestFinishedStaysFinished(t *testing.T) {
-	w, data := newWitness(t), t.TempDir()
+	w, data := newWitness(t), tempDir(t)
 	spec := fmt.Sprintf("domain: d\ntasks: {t: {command: [%[1]s, t, 'true']}}\njobs: {j: {levels: [n], nodes: [{manual: [a, b]}], command: [%[1]s, '{}', 'true']}}\n", w.command())
 	for range 3 {
 		d := startDev(t, data).wait()
@@ -99,7 +99,7 @@ func TestFinishedStaysFinished(t *testing.T) {
 // TestGrandchildren stops work that put a child into a session of its own, and
 // kills the cell of such work: nothing of it is left by the time it is said to have ended.
 func TestGrandchildren(t *testing.T) {
-	w, data := newWitness(t), t.TempDir()
+	w, data := newWitness(t), tempDir(t)
 	d := startDev(t, data).wait()
 	const family = "echo $$ >>%[1]s/pids; setsid sh -c 'echo $$ >>%[1]s/pids; sleep 1000' & sleep 1000"
 	script := fmt.Sprintf(family, w.dir)
@@ -163,7 +163,7 @@ func TestGrandchildren(t *testing.T) {
 
 // TestVerdicts tells an OOM kill, a kill by hand and an exit apart.
 func TestVerdicts(t *testing.T) {
-	d := startDev(t, t.TempDir()).wait()
+	d := startDev(t, tempDir(t)).wait()
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
 		t.Skip("no memory controller of cgroup v1 here: the limit is tested on v2 by the executor's tests")
 	}
@@ -186,7 +186,7 @@ func TestVerdicts(t *testing.T) {
 
 // TestShortOutput runs tasks that say one word and fail: no word and no code is lost.
 func TestShortOutput(t *testing.T) {
-	d := startDev(t, t.TempDir()).wait()
+	d := startDev(t, tempDir(t)).wait()
 	n := soak(100, 500)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -213,7 +213,7 @@ func TestShortOutput(t *testing.T) {
 
 // TestBigOutput lets a task print a gigabyte: memory and store do not grow with it.
 func TestBigOutput(t *testing.T) {
-	data := t.TempDir()
+	data := tempDir(t)
 	d := startDev(t, data).wait()
 	must(t, d.Addr, "run", "--", "true")
 	mb := soak(1100, 4000) // more than a container's output is kept of

@@ -13,7 +13,7 @@ import (
 func TestDevEndsOnSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
-			w, data := newWitness(t), t.TempDir()
+			w, data := newWitness(t), tempDir(t)
 			d := startDev(t, data).wait()
 			apply(t, d.Addr, fmt.Sprintf("services:\n  s: {command: [/bin/sh, -c, 'setsid sleep 1000 & echo up >>%s/up; exec sleep 1000']}\n", w.dir))
 			if !w.until(patience, func() bool { return len(w.lines("up")) == 1 }) {

@@ -34,7 +34,7 @@ type acked struct {
 // on the same folder: nothing acknowledged is lost, nothing runs twice, and nothing
 // of the dead process is left.
 func TestKillDev(t *testing.T) {
-	r, w, data := seeded(t), newWitness(t), t.TempDir()
+	r, w, data := seeded(t), newWitness(t), tempDir(t)
 	rounds, nodes := soak(3, 200), soak(300, 6000)
 	known := &acked{tasks: map[string]bool{}, done: map[string]string{}}
 	d := startDev(t, data).wait()

@@ -116,7 +116,7 @@ func (c *cluster) flip(key string) {
 // TestFullDisk fills the disk of a cell: what cannot run says so, what runs goes
 // on, and when there is room again all is well.
 func TestFullDisk(t *testing.T) {
-	disk := t.TempDir()
+	disk := tempDir(t)
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=24m"); err != nil {
 		t.Skipf("a small disk cannot be mounted here: %v", err)
 	}

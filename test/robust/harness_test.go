@@ -26,6 +26,23 @@ import (
 // end a test that hangs, on a machine that does much else too.
 const patience = 100 * time.Second
 
+// testUser names the user that runs what names none, so that the same tests show that
+// everything works for a user without privileges: make test runs them a second time so.
+const testUser = "CANTINA_TEST_USER"
+
+// tempDir is a folder for a test, in which its containers can write, whoever runs them.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if os.Getenv(testUser) == "" {
+		return dir
+	}
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // program is the cantina that the tests run, token what opens its loopback ports.
 var (
 	program string
@@ -129,6 +146,9 @@ func start(t *testing.T, name string, args ...string) *process {
 // somebody else ends.
 func launch(t *testing.T, name string, wrapper []string, args ...string) *process {
 	t.Helper()
+	if user := os.Getenv(testUser); user != "" && (args[0] == "dev" || args[0] == "cell") {
+		args = append(args, "--default-user", user)
+	}
 	argv := append(append(append([]string(nil), wrapper...), program), append(args, "--ready-fd", "3")...)
 	p := &process{t: t, name: name, cmd: exec.Command(argv[0], argv[1:]...), log: newJournal(),
 		ready: make(chan struct{}), drained: make(chan struct{}), ended: make(chan struct{})}
@@ -316,7 +336,7 @@ func shows(t *testing.T, addr string, words []string, args ...string) {
 // write writes a file into a folder of its own and returns its path.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
+	path := filepath.Join(tempDir(t), name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

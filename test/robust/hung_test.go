@@ -15,7 +15,7 @@ func hangingCluster(t *testing.T, flags []string) (*cluster, *witness, *executor
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root to mount")
 	}
-	hung, err := executortest.Hang(t.TempDir())
+	hung, err := executortest.Hang(tempDir(t))
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

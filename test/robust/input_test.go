@@ -14,7 +14,7 @@ import (
 // TestBadInput gives one dev server what nobody should give it. Each case ends in
 // words, and a task that runs afterwards shows that nothing was harmed.
 func TestBadInput(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
+	data := filepath.Join(tempDir(t), "data")
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, "domain: keep\nservices: {still: {command: [sleep, '1000'], stop_grace: 1s}}\n")
 	must(t, d.Addr, "wait", "still", "--timeout", "100s")
@@ -160,7 +160,7 @@ func folderInUse(t *testing.T, _ *process, data string) {
 }
 
 func portTaken(t *testing.T, d *process) {
-	second := launch(t, "second", nil, "dev", "--data", t.TempDir(), "--socket", "none", "--listen", d.Addr)
+	second := launch(t, "second", nil, "dev", "--data", tempDir(t), "--socket", "none", "--listen", d.Addr)
 	<-second.ended
 	if second.cmd.ProcessState.ExitCode() != 1 || !second.log.until(nil, patience, func(s string) bool { return strings.Contains(s, "in use") }) {
 		t.Errorf("exit code %d: %s", second.cmd.ProcessState.ExitCode(), second.log.tail(5))

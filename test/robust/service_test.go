@@ -16,7 +16,7 @@ import (
 // asked afterwards says so, and a person's word starts it anew.
 func TestCrashesWaitByTheClock(t *testing.T) {
 	w := newWitness(t)
-	d := startDev(t, t.TempDir()).wait()
+	d := startDev(t, tempDir(t)).wait()
 	apply(t, d.Addr, fmt.Sprintf(`
 domain: d
 services:
@@ -78,7 +78,7 @@ func TestKilledCellMoves(t *testing.T) {
 // TestScalingLeavesNothing scales a service from 1 to 50 and to 0, and removes it
 // while it runs again: no process, no row and no control group is left.
 func TestScalingLeavesNothing(t *testing.T) {
-	w, data := newWitness(t), t.TempDir()
+	w, data := newWitness(t), tempDir(t)
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, fmt.Sprintf("domain: d\nservices: {web: {command: [sh, -c, 'echo $$ >>%s/pids; exec sleep 1000'], stop_grace: 1s}}\n", w.dir))
 	must(t, d.Addr, "wait", "web", "--timeout", "100s")

@@ -20,7 +20,7 @@ type witness struct {
 
 func newWitness(t *testing.T) *witness {
 	t.Helper()
-	w := &witness{t: t, dir: t.TempDir()}
+	w := &witness{t: t, dir: tempDir(t)}
 	if err := os.Mkdir(filepath.Join(w.dir, "lock"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,20 @@ import (
 // patience bounds the start and the end of a dev server.
 const patience = 60 * time.Second
 
+// TestScripts runs each script twice: its workloads, which name no user, run as the cell's
+// own, and as one without privileges.
 func TestScripts(t *testing.T) {
+	for name, user := range map[string]string{"root": "", "user": "65534:65534"} {
+		t.Run(name, func(t *testing.T) {
+			if user != "" && os.Getuid() != 0 {
+				t.Skip("skipped: only root runs work as somebody else")
+			}
+			runScripts(t, user)
+		})
+	}
+}
+
+func runScripts(t *testing.T, user string) {
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
 		t.Fatal(err)
@@ -40,10 +53,18 @@ func TestScripts(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(bin, "cantina")); err != nil {
 		t.Skip("bin/cantina is not built: run make build")
 	}
-	servers := &servers{bin: filepath.Join(bin, "cantina"), running: map[*testscript.TestScript]*dev{}}
+	// Whoever runs a workload gets to the files of its script.
+	work := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(work), 0o711), os.Chmod(work, 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	servers := &servers{bin: filepath.Join(bin, "cantina"), user: user, running: map[*testscript.TestScript]*dev{}}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: "testdata", WorkdirRoot: work,
 		Setup: func(e *testscript.Env) error {
+			if err := os.Chmod(e.WorkDir, 0o777); err != nil {
+				return err
+			}
 			// Short: a socket's path has at most 107 bytes.
 			run, err := os.MkdirTemp("", "ct")
 			if err != nil {
@@ -105,7 +126,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 
 // servers are the dev servers of the scripts that run.
 type servers struct {
-	bin string
+	bin, user string
 
 	mu      sync.Mutex
 	running map[*testscript.TestScript]*dev
@@ -121,6 +142,9 @@ type dev struct {
 func (s *servers) start(ts *testscript.TestScript, neg bool, args []string) {
 	work := ts.Getenv("WORK")
 	own := []string{"dev", "--data", filepath.Join(work, "data"), "--listen", "127.0.0.1:0", "--ready-fd", "3"}
+	if s.user != "" {
+		own = append(own, "--default-user", s.user)
+	}
 	cmd := exec.Command(s.bin, append(own, args...)...)
 	cmd.Dir = work
 	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + work, "XDG_RUNTIME_DIR=" + ts.Getenv("XDG_RUNTIME_DIR"), "XDG_DATA_HOME=" + ts.Getenv("XDG_DATA_HOME")}
