@@ -117,7 +117,11 @@ func (l *Leader) tickWait(now time.Duration) {
 	if len(l.silent) > 0 || l.unlistable() && now < l.lapseEnd() {
 		return
 	}
-	l.endWait(AuditWaitEnded, "every listed process has reported or is dead")
+	why := "every listed process has reported or is dead"
+	if l.unlistable() {
+		why += ", and the longest promise has passed"
+	}
+	l.endWait(AuditWaitEnded, why)
 }
 
 // unlistable reports whether work may run of which the list says nothing. Then nothing is provably
