@@ -95,6 +95,16 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 	})
 }
 
+// discard is the word of a person that what a restored store does not know is not wanted.
+func (r *reign) discard() {
+	for _, name := range r.office.Heard() {
+		if s, _ := r.office.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
+			r.s.w.trace("customer: discard what runs on %s and no row names", name)
+			r.beside(func(ctx context.Context) { _, _ = r.office.Discard(ctx, name, "customer") })
+		}
+	}
+}
+
 // tidy takes back every drain, makes the domain fresh for ever, and cancels what runs for
 // ever, known or not.
 func (w *world) tidy(b *board) {
@@ -109,12 +119,7 @@ func (w *world) tidy(b *board) {
 			b.drain(name, false)
 		}
 	}
-	for _, name := range b.r.office.Heard() {
-		if s, _ := b.r.office.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
-			w.trace("customer: discard what runs on %s and no row names", name)
-			b.r.beside(func(ctx context.Context) { _, _ = b.r.office.Discard(ctx, name, "customer") })
-		}
-	}
+	b.r.discard()
 	for _, t := range w.store.work().tasks {
 		if !t.Ended() && w.now-w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 45*time.Second {
 			w.trace("customer: cancel %s, which runs for ever", t.GUID)

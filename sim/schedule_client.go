@@ -62,8 +62,9 @@ func (w *world) forgotten(r *reign, job string) bool {
 	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all, func(c *container) bool { return c.never && c.run.Work.Job == job })
 }
 
-// tidy cancels what runs for ever.
+// tidy cancels what runs for ever, known or not.
 func (p *plans) tidy(r *reign) {
+	r.discard()
 	for _, t := range p.w.store.work().tasks {
 		if !t.Ended() && p.w.now-p.w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 20*time.Second {
 			p.cancel(r, t.GUID)
