@@ -72,9 +72,24 @@ func (c *container) await(done <-chan struct{}, p *process.Process, program stri
 		case <-pa.over:
 		case <-limit:
 		}
+		if p.Ended() && comes(done) { // it has run meanwhile: who made it was just slow
+			return nil
+		}
 		err := pa.gaveUp(program, hanging())
 		p.Signal(syscall.SIGKILL)
 		return err
+	}
+}
+
+// comes waits for what is certain to come, unless something is wrong.
+func comes(done <-chan struct{}) bool {
+	t := time.NewTimer(hangsAfter)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
 	}
 }
 

@@ -182,7 +182,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 	defer look.Stop()
 	limit, stopLimit := timer(pa.limit)
 	defer stopLimit()
-	told := false
+	told, gaveUp := false, false
 	defer func() { k.c.endHang(told) }()
 	for {
 		over, gone := k.shim.Ended(), k.shim.Done() // before the look, so that nothing is missed
@@ -195,6 +195,8 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 			return errors.New(s.Error)
 		case err == nil:
 			return k.watchMain(ctx, procid.Identity{Pid: s.Pid, Start: s.Start})
+		case gaveUp: // it had not started when somebody asked for its end
+			return pa.gaveUp(program, k.startingPids())
 		case unread(err): // nobody can tell: it is looked at again
 			gone = nil
 		case over:
@@ -207,9 +209,9 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 			told = k.c.setHang(told, program, k.startingPids())
 			continue
 		case <-limit:
-			return pa.gaveUp(program, k.startingPids())
+			gaveUp = true
 		case <-pa.over:
-			return pa.gaveUp(program, k.startingPids())
+			gaveUp = true
 		}
 	}
 }
