@@ -65,7 +65,7 @@ type container struct {
 	ports    []action.Mapping
 	oomKills int
 	oom      *OOM
-	peak     int64 // bytes of memory
+	used     cgroup.Usage // at the end
 
 	// set before the driver starts, read by it
 	spec Spec

@@ -338,7 +338,7 @@ func (c *container) saveAndClose(r *RunResult) {
 func (c *container) resultOf(p *process.Process) RunResult {
 	pr := p.Result()
 	r := RunResult{ExitCode: pr.ExitCode, Signal: int(pr.Signal), Started: pr.Started.UTC(), Ended: pr.Ended.UTC(),
-		Usage: Usage{User: pr.Usage.User, System: pr.Usage.System, MaxRSS: pr.Usage.MaxRSS}}
+		Usage: Usage{User: pr.Usage.User, System: pr.Usage.System}}
 	if pr.Signal != 0 {
 		r.ExitCode = -1
 		r.Failed, r.Reason = true, fmt.Sprintf("killed by signal %d (%v)", pr.Signal, pr.Signal)
@@ -353,7 +353,10 @@ func (c *container) resultOf(p *process.Process) RunResult {
 func (c *container) addAccount(r *RunResult) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	r.Usage.MemoryPeak, r.OOM = c.peak, c.oom
+	if c.used.Counted {
+		r.Usage.User, r.Usage.System, r.Usage.Whole = c.used.User, c.used.System, true
+	}
+	r.Usage.MemoryPeak, r.OOM = c.used.MemoryPeak, c.oom
 }
 
 func (c *container) setPid(pid int) {

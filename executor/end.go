@@ -304,12 +304,9 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 // account notes what the kernel counted, before the group is given back.
 func (c *container) account() {
 	u := c.group.Usage()
-	if u.MemoryPeak == 0 && u.OOMKills == 0 {
-		return
-	}
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	c.peak = u.MemoryPeak
+	c.used = u
 	if u.OOMKills > 0 {
 		c.oomKills = int(u.OOMKills)
 		c.oom = &OOM{Kills: int(u.OOMKills), Limit: u.MemoryLimit, Peak: u.MemoryPeak}

@@ -462,7 +462,7 @@ func (k *kept) result() RunResult {
 	}
 	e := k.ended
 	r.Ended, r.Signal, r.Status = e.At.UTC(), e.Signal, e.Status
-	r.Usage = Usage{User: e.User, System: e.System, MaxRSS: e.MaxRSS}
+	r.Usage = Usage{User: e.User, System: e.System}
 	if e.Signal == 0 {
 		r.ExitCode = e.ExitCode
 	}

@@ -14,8 +14,20 @@ func (c *container) tellEnd(r *RunResult) {
 	}
 }
 
+// String says "user 30ms, system 10ms, memory 12.3 MB". What is not counted is named.
+func (u *Usage) String() string {
+	s := fmt.Sprintf("user %v, system %v", u.User.Round(time.Millisecond), u.System.Round(time.Millisecond))
+	if !u.Whole {
+		s += " (of the main program and the children it waited for)"
+	}
+	if u.MemoryPeak == 0 {
+		return s + ", memory not counted without a limit"
+	}
+	return s + fmt.Sprintf(", memory %.1f MB", float64(u.MemoryPeak)/(1<<20))
+}
+
 // String says how a container ended, and what it took: "exit status 3 after 1.2s;
-// user 30ms, system 10ms, memory 12 MB".
+// user 30ms, system 10ms, memory 12.3 MB".
 func (r *RunResult) String() string {
 	var b strings.Builder
 	b.WriteString(r.Reason)
@@ -30,7 +42,7 @@ func (r *RunResult) String() string {
 		return b.String()
 	}
 	u := &r.Usage
-	fmt.Fprintf(&b, "; user %v, system %v, memory %d MB", u.User.Round(time.Millisecond), u.System.Round(time.Millisecond), max(u.MemoryPeak, u.MaxRSS)>>20)
+	fmt.Fprintf(&b, "; %s", u)
 	if r.OOM != nil {
 		fmt.Fprintf(&b, "; %d killed for lack of memory, limit %d MB, peak %d MB", r.OOM.Kills, r.OOM.Limit>>20, r.OOM.Peak>>20)
 	}

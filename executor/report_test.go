@@ -14,14 +14,16 @@ func TestResultInWords(t *testing.T) {
 	began := time.Unix(100, 0)
 	ran := func(r RunResult) *RunResult {
 		r.Started, r.Ended = began, began.Add(1234*time.Millisecond)
-		r.Usage = Usage{User: 31 * time.Millisecond, System: 9 * time.Millisecond, MaxRSS: 12 << 20}
+		r.Usage = Usage{User: 31 * time.Millisecond, System: 9 * time.Millisecond, Whole: true, MemoryPeak: 12 << 20}
 		return &r
 	}
 	for want, r := range map[string]*RunResult{
-		"exit status 0 after 1.234s; user 31ms, system 9ms, memory 12 MB": ran(RunResult{}),
-		"exit status 3 after 1.234s; user 31ms, system 9ms, memory 12 MB": ran(RunResult{Failed: true, Reason: "exit status 3", ExitCode: 3}),
-		"killed after 1.234s; user 31ms, system 9ms, memory 12 MB; 2 killed for lack of memory, limit 32 MB, peak 31 MB": ran(RunResult{
+		"exit status 0 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{}),
+		"exit status 3 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{Failed: true, Reason: "exit status 3", ExitCode: 3}),
+		"killed after 1.234s; user 31ms, system 9ms, memory 12.0 MB; 2 killed for lack of memory, limit 32 MB, peak 31 MB": ran(RunResult{
 			Failed: true, Reason: "killed", OOM: &OOM{Kills: 2, Limit: 32 << 20, Peak: 31 << 20}}),
+		"exit status 0 after 1s; user 1s, system 0s (of the main program and the children it waited for), memory not counted without a limit": {
+			Started: began, Ended: began.Add(time.Second), Usage: Usage{User: time.Second}},
 		"lost after 1.234s": ran(RunResult{Failed: true, Reason: "lost", Lost: true}),
 		"no such file":      {Failed: true, Reason: "no such file"},
 	} {
@@ -91,5 +93,48 @@ func TestOutputIsFoundByAttempt(t *testing.T) {
 		if !seen[output.Stdout] || !seen[output.Stderr] || !seen[output.Event] {
 			t.Errorf("attempt %s: streams %v", n, seen)
 		}
+	}
+}
+
+// TestUseIsThatOfTheContainer: of all its processes, and of nothing of the cell.
+func TestUseIsThatOfTheContainer(t *testing.T) {
+	ballast := make([]byte, 128<<20) // the cell is large
+	for i := 0; i < len(ballast); i += 4096 {
+		ballast[i] = 1
+	}
+	shapes := map[string]func(*Spec){
+		"single": func(*Spec) {},
+		"steps":  func(s *Spec) { s.Workload.Setup = setup() },
+		"kept":   func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep },
+	}
+	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1, "none": CgroupNone} {
+		e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
+		for shape, change := range shapes {
+			if e.tree == nil && shape == "kept" {
+				continue
+			}
+			for _, limited := range []bool{false, true} {
+				// The main program does nothing; its child works, and nobody waits for it.
+				s := sh("(i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo >done) & until [ -e done ]; do sleep 0.01; done; exit 3")
+				change(&s)
+				counts := e.tree != nil
+				if limited {
+					s.Workload.Resources = resource.Amounts{resource.MemoryMB: 64}
+					if counts {
+						needLimit(t, e, "memory")
+					}
+				}
+				u := launch(t, e, shape+map[bool]string{true: " limited"}[limited], s).Result.Usage
+				if u.Whole != (counts && e.tree.V2()) || u.Whole && u.User+u.System < 20*time.Millisecond {
+					t.Errorf("%s %s: %+v", name, shape, u)
+				}
+				if (u.MemoryPeak > 0) != (counts && limited) || u.MemoryPeak > 64<<20 {
+					t.Errorf("%s %s, limited %v: %+v", name, shape, limited, u)
+				}
+			}
+		}
+	}
+	if ballast[0] != 1 {
+		t.Error()
 	}
 }

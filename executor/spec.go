@@ -125,9 +125,11 @@ type OOM struct {
 
 // Usage is what a container used.
 type Usage struct {
-	User, System time.Duration // processor time of the main process and its waited-for children
-	MaxRSS       int64         // bytes, of the largest process
-	MemoryPeak   int64         // bytes, of all together; 0 where no memory controller counts
+	User, System time.Duration // processor time
+	// Whole reports that it is that of all processes. Else, without v2 groups, it is that of the
+	// main program and the children that it has waited for.
+	Whole      bool
+	MemoryPeak int64 // bytes, of all together; 0 where nothing counts it: without a limit, or groups
 }
 
 // RunResult is how a container ended. (Diego executor, RunResult.)

@@ -274,7 +274,7 @@ func (s *shimmed) ended(buf []byte) error {
 	unix.Close(s.pidfd)
 	s.pidfd = -1
 	e := shim.Ended{ExitCode: ws.ExitStatus(), User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
-		MaxRSS: ru.Maxrss << 10, At: time.Now(), Status: s.status.Last()}
+		At: time.Now(), Status: s.status.Last()}
 	if ws.Signaled() {
 		e.Signal = int(ws.Signal())
 	}

@@ -85,7 +85,6 @@ type Result struct {
 // Usage is what the kernel counted for the process and its waited-for children.
 type Usage struct {
 	User, System time.Duration
-	MaxRSS       int64 // bytes
 }
 
 // Process is one started program.
@@ -286,7 +285,7 @@ func (p *Process) ready(buf []byte) {
 	default:
 		p.result.ExitCode = ws.ExitStatus()
 	}
-	p.result.Usage = Usage{User: duration(ru.Utime), System: duration(ru.Stime), MaxRSS: ru.Maxrss << 10}
+	p.result.Usage = Usage{User: duration(ru.Utime), System: duration(ru.Stime)}
 	p.loop.remove(p.pidfd, p.id)
 	unix.Close(p.pidfd)
 	p.pidfd = -1

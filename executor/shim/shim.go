@@ -110,7 +110,6 @@ type Ended struct {
 	ExitCode     int // meaningless when Signal is not 0
 	Signal       int
 	User, System time.Duration
-	MaxRSS       int64 // bytes
 	At           time.Time
 	Status       []byte // last line of descriptor 3; nil = none
 }
