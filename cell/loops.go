@@ -124,6 +124,11 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 	case err != nil:
 		s.log.Debug("heartbeat", "error", err)
 	case a.Verdict == worker.Foreign:
+	case a.Verdict == worker.Refused:
+		if s.refusal != a.Reason {
+			s.refusal = a.Reason
+			s.log.Warn("the leader refuses this cell for now; it goes on asking", "reason", a.Reason)
+		}
 	case s.answered.first(true):
 		s.log.Info("a leader answers")
 	}

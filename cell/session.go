@@ -44,6 +44,7 @@ type session struct {
 	strangers mailbox[worker.ForeignHeard] // taken by the loop of beats
 	stranger  fence.Cluster                // the one that was told of last; of that loop
 
+	refusal   string  // that was told of last; of that loop
 	answered  tidings // whether the last heartbeat was; only the loop of beats touches it
 	electing  electing
 	beats     *mailbox[worker.Heartbeat]

@@ -25,6 +25,9 @@ const backupVersion = 1
 // none. ErrCompacted when that revision was compacted meanwhile: begin again, with
 // another writer. It returns the number of rows and the revision.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (rows int64, revision int64, err error) {
+	if k, ok := s.backend.(interface{ KeepHistory() func() }); ok {
+		defer k.KeepHistory()()
+	}
 	e, revision, err := s.read(ctx, s.headKey())
 	if err == nil && e == nil {
 		err = ErrNoHead
@@ -93,6 +96,16 @@ func (b *backupSum) end() *storepb.BackupEnd {
 // ErrBadBackup when the backup is damaged; ErrNotEmpty when the store has a head;
 // ErrDisplaced when a server campaigns on it. It returns the number of rows.
 func (s *Store) LoadBackup(ctx context.Context, r io.Reader) (rows int64, err error) {
+	return s.loadBackup(ctx, r, "")
+}
+
+// LoadBackupAsNew is LoadBackup into a cluster of its own: cells of the one that the backup is
+// of do not belong to it. It returns the number of rows.
+func (s *Store) LoadBackupAsNew(ctx context.Context, r io.Reader) (rows int64, err error) {
+	return s.loadBackup(ctx, r, s.cfg.NewID())
+}
+
+func (s *Store) loadBackup(ctx context.Context, r io.Reader, cluster fence.Cluster) (rows int64, err error) {
 	e, _, err := s.read(ctx, s.headKey())
 	if err == nil && e != nil {
 		err = ErrNotEmpty
@@ -109,6 +122,9 @@ func (s *Store) LoadBackup(ctx context.Context, r io.Reader) (rows int64, err er
 	if h.GetVersion() != backupVersion || h.GetHead() == nil {
 		return 0, fmt.Errorf("restore: version %d, want %d: %w", h.GetVersion(), backupVersion, ErrBadBackup)
 	}
+	if cluster == "" {
+		cluster = fence.Cluster(h.Head.GetCluster())
+	}
 	if err := s.clearRows(ctx); err != nil {
 		return 0, fmt.Errorf("restore: %w", err)
 	}
@@ -117,6 +133,7 @@ func (s *Store) LoadBackup(ctx context.Context, r io.Reader) (rows int64, err er
 		return 0, fmt.Errorf("restore: %w", err)
 	}
 	marked := head.Restore(headOf(h.Head), s.cfg.Clock.Wall().Unix())
+	marked.Cluster = cluster
 	if err := s.putUnled(ctx, []Write{{Key: s.headKey(), Value: encodeHead(marked)}}); err != nil {
 		return 0, fmt.Errorf("restore: %w", err)
 	}

@@ -196,6 +196,13 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 		}
 		l.do(SendSuicide{cur.row.Cell, Suicide{l.cfg.Term, cur.row.Proc, true}})
 		l.displace(now, cur, reason, bumped)
+	case !cur.connected && l.cfg.NoDeadline:
+		// A process that shared one with its leader never calls another; in a restored store
+		// it is of the dev that the backup was taken of.
+		l.displace(now, cur, "of another dev, which the backup was taken of", bumped)
+	case !cur.connected:
+		l.verdict(h, Refused, fmt.Sprintf("another process holds its name: %s, of which this leader has not heard yet; it takes the name when that one is lost", cur.row.Proc))
+		return false
 	default:
 		l.verdict(h, DieAll, fmt.Sprintf("another process holds its name: %s, which is %v", cur.row.Proc, cur.health.State))
 		l.do(SendSuicide{h.Cell, Suicide{l.cfg.Term, h.Proc, true}})

@@ -129,7 +129,7 @@ func (c *cli) dev(f devFlags) error {
 	if work.RebootCommand, err = f.stuck.command(); err != nil {
 		return err
 	}
-	cfg, err := c.serverConfig(log, filepath.Join(f.data, "server"), worker.DefaultTimeouts())
+	cfg, err := c.serverConfig(log, f.data, worker.DefaultTimeouts())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"cantina/api"
+	"cantina/fence"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/store"
@@ -134,7 +135,10 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := os.Mkdir(dir+"/empty", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.fails(api.ExitFailed, "", "store", "backup", dir+"/b", "--data", dir+"/empty")
+	s.fails(api.ExitFailed, "there is no store in it", "store", "backup", dir+"/b", "--data", dir+"/empty")
+	if _, err := os.Stat(dir + "/empty/server"); err == nil {
+		t.Fatal("a backup made a store")
+	}
 	if _, err := os.Stat(dir + "/b"); err == nil {
 		t.Fatal("a failed backup left a file")
 	}
@@ -142,7 +146,10 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.fails(api.ExitFailed, "bad backup", "store", "restore", dir+"/bad", "--data", dir+"/new")
-	held, err := folder.Open(dir + "/held")
+	if err := os.MkdirAll(dir+"/held/server/etcd", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	held, err := folder.Open(dir + "/held/server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,11 +177,32 @@ func TestABackupComesBack(t *testing.T) {
 	if code != 0 || !strings.Contains(errs, "1 rows") {
 		t.Fatal(code, errs)
 	}
+	s.fails(api.ExitUsage, "exists", "store", "backup", dir+"/b", "--data", dir+"/old")
+	s.ok("store", "backup", dir+"/b", "--data", dir+"/old", "--force")
+	s.fails(api.ExitUsage, "is no file", "store", "backup", dir, "--data", dir+"/old", "--force")
 	s.ok("store", "restore", dir+"/b", "--data", dir+"/new")
+	s.ok("store", "restore", dir+"/b", "--data", dir+"/second", "--new-identity")
 	s.fails(api.ExitFailed, "not empty", "store", "restore", dir+"/b", "--data", dir+"/new")
 	s.ok("store", "mark-restored", "--data", dir+"/old")
 	var rows []store.Row
 	restored := false
+	identity := func(name string) (id fence.Cluster) {
+		err := (&place{data: dir + name}).open(t.Context(), func(ctx context.Context, st *store.Store) error {
+			reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+			if err != nil {
+				return err
+			}
+			id = reign.Cluster()
+			return reign.Resign(ctx)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	if old, same, second := identity("/old"), identity("/new"), identity("/second"); old == "" || same != old || second == "" || second == old {
+		t.Errorf("identities: %q, restored %q, as new %q", old, same, second)
+	}
 	read := func(ctx context.Context, st *store.Store) error {
 		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
 		if err != nil {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"cantina/api"
 	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
@@ -42,7 +45,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
-	p.StringVar(&f.data, "data", c.dataFolder("server"), "data folder")
+	p.StringVar(&f.data, "data", c.dataFolder(""), "data directory; the store is in server/ below it, for every verb")
 	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
 	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses of API and cells, host:port or unix:PATH")
 	socketFlags(cmd, &f.socket, &f.group, serverSocket)
@@ -78,6 +81,9 @@ func (c *cli) server(f serverFlags) error {
 	cfg, err := c.serverConfig(log, f.data, f.timeouts)
 	if err != nil {
 		return err
+	}
+	if stored, err := hasStore(cfg.Dir); err != nil || stored && len(f.cfg.Endpoints) > 0 {
+		return errors.Join(err, failf(api.ExitUsage, "--data %s holds a store of its own, and --etcd-endpoints names another one: move %s out of the data directory, or leave out --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd")))
 	}
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts, f.insecure
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait

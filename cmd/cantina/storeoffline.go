@@ -28,7 +28,7 @@ type place struct {
 
 func (p *place) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.data, "data", "", "data folder of the server, which must not run")
+	f.StringVar(&p.data, "data", "", "data directory that dev or server was given")
 	f.StringSliceVar(&p.endpoints, "etcd-endpoints", nil, "instead: members of an etcd of your own")
 	f.StringVar(&p.tls.Cert, "etcd-cert", "", "certificate for that etcd")
 	f.StringVar(&p.tls.Key, "etcd-key", "", "key of the certificate")
@@ -54,15 +54,24 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 	return errors.Join(use(ctx, cluster.Backend(), f), cluster.Close())
 }
 
+// errRunning reports a data directory whose store a running server has.
+var errRunning = errors.New("a server runs on it")
+
 func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.Store) error) error {
-	path := p.data
-	if info, err := os.Stat(path); !p.empty && (err != nil || !info.IsDir()) {
-		return failf(api.ExitUsage, "--data %q: there is no such folder", path)
+	if info, err := os.Stat(p.data); !p.empty && (err != nil || !info.IsDir()) {
+		return failf(api.ExitUsage, "--data %q: there is no such folder", p.data)
 	}
-	if info, err := os.Stat(filepath.Join(path, "server", "etcd")); err == nil && info.IsDir() {
-		path = filepath.Join(path, "server") // the folder of a dev: the store is the server's half
+	path, exists, err := folder.Locate(p.data)
+	if err != nil {
+		return failf(api.ExitUsage, "--data: %v", err)
+	}
+	if !exists && !p.empty {
+		return failf(api.ExitFailed, "--data %s: there is no store in it, which would be %s", p.data, filepath.Join(path, "etcd"))
 	}
 	dir, err := folder.Open(path)
+	if errors.Is(err, folder.ErrInUse) {
+		return failf(api.ExitFailed, "%w: %v", errRunning, err)
+	}
 	if err != nil {
 		return failf(api.ExitFailed, "%v", err)
 	}
@@ -81,87 +90,35 @@ func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.S
 	return errors.Join(err, member.Close(), dir.Close())
 }
 
+// hasStore reports whether the server's part of a data directory has an embedded store.
+func hasStore(path string) (bool, error) {
+	_, err := os.Stat(filepath.Join(path, "etcd"))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func use(ctx context.Context, b *etcd.Backend, f func(context.Context, *store.Store) error) error {
 	s, err := store.New(b, store.Config{Clock: run.Kernel()})
 	if err != nil {
 		return err
 	}
 	if err := f(ctx, s); err != nil {
-		return failf(api.ExitFailed, "%v", err)
+		return failf(api.ExitFailed, "%w", err)
 	}
 	return nil
 }
 
 func (c *cli) offlineVerbs() []*cobra.Command {
-	return []*cobra.Command{c.backupVerb(), c.restoreVerb(), c.markVerb()}
-}
-
-func (c *cli) backupVerb() *cobra.Command {
-	p := &place{}
-	cmd := &cobra.Command{
-		Use: "backup FILE", Short: "Write the whole store to a file", Args: exactly(1, "FILE"),
-		Long:    "backup writes all rows as they were at one moment. With --etcd-endpoints it disturbs no running server; with --data the server must not run.",
-		Example: "  cantina store backup --data /var/lib/cantina before.backup",
-		RunE: func(_ *cobra.Command, args []string) error {
-			return p.open(c.ctx, func(ctx context.Context, s *store.Store) error { return c.backup(ctx, s, args[0]) })
-		},
-	}
-	p.flags(cmd)
-	return cmd
-}
-
-// backup writes beside the file and renames, so that a half one never bears its name.
-func (c *cli) backup(ctx context.Context, s *store.Store, name string) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	rows, revision, err := s.Backup(ctx, f)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	c.notef("%s: %d rows at revision %d\n", name, rows, revision)
-	return nil
-}
-
-func (c *cli) restoreVerb() *cobra.Command {
-	p := &place{empty: true}
-	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Put a backup into an empty store", Args: exactly(1, "FILE"),
-		Long: "restore fills an empty store from a backup and marks it: the next leader starts nothing that may still run before every cell has reported, or the longest promise\n" +
-			"to a cell has passed, because the backup may be older than what cells do. A store that is not empty is refused.",
-		Example: "  cantina store restore --data /var/lib/cantina-new before.backup",
-		RunE: func(_ *cobra.Command, args []string) error {
-			f, err := os.Open(args[0])
-			if err != nil {
-				return failf(api.ExitUsage, "%v", err)
-			}
-			defer f.Close()
-			return p.open(c.ctx, func(ctx context.Context, s *store.Store) error {
-				rows, err := s.LoadBackup(ctx, f)
-				if err == nil {
-					c.notef("%d rows restored; the next leader waits before it starts what may still run\n", rows)
-				}
-				return err
-			})
-		},
-	}
-	p.flags(cmd)
-	return cmd
+	return []*cobra.Command{c.backupVerb(), c.verifyVerb(), c.restoreVerb(), c.markVerb()}
 }
 
 func (c *cli) markVerb() *cobra.Command {
 	p := &place{}
 	cmd := &cobra.Command{
 		Use: "mark-restored", Short: "Say that the store was rolled back or moved by other means", Args: atMost(0, "none"),
-		Long:    "After an etcd snapshot was restored, or a data folder was copied back, the store may be older than what cells do. mark-restored says so, before a server starts on it.",
+		Long:    "After an etcd snapshot was restored, or a data directory was copied back, the store may be older than what cells do. mark-restored says so, before a server starts on it.",
 		Example: "  cantina store mark-restored --data /var/lib/cantina",
 		RunE: func(*cobra.Command, []string) error {
 			return p.open(c.ctx, func(ctx context.Context, s *store.Store) error {

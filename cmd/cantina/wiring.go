@@ -26,6 +26,7 @@ import (
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/internal/secret"
+	"cantina/store/folder"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -221,7 +222,11 @@ func secretOf(file string) (secret.Text, error) {
 	return secret.New(string(text)), nil
 }
 
-func (c *cli) serverConfig(log *slog.Logger, dir string, t worker.Timeouts) (node.ServerConfig, error) {
+func (c *cli) serverConfig(log *slog.Logger, data string, t worker.Timeouts) (node.ServerConfig, error) {
+	dir, _, err := folder.Locate(data)
+	if err != nil {
+		return node.ServerConfig{}, failf(api.ExitUsage, "--data: %v", err)
+	}
 	token, err := c.processToken()
 	if err != nil {
 		return node.ServerConfig{}, err

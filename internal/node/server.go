@@ -186,6 +186,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	for _, d := range s.doors {
 		g.Add("listener "+d.Address(), func(ctx context.Context) error { return d.Serve(ctx, h) })
 	}
+	g.Add("backups", func(ctx context.Context) error { return s.serveBackups(ctx, st) })
 	g.Add("campaign", func(ctx context.Context) error { return s.campaign(ctx, st) })
 	err = g.Run(ctx)
 	s.cells.Close()

@@ -26,10 +26,17 @@ type Backend struct {
 	limits  store.Limits
 	cluster atomic.Uint64 // id of the first answer; 0 before it
 	written atomic.Int64  // keys written since the start, for compaction
+	readers atomic.Int32  // who reads the past: no compaction meanwhile
 	member  *Member       // the embedded member; nil for a cluster
 }
 
 var _ store.Backend = (*Backend)(nil)
+
+// KeepHistory puts compaction off until the function that it returns is called.
+func (b *Backend) KeepHistory() func() {
+	b.readers.Add(1)
+	return func() { b.readers.Add(-1) }
+}
 
 // Limits returns the limits of one transaction.
 func (b *Backend) Limits() store.Limits { return b.limits }

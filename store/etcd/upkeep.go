@@ -53,6 +53,9 @@ func (u Upkeep) run(ctx context.Context, b *Backend, log *slog.Logger) error {
 		case <-tick.C:
 		}
 		w := b.written.Load()
+		if b.readers.Load() > 0 {
+			continue
+		}
 		if u.CompactEvery < 0 || w == written || w-written < u.CompactWrites && time.Since(last) < u.CompactEvery {
 			continue
 		}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cantina/api"
+	"cantina/internal/node"
+	"cantina/store"
+	"cantina/store/folder"
+)
+
+func (c *cli) backupVerb() *cobra.Command {
+	p, force := &place{}, false
+	cmd := &cobra.Command{
+		Use: "backup FILE", Short: "Write the whole store to a file", Args: exactly(1, "FILE"),
+		Long: "backup writes all rows as they were at one moment, reads the file again, and gives it its name when it is good. It disturbs no running server: with --data\n" +
+			"the server that runs on the data directory takes it (run the verb on its machine, as its user); with --etcd-endpoints it reads your etcd.\n" +
+			"A file that is there is kept, unless --force is given.",
+		Example: "  cantina store backup --data /var/lib/cantina before.backup",
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := args[0]
+			if err := free(name, force); err != nil {
+				return err
+			}
+			return c.backup(name, force, func(ctx context.Context, w io.Writer) error { return p.backup(ctx, w) })
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite FILE")
+	return cmd
+}
+
+// free refuses a name that is taken.
+func free(name string, force bool) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return failf(api.ExitUsage, "%v", err)
+	case !info.Mode().IsRegular():
+		return failf(api.ExitUsage, "%s is no file", name)
+	case !force:
+		return failf(api.ExitUsage, "%s exists: give another name, or --force to overwrite it", name)
+	}
+	return nil
+}
+
+// backup writes a backup of the store, also of one that a running server has.
+func (p *place) backup(ctx context.Context, w io.Writer) error {
+	err := p.open(ctx, func(ctx context.Context, s *store.Store) error {
+		_, _, err := s.Backup(ctx, w)
+		return err
+	})
+	if !errors.Is(err, errRunning) {
+		return err
+	}
+	path, _, lerr := folder.Locate(p.data)
+	if lerr != nil {
+		return lerr
+	}
+	a, aerr := node.RunningBackup(ctx, path)
+	if aerr != nil {
+		return failf(api.ExitFailed, "%v; it gives no backup: %v", err, aerr)
+	}
+	_, err = io.Copy(w, a)
+	return errors.Join(err, a.Close())
+}
+
+// backupTries is how often a backup is begun whose revision was compacted meanwhile.
+const backupTries = 5
+
+// backup writes beside the file, verifies what it wrote, and renames, so that a half one, or a
+// bad one, never bears its name.
+func (c *cli) backup(name string, force bool, take func(context.Context, io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return failf(api.ExitUsage, "%v", err)
+	}
+	for try := 1; ; try++ {
+		err = take(c.ctx, f)
+		if !errors.Is(err, store.ErrCompacted) || try == backupTries {
+			break
+		}
+		if _, err = f.Seek(0, io.SeekStart); err == nil {
+			err = f.Truncate(0)
+		}
+		if err != nil {
+			break
+		}
+	}
+	var info store.BackupInfo
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		info, err = verify(f)
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = settle(f.Name(), name, force)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	c.notef("%s: %s\n", name, described(info))
+	c.unreadable(info)
+	return nil
+}
+
+// settle gives the file its name, which nobody has taken meanwhile, durably.
+func settle(from, name string, force bool) error {
+	if err := free(name, force); err != nil {
+		return err
+	}
+	if err := os.Rename(from, name); err != nil {
+		return failf(api.ExitFailed, "%v", err)
+	}
+	d, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// verify reads a backup from its beginning to its end, and goes back to its beginning.
+func verify(f *os.File) (store.BackupInfo, error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return store.BackupInfo{}, err
+	}
+	info, err := store.VerifyBackup(f, node.CheckRow)
+	if err != nil {
+		return info, failf(api.ExitFailed, "%s: %v", f.Name(), err)
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return info, err
+}
+
+func described(i store.BackupInfo) string {
+	return fmt.Sprintf("%d rows at revision %d of cluster %s, term %s, taken %s", i.Rows, i.Revision, i.Cluster, i.Term, i.Taken.UTC().Format(time.RFC3339))
+}
+
+// unreadable names the rows of a good backup that mean nothing to this version.
+func (c *cli) unreadable(i store.BackupInfo) {
+	const named = 5
+	for _, key := range i.Unreadable[:min(named, len(i.Unreadable))] {
+		c.notef("WARNING: row %s cannot be read: it is damaged in the store too, or of a newer version (cantina store quarantine show)\n", key)
+	}
+	if more := len(i.Unreadable) - named; more > 0 {
+		c.notef("WARNING: and %d more rows\n", more)
+	}
+}
+
+func (c *cli) verifyVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify FILE", Short: "Read a backup to its end and say whether it is good", Args: exactly(1, "FILE"),
+		Long:    "verify checks the format, the checksum over all rows and each single row of a backup, and restores nothing.",
+		Example: "  cantina store verify before.backup",
+		RunE: func(_ *cobra.Command, args []string) error {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return failf(api.ExitUsage, "%v", err)
+			}
+			defer f.Close()
+			info, err := verify(f)
+			if err != nil {
+				return err
+			}
+			c.notef("%s is good: %s\n", args[0], described(info))
+			c.unreadable(info)
+			return nil
+		},
+	}
+}
+
+func (c *cli) restoreVerb() *cobra.Command {
+	p, renew := &place{empty: true}, false
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: "Put a backup into an empty store", Args: exactly(1, "FILE"),
+		Long: "restore verifies a backup, fills an empty store from it and marks it: the next leader starts nothing that may still run before every cell has reported, or\n" +
+			"the longest promise to a cell has passed, because the backup may be older than what cells do. A store that is not empty is refused. The store is where dev\n" +
+			"and server look for it, with the same --data. It keeps the identity of the cluster, so that its cells go on; --new-identity makes a second cluster of it.",
+		Example: "  cantina store restore --data /var/lib/cantina-new before.backup",
+		RunE: func(_ *cobra.Command, args []string) error {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return failf(api.ExitUsage, "%v", err)
+			}
+			defer f.Close()
+			info, err := verify(f)
+			if err != nil {
+				return err
+			}
+			return p.open(c.ctx, func(ctx context.Context, s *store.Store) error {
+				load := s.LoadBackup
+				if renew {
+					load = s.LoadBackupAsNew
+				}
+				rows, err := load(ctx, f)
+				if err != nil {
+					return err
+				}
+				if c.notef("%d rows restored; the next leader waits before it starts what may still run\n", rows); p.data != "" {
+					c.notef("the store is in %s: cantina dev --data %s, or cantina server --data %s, starts on it\n", filepath.Join(p.data, "server"), p.data, p.data)
+				}
+				c.unreadable(info)
+				return nil
+			})
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().BoolVar(&renew, "new-identity", false, "give the store an identity of its own: the cells of the backed up cluster do not belong to it")
+	return cmd
+}
