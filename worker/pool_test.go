@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +149,30 @@ func TestCautionWait(t *testing.T) {
 	m.step(EndWait{By: "ann"})
 	if len(m.out) != 0 {
 		t.Fatal("once")
+	}
+}
+
+// TestWhoWasNotHeardOf is named when the wait is cut short, at most ten.
+func TestWhoWasNotHeardOf(t *testing.T) {
+	for n, want := range map[int]string{
+		0:  "every process on the list had been heard of",
+		2:  "not heard of: w10, w11",
+		10: "not heard of: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19",
+		12: "not heard of: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19 and 2 more",
+	} {
+		var ms []Member
+		for i := range n {
+			ms = append(ms, member(Proc(fmt.Sprint("p", 10+i)), CellName(fmt.Sprint("w", 10+i)), 1))
+		}
+		r := newRig(t, withMembers(ms...))
+		r.step(EndWait{By: "ann"})
+		if a := one[Audit](r); !strings.HasSuffix(a.Text, "; "+want) {
+			t.Errorf("%d: %s", n, a.Text)
+		}
+		r.tick(sec)
+		if slices.Contains(r.rows, Row(ClearRestored{})) {
+			t.Error("the store was not restored")
+		}
 	}
 }
 
