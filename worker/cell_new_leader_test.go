@@ -218,7 +218,7 @@ func TestSetEcho(t *testing.T) {
 		t.Fatal("nothing seen")
 	}
 	for _, c := range []struct{ given, shown workerset.ID }{
-		{id(5, 3), id(5, 3)}, {id(5, 4), id(5, 4)}, {id(5, 2), id(5, 4)}, {id(5, 4+1<<63), id(5, 4)}, {id(6, 1), id(6, 1)},
+		{id(5, 3), id(5, 3)}, {id(5, 4), id(5, 4)}, {id(5, 2), id(5, 4)}, {id(5, 4+1<<63), id(5, 4)}, {workerset.ID{}, id(5, 4)}, {id(6, 1), id(6, 1)}, {workerset.ID{}, id(6, 1)},
 	} {
 		r.step(welcome(h, func(a *HeartbeatAnswer) { a.SetID = c.given }))
 		if h = r.beat(); h.SetID != c.shown || r.c.Kept().SetID != c.shown {

@@ -115,7 +115,9 @@ type HeartbeatAnswer struct {
 	// lower one can still be wanted by the leader from this process.
 	Settled  int64
 	Timeouts Timeouts
-	SetID    workerset.ID
+	// SetID is the list, or with the other witness the worker set, which the process shows from
+	// now on; zero: it goes on with the one that it has.
+	SetID workerset.ID
 }
 
 // possible reports that a welcome comes with time-outs that can work, so that no
