@@ -278,6 +278,16 @@ func (c *container) identify(r *action.Run) (account, error) {
 	return a, nil
 }
 
+// checkUser refuses a default user that is none.
+func (e *Executor) checkUser() error {
+	if e.cfg.User == "" {
+		return nil
+	}
+	c := &container{e: e}
+	_, err := c.identify(&action.Run{})
+	return err
+}
+
 // giveFolder lets who runs a program write in the container's folder. It belongs to the
 // workload's user; what others of the container make there is theirs, as in /tmp.
 func (c *container) giveFolder(cred *syscall.Credential, workloads bool) error {

@@ -199,6 +199,13 @@ func (e *Executor) open() error {
 	if err := os.MkdirAll(e.cfg.Folder, 0o711); err != nil {
 		return err
 	}
+	// By its own path: whoever is led to what is in it goes through no link.
+	if e.cfg.Folder, err = filepath.EvalSymlinks(e.cfg.Folder); err != nil {
+		return err
+	}
+	if err := e.checkUser(); err != nil {
+		return err
+	}
 	if e.lock, err = lockFolder(e.cfg.Folder); err != nil {
 		return err
 	}

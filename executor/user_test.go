@@ -71,14 +71,21 @@ echo done > "$CANTINA_STATUS"
 func TestAnotherUserWorks(t *testing.T) {
 	needRoot(t)
 	eachRoot(t, func(t *testing.T, runc string) {
-		e := testExecutor(t, func(c *Config) { withRunc(runc)(c); c.Folder = closedFolder(t) })
+		all := levels(t)
+		// Below a link to a closed folder, and with a mask that closes whatever is made.
+		defer syscall.Umask(syscall.Umask(0o077))
+		link := filepath.Join(tempDir(t), "link")
+		if err := os.Symlink(filepath.Dir(closedFolder(t)), link); err != nil {
+			t.Fatal(err)
+		}
+		e := testExecutor(t, func(c *Config) { withRunc(runc)(c); c.Folder = filepath.Join(link, "executor") })
 		needGroups(t, e)
 		secret := sh("echo hunter2 > secret; sleep 1000")
 		if err := e.Launch(Reservation{ID: "secret"}, secret); err != nil {
 			t.Fatal(err)
 		}
 		other := await(t, e, "secret", runningState).Folder
-		for level, w := range levels(t) {
+		for level, w := range all {
 			if level == "kept root" && runc != RuncOff {
 				continue // runc makes no root of what is kept
 			}
@@ -298,6 +305,59 @@ func TestLayersShowOneDatabase(t *testing.T) {
 	}
 	if got := gid("app"); !strings.Contains(got, "not in /etc/passwd") {
 		t.Errorf("it is hidden: %s", got)
+	}
+}
+
+// TestADefaultUserRunsWhatNamesNone: a cell with one runs nothing as itself that does not ask
+// for it, and does not start with one that cannot be.
+func TestADefaultUserRunsWhatNamesNone(t *testing.T) {
+	needRoot(t)
+	e := testExecutor(t, func(c *Config) { c.User = "4321:4322" })
+	root := levels(t)["rootfs"]
+	for i, c := range []struct {
+		w    action.Workload
+		user string
+		want string
+	}{{action.Workload{}, "", "4321"}, {action.Workload{}, "0", "0"}, {action.Workload{}, "1111", "1111"}, {action.Workload{Isolation: action.IsolationNone}, "", "4321"}, {root, "", "4321"}} {
+		s := sh("id -u")
+		run := s.Workload.Action.Run
+		s.Workload = c.w
+		s.Workload.Action.Run, s.Workload.User = run, c.user
+		id := fmt.Sprint("x", i)
+		if r := launch(t, e, id, s).Result; r.Failed || !slices.Equal(lines(t, e, id, output.Stdout), []string{c.want}) {
+			t.Errorf("%v as %q: %+v %q", c.w.Isolation, c.user, r, lines(t, e, id, output.Stdout))
+		}
+	}
+	if err := e.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, user := range []string{"no-such-user", "4294967295", "root:"} {
+		cfg := testConfig(tempDir(t))
+		cfg.User = user
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the cell's --default-user: user %q", user)) && !strings.Contains(err.Error(), fmt.Sprintf("the cell's --default-user: bad user %q", user)) {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+}
+
+// TestATerminalBelongsToItsUser: the program of exec may open the terminal that it has.
+func TestATerminalBelongsToItsUser(t *testing.T) {
+	needRoot(t)
+	e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+	s := sh("sleep 1000")
+	s.Workload.User = "4321:4322"
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; echo by name > $(tty) && echo as tty > /dev/tty"}, Terminal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	b, _ := io.ReadAll(x.Stdout) // ends with an error when the terminal is closed
+	if out := strings.Fields(string(b)); !slices.Equal(out, []string{"4321", "by", "name", "as", "tty"}) {
+		t.Errorf("%q", b)
 	}
 }
 
