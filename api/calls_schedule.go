@@ -20,7 +20,11 @@ type Schedule struct {
 	Next time.Time
 	// Words say its calendar; Problem says why it cannot be used.
 	Words, Problem string
-	Revision       int64
+	// Lead is how far what is decided is ahead of the clock; Note what the clocks have to do
+	// with it.
+	Lead     time.Duration
+	Note     string
+	Revision int64
 }
 
 // Missed is one logical time that did not fire.
@@ -51,6 +55,9 @@ type ChangeSchedules interface {
 	// name of the run is empty when it waits for an earlier one to end.
 	RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w Write) (string, error)
 	Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w Write) (int, error)
+	// ResetSchedule sets the cursor back to the clock. It returns where it was; zero when it
+	// was not ahead.
+	ResetSchedule(ctx context.Context, k schedule.Key, w Write) (time.Time, error)
 	RemoveSchedule(ctx context.Context, k schedule.Key, w Write) error
 }
 
@@ -222,6 +229,16 @@ func (c *calls) BackfillSchedule(ctx context.Context, q *connect.Request[pb.Back
 	return answer(&pb.BackfillScheduleResponse{Queued: int32(n), Schedule: s}, err)
 }
 
+// ResetSchedule sets the cursor of a schedule back to the clock.
+func (c *calls) ResetSchedule(ctx context.Context, q *connect.Request[pb.ResetScheduleRequest]) (*connect.Response[pb.ResetScheduleResponse], error) {
+	var was time.Time
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) (err error) {
+		was, err = b.Schedules.ResetSchedule(ctx, k, w)
+		return err
+	})
+	return answer(&pb.ResetScheduleResponse{Cursor: wire.FromTime(was), Schedule: s}, err)
+}
+
 // RemoveSchedule deletes a schedule; what it started goes on.
 func (c *calls) RemoveSchedule(ctx context.Context, q *connect.Request[pb.RemoveScheduleRequest]) (*connect.Response[pb.RemoveScheduleResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
@@ -241,7 +258,7 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next), Cursor: wire.FromTime(st.Cursor),
 		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
 	}
-	m.Starts = d.Starts()
+	m.Starts, m.Note = d.Starts(), clean(s.Note)
 	if d.Signal != nil {
 		m.Signal = &pb.ScheduleSignal{Service: clean(d.Signal.Service), Signal: action.SignalName(d.Signal.Number)}
 	}
@@ -253,7 +270,7 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 	}
 	var last time.Time // a backfill comes after newer ones
 	for _, e := range st.History {
-		if e.What != schedule.Skipped && e.At.After(last) {
+		if (e.What == schedule.Started || e.What == schedule.Sent) && e.At.After(last) {
 			last = e.At
 		}
 	}
@@ -262,8 +279,11 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 }
 
 func scheduleState(s *Schedule) string {
-	if s.Problem != "" {
+	switch {
+	case s.Problem != "":
 		return "broken"
+	case s.Lead > 0 && !s.State.Paused:
+		return schedule.Behind
 	}
 	return s.State.Phase()
 }

@@ -84,6 +84,7 @@ func routes(c *calls) []route {
 		{"PUT /v1/schedules/{domain}/{name}/paused", call(c.PauseSchedule, jsonBody)},
 		{"POST /v1/schedules/{domain}/{name}/run", call(c.RunSchedule, jsonBody)},
 		{"POST /v1/schedules/{domain}/{name}/backfill", call(c.BackfillSchedule, jsonBody)},
+		{"POST /v1/schedules/{domain}/{name}/reset", call(c.ResetSchedule, jsonBody)},
 		{"DELETE /v1/schedules/{domain}/{name}", call(c.RemoveSchedule, nil)},
 		{"GET /v1/cells", call(c.ListCells, nil)},
 		{"GET /v1/cells/{name}", call(c.GetCell, nil)},

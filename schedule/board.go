@@ -26,6 +26,8 @@ type slot struct {
 	broken error // its calendar cannot be used
 	n      int
 	offset time.Duration
+	// unsaved: its state was changed by Stepped, and no row says so yet.
+	unsaved bool
 }
 
 // NewBoard returns an empty board.
@@ -96,9 +98,27 @@ func (b *Board) Put(row Row, c cron.Schedule, broken error) {
 // Update stores the next state of a schedule.
 func (b *Board) Update(k Key, st State) {
 	if s := b.find(k); s != nil {
-		s.row.State = st
+		s.row.State, s.unsaved = st, false
 		b.plan(s)
 	}
+}
+
+// Stepped says that the wall clock was set: what counts elapsed time goes on by its own, and
+// is due at now, so that its state becomes durable.
+func (b *Board) Stepped(by time.Duration, now time.Time) {
+	for _, s := range b.byKey {
+		if s.row.Definition.Elapsed() && s.broken == nil {
+			s.row.State.Skew -= by
+			s.unsaved = true
+			b.queue.Set(s.n, now.UnixNano())
+		}
+	}
+}
+
+// Unsaved reports whether the state of a schedule has changed since Update without a step.
+func (b *Board) Unsaved(k Key) bool {
+	s := b.find(k)
+	return s != nil && s.unsaved
 }
 
 // Delete forgets a schedule.
@@ -135,10 +155,13 @@ func (s *slot) next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at, err := s.cron.Next(s.row.State.Cursor)
+	for c := s.row.State.done(at); err == nil && c != nil; c = s.row.State.done(at) {
+		at, err = s.cron.Next(c.Until)
+	}
 	if err != nil || at.IsZero() {
 		return time.Time{}, false
 	}
-	return at.Add(s.offset), true
+	return at.Add(s.offset - s.row.State.Skew), true
 }
 
 // look is when there is something to decide or to note by time: its next logical time,

@@ -27,6 +27,9 @@ type (
 		From, To time.Time
 		Max      int
 	}
+	// Rewind is a person's word that the clock was wrong: all that is decided after now by
+	// the clock of Env is to come again, but for what has fired.
+	Rewind struct{}
 	// Delivered: how the signal of a logical time fared.
 	Delivered struct {
 		At       time.Time
@@ -47,6 +50,7 @@ func (Fire) event()     {}
 func (Backfill) event() {}
 func (Refused) event()  {}
 
+func (Rewind) event()    {}
 func (Delivered) event() {}
 
 // Move is what becomes durable together with the next state. All are comparable.

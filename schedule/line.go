@@ -69,13 +69,14 @@ func (m *machine) work() {
 		m.s.Pending = m.s.Pending[1:]
 	}
 	if m.lined() {
-		m.boundLine()
+		m.boundLine(m.env.Definition.missedMax())
+		m.closeLine()
 	}
 }
 
-// boundLine keeps the newest of what waits in line, and closes a line that is over.
-func (m *machine) boundLine() {
-	most, n := m.env.Definition.missedMax(), 0
+// boundLine keeps the newest of what waits in line.
+func (m *machine) boundLine(most int) {
+	n := 0
 	for _, f := range m.s.Pending {
 		if f.By == ByTime {
 			n++
@@ -85,8 +86,12 @@ func (m *machine) boundLine() {
 		drop := n - most
 		m.skipPending(func(Firing) bool { drop--; return drop >= 0 }, WhyMany)
 	}
-	m.s.Line = min(m.s.Line, most)
-	if n == 0 && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
+}
+
+// closeLine ends a line in which nothing waits, and of which nothing runs.
+func (m *machine) closeLine() {
+	m.s.Line = min(m.s.Line, m.env.Definition.missedMax())
+	if !slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.By == ByTime }) && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
 		m.s.Line = 0
 	}
 }

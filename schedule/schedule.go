@@ -198,6 +198,10 @@ func (c *Calendar) Item(k Key, loc *time.Location, born, now time.Time) (*cron.I
 	return it, nil, nil
 }
 
+// Elapsed reports whether the calendar counts the time that passes, by a clock that is not
+// set: "@every 90s".
+func (c *Calendar) Elapsed() bool { return strings.HasPrefix(strings.TrimSpace(c.Line), "@every") }
+
 // Shared reports whether the item of the calendar depends on nothing but the calendar:
 // schedules of one calendar can share it.
 func (c *Calendar) Shared() bool { return !strings.ContainsAny(c.Line, "H@") }

@@ -96,7 +96,7 @@ func (m *machine) delivered(e Delivered) {
 // lineOf returns the history's line of what fired at a logical time.
 func lineOf(h []Entry, at time.Time) (Entry, bool) {
 	for _, e := range slices.Backward(h) {
-		if e.What != Skipped && e.At.Equal(at) {
+		if e.What.fired() && e.At.Equal(at) {
 			return e, true
 		}
 	}

@@ -44,34 +44,35 @@ func (m *machine) miss(x Span, id string) {
 	m.note(Entry{What: Skipped, Why: x.Why, At: first, Until: last, Count: x.Count, ID: id})
 }
 
-// open adds a span of several logical times but for those that were fired by hand
-// before their time, which it counts and forgets. Such a time may be one of an earlier
-// calendar: then it only stays out of the span.
+// open adds a span of several logical times but for those that were decided before their
+// time, by hand or before the clock was set back, which it counts and forgets. Such a time may
+// be one of an earlier calendar: then it only stays out of the span.
 func (m *machine) open(x Span) (fired int) {
 	until, cut := x.Until, false
-	for _, t := range m.s.Ahead {
-		if !t.After(x.After) || t.After(until) {
-			continue
-		}
+	for _, c := range m.claims(x) {
 		cut = true
-		if p := (Span{After: x.After, Until: t.Add(-time.Second), Why: x.Why}); m.has(p) {
+		if p := (Span{After: x.After, Until: c.After, Why: x.Why}); m.has(p) {
 			if x.Count > 0 {
-				p.Count = int(m.env.Cron.Item.Count(p.After, p.Until, m.env.Cron.Zone))
+				p.Count = m.count(p)
 			}
 			m.addSpan(p)
 			x.Count -= p.Count
 		}
-		x.After = t
-		if m.next(t.Add(-time.Second)).Equal(t) {
-			fired++
-			x.Count = max(x.Count-1, 0)
-		}
+		n := m.count(c)
+		fired += n
+		x.After, x.Count = c.Until, max(x.Count-n, 0)
 	}
 	if !cut || m.has(x) {
 		m.addSpan(x)
 	}
 	m.s.Ahead = slices.DeleteFunc(slices.Clone(m.s.Ahead), func(t time.Time) bool { return !t.After(until) })
+	m.s.Done = slices.DeleteFunc(slices.Clone(m.s.Done), func(c Span) bool { return !c.Until.After(until) })
 	return fired
+}
+
+// count is how many logical times a span has.
+func (m *machine) count(x Span) int {
+	return int(m.env.Cron.Item.Count(x.After, x.Until, m.env.Cron.Zone))
 }
 
 // joins reports whether a span may become one with the last one: no logical time that was
@@ -84,7 +85,7 @@ func (m *machine) joins(last, x Span) bool {
 	case !last.Until.Before(x.After):
 		return true
 	}
-	return !m.editing && !m.has(Span{After: last.Until, Until: x.After}) &&
+	return !m.editing && !m.has(Span{After: last.Until, Until: x.After}) && len(m.claims(Span{After: last.Until, Until: x.After})) == 0 &&
 		!slices.ContainsFunc(m.s.Ahead, func(t time.Time) bool { return last.Until.Before(t) && !t.After(x.After) })
 }
 
@@ -129,7 +130,7 @@ func (m *machine) take(at time.Time) bool {
 	for _, p := range []Span{{After: x.After, Until: at.Add(-time.Second), Why: x.Why}, {After: at, Until: x.Until, Why: x.Why}} {
 		if p.After.Before(p.Until) && m.has(p) {
 			if x.Count > 0 {
-				p.Count = int(m.env.Cron.Item.Count(p.After, p.Until, m.env.Cron.Zone))
+				p.Count = m.count(p)
 			}
 			parts = append(parts, p)
 		}
@@ -199,10 +200,14 @@ func (m *machine) resume() error {
 	if !m.s.Paused {
 		return nil
 	}
-	if n := m.env.Cron.Item.Count(m.s.Cursor, m.now, m.env.Cron.Zone); n > 0 {
-		m.s.Skipped += int(n)
+	n := m.count(Span{After: m.s.Cursor, Until: m.now})
+	for _, c := range m.claims(Span{After: m.s.Cursor, Until: m.now}) {
+		n -= m.count(c)
+	}
+	if n > 0 {
+		m.s.Skipped += n
 		first := m.next(m.s.Cursor)
-		m.note(Entry{What: Skipped, Why: WhyPaused, At: first, Until: m.now, Count: int(n)})
+		m.note(Entry{What: Skipped, Why: WhyPaused, At: first, Until: m.now, Count: n})
 	}
 	m.pass(WhyPaused)
 	m.s.Paused = false
@@ -257,6 +262,9 @@ func (m *machine) byHandNow() time.Time {
 func (m *machine) claim(at time.Time) error {
 	if slices.ContainsFunc(m.s.Ahead, at.Equal) {
 		return fmt.Errorf("%w: %s was started by hand", ErrFired, stamp(at))
+	}
+	if m.isDone(at) {
+		return fmt.Errorf("%w: %s was decided before the cursor was set back", ErrFired, stamp(at))
 	}
 	if at.After(m.s.Cursor) {
 		if len(m.s.Ahead) >= maxAhead {

@@ -78,11 +78,15 @@ type What uint8
 const (
 	Started What = iota
 	Skipped
-	Sent // a signal, at most once
+	Sent  // a signal, at most once
+	Reset // not a firing: a person set the cursor back to the clock
 )
 
 // String prints started, skipped or sent.
-func (w What) String() string { return [...]string{"started", "skipped", "sent"}[w] }
+func (w What) String() string { return [...]string{"started", "skipped", "sent", "reset"}[w] }
+
+// fired reports whether something was started or sent.
+func (w What) fired() bool { return w == Started || w == Sent }
 
 // Entry is one line of a history: one logical time, or several in a row that were
 // skipped for the same reason.
@@ -115,6 +119,8 @@ func (e *Entry) Times() string {
 // String prints it in words, without the times.
 func (e *Entry) String() string {
 	switch {
+	case e.What == Reset:
+		return "reset: " + e.Text
 	case e.What == Sent:
 		text := e.Text
 		if text == "" {
@@ -156,8 +162,14 @@ const (
 // changed in place; Step makes new ones.
 type State struct {
 	// Cursor: every logical time up to it is decided, or stands in Pending. It never
-	// goes back.
+	// goes back but for a person's word (Rewind).
 	Cursor time.Time
+	// Done are spans after the cursor in which logical times were decided before it went
+	// back: they never fire again. In order, apart.
+	Done []Span
+	// Skew is how far the clock that counts elapsed time is ahead of the wall clock; only
+	// of a calendar that does (Calendar.Elapsed).
+	Skew   time.Duration
 	Paused bool
 	// Pending are due and undecided, in the order in which they are decided: what people
 	// started, then what is due by time, the oldest first, then backfills.
@@ -197,7 +209,7 @@ func (s *State) Missed() []Span {
 
 // Equal reports whether two states say the same.
 func (s *State) Equal(o *State) bool {
-	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Line == o.Line && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
+	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Line == o.Line && s.Skew == o.Skew && slices.Equal(s.Done, o.Done) && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
 		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) && slices.Equal(s.History, o.History)
 }
 
@@ -207,6 +219,8 @@ const (
 	Undecided  = "undecided"
 	CatchingUp = "catching up"
 	Waiting    = "waiting"
+	// Behind: all up to a time after the wall clock's is decided (Lead).
+	Behind = "clock behind"
 )
 
 // Phase says in a word what a schedule does: it waits for its next time, runs what was

@@ -12,7 +12,8 @@ import (
 // Errors: ErrOverlap, ErrFired, ErrNoTime, ErrInvalid for what a person asked for, and
 // those of package cron.
 func Step(s State, e Event, env Env) (State, []Move, error) {
-	m := machine{s: s, env: env, now: env.Now.Add(-Offset(env.Key, env.Definition.Jitter)).Truncate(time.Second)}
+	m := machine{s: s, env: env}
+	m.setClock()
 	if err := m.step(e); err != nil {
 		return s, nil, err
 	}
@@ -27,6 +28,25 @@ type machine struct {
 	moves []Move
 	// editing: the calendar in env is not the one that fired until now.
 	editing bool
+}
+
+// setClock says what time it is for this schedule. One that counts elapsed time has a clock
+// of its own, which is never behind what was decided: so it goes on when the wall clock was
+// set back while nobody looked.
+func (m *machine) setClock() {
+	m.s = GoneOn(m.s, m.env.Definition, m.env.Now)
+	m.now = m.env.Now.Add(m.s.Skew - Offset(m.env.Key, m.env.Definition.Jitter)).Truncate(time.Second)
+}
+
+// GoneOn returns the state of a schedule as a leader takes it over at now: what counts elapsed
+// time goes on from where it was.
+func GoneOn(s State, d *Definition, now time.Time) State {
+	if !d.Elapsed() {
+		s.Skew = 0
+	} else if behind := s.Cursor.Sub(now.Add(s.Skew)); behind > 0 {
+		s.Skew += behind
+	}
+	return s
 }
 
 func (m *machine) step(e Event) error {
@@ -49,6 +69,8 @@ func (m *machine) step(e Event) error {
 		return m.fireByHand(e)
 	case Backfill:
 		return m.backfill(e)
+	case Rewind:
+		m.rewind()
 	case Refused:
 		m.refused(e)
 	case Delivered:
@@ -65,6 +87,9 @@ func (m *machine) own(list *[]Span) { *list = slices.Clone(*list) }
 // tick decides all that is due.
 func (m *machine) tick() error {
 	m.settle()
+	if m.lined() && m.env.Definition.Overlap != OverlapReplace {
+		m.work() // before what comes now needs the room
+	}
 	if err := m.advance(); err != nil {
 		return err
 	}
@@ -128,6 +153,7 @@ func (m *machine) advanceAll(p *Policy) error {
 		return nil
 	}
 	m.remarks(d.Fire[n-1].At)
+	m.boundLine(p.missedMax() - n)
 	if d.Rest > 0 {
 		m.miss(Span{After: m.s.Cursor, Until: d.Fire[0].At.Add(-time.Second), Count: int(d.Rest), Why: WhyMany}, "")
 	}
@@ -147,6 +173,9 @@ func (m *machine) due(at time.Time, late bool) {
 	if i := slices.IndexFunc(m.s.Ahead, at.Equal); i >= 0 {
 		m.s.Ahead = slices.Delete(slices.Clone(m.s.Ahead), i, i+1)
 		return // a person was first
+	}
+	if m.isDone(at) {
+		return // before the clock was set back
 	}
 	if d := m.env.Definition.deadline(); d > 0 && m.now.Sub(at) > d {
 		m.miss(Span{After: later(before, at.Add(-time.Second)), Until: at.UTC(), Count: 1, Why: WhyLate}, "")

@@ -16,7 +16,7 @@ import (
 type complaints struct{ r *reign }
 
 // worldly are the warnings of what the world does to a leader.
-var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "a higher term was heard: this one ends",
+var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "the wall clock was set", "a higher term was heard: this one ends",
 	"segments cannot be merged", "adopted batch task is booked elsewhere"}
 
 // Enabled implements slog.Handler.

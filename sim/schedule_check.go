@@ -155,11 +155,12 @@ func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided ti
 	}
 }
 
-// moved: the cursor of a schedule never goes back. What a signal's schedule fired is known
+// moved: the cursor of a schedule never goes back but for a reset. What a signal's schedule fired is known
 // by its state alone.
 func (p *plans) moved(is *timetable.Stored) {
 	was, ok := p.w.store.state(is.Key)
-	if ok && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) {
+	reset := func(e schedule.Entry) bool { return e.What == schedule.Reset }
+	if ok && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) && !slices.ContainsFunc(is.State.History, reset) {
 		p.w.fail("I12", "the cursor of %v goes back from %v to %v", is.Key, was.State.Cursor, is.State.Cursor)
 	}
 	if row := p.w.store.schedule(is.Key); row == nil || row.UID != is.UID || row.Definition.Signal == nil {
@@ -177,7 +178,7 @@ func (p *plans) moved(is *timetable.Stored) {
 // fired are the newest n lines of a history that say that something was started or sent.
 func fired(h []schedule.Entry, n int) (out []schedule.Entry) {
 	for i := len(h) - 1; i >= 0 && len(out) < n; i-- {
-		if h[i].What != schedule.Skipped {
+		if h[i].What == schedule.Started || h[i].What == schedule.Sent {
 			out = append(out, h[i])
 		}
 	}

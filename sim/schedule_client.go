@@ -130,6 +130,11 @@ func (p *plans) meddle(t *times, v *timetable.View, i int) {
 		}
 	case 11, 12:
 		p.useRun(t.r, v)
+	case 13:
+		t.ask(fmt.Sprintf("reset %v", k), func(ctx context.Context) error {
+			_, err := t.Reset(ctx, k, timetable.Write{})
+			return err
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"cantina/cron"
@@ -298,6 +299,57 @@ func (t *Timetable) Pause(ctx context.Context, k schedule.Key, paused bool, w Wr
 	}
 	_, err := t.change(ctx, k, w, "schedule-pause", fmt.Append(nil, paused), e, none)
 	return err
+}
+
+// Reset is a person's word that the clock was wrong when what lies after now was decided: it
+// comes again by time, but for what was started. It returns the cursor from before; zero when
+// there was nothing to set back.
+func (t *Timetable) Reset(ctx context.Context, k schedule.Key, w Write) (time.Time, error) {
+	out, _, err := t.cfg.Board.Write(ctx, w, "schedule-reset", []byte(k.String()), func(rows Rows) ([]byte, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		row, err := t.changeable(k, w)
+		if err != nil {
+			return nil, err
+		}
+		is := row
+		b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
+		if is.State, _, err = t.board.Step(k, schedule.Rewind{}, b.env(&row)); err != nil {
+			return nil, fmt.Errorf("schedule %v: %w", k, err)
+		}
+		if is.State.Equal(&row.State) && !(is.Definition.Elapsed() && is.Created.After(b.now)) {
+			return nil, nil
+		}
+		e := edit{line: Line{Name: k.Name, Verb: VerbUpdate}, was: &row, is: &is}
+		if is.Definition.Elapsed() {
+			is.Created = anchor(&row, b.now)
+		}
+		if e.cron, err = t.calendar(&is); err != nil {
+			return nil, fmt.Errorf("schedule %v: %w: %w", k, err, schedule.ErrInvalid)
+		}
+		c := &Change{}
+		if err := t.make(c, []edit{e}); err != nil {
+			return nil, err
+		}
+		rows.Add(c.Ops, c.Done, c.Undo)
+		return binary.AppendVarint(nil, row.State.Cursor.UnixMilli()), nil
+	})
+	if err != nil || len(out) == 0 {
+		return time.Time{}, err
+	}
+	ms, _ := binary.Varint(out)
+	return fromMillis(ms), nil
+}
+
+// anchor is from where "@every" counts anew: now, or a second later where its logical times
+// would be the same as before.
+func anchor(r *schedule.Row, now time.Time) time.Time {
+	now = now.Truncate(time.Second)
+	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(r.Definition.Line), "@every")))
+	if err == nil && d > time.Second && now.Sub(r.Created.Truncate(time.Second))%d == 0 {
+		return now.Add(time.Second)
+	}
+	return now
 }
 
 // Fire starts a run now, for the logical time at (zero = beside them). It returns the

@@ -3,6 +3,7 @@ package timetable
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -187,7 +188,7 @@ func (t *Timetable) same(a, b *schedule.Definition) bool {
 }
 
 func encodeState(uid string, s *schedule.State) []byte {
-	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped), Line: int64(s.Line)}
+	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped), Line: int64(s.Line), Skew: int64(s.Skew)}
 	for _, f := range s.Pending {
 		m.Pending = append(m.Pending, &timetablepb.Firing{At: millis(f.At), By: int32(f.By), Late: f.Late})
 	}
@@ -197,13 +198,7 @@ func encodeState(uid string, s *schedule.State) []byte {
 	for _, r := range s.Live {
 		m.Live = append(m.Live, &timetablepb.Run{At: millis(r.At), Id: valid(r.ID), Ending: r.Ending, Late: r.Late})
 	}
-	for _, x := range s.Open {
-		p := &timetablepb.Span{Until: millis(x.Until), Count: int64(x.Count), Why: int32(x.Why)}
-		if !x.After.IsZero() {
-			p.After = proto.Int64(millis(x.After))
-		}
-		m.Open = append(m.Open, p)
-	}
+	m.Open, m.Done = fromSpans(s.Open), fromSpans(s.Done)
 	for _, e := range s.History[max(0, len(s.History)-schedule.MaxHistory):] {
 		p := &timetablepb.Entry{
 			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count), When: millis(e.When), Id: valid(e.ID), Text: valid(e.Text),
@@ -216,12 +211,34 @@ func encodeState(uid string, s *schedule.State) []byte {
 	return encode(kindState, m)
 }
 
+func fromSpans(list []schedule.Span) (out []*timetablepb.Span) {
+	for _, x := range list {
+		p := &timetablepb.Span{Until: millis(x.Until), Count: int64(x.Count), Why: int32(x.Why)}
+		if !x.After.IsZero() {
+			p.After = proto.Int64(millis(x.After))
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func toSpans(list []*timetablepb.Span) (out []schedule.Span) {
+	for _, x := range list {
+		p := schedule.Span{Until: fromMillis(x.Until), Count: int(x.Count), Why: schedule.Why(x.Why)}
+		if x.After != nil {
+			p.After = fromMillis(*x.After)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 func decodeState(value []byte) (uid string, s schedule.State, err error) {
 	var m timetablepb.State
 	if err := decode(value, kindState, &m); err != nil {
 		return "", s, err
 	}
-	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped), Line: int(m.Line)}
+	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped), Line: int(m.Line), Skew: time.Duration(m.Skew)}
 	for _, f := range m.Pending {
 		s.Pending = append(s.Pending, schedule.Firing{At: fromMillis(f.At), By: schedule.Cause(f.By), Late: f.Late})
 	}
@@ -232,14 +249,10 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 		s.Live = append(s.Live, schedule.Run{At: fromMillis(r.At), ID: r.Id, Ending: r.Ending, Late: r.Late})
 	}
 	bad := m.Uid == ""
-	for _, x := range m.Open {
-		p := schedule.Span{Until: fromMillis(x.Until), Count: int(x.Count), Why: schedule.Why(x.Why)}
-		if x.After != nil {
-			p.After = fromMillis(*x.After)
-		}
+	for _, x := range slices.Concat(m.Open, m.Done) {
 		bad = bad || x.Why < 0 || x.Why > int32(schedule.WhyFailed)
-		s.Open = append(s.Open, p)
 	}
+	s.Open, s.Done = toSpans(m.Open), toSpans(m.Done)
 	for _, e := range m.History {
 		p := schedule.Entry{
 			What: schedule.What(e.What), Why: schedule.Why(e.Why), By: schedule.Cause(e.By), At: fromMillis(e.At), Until: fromMillis(e.At), Count: int(e.Count),
@@ -248,7 +261,7 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 		if e.Until != nil {
 			p.Until = fromMillis(*e.Until)
 		}
-		bad = bad || e.What < 0 || e.What > int32(schedule.Sent) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) || e.By < 0 || e.By > int32(schedule.ByBackfill)
+		bad = bad || e.What < 0 || e.What > int32(schedule.Reset) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) || e.By < 0 || e.By > int32(schedule.ByBackfill)
 		s.History = append(s.History, p)
 	}
 	if bad {

@@ -92,7 +92,8 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 	row.State = schedule.New(t.cfg.Clock.Wall())
 	if p.state.Key != "" {
 		if _, s, err := decodeState(p.state.Value); err == nil {
-			row.State, revision = t.cfg.Mistakes.loaded(s, t.cfg.Clock.Wall()), max(revision, p.state.Revision)
+			now := t.cfg.Clock.Wall()
+			row.State, revision = schedule.GoneOn(t.cfg.Mistakes.loaded(s, now), row.Definition, now), max(revision, p.state.Revision)
 		}
 	}
 	t.put(row)

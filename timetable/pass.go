@@ -30,8 +30,13 @@ func (t *Timetable) pass(ctx context.Context) {
 		}
 		return
 	}
-	now := t.cfg.Clock.Wall()
-	err := t.cfg.Board.Decide(func(rows Rows) error { return t.fire(rows, now) })
+	var step time.Duration
+	err := t.cfg.Board.Decide(func(rows Rows) error {
+		var now time.Time
+		now, step = t.look()
+		return t.fire(rows, now)
+	})
+	t.tellStep(step)
 	if err != nil && !errors.Is(err, store.ErrTooLarge) {
 		t.fail(fmt.Errorf("decide schedules: %w", err))
 	}
@@ -123,8 +128,7 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	if !ok {
 		return schedule.State{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	}
-	env := schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(&row, r) }, Free: b.rows.Free,
-		Job: func() schedule.Answer { return t.cfg.Jobs.Runs(row.Name) }}
+	env := b.env(&row)
 	st, moves, err := t.board.Step(k, e, env)
 	if err != nil {
 		return st, err
@@ -146,7 +150,7 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 			return st, err
 		}
 	}
-	if st.Equal(&row.State) {
+	if st.Equal(&row.State) && !t.board.Unsaved(k) {
 		t.board.Update(k, st) // back into the queue
 		return st, nil
 	}
@@ -154,6 +158,12 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	next.State = st
 	b.put(row, next)
 	return st, nil
+}
+
+// env is what a step has to know of a schedule.
+func (b *batch) env(row *schedule.Row) schedule.Env {
+	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) }, Free: b.rows.Free,
+		Job: func() schedule.Answer { return b.t.cfg.Jobs.Runs(row.Name) }}
 }
 
 // put makes a state the newest and adds its row.

@@ -36,6 +36,7 @@ type rig struct {
 	reign   *store.Reign
 	board   *bbs.BBS
 	times   *timetable.Timetable
+	notes   []string // events of what changes no row
 	stop    func()
 
 	mu     sync.Mutex
@@ -93,7 +94,7 @@ func (r *rig) elect() {
 	log := slog.New(slog.DiscardHandler)
 	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), r.members())
 	r.times = timetable.New(timetable.Config{
-		Store: reign, Board: timing.Board(r.board), Jobs: r, Sessions: r, Signals: r, Contents: timing.Contents{}, Hub: hub, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Store: reign, Board: timing.Board(r.board), Jobs: r, Sessions: r, Signals: r, Contents: timing.Contents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
 		Differ: timing.Differ,
 	}, rows)
 	r.reign = reign
@@ -120,6 +121,23 @@ func (r *rig) members() []string {
 		return []string{"q"}
 	}
 	return []string{"p"}
+}
+
+// tap keeps the notes that pass.
+type tap struct {
+	*event.Hub
+	r *rig
+}
+
+func (t tap) Publish(revision int64, events ...event.Event) {
+	t.r.mu.Lock()
+	for _, e := range events {
+		if e.Kind == event.Note {
+			t.r.notes = append(t.r.notes, e.Subject+": "+e.Text)
+		}
+	}
+	t.r.mu.Unlock()
+	t.Hub.Publish(revision, events...)
 }
 
 // depose ends the term in which some commits may be under way, and begins the next.

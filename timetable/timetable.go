@@ -181,6 +181,8 @@ type Timetable struct {
 	single bool                 // the next transaction holds one firing: more were too large
 	// oversize are schedules whose firing is larger than a transaction.
 	oversize map[schedule.Key]bool
+	clocks   clocks
+	steps    []Step        // of the wall clock in this term, the newest last
 	polled   time.Duration // when what is undecided was looked at last, by the boot clock: others may step
 	shown    map[schedule.Key]shown
 	order    []schedule.Key // of shown; nil = to be made again
@@ -260,7 +262,7 @@ func (t *Timetable) next() (do func(context.Context), pause time.Duration) {
 	switch {
 	case t.isOver() != nil:
 		return nil, run.Never
-	case t.due(t.cfg.Clock.Wall()):
+	case t.mayStep(), t.due(t.cfg.Clock.Wall()):
 		return t.pass, 0
 	}
 	return nil, t.sleep()

@@ -17,11 +17,18 @@ type View struct {
 	Next time.Time
 	// Words say its calendar; Problem says why it cannot be used.
 	Words, Problem string
-	Revision       int64
+	// Lead is how far what is decided is ahead of the wall clock: for so long nothing fires
+	// by time. Note says what the clocks have to do with it.
+	Lead     time.Duration
+	Note     string
+	Revision int64
 }
 
 func (t *Timetable) view(s shown) View {
-	v := View{Row: *s.row, Revision: s.revision}
+	v := View{Row: *s.row, Revision: s.revision, Note: t.clockNote(s.row)}
+	if !s.row.Definition.Elapsed() {
+		v.Lead = s.row.State.Lead(t.cfg.Clock.Wall())
+	}
 	if at, ok := t.board.Next(s.row.Key); ok {
 		v.Next = at
 	}
@@ -93,7 +100,8 @@ func (t *Timetable) Preview(k schedule.Key, n int) ([]cron.Occurrence, error) {
 	if row.State.Cursor.After(from) {
 		from = row.State.Cursor
 	}
-	return cron.Preview(c.Item, c.Zone, from.Truncate(time.Second).Add(time.Second), n)
+	list, err := cron.Preview(c.Item, c.Zone, from.Truncate(time.Second).Add(time.Second), n)
+	return slices.DeleteFunc(list, func(o cron.Occurrence) bool { return !row.State.Comes(o.At) }), err
 }
 
 // Missed lists logical times that did not fire and a person may want to fill in,
@@ -161,6 +169,15 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		reasons = append(reasons, t.target(v.Domain, x))
 	}
 	state, fine = schedule.Waiting, true
+	t.mu.Lock()
+	clock := t.clockReason(&v.Row)
+	t.mu.Unlock()
+	if v.Lead > 0 {
+		state, fine = schedule.Behind, false
+	}
+	if clock.Code != "" {
+		reasons = append(reasons, clock)
+	}
 	if waits := t.pending(s); len(waits) > 0 {
 		state, fine = s.Phase(), s.Phase() != schedule.Undecided
 		reasons = append(reasons, waits...)

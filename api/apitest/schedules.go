@@ -137,6 +137,15 @@ func (f *Fake) Backfill(_ context.Context, k schedule.Key, from, to time.Time, l
 	return is.Fired - was.Fired + len(is.Pending) - len(was.Pending), err
 }
 
+// ResetSchedule implements api.ChangeSchedules.
+func (f *Fake) ResetSchedule(_ context.Context, k schedule.Key, w api.Write) (time.Time, error) {
+	was, is, err := f.step(k, schedule.Rewind{}, w)
+	if err != nil || is.Equal(&was) {
+		return time.Time{}, err
+	}
+	return was.Cursor, nil
+}
+
 // RemoveSchedule implements api.ChangeSchedules.
 func (f *Fake) RemoveSchedule(_ context.Context, k schedule.Key, w api.Write) error {
 	s, err := f.GetSchedule(k)

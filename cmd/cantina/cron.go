@@ -58,7 +58,7 @@ func (c *cli) cronVerb() *cobra.Command {
 	return group("cron", "Look at schedules, run them by hand, and check crontab lines", c.cronListVerb(), c.cronShowVerb(), c.reading(next), c.cronRunVerb(),
 		c.cronPauseVerb("pause", true, "Stop a schedule", "pause stops a schedule: nothing fires until resume. The time in between does not count as missed."),
 		c.cronPauseVerb("resume", false, "Let a schedule go on", "resume lets a paused schedule go on, from its next time on."),
-		c.cronMissedVerb(), c.cronBackfillVerb(), c.cronHistoryVerb())
+		c.cronMissedVerb(), c.cronBackfillVerb(), c.cronHistoryVerb(), c.cronResetVerb())
 }
 
 func (c *cli) cronNext(f *cronFlags, text string) error {

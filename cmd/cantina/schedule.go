@@ -70,6 +70,8 @@ func scheduleNote(x *pb.Schedule) string {
 		return fmt.Sprintf("%d wait for their turn", len(x.Pending))
 	case len(x.Pending) > 0:
 		return fmt.Sprintf("%d due and undecided", len(x.Pending))
+	case x.Note != "":
+		return x.Note
 	case x.State == "waiting" && x.Next == nil:
 		return "never fires again"
 	}
@@ -308,6 +310,22 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 	cmd.Flags().StringVar(&to, "to", "", "last logical time, RFC 3339")
 	numberVar(cmd.Flags(), &most, "max", "", 0, 1, api.MaxPage, "how many at most, up to 1000")
 	return cmd
+}
+
+func (c *cli) cronResetVerb() *cobra.Command {
+	return c.onSchedule("reset", "Let a schedule follow the clock again, after a clock that was ahead", "reset is for a schedule that moved on by a wrong clock. Each logical time fires at most once, so a schedule never goes back by itself: after a clock that was ahead\n"+
+		"nothing fires until the time that it had reached, as explain and cron ls say. reset sets it back to the clock of now. What lies after now and was not started\n"+
+		"comes again at its time; what was started never does. @every counts elapsed time and needs no reset; with it, it counts anew from now on.",
+		"  cantina cron reset nightly", func(s subject) error {
+			got, err := call(c, calls.ResetSchedule, &pb.ResetScheduleRequest{Domain: s.domain, Name: s.name})
+			if err != nil {
+				return err
+			}
+			if got.Cursor == nil {
+				c.notef("nothing to set back: it is not ahead of the clock\n")
+			}
+			return one(c, c.scheduleTable(), got.Schedule)
+		})
 }
 
 // cronNextOf lists the coming firings of a schedule.

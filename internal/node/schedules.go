@@ -11,7 +11,7 @@ import (
 )
 
 func toSchedule(v timetable.View) api.Schedule {
-	return api.Schedule{Row: v.Row, Next: v.Next, Words: v.Words, Problem: v.Problem, Revision: v.Revision}
+	return api.Schedule{Row: v.Row, Next: v.Next, Words: v.Words, Problem: v.Problem, Lead: v.Lead, Note: v.Note, Revision: v.Revision}
 }
 
 // ListSchedules implements api.Schedules.
@@ -95,6 +95,11 @@ func (v view) RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w a
 // Backfill implements api.Schedules.
 func (v view) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w api.Write) (int, error) {
 	return v.times.Backfill(ctx, k, from, to, limit, toTimeWrite(w))
+}
+
+// ResetSchedule implements api.Schedules.
+func (v view) ResetSchedule(ctx context.Context, k schedule.Key, w api.Write) (time.Time, error) {
+	return v.times.Reset(ctx, k, toTimeWrite(w))
 }
 
 // RemoveSchedule implements api.Schedules.

@@ -313,18 +313,21 @@ func (x *Signal) GetNumber() int32 {
 
 // schedule-state/DOMAIN/NAME, kind "schedule-state"
 type State struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Cursor        int64                  `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Paused        bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
-	Pending       []*Firing              `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`
-	Ahead         []int64                `protobuf:"varint,5,rep,packed,name=ahead,proto3" json:"ahead,omitempty"`
-	Live          []*Run                 `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
-	Open          []*Span                `protobuf:"bytes,7,rep,name=open,proto3" json:"open,omitempty"`
-	History       []*Entry               `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
-	Fired         int64                  `protobuf:"varint,9,opt,name=fired,proto3" json:"fired,omitempty"`
-	Skipped       int64                  `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	Line          int64                  `protobuf:"varint,11,opt,name=line,proto3" json:"line,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Uid     string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Cursor  int64                  `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Paused  bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
+	Pending []*Firing              `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`
+	Ahead   []int64                `protobuf:"varint,5,rep,packed,name=ahead,proto3" json:"ahead,omitempty"`
+	Live    []*Run                 `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
+	Open    []*Span                `protobuf:"bytes,7,rep,name=open,proto3" json:"open,omitempty"`
+	History []*Entry               `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
+	Fired   int64                  `protobuf:"varint,9,opt,name=fired,proto3" json:"fired,omitempty"`
+	Skipped int64                  `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Line    int64                  `protobuf:"varint,11,opt,name=line,proto3" json:"line,omitempty"`
+	Done    []*Span                `protobuf:"bytes,12,rep,name=done,proto3" json:"done,omitempty"`
+	// Nanoseconds.
+	Skew          int64 `protobuf:"varint,13,opt,name=skew,proto3" json:"skew,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +435,20 @@ func (x *State) GetSkipped() int64 {
 func (x *State) GetLine() int64 {
 	if x != nil {
 		return x.Line
+	}
+	return 0
+}
+
+func (x *State) GetDone() []*Span {
+	if x != nil {
+		return x.Done
+	}
+	return nil
+}
+
+func (x *State) GetSkew() int64 {
+	if x != nil {
+		return x.Skew
 	}
 	return 0
 }
@@ -776,7 +793,7 @@ const file_timetable_proto_rawDesc = "" +
 	"\x06signal\x18\x0e \x01(\v2\x19.cantina.timetable.SignalR\x06signal\":\n" +
 	"\x06Signal\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06number\"\xe5\x02\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"\xa6\x03\n" +
 	"\x05State\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x16\n" +
@@ -789,7 +806,9 @@ const file_timetable_proto_rawDesc = "" +
 	"\x05fired\x18\t \x01(\x03R\x05fired\x12\x18\n" +
 	"\askipped\x18\n" +
 	" \x01(\x03R\askipped\x12\x12\n" +
-	"\x04line\x18\v \x01(\x03R\x04line\"<\n" +
+	"\x04line\x18\v \x01(\x03R\x04line\x12+\n" +
+	"\x04done\x18\f \x03(\v2\x17.cantina.timetable.SpanR\x04done\x12\x12\n" +
+	"\x04skew\x18\r \x01(\x03R\x04skew\"<\n" +
 	"\x06Firing\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\x05R\x02by\x12\x12\n" +
@@ -847,11 +866,12 @@ var file_timetable_proto_depIdxs = []int32{
 	5, // 3: cantina.timetable.State.live:type_name -> cantina.timetable.Run
 	6, // 4: cantina.timetable.State.open:type_name -> cantina.timetable.Span
 	7, // 5: cantina.timetable.State.history:type_name -> cantina.timetable.Entry
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	6, // 6: cantina.timetable.State.done:type_name -> cantina.timetable.Span
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_timetable_proto_init() }

@@ -4596,7 +4596,7 @@ type Schedule struct {
 	Words string `protobuf:"bytes,8,opt,name=words,proto3" json:"words,omitempty"`
 	// task, job or signal
 	Starts string `protobuf:"bytes,9,opt,name=starts,proto3" json:"starts,omitempty"`
-	// waiting, undecided, paused or broken
+	// waiting, undecided, catching up, clock behind, paused or broken
 	State string `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"`
 	// forbid, allow or replace
 	Overlap    string `protobuf:"bytes,11,opt,name=overlap,proto3" json:"overlap,omitempty"`
@@ -4628,7 +4628,9 @@ type Schedule struct {
 	// Only in GetSchedule, when asked for.
 	Upcoming []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
 	// With starts signal.
-	Signal        *ScheduleSignal `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`
+	Signal *ScheduleSignal `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`
+	// What the clocks have to do with it: that the wall clock was set, or is behind what is decided.
+	Note          string `protobuf:"bytes,31,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4873,6 +4875,13 @@ func (x *Schedule) GetSignal() *ScheduleSignal {
 	return nil
 }
 
+func (x *Schedule) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 // A signal to the running instances of a service of the schedule's domain, sent at
 // most once for each logical time.
 type ScheduleSignal struct {
@@ -4988,7 +4997,7 @@ type ScheduleEntry struct {
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
 	Count int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// started, skipped or sent
+	// started, skipped, sent or reset
 	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
 	// In words, with the reason of a skip.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
@@ -5922,6 +5931,119 @@ func (x *BackfillScheduleResponse) GetSchedule() *Schedule {
 	return nil
 }
 
+type ResetScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Write         *Write                 `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetScheduleRequest) Reset() {
+	*x = ResetScheduleRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetScheduleRequest) ProtoMessage() {}
+
+func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*ResetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ResetScheduleRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ResetScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResetScheduleRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type ResetScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Up to where all was decided before; absent when nothing lay after the clock.
+	Cursor        *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Schedule      *Schedule              `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetScheduleResponse) Reset() {
+	*x = ResetScheduleResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetScheduleResponse) ProtoMessage() {}
+
+func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*ResetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ResetScheduleResponse) GetCursor() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ResetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
 type RemoveScheduleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
@@ -5933,7 +6055,7 @@ type RemoveScheduleRequest struct {
 
 func (x *RemoveScheduleRequest) Reset() {
 	*x = RemoveScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5945,7 +6067,7 @@ func (x *RemoveScheduleRequest) String() string {
 func (*RemoveScheduleRequest) ProtoMessage() {}
 
 func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5958,7 +6080,7 @@ func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RemoveScheduleRequest) GetDomain() string {
@@ -5990,7 +6112,7 @@ type RemoveScheduleResponse struct {
 
 func (x *RemoveScheduleResponse) Reset() {
 	*x = RemoveScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6124,7 @@ func (x *RemoveScheduleResponse) String() string {
 func (*RemoveScheduleResponse) ProtoMessage() {}
 
 func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6137,7 @@ func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 type Cell struct {
@@ -6059,7 +6181,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6071,7 +6193,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6084,7 +6206,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Cell) GetName() string {
@@ -6295,7 +6417,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6307,7 +6429,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6320,7 +6442,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Drain) GetReason() string {
@@ -6383,7 +6505,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +6517,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +6530,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -6435,7 +6557,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6447,7 +6569,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6460,7 +6582,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -6486,7 +6608,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6498,7 +6620,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6511,7 +6633,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -6532,7 +6654,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6544,7 +6666,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6557,7 +6679,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -6590,7 +6712,7 @@ type DrainCellRequest struct {
 
 func (x *DrainCellRequest) Reset() {
 	*x = DrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6602,7 +6724,7 @@ func (x *DrainCellRequest) String() string {
 func (*DrainCellRequest) ProtoMessage() {}
 
 func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6615,7 +6737,7 @@ func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
 func (*DrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DrainCellRequest) GetName() string {
@@ -6662,7 +6784,7 @@ type DrainCellResponse struct {
 
 func (x *DrainCellResponse) Reset() {
 	*x = DrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6674,7 +6796,7 @@ func (x *DrainCellResponse) String() string {
 func (*DrainCellResponse) ProtoMessage() {}
 
 func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6687,7 +6809,7 @@ func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
 func (*DrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DrainCellResponse) GetCell() *Cell {
@@ -6707,7 +6829,7 @@ type UndrainCellRequest struct {
 
 func (x *UndrainCellRequest) Reset() {
 	*x = UndrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6719,7 +6841,7 @@ func (x *UndrainCellRequest) String() string {
 func (*UndrainCellRequest) ProtoMessage() {}
 
 func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6732,7 +6854,7 @@ func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
 func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *UndrainCellRequest) GetName() string {
@@ -6758,7 +6880,7 @@ type UndrainCellResponse struct {
 
 func (x *UndrainCellResponse) Reset() {
 	*x = UndrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6770,7 +6892,7 @@ func (x *UndrainCellResponse) String() string {
 func (*UndrainCellResponse) ProtoMessage() {}
 
 func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6783,7 +6905,7 @@ func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
 func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *UndrainCellResponse) GetCell() *Cell {
@@ -6805,7 +6927,7 @@ type AdoptCellRequest struct {
 
 func (x *AdoptCellRequest) Reset() {
 	*x = AdoptCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6817,7 +6939,7 @@ func (x *AdoptCellRequest) String() string {
 func (*AdoptCellRequest) ProtoMessage() {}
 
 func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6830,7 +6952,7 @@ func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellRequest.ProtoReflect.Descriptor instead.
 func (*AdoptCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AdoptCellRequest) GetName() string {
@@ -6855,7 +6977,7 @@ type AdoptCellResponse struct {
 
 func (x *AdoptCellResponse) Reset() {
 	*x = AdoptCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6867,7 +6989,7 @@ func (x *AdoptCellResponse) String() string {
 func (*AdoptCellResponse) ProtoMessage() {}
 
 func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6880,7 +7002,7 @@ func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellResponse.ProtoReflect.Descriptor instead.
 func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 // Ends what runs on a cell and this cluster's store does not know.
@@ -6894,7 +7016,7 @@ type DiscardUnknownRequest struct {
 
 func (x *DiscardUnknownRequest) Reset() {
 	*x = DiscardUnknownRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6906,7 +7028,7 @@ func (x *DiscardUnknownRequest) String() string {
 func (*DiscardUnknownRequest) ProtoMessage() {}
 
 func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6919,7 +7041,7 @@ func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownRequest.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DiscardUnknownRequest) GetName() string {
@@ -6946,7 +7068,7 @@ type DiscardUnknownResponse struct {
 
 func (x *DiscardUnknownResponse) Reset() {
 	*x = DiscardUnknownResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6958,7 +7080,7 @@ func (x *DiscardUnknownResponse) String() string {
 func (*DiscardUnknownResponse) ProtoMessage() {}
 
 func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6971,7 +7093,7 @@ func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownResponse.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DiscardUnknownResponse) GetEnded() []string {
@@ -6992,7 +7114,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7126,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7139,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -7042,7 +7164,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7054,7 +7176,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7067,7 +7189,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 type GetStatusRequest struct {
@@ -7078,7 +7200,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7090,7 +7212,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7103,7 +7225,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 type GetStatusResponse struct {
@@ -7115,7 +7237,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7249,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7262,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -7179,7 +7301,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7191,7 +7313,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7204,7 +7326,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Status) GetCluster() string {
@@ -7353,7 +7475,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7487,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7500,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -7450,7 +7572,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7462,7 +7584,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7475,7 +7597,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Held) GetWhat() string {
@@ -7524,7 +7646,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7536,7 +7658,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7549,7 +7671,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Domain) GetName() string {
@@ -7584,7 +7706,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7596,7 +7718,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7609,7 +7731,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7634,7 +7756,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7646,7 +7768,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7659,7 +7781,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 type Quarantined struct {
@@ -7673,7 +7795,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7685,7 +7807,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7698,7 +7820,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -7731,7 +7853,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7743,7 +7865,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7756,7 +7878,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -7776,7 +7898,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7788,7 +7910,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7801,7 +7923,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -7830,7 +7952,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7842,7 +7964,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7855,7 +7977,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -7887,7 +8009,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7899,7 +8021,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7912,7 +8034,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 // What Explain is asked about.
@@ -7931,7 +8053,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7943,7 +8065,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7956,7 +8078,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Subject) GetKind() string {
@@ -8003,7 +8125,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8015,7 +8137,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8028,7 +8150,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -8057,7 +8179,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8069,7 +8191,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8082,7 +8204,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -8159,7 +8281,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8171,7 +8293,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8184,7 +8306,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Reason) GetCode() string {
@@ -8268,7 +8390,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8280,7 +8402,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8293,7 +8415,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -8344,7 +8466,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8356,7 +8478,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8369,7 +8491,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -8418,7 +8540,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8430,7 +8552,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8443,7 +8565,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8562,7 +8684,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8574,7 +8696,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8587,7 +8709,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8631,7 +8753,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8643,7 +8765,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8656,7 +8778,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -8778,7 +8900,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8790,7 +8912,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8803,7 +8925,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -8888,7 +9010,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8900,7 +9022,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8913,7 +9035,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -8953,7 +9075,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8965,7 +9087,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8978,7 +9100,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -9035,7 +9157,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9047,7 +9169,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9060,7 +9182,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -9098,7 +9220,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9110,7 +9232,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9123,7 +9245,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -9550,7 +9672,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\x9e\b\n" +
+	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xb2\b\n" +
 	"\bSchedule\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -9584,7 +9706,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x1b \x01(\x03R\brevision\x123\n" +
 	"\ahistory\x18\x1c \x03(\v2\x19.cantina.v1.ScheduleEntryR\ahistory\x124\n" +
 	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\x122\n" +
-	"\x06signal\x18\x1e \x01(\v2\x1a.cantina.v1.ScheduleSignalR\x06signal\"B\n" +
+	"\x06signal\x18\x1e \x01(\v2\x1a.cantina.v1.ScheduleSignalR\x06signal\x12\x12\n" +
+	"\x04note\x18\x1f \x01(\tR\x04note\"B\n" +
 	"\x0eScheduleSignal\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"L\n" +
@@ -9653,6 +9776,13 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x06 \x01(\v2\x11.cantina.v1.WriteR\x05write\"d\n" +
 	"\x18BackfillScheduleResponse\x12\x16\n" +
 	"\x06queued\x18\x01 \x01(\x05R\x06queued\x120\n" +
+	"\bschedule\x18\x02 \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"k\n" +
+	"\x14ResetScheduleRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
+	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"}\n" +
+	"\x15ResetScheduleResponse\x122\n" +
+	"\x06cursor\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06cursor\x120\n" +
 	"\bschedule\x18\x02 \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"l\n" +
 	"\x15RemoveScheduleRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
@@ -9918,7 +10048,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xf4\x1a\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xca\x1b\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -9953,7 +10083,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"ListMissed\x12\x1d.cantina.v1.ListMissedRequest\x1a\x1e.cantina.v1.ListMissedResponse\x12T\n" +
 	"\rPauseSchedule\x12 .cantina.v1.PauseScheduleRequest\x1a!.cantina.v1.PauseScheduleResponse\x12N\n" +
 	"\vRunSchedule\x12\x1e.cantina.v1.RunScheduleRequest\x1a\x1f.cantina.v1.RunScheduleResponse\x12]\n" +
-	"\x10BackfillSchedule\x12#.cantina.v1.BackfillScheduleRequest\x1a$.cantina.v1.BackfillScheduleResponse\x12W\n" +
+	"\x10BackfillSchedule\x12#.cantina.v1.BackfillScheduleRequest\x1a$.cantina.v1.BackfillScheduleResponse\x12T\n" +
+	"\rResetSchedule\x12 .cantina.v1.ResetScheduleRequest\x1a!.cantina.v1.ResetScheduleResponse\x12W\n" +
 	"\x0eRemoveSchedule\x12!.cantina.v1.RemoveScheduleRequest\x1a\".cantina.v1.RemoveScheduleResponse\x12H\n" +
 	"\tListCells\x12\x1c.cantina.v1.ListCellsRequest\x1a\x1d.cantina.v1.ListCellsResponse\x12B\n" +
 	"\aGetCell\x12\x1a.cantina.v1.GetCellRequest\x1a\x1b.cantina.v1.GetCellResponse\x12K\n" +
@@ -9985,7 +10116,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -10068,73 +10199,75 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*RunScheduleResponse)(nil),        // 78: cantina.v1.RunScheduleResponse
 	(*BackfillScheduleRequest)(nil),    // 79: cantina.v1.BackfillScheduleRequest
 	(*BackfillScheduleResponse)(nil),   // 80: cantina.v1.BackfillScheduleResponse
-	(*RemoveScheduleRequest)(nil),      // 81: cantina.v1.RemoveScheduleRequest
-	(*RemoveScheduleResponse)(nil),     // 82: cantina.v1.RemoveScheduleResponse
-	(*Cell)(nil),                       // 83: cantina.v1.Cell
-	(*Drain)(nil),                      // 84: cantina.v1.Drain
-	(*ListCellsRequest)(nil),           // 85: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 86: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 87: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 88: cantina.v1.GetCellResponse
-	(*DrainCellRequest)(nil),           // 89: cantina.v1.DrainCellRequest
-	(*DrainCellResponse)(nil),          // 90: cantina.v1.DrainCellResponse
-	(*UndrainCellRequest)(nil),         // 91: cantina.v1.UndrainCellRequest
-	(*UndrainCellResponse)(nil),        // 92: cantina.v1.UndrainCellResponse
-	(*AdoptCellRequest)(nil),           // 93: cantina.v1.AdoptCellRequest
-	(*AdoptCellResponse)(nil),          // 94: cantina.v1.AdoptCellResponse
-	(*DiscardUnknownRequest)(nil),      // 95: cantina.v1.DiscardUnknownRequest
-	(*DiscardUnknownResponse)(nil),     // 96: cantina.v1.DiscardUnknownResponse
-	(*ForgetCellRequest)(nil),          // 97: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 98: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 99: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 100: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 101: cantina.v1.Status
-	(*Rollout)(nil),                    // 102: cantina.v1.Rollout
-	(*Held)(nil),                       // 103: cantina.v1.Held
-	(*Domain)(nil),                     // 104: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 105: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 106: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 107: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 108: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 109: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 110: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 111: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 112: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 113: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 114: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 115: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 116: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 117: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 118: cantina.v1.Event
-	(*Gap)(nil),                        // 119: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 120: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 121: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 122: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 123: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 124: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 125: cantina.v1.FollowOutputResponse
-	nil,                                // 126: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 127: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 128: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 129: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 130: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 131: cantina.v1.Cell.CapacityEntry
-	nil,                                // 132: cantina.v1.Cell.FreeEntry
-	nil,                                // 133: cantina.v1.Cell.LabelsEntry
-	nil,                                // 134: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 135: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 136: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 137: cantina.v1.Workload
-	(*Mapping)(nil),                    // 138: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 139: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 140: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 141: google.protobuf.Struct
-	(*LogGap)(nil),                     // 142: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 143: cantina.v1.LogLines
+	(*ResetScheduleRequest)(nil),       // 81: cantina.v1.ResetScheduleRequest
+	(*ResetScheduleResponse)(nil),      // 82: cantina.v1.ResetScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 83: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 84: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 85: cantina.v1.Cell
+	(*Drain)(nil),                      // 86: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 87: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 88: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 89: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 90: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 91: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 92: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 93: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 94: cantina.v1.UndrainCellResponse
+	(*AdoptCellRequest)(nil),           // 95: cantina.v1.AdoptCellRequest
+	(*AdoptCellResponse)(nil),          // 96: cantina.v1.AdoptCellResponse
+	(*DiscardUnknownRequest)(nil),      // 97: cantina.v1.DiscardUnknownRequest
+	(*DiscardUnknownResponse)(nil),     // 98: cantina.v1.DiscardUnknownResponse
+	(*ForgetCellRequest)(nil),          // 99: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 100: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 101: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 102: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 103: cantina.v1.Status
+	(*Rollout)(nil),                    // 104: cantina.v1.Rollout
+	(*Held)(nil),                       // 105: cantina.v1.Held
+	(*Domain)(nil),                     // 106: cantina.v1.Domain
+	(*EndWaitRequest)(nil),             // 107: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 108: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 109: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 110: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 111: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 112: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 113: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 114: cantina.v1.Subject
+	(*ExplainRequest)(nil),             // 115: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 116: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 117: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 118: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 119: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 120: cantina.v1.Event
+	(*Gap)(nil),                        // 121: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 122: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 123: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 124: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 125: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 126: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 127: cantina.v1.FollowOutputResponse
+	nil,                                // 128: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 129: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 130: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 131: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 132: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 133: cantina.v1.Cell.CapacityEntry
+	nil,                                // 134: cantina.v1.Cell.FreeEntry
+	nil,                                // 135: cantina.v1.Cell.LabelsEntry
+	nil,                                // 136: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 137: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 138: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 139: cantina.v1.Workload
+	(*Mapping)(nil),                    // 140: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 141: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 142: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 143: google.protobuf.Struct
+	(*LogGap)(nil),                     // 144: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 145: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	135, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	137, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -10142,16 +10275,16 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	136, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	138, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	137, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	126, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	139, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	128, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	138, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	136, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	140, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	138, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
 	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -10160,14 +10293,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	139, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	136, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	136, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	136, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	141, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	138, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	138, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	138, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	137, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	127, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	140, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	139, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	129, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	142, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -10181,17 +10314,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	136, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	136, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	138, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	138, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	137, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	128, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	129, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	130, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	136, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	136, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	141, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	136, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	139, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	130, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	131, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	132, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	138, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	138, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	143, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	138, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -10207,196 +10340,201 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	140, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	140, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	136, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	136, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	136, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	142, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	142, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	138, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	138, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	138, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	65,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	136, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	136, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	138, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	138, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	66,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	67,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	64,  // 84: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	136, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	136, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	136, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	136, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	136, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	138, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	138, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	138, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	138, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	138, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 90: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	63,  // 91: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 92: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	63,  // 93: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	136, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	138, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	72,  // 95: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 96: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 97: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	136, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	138, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 99: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 100: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	136, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	136, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	138, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	138, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 103: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 104: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 105: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	136, // 106: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	140, // 107: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	131, // 108: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	132, // 109: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	133, // 110: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	84,  // 111: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	136, // 112: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	136, // 113: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	136, // 114: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 115: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	83,  // 116: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 117: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	83,  // 118: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	140, // 119: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 120: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	83,  // 121: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 122: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	83,  // 123: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 124: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 125: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 126: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	101, // 127: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	136, // 128: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	140, // 129: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	103, // 130: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	134, // 131: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	104, // 132: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	102, // 133: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	136, // 134: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	140, // 135: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	136, // 136: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 137: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 138: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	107, // 139: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 140: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 141: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	112, // 142: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	112, // 143: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	115, // 144: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	118, // 145: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	121, // 146: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	136, // 147: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	140, // 148: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	118, // 149: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	119, // 150: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	136, // 151: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 152: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 153: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 154: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 155: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 156: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	83,  // 157: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 158: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	136, // 159: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	136, // 160: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	136, // 161: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	142, // 162: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	120, // 163: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 164: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	121, // 165: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	143, // 166: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	120, // 167: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	121, // 168: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	143, // 169: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	44,  // 170: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 171: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 172: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 173: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 174: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 175: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 176: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 177: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 178: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 179: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 180: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 181: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 182: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 183: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 184: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 185: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 186: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 187: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 188: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 189: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 190: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 191: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 192: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 193: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 194: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 195: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 196: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 197: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 198: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 199: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	85,  // 200: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	87,  // 201: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	97,  // 202: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	93,  // 203: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	95,  // 204: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	89,  // 205: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	91,  // 206: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	99,  // 207: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	105, // 208: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	108, // 209: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	110, // 210: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	113, // 211: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	116, // 212: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	122, // 213: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	124, // 214: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 215: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 216: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 217: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 218: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 219: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 220: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 221: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 222: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 223: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 224: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 225: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 226: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 227: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 228: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 229: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 230: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 231: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 232: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 233: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 234: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 235: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 236: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 237: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 238: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 239: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 240: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 241: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 242: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 243: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	86,  // 244: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	88,  // 245: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	98,  // 246: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	94,  // 247: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	96,  // 248: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	90,  // 249: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	92,  // 250: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	100, // 251: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	106, // 252: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	109, // 253: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	111, // 254: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	114, // 255: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	117, // 256: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	123, // 257: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	125, // 258: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	215, // [215:259] is the sub-list for method output_type
-	171, // [171:215] is the sub-list for method input_type
-	171, // [171:171] is the sub-list for extension type_name
-	171, // [171:171] is the sub-list for extension extendee
-	0,   // [0:171] is the sub-list for field type_name
+	2,   // 105: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	138, // 106: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	63,  // 107: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 108: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	138, // 109: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	142, // 110: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	133, // 111: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	134, // 112: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	135, // 113: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	86,  // 114: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	138, // 115: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	138, // 116: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	138, // 117: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 118: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	85,  // 119: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 120: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	85,  // 121: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	142, // 122: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 123: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	85,  // 124: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 125: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	85,  // 126: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 127: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 128: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 129: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	103, // 130: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	138, // 131: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	142, // 132: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	105, // 133: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	136, // 134: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	106, // 135: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	104, // 136: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	138, // 137: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	142, // 138: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	138, // 139: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 140: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 141: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	109, // 142: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 143: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 144: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	114, // 145: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	114, // 146: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	117, // 147: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	120, // 148: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	123, // 149: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	138, // 150: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	142, // 151: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	120, // 152: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	121, // 153: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	138, // 154: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 155: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 156: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 157: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 158: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 159: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	85,  // 160: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 161: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	138, // 162: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	138, // 163: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	138, // 164: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	144, // 165: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	122, // 166: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 167: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	123, // 168: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	145, // 169: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	122, // 170: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	123, // 171: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	145, // 172: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	44,  // 173: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 174: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 175: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 176: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 177: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 178: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 179: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 180: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 181: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 182: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 183: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 184: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 185: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 186: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 187: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 188: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 189: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 190: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 191: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 192: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 193: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 194: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 195: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 196: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 197: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 198: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 199: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 200: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 201: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 202: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	83,  // 203: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	87,  // 204: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	89,  // 205: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	99,  // 206: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	95,  // 207: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	97,  // 208: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	91,  // 209: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	93,  // 210: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	101, // 211: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	107, // 212: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	110, // 213: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	112, // 214: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	115, // 215: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	118, // 216: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	124, // 217: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	126, // 218: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 219: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 220: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 221: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 222: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 223: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 224: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 225: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 226: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 227: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 228: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 229: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 230: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 231: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 232: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 233: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 234: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 235: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 236: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 237: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 238: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 239: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 240: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 241: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 242: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 243: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 244: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 245: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 246: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 247: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	84,  // 248: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	88,  // 249: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	90,  // 250: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	100, // 251: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	96,  // 252: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	98,  // 253: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	92,  // 254: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	94,  // 255: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 256: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	108, // 257: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	111, // 258: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	113, // 259: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	116, // 260: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	119, // 261: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	125, // 262: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	127, // 263: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	219, // [219:264] is the sub-list for method output_type
+	174, // [174:219] is the sub-list for method input_type
+	174, // [174:174] is the sub-list for extension type_name
+	174, // [174:174] is the sub-list for extension extendee
+	0,   // [0:174] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -10407,14 +10545,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[120].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[122].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   135,
+			NumMessages:   137,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -115,6 +115,9 @@ const (
 	// CantinaServiceBackfillScheduleProcedure is the fully-qualified name of the CantinaService's
 	// BackfillSchedule RPC.
 	CantinaServiceBackfillScheduleProcedure = "/cantina.v1.CantinaService/BackfillSchedule"
+	// CantinaServiceResetScheduleProcedure is the fully-qualified name of the CantinaService's
+	// ResetSchedule RPC.
+	CantinaServiceResetScheduleProcedure = "/cantina.v1.CantinaService/ResetSchedule"
 	// CantinaServiceRemoveScheduleProcedure is the fully-qualified name of the CantinaService's
 	// RemoveSchedule RPC.
 	CantinaServiceRemoveScheduleProcedure = "/cantina.v1.CantinaService/RemoveSchedule"
@@ -192,6 +195,8 @@ type CantinaServiceClient interface {
 	PauseSchedule(context.Context, *connect.Request[cantinav1.PauseScheduleRequest]) (*connect.Response[cantinav1.PauseScheduleResponse], error)
 	RunSchedule(context.Context, *connect.Request[cantinav1.RunScheduleRequest]) (*connect.Response[cantinav1.RunScheduleResponse], error)
 	BackfillSchedule(context.Context, *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error)
+	// Sets the cursor of a schedule back to the clock.
+	ResetSchedule(context.Context, *connect.Request[cantinav1.ResetScheduleRequest]) (*connect.Response[cantinav1.ResetScheduleResponse], error)
 	RemoveSchedule(context.Context, *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error)
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
@@ -389,6 +394,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("BackfillSchedule")),
 			connect.WithClientOptions(opts...),
 		),
+		resetSchedule: connect.NewClient[cantinav1.ResetScheduleRequest, cantinav1.ResetScheduleResponse](
+			httpClient,
+			baseURL+CantinaServiceResetScheduleProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ResetSchedule")),
+			connect.WithClientOptions(opts...),
+		),
 		removeSchedule: connect.NewClient[cantinav1.RemoveScheduleRequest, cantinav1.RemoveScheduleResponse](
 			httpClient,
 			baseURL+CantinaServiceRemoveScheduleProcedure,
@@ -518,6 +529,7 @@ type cantinaServiceClient struct {
 	pauseSchedule      *connect.Client[cantinav1.PauseScheduleRequest, cantinav1.PauseScheduleResponse]
 	runSchedule        *connect.Client[cantinav1.RunScheduleRequest, cantinav1.RunScheduleResponse]
 	backfillSchedule   *connect.Client[cantinav1.BackfillScheduleRequest, cantinav1.BackfillScheduleResponse]
+	resetSchedule      *connect.Client[cantinav1.ResetScheduleRequest, cantinav1.ResetScheduleResponse]
 	removeSchedule     *connect.Client[cantinav1.RemoveScheduleRequest, cantinav1.RemoveScheduleResponse]
 	listCells          *connect.Client[cantinav1.ListCellsRequest, cantinav1.ListCellsResponse]
 	getCell            *connect.Client[cantinav1.GetCellRequest, cantinav1.GetCellResponse]
@@ -676,6 +688,11 @@ func (c *cantinaServiceClient) BackfillSchedule(ctx context.Context, req *connec
 	return c.backfillSchedule.CallUnary(ctx, req)
 }
 
+// ResetSchedule calls cantina.v1.CantinaService.ResetSchedule.
+func (c *cantinaServiceClient) ResetSchedule(ctx context.Context, req *connect.Request[cantinav1.ResetScheduleRequest]) (*connect.Response[cantinav1.ResetScheduleResponse], error) {
+	return c.resetSchedule.CallUnary(ctx, req)
+}
+
 // RemoveSchedule calls cantina.v1.CantinaService.RemoveSchedule.
 func (c *cantinaServiceClient) RemoveSchedule(ctx context.Context, req *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error) {
 	return c.removeSchedule.CallUnary(ctx, req)
@@ -786,6 +803,8 @@ type CantinaServiceHandler interface {
 	PauseSchedule(context.Context, *connect.Request[cantinav1.PauseScheduleRequest]) (*connect.Response[cantinav1.PauseScheduleResponse], error)
 	RunSchedule(context.Context, *connect.Request[cantinav1.RunScheduleRequest]) (*connect.Response[cantinav1.RunScheduleResponse], error)
 	BackfillSchedule(context.Context, *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error)
+	// Sets the cursor of a schedule back to the clock.
+	ResetSchedule(context.Context, *connect.Request[cantinav1.ResetScheduleRequest]) (*connect.Response[cantinav1.ResetScheduleResponse], error)
 	RemoveSchedule(context.Context, *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error)
 	ListCells(context.Context, *connect.Request[cantinav1.ListCellsRequest]) (*connect.Response[cantinav1.ListCellsResponse], error)
 	GetCell(context.Context, *connect.Request[cantinav1.GetCellRequest]) (*connect.Response[cantinav1.GetCellResponse], error)
@@ -979,6 +998,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("BackfillSchedule")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceResetScheduleHandler := connect.NewUnaryHandler(
+		CantinaServiceResetScheduleProcedure,
+		svc.ResetSchedule,
+		connect.WithSchema(cantinaServiceMethods.ByName("ResetSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceRemoveScheduleHandler := connect.NewUnaryHandler(
 		CantinaServiceRemoveScheduleProcedure,
 		svc.RemoveSchedule,
@@ -1133,6 +1158,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceRunScheduleHandler.ServeHTTP(w, r)
 		case CantinaServiceBackfillScheduleProcedure:
 			cantinaServiceBackfillScheduleHandler.ServeHTTP(w, r)
+		case CantinaServiceResetScheduleProcedure:
+			cantinaServiceResetScheduleHandler.ServeHTTP(w, r)
 		case CantinaServiceRemoveScheduleProcedure:
 			cantinaServiceRemoveScheduleHandler.ServeHTTP(w, r)
 		case CantinaServiceListCellsProcedure:
@@ -1284,6 +1311,10 @@ func (UnimplementedCantinaServiceHandler) RunSchedule(context.Context, *connect.
 
 func (UnimplementedCantinaServiceHandler) BackfillSchedule(context.Context, *connect.Request[cantinav1.BackfillScheduleRequest]) (*connect.Response[cantinav1.BackfillScheduleResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.BackfillSchedule is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) ResetSchedule(context.Context, *connect.Request[cantinav1.ResetScheduleRequest]) (*connect.Response[cantinav1.ResetScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ResetSchedule is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) RemoveSchedule(context.Context, *connect.Request[cantinav1.RemoveScheduleRequest]) (*connect.Response[cantinav1.RemoveScheduleResponse], error) {

@@ -1,0 +1,96 @@
+package schedule
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestRewind: what lies after the clock and was not started comes again; what was started never
+// does, however it was started, over several resets.
+func TestRewind(t *testing.T) {
+	x := begin(t, hourly, Policy{}).at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Ended)
+	x.does(Fire{At: x.time("03:00")}, "start 02T03:00").is("03:00", Ended)
+	x.at("06:30").does(Tick{}, "start 02T06:00").is("06:00", Ended)
+	x.does(Fire{At: x.time("04:00")}, "start 02T04:00").is("04:00", Ended)
+	if x.s.Skipped != 3 {
+		t.Fatal(x.s.Skipped)
+	}
+	x.at("01:30").does(Rewind{}).last("reset: what was decided up to 2026-03-02T06:00:00Z and was not started comes again", 1).does(Tick{})
+	if !x.s.Cursor.Equal(x.time("01:30")) || x.s.Skipped != 1 || len(x.s.Missed()) != 0 {
+		t.Fatalf("%+v", x.s)
+	}
+	x.refuses(Fire{At: x.time("04:00")}, ErrFired).refuses(Fire{At: x.time("06:00")}, ErrFired)
+	x.at("02:00").does(Tick{}, "start 02T02:00").is("02:00", Ended).at("03:00").does(Tick{}).at("04:00").does(Tick{})
+	x.at("05:00").does(Tick{}, "start 02T05:00").is("05:00", Ended)
+	x.at("04:30").does(Rewind{}).at("05:00").does(Tick{}).at("06:00").does(Tick{}).at("07:00").does(Tick{}, "start 02T07:00")
+	if len(x.s.Done) != 0 || x.s.Fired != 7 {
+		t.Fatalf("%+v", x.s)
+	}
+}
+
+// TestRewindCountsWhatIsMissedBetween: times that were done before the clock went back are not
+// missed when they pass unseen.
+func TestRewindCountsWhatIsMissedBetween(t *testing.T) {
+	for _, misfire := range []Misfire{MisfireOnce, MisfireAll} {
+		x := begin(t, hourly, Policy{Misfire: misfire, Overlap: OverlapAllow, Max: 9}).at("02:30")
+		if err := x.step(Tick{}); err != nil {
+			t.Fatal(err)
+		}
+		x.at("03:00").does(Tick{}, "start 02T03:00").at("00:40").does(Rewind{})
+		fired := x.s.Fired
+		x.at("05:30")
+		if err := x.step(Tick{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := x.s.Fired + x.s.Skipped; got != 5 || misfire == MisfireAll && x.s.Fired != fired+2 {
+			t.Fatalf("%v: %d fired, %d skipped: %+v", misfire, x.s.Fired, x.s.Skipped, x.s.History)
+		}
+	}
+}
+
+// TestRewindGivesBackWhatWaits, and what has no future by the clock stays.
+func TestRewindGivesBackWhatWaits(t *testing.T) {
+	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00")
+	x.at("02:30").does(Rewind{}).pending("02T02:00").is("01:00", Ended).does(Tick{}, "start 02T02:00").is("02:00", Ended)
+	x.at("03:00").does(Tick{}, "start 02T03:00").is("03:00", Ended).at("04:00").does(Tick{}, "start 02T04:00")
+}
+
+// TestWhatRunsFromTheFutureIsNotNewer: with replace, a run that the wrong clock started is
+// replaced by the next time.
+func TestWhatRunsFromTheFutureIsNotNewer(t *testing.T) {
+	x := begin(t, hourly, Policy{Overlap: OverlapReplace}).at("06:00").does(Tick{}, "start 02T06:00").at("01:30").does(Rewind{})
+	x.at("02:00").does(Tick{}, "end "+x.run("06:00")).is("06:00", Ended).does(Tick{}, "start 02T02:00")
+}
+
+// TestElapsedGoesOnByItself: without anybody who saw the step, from the cursor on.
+func TestElapsedGoesOnByItself(t *testing.T) {
+	x := begin(t, hourly, Policy{})
+	x.def.Calendar = Calendar{Line: "@every 10m"}
+	it, _, err := x.def.Item(x.key, nil, born(), born())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.cron.Item, x.cron.Zone = it, nil
+	x.at("00:40").does(Tick{}, "start 02T00:40").is("00:40", Ended)
+	x.now = x.now.Add(-50 * time.Hour)
+	x.does(Tick{})
+	x.now = x.now.Add(10 * time.Minute)
+	x.does(Tick{}, "start 02T00:50")
+	x.is("00:50", Ended)
+	if x.s.Skew != 50*time.Hour {
+		t.Fatal(x.s.Skew)
+	}
+	if err := x.step(Fire{At: x.time("00:50")}); !errors.Is(err, ErrFired) {
+		t.Fatal(err)
+	}
+}
+
+// TestALineIsInOrderOverTwoOutages: what waits gives way before what was missed later.
+func TestALineIsInOrderOverTwoOutages(t *testing.T) {
+	x := begin(t, "* * * * *", Policy{Misfire: MisfireAll}).at("01:30").does(Tick{}, "start 02T00:31").at("06:30").does(Tick{})
+	if len(x.s.Open) != 2 || x.s.Open[1].Why != WhyMany || x.s.Open[1].Count != 259 || len(x.s.Pending) != 100 {
+		t.Fatalf("%v, %d pending", x.s.Open, len(x.s.Pending))
+	}
+	x.inOrder()
+}

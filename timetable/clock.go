@@ -1,0 +1,147 @@
+package timetable
+
+import (
+	"fmt"
+	"time"
+
+	"cantina/event"
+	"cantina/internal/run"
+	"cantina/schedule"
+)
+
+// Step is one step of the wall clock against the clock that counts the time since the
+// machine started.
+type Step struct {
+	// At is what the wall clock showed after it.
+	At time.Time
+	By time.Duration
+}
+
+// leastStep is the least difference that counts as a step: corrections by NTP that slew the
+// clock stay below it between two looks.
+const leastStep = time.Second
+
+// maxSteps is how many steps of a term are remembered.
+const maxSteps = 8
+
+// clocks are the two clocks as they were looked at last.
+type clocks struct {
+	wall time.Time
+	boot time.Duration
+}
+
+// readClocks reads both clocks at one moment: a process that is stopped between the two
+// readings reads again.
+func readClocks(c run.Clock) (out clocks) {
+	for range 5 {
+		before := c.Boot()
+		out.wall, out.boot = c.Wall(), c.Boot()
+		if out.boot-before < leastStep/20 {
+			break
+		}
+	}
+	return out
+}
+
+// step is by how much the wall clock was set between two looks; 0 when it was not.
+func (c clocks) step(now clocks) time.Duration {
+	d := now.wall.Sub(c.wall) - (now.boot - c.boot)
+	if c.wall.IsZero() || d.Abs() < leastStep {
+		return 0
+	}
+	return d.Round(time.Millisecond)
+}
+
+// mayStep reports whether the wall clock was set since it was looked at. It is asked each
+// time the loop wakes, at least every 30 s.
+func (t *Timetable) mayStep() bool {
+	now := readClocks(t.cfg.Clock)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.clocks.step(now) != 0 {
+		return true
+	}
+	t.clocks = now
+	return false
+}
+
+// look reads the clocks. When the wall clock was set, what counts elapsed time is told. The
+// board's lock is held.
+func (t *Timetable) look() (now time.Time, by time.Duration) {
+	c := readClocks(t.cfg.Clock)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by = t.clocks.step(c)
+	t.clocks = c
+	if by != 0 {
+		t.steps = append(t.steps, Step{c.wall, by})
+		t.steps = t.steps[max(0, len(t.steps)-maxSteps):]
+		t.board.Stepped(by, c.wall)
+	}
+	return c.wall, by
+}
+
+// tellStep makes a step of the wall clock known.
+func (t *Timetable) tellStep(by time.Duration) {
+	if by == 0 {
+		return
+	}
+	text := "the wall clock of the leader was set " + schedule.SetBy(by)
+	t.cfg.Log.Warn("the wall clock was set", "by", by, "schedules", t.Len())
+	t.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: "clock", Text: text})
+}
+
+// stepText says when the clock was set last by more than a look can miss; empty when it was not
+// within a day. The lock is held.
+func (t *Timetable) stepText(now time.Time) string {
+	n := len(t.steps)
+	if n == 0 || now.Sub(t.steps[n-1].At).Abs() > 24*time.Hour {
+		return ""
+	}
+	s := t.steps[n-1]
+	return fmt.Sprintf("the wall clock of the leader was set %s at %s", schedule.SetBy(s.By), s.At.UTC().Format(time.RFC3339))
+}
+
+// clockReason says what clocks have to do with a schedule; its code is empty when they have
+// nothing to do with it. The lock is held.
+func (t *Timetable) clockReason(r *schedule.Row) Reason {
+	now := t.cfg.Clock.Wall()
+	step, s := t.stepText(now), &r.State
+	since := ""
+	if step != "" {
+		since = "; " + step
+	}
+	switch lead := s.Lead(now); {
+	case r.Definition.Elapsed() && s.Skew.Abs() >= leastStep:
+		return Reason{"clock", fmt.Sprintf("it counts elapsed time and goes on: its logical times are %s the wall clock%s", apart(s.Skew), since), ""}
+	case r.Definition.Elapsed() || s.Paused:
+	case lead > 0:
+		return Reason{"clock", fmt.Sprintf("the wall clock shows %s, and all up to %s is decided: nothing fires by time for %v%s", now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
+			"wait, or, when the clock was wrong before and is right now, cantina cron reset " + r.Name}
+	case step != "":
+		return Reason{"clock", step, ""}
+	}
+	return Reason{}
+}
+
+// apart prints how far one clock is from another.
+func apart(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprintf("%v behind", (-d).Round(time.Second))
+	}
+	return fmt.Sprintf("%v ahead of", d.Round(time.Second))
+}
+
+// clockNote is clockReason in a few words, for lists. The lock is held.
+func (t *Timetable) clockNote(r *schedule.Row) string {
+	now := t.cfg.Clock.Wall()
+	switch lead := r.State.Lead(now); {
+	case r.Definition.Elapsed() && r.State.Skew.Abs() >= leastStep:
+		return "its clock is " + apart(r.State.Skew) + " the wall clock"
+	case lead > 0 && !r.Definition.Elapsed() && !r.State.Paused:
+		return fmt.Sprintf("the wall clock is %v behind what is decided; see cron reset", lead)
+	case t.stepText(now) != "":
+		return t.stepText(now)
+	}
+	return ""
+}
