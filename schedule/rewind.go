@@ -65,7 +65,11 @@ func (m *machine) decidedSpans(known []Span, back []time.Time) []Span {
 	if m.s.Cursor.After(after) {
 		out = append(out, Span{After: after, Until: m.s.Cursor})
 	}
-	out = append(out, known...)
+	for _, c := range known {
+		if c.After = later(c.After, m.s.Cursor); c.After.Before(c.Until) {
+			out = append(out, c)
+		}
+	}
 	for len(out) > MaxSpans { // the first two become one: too much is left out rather than done twice
 		out = slices.Insert(out[2:], 0, Span{After: out[0].After, Until: out[1].Until})
 	}
@@ -107,6 +111,13 @@ func (m *machine) reopen() (back []time.Time) {
 	}
 	m.s.Pending = kept
 	return back
+}
+
+// forgetDone drops what the cursor has passed.
+func (m *machine) forgetDone() {
+	if len(m.s.Done) > 0 && !m.s.Done[0].Until.After(m.s.Cursor) {
+		m.s.Done = slices.DeleteFunc(slices.Clone(m.s.Done), func(c Span) bool { return !c.Until.After(m.s.Cursor) })
+	}
 }
 
 // isDone reports whether a logical time after the cursor was decided before that went back.

@@ -94,6 +94,7 @@ func (m *machine) tick() error {
 		return err
 	}
 	m.work()
+	m.forgetDone()
 	return nil
 }
 
