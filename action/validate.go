@@ -12,12 +12,15 @@ var (
 	// ErrRootfs reports a text that names no root file system.
 	ErrRootfs = errors.New("bad rootfs")
 	// ErrNoWayIn reports ports of a container whose network nobody else is in.
-	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, so nobody could reach the ports")
+	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, " +
+		"so nobody could reach the ports")
 )
 
 var (
-	pinned    = regexp.MustCompile(`^(.+)@sha256:[0-9a-f]{64}$`)
-	reference = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$`)
+	pinned = regexp.MustCompile(`^(.+)@sha256:[0-9a-f]{64}$`)
+	// host and port, path, tag
+	reference = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?` +
+		`[a-z0-9]+([._/-]+[a-z0-9]+)*` + `(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$`)
 )
 
 // CheckRootfs refuses a text that can name no root file system, whatever the cells have:
@@ -32,9 +35,11 @@ func CheckRootfs(text string) error {
 		}
 	case m != nil && reference.MatchString(m[1]):
 	case m == nil && reference.MatchString(text):
-		return fmt.Errorf("%w %q: an image of a registry is pinned by its digest, like %s@sha256:DIGEST (a folder or a tarball needs its absolute path)", ErrRootfs, text, text)
+		return fmt.Errorf("%w %q: an image of a registry is pinned by its digest, like %s@sha256:DIGEST "+
+			"(a folder or a tarball needs its absolute path)", ErrRootfs, text, text)
 	default:
-		return fmt.Errorf("%w %q: neither the absolute path of a folder or a tarball nor an image of a registry like NAME@sha256:DIGEST", ErrRootfs, text)
+		return fmt.Errorf("%w %q: neither the absolute path of a folder or a tarball nor an image of a registry "+
+			"like NAME@sha256:DIGEST", ErrRootfs, text)
 	}
 	return nil
 }

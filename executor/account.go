@@ -48,7 +48,8 @@ func hostAccounts() accounts {
 
 // rootAccounts is that of a root file system of dirs, the topmost first.
 func rootAccounts(dirs []string) accounts {
-	return accounts{of: " of the root file system", open: func(file string) (*os.File, error) { return openLayered(dirs, file) }}
+	open := func(file string) (*os.File, error) { return openLayered(dirs, file) }
+	return accounts{open: open, of: " of the root file system"}
 }
 
 // openLayered opens a file of /etc as an overlay of dirs shows it. An image is somebody
@@ -205,7 +206,8 @@ func (db accounts) group(who action.Account) (uint32, error) {
 func (db accounts) groups(name string) ([]uint32, error) {
 	rows, err := db.rows("group", func(line string) bool {
 		members := line[strings.LastIndexByte(line, ':')+1:]
-		return strings.Contains(members, name) && strings.Count(line, ":") >= 3 && slices.Contains(strings.Split(members, ","), name)
+		return strings.Contains(members, name) && strings.Count(line, ":") >= 3 &&
+			slices.Contains(strings.Split(members, ","), name)
 	})
 	var out []uint32
 	for _, r := range rows {
@@ -272,7 +274,8 @@ func (c *container) identify(r *action.Run) (account, error) {
 		return a, nil
 	}
 	if int(a.cred.Uid) != os.Getuid() || int(a.cred.Gid) != os.Getgid() {
-		return account{}, fmt.Errorf("user %q: only a cell that runs as root can run programs as another user, and this one runs as uid %d, gid %d", user, os.Getuid(), os.Getgid())
+		return account{}, fmt.Errorf("user %q: only a cell that runs as root can run programs as another user, "+
+			"and this one runs as uid %d, gid %d", user, os.Getuid(), os.Getgid())
 	}
 	a.cred = nil
 	return a, nil

@@ -144,6 +144,22 @@ services:
 	}
 }
 
+// TestAnImageNamesItsOwnProgram: with a root file system, and only then, the command may be
+// left out.
+func TestAnImageNamesItsOwnProgram(t *testing.T) {
+	f, err := Parse("x", "/base", []byte("services: {s: {isolation: rootfs, rootfs: ./image.tar, dir: /srv, open_files: 7}}\njobs: {j: {levels: [l], nodes: [{manual: [n]}], isolation: rootfs, rootfs: ../image.tar}}\n"), testTimes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := f.Services[0].Workload
+	if d := cmp.Diff(&action.Run{Dir: "/srv", OpenFiles: 7}, w.Action.Run); d != "" || w.Rootfs != "/base/image.tar" {
+		t.Error(d, w.Rootfs)
+	}
+	if w := f.Jobs[0].Job.Workload; w.Rootfs != "/image.tar" || w.Action.Run == nil || w.Action.Run.Path != "" {
+		t.Errorf("%+v", w)
+	}
+}
+
 // wrong are files and all that must be said about them.
 var wrong = map[string]struct{ text, says string }{
 	"unknown field": {"services:\n  web:\n    command: [a]\n    instnaces: 2\n", `
