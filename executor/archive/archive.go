@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -318,13 +319,19 @@ func (u *unpacker) hardlink(name, target string) error {
 	return u.root.Link(target, name)
 }
 
+// isID reports whether a user or a group can have this number: to the kernel the last one
+// means "as it is", which here is root.
+func isID(n int) bool { return n >= 0 && n < math.MaxUint32 }
+
 // own gives an entry its owner; changing it clears set-user-ID bits, so those are set again.
 func (u *unpacker) own(name string, mode fs.FileMode, h *tar.Header) error {
 	uid, gid := u.o.Uid, u.o.Gid
 	switch {
 	case u.o.Owned:
 	case u.o.Layer && h != nil:
-		uid, gid = h.Uid, h.Gid
+		if uid, gid = h.Uid, h.Gid; !isID(uid) || !isID(gid) {
+			return fmt.Errorf("%w: %s belongs to %d:%d, and there is no such user or group", ErrEntry, name, uid, gid)
+		}
 	default:
 		return nil
 	}

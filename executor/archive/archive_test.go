@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -249,6 +250,21 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "tmp/.wh..wh.plnk")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("bookkeeping was unpacked: %v", err)
+	}
+}
+
+// TestOwnersThatNobodyCanBeAreRefused: what belongs to none does not become root's.
+func TestOwnersThatNobodyCanBeAreRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: changes owners")
+	}
+	for _, h := range []tar.Header{{Uid: math.MaxUint32}, {Gid: math.MaxUint32}, {Uid: -1}, {Gid: math.MaxUint32 + 1000}} {
+		root, _ := folderAt(t)
+		h.Name, h.Mode, h.Format = "a", 0o644, tar.FormatGNU // which has room for such numbers
+		err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t, item{Header: h})), root, Options{Layer: true})
+		if !errors.Is(err, ErrEntry) || !strings.Contains(err.Error(), "a belongs to") {
+			t.Errorf("%d:%d: %v", h.Uid, h.Gid, err)
+		}
 	}
 }
 
