@@ -67,10 +67,10 @@ func (t *Tracker) Has(proc string) bool {
 
 func (t *Tracker) version(i int) uint64 { return t.current.Version - uint64(len(t.history)-1-i) }
 
-// place returns the index of a version in the history; ok is false outside it.
+// place returns the index of a version in the history; ok is false before it.
 func (t *Tracker) place(v uint64) (int, bool) {
 	i := len(t.history) - 1 - int(int64(t.current.Version-v))
-	return i, i >= 0 && i < len(t.history)
+	return i, i >= 0
 }
 
 // Join adds a process. mayQueue is false while the initial wait lasts. One that is in the
@@ -186,7 +186,7 @@ func before(a, b uint64) bool { return int64(a-b) < 0 }
 // is no consensus of nobody.
 func (t *Tracker) Consensus() bool {
 	for id, h := range t.initial {
-		if h.Count > 0 && h == id.Hash {
+		if h == id.Hash {
 			return true
 		}
 	}
@@ -195,13 +195,13 @@ func (t *Tracker) Consensus() bool {
 
 // Agree reports whether every living process first showed the same set, whoever is
 // missing from it. It decides nothing; a planted mistake uses it.
-func (t *Tracker) Agree() bool { return t.alive > 0 && t.unshown == 0 && len(t.initial) == 1 }
+func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 
 // Permits reports whether a process may take its first work: it shows the present
 // set, and every living one, directly or through others, requires it.
 func (t *Tracker) Permits(proc string) bool {
 	m := t.members[proc]
-	if m == nil || m.dead || !m.echoed || m.shown != t.current || t.index.size != t.alive {
+	if m == nil || m.shown != t.current || t.index.size != t.alive {
 		return false
 	}
 	return !before(t.index.min(), m.first)

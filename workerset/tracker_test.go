@@ -231,6 +231,16 @@ func TestConsensus(t *testing.T) {
 	if got := p.tr.Current(); got.Version != 4 || got.Hash != old.Hash || !p.tr.Consensus() || !p.tr.Agree() {
 		t.Fatalf("%+v", got)
 	}
+	p.came("w5", old) // it shows a set without being in it
+	if p.tr.Consensus() {
+		t.Fatal("a set that names others")
+	}
+	p.leave("w5")
+	p.tr.Came("w5", alone)
+	p.tr.Came("nobody", alone)
+	if !p.tr.Consensus() || !p.tr.Agree() {
+		t.Fatal("w5 is gone")
+	}
 	p.leave("w1")
 	if p.tr.Consensus() {
 		t.Fatal("w1 is gone")
@@ -251,6 +261,10 @@ func TestReplacementAdvancesByTwo(t *testing.T) {
 	p.join("w1") // it is there
 	p.join("w1a")
 	p.leave("w1")
+	p.leave("w1")
+	if err := p.tr.Echo("w1", p.ids[2]); err != nil || p.tr.index.size != 0 {
+		t.Fatal("a dead one shows nothing any more", err)
+	}
 	if got := p.tr.Current(); got.Version != 3 || got.Hash != (Hash{}.Add("w1a")) || p.tr.Len() != 1 || p.tr.Has("w1") || !p.tr.Has("w1a") {
 		t.Fatalf("%+v", got)
 	}
@@ -479,6 +493,7 @@ func TestQueuedNewcomers(t *testing.T) {
 	p.join("w1")
 	p.join("w2")
 	p.join("w3")
+	p.join("w3")
 	p.join("w4")
 	if p.tr.Queued() != 2 || p.tr.Current().Version != 2 || p.tr.Permits("w3") {
 		t.Fatalf("%d queued, version %d", p.tr.Queued(), p.tr.Current().Version)
@@ -491,7 +506,7 @@ func TestQueuedNewcomers(t *testing.T) {
 	p.echo("w2", 2)
 	p.tr.Tick()
 	p.note()
-	if p.tr.Queued() != 0 || p.tr.Current().Version != 3 {
+	if p.tr.Queued() != 0 || p.tr.Current().Version != 3 || !p.tr.Has("w3") {
 		t.Fatalf("agreement lets the queue in: %d, version %d", p.tr.Queued(), p.tr.Current().Version)
 	}
 	if err := p.tr.Echo("w3", p.ids[2]); err != nil {
@@ -505,6 +520,51 @@ func TestQueuedNewcomers(t *testing.T) {
 	p.tr.Join("w6", false)
 	if p.tr.Queued() != 1 {
 		t.Fatal("nobody queues while the initial wait lasts")
+	}
+}
+
+// TestTheDeadAreForgotten once no set that is shown names them; not one that came again.
+func TestTheDeadAreForgotten(t *testing.T) {
+	p := newPool(t, 0)
+	p.join("w1")
+	for i := range 100 {
+		proc := fmt.Sprint("p", i)
+		p.join(proc)
+		p.leave(proc)
+		p.join("again")
+		p.echo("w1", p.tr.Current().Version)
+		p.echo("again", p.tr.Current().Version)
+		p.tr.Tick()
+		if len(p.tr.members) > 3 || len(p.tr.history) > 4 {
+			t.Fatalf("%d members, %d steps after %d rounds", len(p.tr.members), len(p.tr.history), i)
+		}
+		if !p.tr.Has("again") || !p.tr.Permits("again") {
+			t.Fatal("it lives")
+		}
+		p.leave("again")
+		if m := p.tr.members["again"]; m == nil || !m.dead {
+			t.Fatal("a set that is shown names it")
+		}
+	}
+}
+
+// TestAgreementLetsNewcomersIn: what came before the others agreed does not count against who
+// comes after that.
+func TestAgreementLetsNewcomersIn(t *testing.T) {
+	p := newPool(t, 2)
+	p.join("w1")
+	p.join("w2")
+	p.echo("w1", 2)
+	p.echo("w2", 2)
+	p.tr.Tick()
+	p.join("w3")
+	p.join("w4")
+	if p.tr.Queued() != 0 {
+		t.Fatal("two may come again")
+	}
+	p.join("w5")
+	if p.tr.Queued() != 1 {
+		t.Fatal("and no more")
 	}
 }
 
