@@ -57,11 +57,14 @@ func (w *Workload) Validate() error {
 		_, err := ParseUser(w.User)
 		bad("user", err)
 	}
+	bad("env", CheckEnv(w.Env))
 	w.EachRun(func(place string, r *Run) {
 		if r.User != "" {
 			_, err := ParseUser(r.User)
 			bad(place+".user", err)
 		}
+		bad(place+".env", CheckEnv(r.Env))
+		bad(place, r.CheckArguments(w.Env))
 	})
 	if w.Isolation == IsolationRootfs {
 		bad("rootfs", CheckRootfs(w.Rootfs))

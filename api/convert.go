@@ -66,7 +66,7 @@ func service(s *Service, whole bool) *pb.Service {
 		}
 		m.Versions = append(m.Versions, &pb.ServiceVersion{
 			Number: int32(v.Number), Process: v.Process, Good: v.Good,
-			Workload: wire.FromWorkload(v.Workload), Routes: cleanMap(v.Routes), Annotation: clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
+			Workload: hidden(wire.FromWorkload(v.Workload)), Routes: cleanMap(v.Routes), Annotation: clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
 		})
 	}
 	return m
@@ -121,7 +121,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 		m.ResultJson, _ = structpb.NewValue(v)
 	}
 	if t.Definition != nil {
-		m.Definition = FromDefinition(*t.Definition)
+		m.Definition = hidden(FromDefinition(*t.Definition))
 	}
 	return m
 }
@@ -215,7 +215,7 @@ func counts(p *batch.Progress) *pb.Counts {
 
 func jobDefinition(j *Job) *pb.JobDefinition {
 	d := &pb.JobDefinition{
-		Workload: wire.FromWorkload(j.Workload), Levels: j.Forest.Levels, Level: j.Level, DependsOn: j.DependsOn,
+		Workload: hidden(wire.FromWorkload(j.Workload)), Levels: j.Forest.Levels, Level: j.Level, DependsOn: j.DependsOn,
 		Retries: int32(j.Retries), BackoffRepeats: j.Backoff.Repeat, Resources: map[string]*pb.LevelResources{},
 	}
 	if j.Job.Forest != j.Name {

@@ -293,7 +293,7 @@ func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 		}
 		was := old.Target().Desired
 		was.Process, was.Instances = "", old.Instances
-		c.Fields = differ("", was, d)
+		c.Fields = changed(was, d)
 	}
 	if d.Exclusive && old != nil && (c.Verb == VerbReplace || c.Verb == VerbCreate) && !exclusiveAll(old) {
 		c.note("it becomes exclusive: instances of versions that were not are stopped first, but of one whose cell is cut off nobody proves that it has ended; remove the service, and see that cell back or ended, before it is applied where a second copy does harm")
@@ -322,7 +322,7 @@ func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
 	case last.digest != string(digest(&t.Definition)):
 		c.Verb = VerbReplace
 		if old := b.tasks.Get(last.guid); old != nil {
-			c.Fields = differ("", *old.Definition, t.Definition)
+			c.Fields = changed(*old.Definition, t.Definition)
 			if !old.Ended() {
 				c.Note = "the run of the earlier definition, " + last.guid + ", goes on"
 			}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/bbs/bbspb"
+	"cantina/internal/differ"
 	"cantina/store"
 	"cantina/task"
 )
@@ -116,8 +117,13 @@ func (b *BBS) WriteDecision(ctx context.Context, w Write, operation string, requ
 	return out.answer, revision, err
 }
 
-// Differ lists the fields in which two definitions of one type differ.
-func Differ(was, is any) []FieldChange { return differ("", was, is) }
+// changed lists the fields in which two definitions of one type differ.
+func changed(was, is any) (out []FieldChange) {
+	for _, f := range differ.Fields("", was, is) {
+		out = append(out, FieldChange(f))
+	}
+	return out
+}
 
 // EncodeDefinition returns the bytes of a definition of a task for the record of
 // another owner; the same definition always gives the same bytes.

@@ -77,9 +77,9 @@ func TestAnUnchangedServiceIsKept(t *testing.T) {
 			rt.Fatal(err)
 		}
 		if next, err := lrp.Apply(read, again, "q", time.Unix(2, 0)); err != nil || next != read {
-			rt.Fatalf("a new version: %+v, %v", differ("", read.Target().Desired, again), err)
+			rt.Fatalf("a new version: %+v, %v", changed(read.Target().Desired, again), err)
 		}
-		if d := differ("", wanted, again); len(d) > 0 {
+		if d := changed(wanted, again); len(d) > 0 {
 			rt.Fatalf("no list and an empty one are told apart: %+v", d)
 		}
 	})
@@ -99,7 +99,7 @@ func TestAnUnchangedTaskIsKept(t *testing.T) {
 		if a, b := digest(&first), digest(&again); string(a) != string(b) || string(a) != string(digest(&wanted)) {
 			rt.Fatal("the same definition has two digests")
 		}
-		if d := differ("", wanted, again); len(d) > 0 {
+		if d := changed(wanted, again); len(d) > 0 {
 			rt.Fatalf("%+v", d)
 		}
 	})

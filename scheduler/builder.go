@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/internal/differ"
 	"cantina/store"
 )
 
@@ -126,9 +126,9 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 		return
 	}
 	spec.UID, spec.Born, spec.Paused = was.UID, was.Born, was.Paused
-	fields := differences("", reflect.ValueOf(was), reflect.ValueOf(spec))
+	fields := differ.Fields("", was, spec)
 	if newest := b.s.newestForest(spec.Forest); b.forests[spec.Forest] != nil && newest != nil {
-		fields = append(fields, differences("nodes", reflect.ValueOf(*newest), reflect.ValueOf(*forest))...)
+		fields = append(fields, differ.Fields("nodes", *newest, *forest)...)
 	}
 	if len(fields) == 0 {
 		delete(b.forests, spec.Forest)
@@ -141,7 +141,14 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 	if j := b.s.life(old); j != nil {
 		p = b.s.progress(j)
 	}
-	b.put(&row, Line{Name: spec.Name, Verb: VerbUpdate, Fields: fields, Nodes: p.Total, Note: noteOf(p)})
+	b.put(&row, Line{Name: spec.Name, Verb: VerbUpdate, Fields: fieldChanges(fields), Nodes: p.Total, Note: noteOf(p)})
+}
+
+func fieldChanges(fields []differ.Field) (out []FieldChange) {
+	for _, f := range fields {
+		out = append(out, FieldChange(f))
+	}
+	return out
 }
 
 func noteOf(p batch.Progress) string {

@@ -2,12 +2,12 @@ package scheduler
 
 import (
 	"errors"
-	"reflect"
 	"testing"
 	"testing/synctest"
 
 	"cantina/action"
 	"cantina/batch"
+	"cantina/internal/differ"
 	"cantina/resource"
 
 	"pgregory.net/rapid"
@@ -72,7 +72,7 @@ func TestAnUnchangedJobHasNoDifferences(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if d := differences("", reflect.ValueOf(row.spec), reflect.ValueOf(first)); len(d) > 0 {
+		if d := differ.Fields("", row.spec, first); len(d) > 0 {
 			rt.Fatalf("after the row: %+v", d)
 		}
 		again, err := normalised(&row.spec)
@@ -80,7 +80,7 @@ func TestAnUnchangedJobHasNoDifferences(t *testing.T) {
 			rt.Fatal(err)
 		}
 		again.Name, again.UID = "j", "u"
-		if d := differences("", reflect.ValueOf(row.spec), reflect.ValueOf(again)); len(d) > 0 {
+		if d := differ.Fields("", row.spec, again); len(d) > 0 {
 			rt.Fatalf("wanted again: %+v", d)
 		}
 	})

@@ -300,10 +300,10 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		for _, f := range lines[0].Fields {
 			paths = append(paths, f.Path)
 		}
-		if got := strings.Join(paths, " "); got != "retries workload.action.run.args nodes.sources[0].manual" {
+		if got := strings.Join(paths, " "); got != "retries workload.action.run.args nodes.sources[0].manual[h2]" {
 			t.Errorf("fields %s", got)
 		}
-		if f := lines[0].Fields[2]; strings.Contains(f.Old, "h2") || !strings.HasSuffix(f.New, " {name: h2}]") {
+		if f := lines[0].Fields[2]; f.Old != "" || f.New != "{name: h2}" {
 			t.Errorf("%+v", f)
 		}
 		bad := testJob("bad", map[string][]string{"h": {"a"}})

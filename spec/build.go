@@ -128,8 +128,19 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		b.meaning(p.at, p.node, "field command is missing", "action can stand instead")
 	}
 	b.isolation(p, w)
+	if err := action.CheckEnv(out.Env); err != nil {
+		b.field(p, "env", oneLine(err), "")
+	}
+	out.EachRun(func(_ string, r *action.Run) {
+		if err := r.CheckArguments(out.Env); err != nil && (len(out.Env) > 0 || w.Action == nil) {
+			b.meaning(p.at, p.node, err.Error(), "")
+		}
+	})
 	return out
 }
+
+// oneLine is an error that may be several.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (b *builder) isolation(p *place, w *workload) {
 	rootfs, namespaces := w.Isolation.index == int(action.IsolationRootfs), w.Isolation.index == int(action.IsolationNamespaces)
@@ -293,6 +304,12 @@ func (b *builder) run(r *run) *action.Run {
 	out := b.program(&r.place, r.Command)
 	out.Dir, out.Env, out.User = b.relative(&r.place, "dir", r.Dir), env(r.Env), b.user(&r.place, r.User)
 	out.OpenFiles, out.SuppressOutput = r.OpenFiles, r.Quiet
+	if err := action.CheckEnv(out.Env); err != nil {
+		b.field(&r.place, "env", oneLine(err), "")
+	}
+	if err := out.CheckArguments(nil); err != nil {
+		b.meaning(r.at, r.node, err.Error(), "")
+	}
 	return &out
 }
 

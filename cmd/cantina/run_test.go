@@ -276,8 +276,11 @@ func TestAVariableThatIsNotSetIsLeftOut(t *testing.T) {
 	if code != 0 || errs != "--env UNSET: it is not set here, and is left out\n" {
 		t.Fatalf("%d %q", code, errs)
 	}
-	if got := s.ok("task", "get", "t", "--template", `{{range .definition.workload.env}}{{.name}}={{.value}};{{end}}`); got != "SET=a=b;EMPTY=;GIVEN=;\n" {
+	if got := s.ok("task", "get", "t", "--template", `{{range .definition.workload.env}}{{.name}}={{.value}};{{end}}`); got != "SET=[secret];EMPTY=;GIVEN=;\n" {
 		t.Errorf("%q", got)
+	}
+	if x, err := s.Backend().Tasks.GetTask("t"); err != nil || x.Definition.Workload.Env[0].Value != "a=b" {
+		t.Errorf("%v", err)
 	}
 	s.fails(api.ExitUsage, "the name must not be empty", "run", "-e", "=x", "--", "true")
 	s.fails(api.ExitUsage, "the name must not be empty", "run", "-e", "", "--", "true")

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"cantina/bbs"
+	"cantina/internal/differ"
 	"cantina/schedule"
 	"cantina/scheduler"
 	"cantina/store"
@@ -36,7 +37,7 @@ func Connect(c timetable.Config, b *bbs.BBS, jobs Scheduler, reg Registry) timet
 
 // Differ implements timetable.Config.Differ.
 func Differ(was, is any) (out []timetable.FieldChange) {
-	for _, f := range bbs.Differ(was, is) {
+	for _, f := range differ.Fields("", was, is) {
 		out = append(out, timetable.FieldChange(f))
 	}
 	return out

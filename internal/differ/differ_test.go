@@ -1,4 +1,4 @@
-package bbs
+package differ
 
 import (
 	"fmt"
@@ -25,9 +25,9 @@ func TestDifferTellsByName(t *testing.T) {
 	}{
 		"a value": {all{Env: []variable{{"A", "1"}, {"B", "1"}}}, all{Env: []variable{{"A", "1"}, {"B", "2"}}}, "env[B].value: 1 -> 2"},
 		"one more in front": {all{Env: []variable{{"B", "1"}}}, all{Env: []variable{{"A", "1"}, {"B", "1"}}},
-			"env[A]:  -> {A 1}"},
+			"env[A]:  -> {name: A, value: 1}"},
 		"one less and a change": {all{Ports: []port{{"a", 1}, {"b", 2}}}, all{Ports: []port{{"b", 3}}},
-			"ports[a]: {a 1} -> ; ports[b].fixed: 2 -> 3"},
+			"ports[a]: {name: a, fixed: 1} -> ; ports[b].fixed: 2 -> 3"},
 		"another order": {all{Ports: []port{{"a", 1}, {"b", 1}}}, all{Ports: []port{{"b", 1}, {"a", 1}}},
 			"ports[0].name: a -> b; ports[1].name: b -> a"},
 		"the same name twice": {all{Env: []variable{{"A", "1"}, {"A", "2"}}}, all{Env: []variable{{"A", "1"}, {"A", "3"}}},
@@ -36,7 +36,7 @@ func TestDifferTellsByName(t *testing.T) {
 		"nothing":       {all{Env: []variable{}}, all{}, ""},
 	} {
 		var got []string
-		for _, f := range differ("", c.was, c.is) {
+		for _, f := range Fields("", c.was, c.is) {
 			got = append(got, fmt.Sprintf("%s: %s -> %s", f.Path, f.Old, f.New))
 		}
 		if text := strings.Join(got, "; "); text != c.want {

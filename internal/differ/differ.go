@@ -1,4 +1,7 @@
-package bbs
+// Package differ lists the fields in which two definitions differ, for people: the one that
+// plan and apply of every kind of work use. What may be a secret is never in it: values of
+// variables, and what a URL has for credentials and query (action.Shown). (Decision 0805.)
+package differ
 
 import (
 	"fmt"
@@ -10,26 +13,33 @@ import (
 	"cantina/action"
 )
 
-// differ lists the fields in which two values of one type differ, by their paths
-// in small letters, in order.
-func differ(path string, was, is any) []FieldChange {
-	var out []FieldChange
+// Field is one field that differs; Old or New is empty when it was not set.
+type Field struct{ Path, Old, New string }
+
+// maxFields bounds what is listed; the last one then counts the rest.
+const maxFields = 200
+
+// Fields lists the fields in which two values of one type differ, by their paths in small
+// letters, below path, in order.
+func Fields(path string, was, is any) []Field {
+	var out []Field
 	compare(path, reflect.ValueOf(was), reflect.ValueOf(is), &out)
+	if more := len(out) - maxFields; more > 0 {
+		out = append(out[:maxFields:maxFields], Field{Path: "…", New: fmt.Sprintf("%d more", more)})
+	}
 	return out
 }
 
-func compare(path string, a, b reflect.Value, out *[]FieldChange) {
+func compare(path string, a, b reflect.Value, out *[]Field) {
 	switch {
 	case !a.IsValid() || !b.IsValid():
 		if a.IsValid() || b.IsValid() {
-			*out = append(*out, FieldChange{path, text(a), text(b)})
+			*out = append(*out, differing(path, a, b))
 		}
 	case isNone(a) && isNone(b):
-	case a.Type() == reflect.TypeFor[action.Variable]():
-		compareVariables(path, a.Interface().(action.Variable), b.Interface().(action.Variable), out)
 	case a.Kind() == reflect.Pointer:
 		compare(path, a.Elem(), b.Elem(), out)
-	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported():
+	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported() && a.Type() != reflect.TypeFor[action.Variable]():
 		for i := range a.NumField() {
 			compare(join(path, snake(a.Type().Field(i).Name)), a.Field(i), b.Field(i), out)
 		}
@@ -42,19 +52,18 @@ func compare(path string, a, b reflect.Value, out *[]FieldChange) {
 			compare(fmt.Sprintf("%s[%d]", path, i), at(a, i), at(b, i), out)
 		}
 	case !reflect.DeepEqual(a.Interface(), b.Interface()):
-		*out = append(*out, FieldChange{path, text(a), text(b)})
+		*out = append(*out, differing(path, a, b))
 	}
 }
 
-// compareVariables tells that a value changed, but not from what to what: what a plan
-// says is kept in logs.
-func compareVariables(path string, a, b action.Variable, out *[]FieldChange) {
-	switch {
-	case a.Name != b.Name:
-		*out = append(*out, FieldChange{path, fmt.Sprint(a), fmt.Sprint(b)})
-	case a.Value != b.Value:
-		*out = append(*out, FieldChange{path, fmt.Sprint(a), a.Name + "=[another secret]"})
+// differing is a field with two values. Where they differ only in what is not shown, that
+// alone is said.
+func differing(path string, a, b reflect.Value) Field {
+	f := Field{path, text(a), text(b)}
+	if f.Old == f.New && strings.Contains(f.New, action.Secret) {
+		f.New = strings.ReplaceAll(f.New, action.Secret, "[another secret]")
 	}
+	return f
 }
 
 // isNone reports an empty list or map: no list and an empty one say the same.
@@ -62,7 +71,7 @@ func isNone(v reflect.Value) bool {
 	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
-func compareMaps(path string, a, b reflect.Value, out *[]FieldChange) {
+func compareMaps(path string, a, b reflect.Value, out *[]Field) {
 	keys := map[string]reflect.Value{}
 	for _, m := range []reflect.Value{a, b} {
 		for _, k := range m.MapKeys() {
@@ -111,7 +120,7 @@ func names(v reflect.Value) []string {
 	return out
 }
 
-func compareNamed(path string, a, b reflect.Value, out *[]FieldChange) {
+func compareNamed(path string, a, b reflect.Value, out *[]Field) {
 	was, is := names(a), names(b)
 	for i, n := range was {
 		compare(fmt.Sprintf("%s[%s]", path, n), a.Index(i), at(b, slices.Index(is, n)), out)
@@ -137,23 +146,64 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
+// maxText bounds a value in bytes.
+const maxText = 200
+
 // text prints a value for people; an absent one is empty.
 func text(v reflect.Value) string {
 	if !v.IsValid() || v.IsZero() && v.Kind() != reflect.Bool && v.Kind() != reflect.Int {
 		return ""
 	}
+	s := show(v)
 	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String {
-		parts := make([]string, v.Len())
-		for i := range parts {
-			parts[i] = v.Index(i).String()
-		}
-		return strings.Join(parts, " ")
+		s = s[1 : len(s)-1]
 	}
-	s := fmt.Sprintf("%v", v.Interface())
-	if len(s) > 200 {
-		s = s[:200] + "…"
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
 	}
 	return s
+}
+
+// show is a value in words: of a struct the fields that are set, by name.
+func show(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		return show(v.Elem())
+	}
+	if v.CanInterface() {
+		switch x := v.Interface().(type) {
+		case action.Variable:
+			return fmt.Sprint(x)
+		case fmt.Stringer:
+			return action.Shown(x.String())
+		}
+	}
+	var parts []string
+	switch v.Kind() {
+	case reflect.String:
+		return action.Shown(v.String())
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			parts = append(parts, show(v.Index(i)))
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			parts = append(parts, show(k)+": "+show(v.MapIndex(k)))
+		}
+		slices.Sort(parts)
+		return "{" + strings.Join(parts, ", ") + "}"
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && !v.Field(i).IsZero() {
+				parts = append(parts, snake(f.Name)+": "+show(v.Field(i)))
+			}
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return fmt.Sprint(v)
 }
 
 // snake turns a Go name into the words of a spec file: StartTimeout, start_timeout.

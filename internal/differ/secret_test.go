@@ -1,4 +1,4 @@
-package bbs
+package differ
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 func TestPlanTellsNoSecrets(t *testing.T) {
 	was := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter1"}, {Name: "B", Value: "same"}}}
 	is := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter2"}, {Name: "B", Value: "same"}, {Name: "C", Value: "hunter3"}}}
-	changes := differ("", was, is)
-	want := []FieldChange{{"env[A]", "A=[secret]", "A=[another secret]"}, {"env[C]", "", "C=[secret]"}}
+	changes := Fields("", was, is)
+	want := []Field{{"env[A]", "A=[secret]", "A=[another secret]"}, {"env[C]", "", "C=[secret]"}}
 	if fmt.Sprint(changes) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", changes, want)
 	}
-	if back := fmt.Sprint(differ("", is, was)); strings.Contains(back, "hunter") {
+	if back := fmt.Sprint(Fields("", is, was)); strings.Contains(back, "hunter") {
 		t.Error(back)
 	}
 }
