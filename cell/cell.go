@@ -354,8 +354,8 @@ func (c *Cell) lifetime(outer, inner context.Context) error {
 }
 
 // Leave takes no new work, tells all that does not outlive the cell to end, and has the
-// session say farewell when nothing is left, or end when all that is left outlives it. It
-// does not wait for any of that.
+// session say farewell when nothing is left; or, when all that is left outlives it, that the
+// next process of the folder will be back. It does not wait for any of that.
 func (c *Cell) Leave() {
 	c.leaving.Store(true)
 	c.countBound()
@@ -539,8 +539,11 @@ func (c *Cell) countBound() {
 	leaving := c.leaving.Load()
 	for _, ct := range c.exec.List() {
 		bound := ct.DeadlineBound || ct.Labels[labelKind] == kindBatch
-		if bound && ct.Outlives() {
+		switch {
+		case bound && ct.Outlives():
 			n.Lasting++
+		case ct.Outlives():
+			n.Kept++
 		}
 		if ct.Labels[labelKind] == kindBatch {
 			continue
@@ -601,6 +604,9 @@ func (c *Cell) foreign() resource.Amounts {
 	return sum
 }
 
+// leavingText is why a cell whose process is ending takes no work.
+const leavingText = "its process is ending"
+
 // unavailable is why the cell takes no work although it is alive: a process that
 // cannot be killed makes it unclean, and one that leaves waits for its work to end.
 func (c *Cell) unavailable() string {
@@ -610,7 +616,7 @@ func (c *Cell) unavailable() string {
 		}
 	}
 	if c.leaving.Load() {
-		return "its process is ending"
+		return leavingText
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ func FromHeartbeat(b worker.Heartbeat) *pb.HeartbeatRequest {
 		From:     FromCaller(b.Cluster, b.Term, b.Cell, b.Proc),
 		Protocol: int32(b.Protocol), Folder: b.Folder, Started: b.Started, Boot: b.Boot, Beat: b.Beat, Epoch: b.Epoch,
 		Set: FromSet(b.SetID), HasWork: b.HasWork, Promise: FromDuration(b.Promise), Period: FromDuration(b.Period),
-		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Farewell: b.Farewell,
+		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Farewell: b.Farewell, Returns: b.Returns,
 	}
 }
 
@@ -47,7 +47,7 @@ func ToHeartbeat(m *pb.HeartbeatRequest) (worker.Heartbeat, error) {
 		Folder: m.GetFolder(), Started: m.GetStarted(), Boot: m.GetBoot(), Beat: m.GetBeat(), Epoch: m.GetEpoch(),
 		SetID: ToSet(m.GetSet()), HasWork: m.GetHasWork(),
 		Promise: r.duration("promise", m.GetPromise()), Period: r.duration("period", m.GetPeriod()),
-		Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(), Farewell: m.GetFarewell(),
+		Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(), Farewell: m.GetFarewell(), Returns: m.GetReturns(),
 	}
 	r.named("cell", from.GetCell())
 	r.named("proc", from.GetProc())

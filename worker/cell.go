@@ -80,6 +80,7 @@ type Cell struct {
 	unacked map[fence.Invocation]*held // of held, those that have ended
 	bound   int                        // other deadline-bound containers
 	lasting int                        // of bound and held, those that outlive the process
+	kept    int                        // beside those, what else does
 	notes   []note
 
 	beats    int64
@@ -91,9 +92,11 @@ type Cell struct {
 	probing   int64 // number of the probe that runs; 0 = none
 	probeBeat int64
 
-	leaving  bool // farewell asked
-	said     bool // the farewell has been sent once
-	renewing bool // MUST_DIE: ending, then a new session
+	leaving  bool          // farewell asked
+	said     bool          // the farewell has been sent once
+	back     int64         // the beat that told that the next process will be back; 0 = none
+	backBy   time.Duration // no answer to it is waited for longer
+	renewing bool          // MUST_DIE: ending, then a new session
 	renewBy  time.Duration
 	asked    bool // NewSession is out
 	ended    bool // DIE-ALL or farewell: nothing more happens
@@ -126,6 +129,7 @@ type sentBeat struct {
 const (
 	statusRetry = 3 * time.Second        // an unanswered status is sent again
 	refusedWait = time.Second            // after a refusal or failure
+	returnWait  = time.Second            // for the answer to the last beat of a process that leaves work behind
 	firstHurry  = 100 * time.Millisecond // between beats until the session is on its feet
 	sentBound   = 256                    // beats whose sending time is kept
 )
@@ -184,7 +188,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	case ProbeEnded:
 		c.probeEnded(e)
 	case BoundCount:
-		c.bound, c.lasting = e.Containers, e.Lasting
+		c.bound, c.lasting, c.kept = e.Containers, e.Lasting, e.Kept
 	case PredecessorsCleared:
 		c.gone = true
 		c.nextBeat = min(c.nextBeat, now)

@@ -12,7 +12,7 @@ func (c *Cell) send(now time.Duration) {
 	if c.ended {
 		return
 	}
-	if c.empty() && c.unknown() || c.succeeded() {
+	if c.empty() && c.unknown() || c.succeeded() && c.announced(now) {
 		c.ended = true
 		c.do(Exit{})
 		return
@@ -68,7 +68,7 @@ func (c *Cell) beat(now time.Duration) {
 	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Folder: c.cfg.Folder,
 		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats, Epoch: c.epoch, SetID: c.setID, HasWork: c.live() > 0,
 		Promise: c.promise, Period: c.t.Heartbeat, Predecessor: c.predecessor, PredecessorsGone: c.gone,
-		Farewell: c.empty()}})
+		Farewell: c.empty(), Returns: c.succeeded()}})
 }
 
 // unknown reports that no leader can have put a process of this folder on a list: none
@@ -78,13 +78,26 @@ func (c *Cell) unknown() bool {
 	return c.term.IsZero() && c.setID == (workerset.ID{}) && c.epoch == 0
 }
 
-// empty reports that the process has said that it takes no work, and holds none.
-func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 }
+// empty reports that the process has said that it takes no work, and leaves none behind.
+func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 && c.kept == 0 }
 
 // succeeded reports that the process has said that it takes no work, and holds only what
-// its successor takes over. It says nothing of that: to the leader it is as if it were killed now.
+// its successor takes over. To the leader it is as if it were killed now: it is no farewell.
 func (c *Cell) succeeded() bool {
-	return c.leaving && c.lasting > 0 && len(c.unacked) == 0 && c.bound+len(c.held) == c.lasting
+	return c.leaving && c.lasting+c.kept > 0 && len(c.unacked) == 0 && c.bound+len(c.held) == c.lasting
+}
+
+// announced tells the leader that the next process of the folder will be back, and reports
+// whether that has been answered, or nobody can be expected to answer.
+func (c *Cell) announced(now time.Duration) bool {
+	switch {
+	case c.term.IsZero(), c.renewing:
+		return true
+	case c.back == 0:
+		c.beat(now)
+		c.back, c.backBy = c.beats, now+returnWait
+	}
+	return c.answered >= c.back || now >= c.backBy
 }
 
 // sentAt returns when a heartbeat was sent; of one that is forgotten, a time before that.
@@ -98,6 +111,9 @@ func (c *Cell) sentAt(beat int64) time.Duration {
 }
 
 func (c *Cell) beatFailed(now time.Duration, beat int64) {
+	if c.back > 0 && beat >= c.back {
+		c.backBy = now // nobody answers
+	}
 	if beat == c.beats {
 		c.nextBeat = min(c.nextBeat, now+refusedWait/2)
 	}

@@ -64,7 +64,8 @@ type ProbeEnded struct {
 // process holds (tasks with on_lost end, exclusive services, services with
 // on_partition stop). Lasting is how many of these and of its batch tasks run on
 // when the process ends: there is no farewell while they may, and no use in waiting for them.
-type BoundCount struct{ Containers, Lasting int }
+// Kept counts those that are not deadline-bound, and outlive it too.
+type BoundCount struct{ Containers, Lasting, Kept int }
 
 // PredecessorsCleared tells that every container of an earlier process of the
 // folder is gone or adopted by this one.

@@ -53,8 +53,9 @@ func TestCellNames(t *testing.T) {
 	}
 }
 
-// TestWhatOutlivesTheCellIsNotWaitedFor: a cell that leaves ends without a farewell, at once,
-// when its successor has all that it holds; not while something else runs, or is not told.
+// TestWhatOutlivesTheCellIsNotWaitedFor: a cell that leaves ends without a farewell when its
+// successor has all that it holds: as soon as it has been answered that the next process will be
+// back, or nobody answers; not while something else runs, or is not told.
 func TestWhatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -70,7 +71,6 @@ func TestWhatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 		{"nothing was asked", BoundCount{Containers: 1, Lasting: 2}, false},
 		{"a batch task runs", FarewellAsked{}, false},
 		{"its end is not told", WorkEnded{other, ""}, false},
-		{"told", StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: other, OK: true}}, true},
 	} {
 		r.out = nil
 		r.step(s.event)
@@ -78,8 +78,65 @@ func TestWhatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 			t.Fatalf("%s: exits %v", s.what, exits)
 		}
 	}
-	if n := len(cellTake[SendBeat](r)); n != 0 {
-		t.Errorf("%d beats afterwards", n)
+	r.out = nil
+	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: other, OK: true}})
+	r.leavesAnnounced(t)
+}
+
+// leavesAnnounced demands that the cell says that it will be back, and ends with the answer.
+func (r *cellRig) leavesAnnounced(t *testing.T) {
+	t.Helper()
+	beats := cellTake[SendBeat](r)
+	if len(beats) != 1 || !beats[0].Beat.Returns || beats[0].Beat.Farewell {
+		t.Fatalf("announced with %+v", beats)
+	}
+	r.out = nil
+	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: beats[0].Beat.Proc, Beat: beats[0].Beat.Beat, State: Healthy, Timeouts: r.c.t}})
+	if len(cellTake[Exit](r)) != 1 || !r.c.Ended() {
+		t.Fatal("it was answered, and goes on")
+	}
+}
+
+// TestKeptWorkIsNoFarewell: a cell that leaves work behind which no deadline ends, services most
+// of all, does not say that it is gone for good.
+func TestKeptWorkIsNoFarewell(t *testing.T) {
+	leave := func(t *testing.T) *cellRig {
+		r := newCellRig(t, nil)
+		r.healthy()
+		r.step(BoundCount{Containers: 1, Kept: 2})
+		r.step(FarewellAsked{})
+		if cellTake[SendBeat](r); r.c.Ended() {
+			t.Fatal("something ends yet")
+		}
+		r.out = nil
+		r.step(BoundCount{Kept: 2})
+		return r
+	}
+	leave(t).leavesAnnounced(t)
+	silent := leave(t)
+	if silent.c.Ended() {
+		t.Fatal("it did not say so")
+	}
+	if silent.tick(2 * sec); !silent.c.Ended() {
+		t.Error("it waits for a leader that does not answer")
+	}
+	failed := leave(t)
+	beat := cellTake[SendBeat](failed)[0].Beat.Beat
+	if failed.step(BeatFailed{Beat: beat}); !failed.c.Ended() {
+		t.Error("the call failed, and it goes on")
+	}
+	nobody := newCellRig(t, nil)
+	nobody.step(BoundCount{Kept: 1})
+	if nobody.step(FarewellAsked{}); !nobody.c.Ended() {
+		t.Error("no leader was ever heard, and it waits for one")
+	}
+	ended := leave(t)
+	ended.out = nil
+	if ended.step(BoundCount{}); ended.c.Ended() {
+		t.Error("what was kept has ended: it says farewell, and waits for the answer")
+	}
+	if h := ended.beat(); !h.Farewell || h.Returns {
+		t.Errorf("%+v", h)
 	}
 }
 

@@ -54,6 +54,9 @@ type Heartbeat struct {
 	PredecessorsGone bool
 	// Farewell: the process is empty and will never take work again.
 	Farewell bool
+	// Returns: the process ends, and leaves work behind that the next one of its folder takes
+	// over. Its session lapses by time, as that of one which was killed.
+	Returns bool
 }
 
 // Verdict is the leader's word on a heartbeat.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cantina/cell"
+	"cantina/event"
 	"cantina/fence"
 	"cantina/internal/draining"
 	"cantina/store"
@@ -41,12 +42,27 @@ func (o *Office) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 		delete(o.foreign, b.Cell)
 		o.taken(b.Cell, b.Proc)
 		o.mu.Unlock()
+		if b.Returns {
+			o.returns(b)
+		}
 		s.Process = string(b.Proc)
 		o.House.Push(s.State)
 		o.admit(b.Cell)
 		o.Drains.Heard(b.Cell, draining.Said{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
 	}
 	return a, nil
+}
+
+// returns tells that a process has ended and left work behind: its rows stay where they are
+// for as long as those of any cell that falls silent, so that the next process has them again.
+func (o *Office) returns(b worker.Heartbeat) {
+	const text = "its process ends, and leaves work behind (on_cell_restart: keep): the next one takes it over, if it is there before the time of a silent cell is over"
+	o.log.Info("cell will be back", "cell", string(b.Cell), "proc", string(b.Proc))
+	state := event.CellState{Name: b.Cell, Proc: b.Proc, Term: o.cfg.Term, Evacuating: o.Drains.Of(b.Cell) != nil, Unavailable: text}
+	if s, ok := o.Registry.Session(b.Cell); ok && s.Proc == b.Proc {
+		state.Session, state.Reason = s.State, s.Reason
+	}
+	o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(b.Cell), Text: text, Cell: &state})
 }
 
 // State is what the cell's process said of itself last, and since when its session is as it

@@ -675,8 +675,10 @@ type CellState struct {
 	Conditions []*Condition `protobuf:"bytes,20,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The highest limit of open files that a program can be given; 0 = not known.
 	MostOpenFiles int64 `protobuf:"varint,21,opt,name=most_open_files,json=mostOpenFiles,proto3" json:"most_open_files,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Where its instances are reached: with host, it tells machines apart.
+	InstanceAddress string `protobuf:"bytes,24,opt,name=instance_address,json=instanceAddress,proto3" json:"instance_address,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CellState) Reset() {
@@ -856,6 +858,13 @@ func (x *CellState) GetMostOpenFiles() int64 {
 	return 0
 }
 
+func (x *CellState) GetInstanceAddress() string {
+	if x != nil {
+		return x.InstanceAddress
+	}
+	return ""
+}
+
 // A container whose start hangs, or that does not die.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -979,8 +988,10 @@ type HeartbeatRequest struct {
 	PredecessorsGone bool                   `protobuf:"varint,13,opt,name=predecessors_gone,json=predecessorsGone,proto3" json:"predecessors_gone,omitempty"`
 	Farewell         bool                   `protobuf:"varint,14,opt,name=farewell,proto3" json:"farewell,omitempty"`
 	State            *CellState             `protobuf:"bytes,15,opt,name=state,proto3" json:"state,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The process ends, and leaves work behind that the next one of its folder takes over.
+	Returns       bool `protobuf:"varint,20,opt,name=returns,proto3" json:"returns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatRequest) Reset() {
@@ -1116,6 +1127,13 @@ func (x *HeartbeatRequest) GetState() *CellState {
 		return x.State
 	}
 	return nil
+}
+
+func (x *HeartbeatRequest) GetReturns() bool {
+	if x != nil {
+		return x.Returns
+	}
+	return false
 }
 
 type Timeouts struct {
@@ -5615,7 +5633,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xe7\a\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x92\b\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5642,7 +5660,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\x14 \x03(\v2\x15.cantina.v1.ConditionR\n" +
 	"conditions\x12&\n" +
-	"\x0fmost_open_files\x18\x15 \x01(\x03R\rmostOpenFiles\x1a9\n" +
+	"\x0fmost_open_files\x18\x15 \x01(\x03R\rmostOpenFiles\x12)\n" +
+	"\x10instance_address\x18\x18 \x01(\tR\x0finstanceAddress\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -5660,7 +5679,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04what\x18\x05 \x01(\tR\x04what\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x18\n" +
 	"\aunknown\x18\a \x01(\bR\aunknown\x12\x10\n" +
-	"\x03uid\x18\b \x01(\tR\x03uid\"\x86\x04\n" +
+	"\x03uid\x18\b \x01(\tR\x03uid\"\xa0\x04\n" +
 	"\x10HeartbeatRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x16\n" +
@@ -5677,7 +5696,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\vpredecessor\x18\f \x01(\tR\vpredecessor\x12+\n" +
 	"\x11predecessors_gone\x18\r \x01(\bR\x10predecessorsGone\x12\x1a\n" +
 	"\bfarewell\x18\x0e \x01(\bR\bfarewell\x12+\n" +
-	"\x05state\x18\x0f \x01(\v2\x15.cantina.v1.CellStateR\x05state\"\xe9\x05\n" +
+	"\x05state\x18\x0f \x01(\v2\x15.cantina.v1.CellStateR\x05state\x12\x18\n" +
+	"\areturns\x18\x14 \x01(\bR\areturns\"\xe9\x05\n" +
 	"\bTimeouts\x127\n" +
 	"\theartbeat\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\theartbeat\x12B\n" +
 	"\x0fheartbeat_grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatGrace\x12;\n" +
