@@ -108,6 +108,17 @@ type Port struct {
 	Fixed int
 }
 
+// FixedPorts returns the numbers that the workload fixes, in order of its ports.
+func (w *Workload) FixedPorts() []int {
+	var out []int
+	for _, p := range w.Ports {
+		if p.Fixed != 0 {
+			out = append(out, p.Fixed)
+		}
+	}
+	return out
+}
+
 // Mapping is a port as it was given out.
 type Mapping struct {
 	Name string

@@ -287,6 +287,14 @@ func (a *Auctioneer) Cell(name string) (placement.CellView, bool) {
 	return a.auction.Cell(name)
 }
 
+// Machines counts the machines of known cells, and of others, that let in work with one of the
+// constraints.
+func (a *Auctioneer) Machines(constraints []placement.Constraint, others []placement.State) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.auction.Machines(constraints, others)
+}
+
 // Stats returns the counters.
 func (a *Auctioneer) Stats() Stats {
 	a.mu.Lock()

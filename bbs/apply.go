@@ -235,8 +235,12 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 	if b.bad[domainRow(a.Domain)] {
 		errs = append(errs, fmt.Errorf("domain %s: %w", a.Domain, ErrQuarantined))
 	}
+	wanted := b.wantedWith(a)
 	for _, d := range a.Services {
 		c, err := b.diffService(d)
+		if err == nil && c.Verb != VerbKeep && morePorts(b.services.Service(d.Service), &d) {
+			err = b.portsFit(d, wanted)
+		}
 		errs = append(errs, err)
 		if c.Verb != VerbKeep {
 			s.services = append(s.services, d)
@@ -261,6 +265,44 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 		}
 	}
 	return changes, s, errors.Join(errs...)
+}
+
+// wantedWith lists the definitions of all services as they are to be after an application.
+func (b *BBS) wantedWith(a Application) (all []*lrp.Desired) {
+	if !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.FixedPort() != "" }) {
+		return nil // nobody asks
+	}
+	for i := range a.Services {
+		all = append(all, &a.Services[i])
+	}
+	for _, k := range b.services.Services() {
+		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
+		if s := b.services.Service(k); !named && !s.Removed && s.Target() != nil && !(a.Prune && k.Domain == a.Domain) {
+			all = append(all, s.Wanted())
+		}
+	}
+	return all
+}
+
+// morePorts reports whether a definition takes more of any port than the service does now.
+func morePorts(s *lrp.Service, d *lrp.Desired) bool {
+	if s == nil || s.Removed || s.Target() == nil || s.Instances < d.Instances {
+		return true
+	}
+	had := s.Target().Workload.FixedPorts()
+	return slices.ContainsFunc(d.Workload.FixedPorts(), func(p int) bool { return !slices.Contains(had, p) })
+}
+
+// portsFit returns why a definition could never have all of its instances, given what else
+// is wanted.
+func (b *BBS) portsFit(d lrp.Desired, all []*lrp.Desired) error {
+	if b.cfg.Machines == nil {
+		return nil
+	}
+	if err := lrp.PortsFit(&d, all, b.cfg.Machines); err != nil {
+		return fmt.Errorf("service %v: %w", d.Service, err)
+	}
+	return nil
 }
 
 // note adds to what is to be said about a change.

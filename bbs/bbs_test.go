@@ -416,6 +416,46 @@ func TestAFixedPortStopsFirst(t *testing.T) {
 	})
 }
 
+// TestPortsThatNeverFitAreRefused: at plan, apply and scale, with what other services fix; what
+// takes no more ports than before is not asked.
+func TestPortsThatNeverFitAreRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		d := web(2, "1")
+		d.Workload.Ports = []action.Port{{Name: "http", Fixed: 8080}}
+		other := d
+		other.Service.Name = "api"
+		refused := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, lrp.ErrInvalid) || !strings.Contains(err.Error(), "port 8080 is fixed for") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		r.machines = 2
+		r.apply([]lrp.Desired{d}, nil)
+		_, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d, other}})
+		refused("plan of another service", err)
+		_, err = r.b.Apply(t.Context(), Application{Domain: "d", Services: []lrp.Desired{other}}, Write{})
+		refused("apply of another service", err)
+		_, err = r.b.ScaleService(t.Context(), webKey, 3, Write{})
+		refused("scale", err)
+		if _, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{other}, Prune: true}); err != nil {
+			t.Errorf("another service in the place of the first: %v", err)
+		}
+		r.machines = 1
+		d.Annotation = "a machine is gone for good"
+		if _, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil {
+			t.Errorf("no more ports than before: %v", err)
+		}
+		if _, err := r.b.ScaleService(t.Context(), webKey, 1, Write{}); err != nil {
+			t.Errorf("fewer than before: %v", err)
+		}
+		r.machines = 0
+		if _, err := r.b.ScaleService(t.Context(), webKey, 9, Write{}); err != nil {
+			t.Errorf("nobody knows the machines: %v", err)
+		}
+	})
+}
+
 // TestBecomingExclusiveIsStopFirstAndWarns: an instance of a version that was not exclusive
 // is stopped before an exclusive one starts; plan and apply say what that does not prove.
 func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {

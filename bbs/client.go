@@ -39,6 +39,9 @@ func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int,
 			return reply{}, fmt.Errorf("service %v: being removed: %w", k, ErrServiceNotFound)
 		}
 		if n := s.Scale(instances); n != s {
+			if err := b.scaleFits(n, s); err != nil {
+				return reply{}, err
+			}
 			t.putService(n)
 			t.redefine(k.Domain)
 		}
@@ -48,6 +51,15 @@ func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int,
 		return Service{}, err
 	}
 	return b.GetService(k)
+}
+
+// scaleFits returns why a service that grows from s to n could never have all of its instances.
+func (b *BBS) scaleFits(n, s *lrp.Service) error {
+	if n.Instances <= s.Instances || n.Target() == nil {
+		return nil
+	}
+	d := *n.Wanted()
+	return b.portsFit(d, b.wantedWith(Application{Domain: n.Key.Domain, Services: []lrp.Desired{d}}))
 }
 
 // RemoveService undesires a service. Its row goes once no instance is left.

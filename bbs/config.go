@@ -93,6 +93,10 @@ type Sessions interface {
 	Alive(proc string) []string
 }
 
+// Machines counts the machines whose cells let in one of the definitions at least; ok is false
+// when that is not known (yet). It must not block.
+type Machines func(any []*lrp.Desired) (n int, ok bool)
+
 // Hub takes the events of each commit, in order.
 type Hub interface {
 	Publish(revision int64, events ...event.Event)
@@ -111,6 +115,7 @@ type Config struct {
 	Auctioneer Auctioneer
 	Cells      Cells
 	Sessions   Sessions
+	Machines   Machines // nil = not asked
 	Hub        Hub
 	Callbacks  Callbacks
 	Clock      run.Clock

@@ -51,6 +51,7 @@ type rig struct {
 	full      bool // no callback is taken
 	slow      bool // what starts is ready a call later
 	mute      bool // cells do not reach the next leader
+	machines  int  // 0 = not known
 }
 
 // dying makes a store that loses every request from one transaction on, so that a
@@ -111,7 +112,7 @@ func (r *rig) elect(change func(*Config)) {
 	r.reign = reign
 	r.hub = event.New(0, reign.Revision(), r.clock.Wall)
 	cfg := Config{
-		Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: r.hub, Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
+		Store: reign, Auctioneer: r, Cells: r, Machines: func([]*lrp.Desired) (int, bool) { return r.machines, r.machines > 0 }, Sessions: r, Hub: r.hub, Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
 	}
 	if change != nil {
 		change(&cfg)

@@ -200,7 +200,7 @@ const claimLife = time.Hour
 func (c *Cell) reserveLRP(w LRPWork, epoch int64) (bool, error) {
 	c.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
 	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: stamp(lrpLabels(w), c.session.joined(), epoch), Resources: w.Workload.Resources,
-		DeadlineBound: w.DeadlineBound, Expires: claimLife})
+		Ports: w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}
@@ -217,7 +217,7 @@ func (c *Cell) reserveTask(w TaskWork, epoch int64) (bool, error) {
 	id := taskContainer(w.UID)
 	c.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
 	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), c.session.joined(), epoch), Resources: w.Workload.Resources,
-		DeadlineBound: w.DeadlineBound, Expires: claimLife})
+		Ports: w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}

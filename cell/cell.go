@@ -574,7 +574,7 @@ func (c *Cell) state() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.cfg.Offer
-	s.Cell, s.Capacity, s.Foreign = string(c.cfg.Name), c.exec.Capacity(), c.foreign()
+	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(c.cfg.Name), c.cfg.Host, c.exec.Capacity(), c.foreign()
 	s.Evacuating = c.evac.on
 	s.Unavailable = c.unavailable()
 	now := c.conditions()

@@ -188,6 +188,7 @@ func newExecutor(cfg Config) *Executor {
 	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, self: sync.OnceValue(hostAccounts().self), containers: map[string]*container{},
 		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
+	e.ports.leaves = e.portLeaves
 	return e
 }
 

@@ -24,12 +24,14 @@ type ports struct {
 	low, high   int // the kernel's ephemeral range
 
 	usable func(port int) bool
+	// leaves reports whether the container that has a port has ended, and is about to be deleted.
+	leaves func(port int) bool
 }
 
 func (p *ports) open(first, last int) {
 	p.first, p.last, p.next, p.taken = first, last, first, map[int]bool{}
 	p.low, p.high = ephemeral()
-	p.usable = usable
+	p.usable, p.leaves = usable, func(int) bool { return false }
 }
 
 // FreePorts counts the ports from first to last that the kernel does not give out
@@ -69,11 +71,12 @@ func usable(port int) bool {
 const takeFixed, tryAgain = 150 * time.Millisecond, 5 * time.Millisecond
 
 // take gives out a port. One that the workload names is in use for a moment, too, when
-// another cell of the machine looks whether it is free, or a thread that has just been started
-// has yet to close its copy of a listener that is gone: so it is tried again for a while.
+// another cell of the machine looks whether it is free, a thread that has just been started
+// has yet to close its copy of a listener that is gone, or the container that had it is about to be
+// deleted: so it is tried again for a while.
 func (p *ports) take(want action.Port) (int, error) {
 	n, mine, err := p.try(want)
-	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && !mine && spent < takeFixed; pause *= 2 {
+	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && (!mine || p.leaves(want.Fixed)) && spent < takeFixed; pause *= 2 {
 		over, stop := timer(pause)
 		<-over
 		stop()
@@ -89,7 +92,7 @@ func (p *ports) try(want action.Port) (n int, mine bool, err error) {
 	defer p.mu.Unlock()
 	if want.Fixed != 0 {
 		if mine = p.taken[want.Fixed]; mine || !p.usable(want.Fixed) {
-			return 0, mine, fmt.Errorf("port %d is in use", want.Fixed)
+			return 0, mine, inUse(want.Fixed)
 		}
 		p.taken[want.Fixed] = true
 		return want.Fixed, false, nil
@@ -108,6 +111,12 @@ func (p *ports) try(want action.Port) (n int, mine bool, err error) {
 	return 0, false, fmt.Errorf("no free port from %d to %d", p.first, p.last)
 }
 
+// inUse is ErrPortInUse with the number of the port.
+type inUse int
+
+func (n inUse) Error() string      { return fmt.Sprintf("port %d is in use", int(n)) }
+func (inUse) Is(target error) bool { return target == ErrPortInUse }
+
 func (p *ports) give(n int) {
 	p.mu.Lock()
 	delete(p.taken, n)
@@ -120,25 +129,50 @@ func (p *ports) hold(n int) {
 	p.mu.Unlock()
 }
 
-// givePorts picks the ports of a container.
+// givePorts picks the ports of a container; it keeps those that were claimed for it.
 func (c *container) givePorts() error {
-	want := c.spec.Workload.Ports
-	if len(want) == 0 {
-		return nil
-	}
-	var got []action.Mapping
-	for _, w := range want {
-		n, err := c.e.ports.take(w)
-		if err != nil {
-			c.e.givePortsBack(got)
-			return fmt.Errorf("port %s: %w%s", w.Name, err, c.e.portHolder(w.Fixed))
-		}
-		got = append(got, action.Mapping{Name: w.Name, Port: n})
+	c.e.mu.Lock()
+	had := c.ports
+	c.e.mu.Unlock()
+	got, err := c.e.takePorts(c.spec.Workload.Ports, had)
+	if err != nil || len(got) == 0 {
+		return err
 	}
 	c.e.mu.Lock()
 	c.ports = got
 	c.e.mu.Unlock()
 	return nil
+}
+
+// takePorts takes ports, all or none, but for those that a container has already.
+func (e *Executor) takePorts(want []action.Port, had []action.Mapping) (got []action.Mapping, err error) {
+	var taken []action.Mapping
+	for _, w := range want {
+		if m := (action.Mapping{Name: w.Name, Port: w.Fixed}); w.Fixed != 0 && slices.Contains(had, m) {
+			got = append(got, m)
+			continue
+		}
+		n, err := e.ports.take(w)
+		if err != nil {
+			e.givePortsBack(taken)
+			return nil, fmt.Errorf("port %s: %w%s", w.Name, err, e.portHolder(w.Fixed))
+		}
+		m := action.Mapping{Name: w.Name, Port: n}
+		got, taken = append(got, m), append(taken, m)
+	}
+	return got, nil
+}
+
+// portLeaves reports whether a container has a port that has ended, and is about to be deleted.
+func (e *Executor) portLeaves(port int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.containers {
+		if c.state == Completed && c.stuck == nil && slices.ContainsFunc(c.ports, func(m action.Mapping) bool { return m.Port == port }) {
+			return true
+		}
+	}
+	return false
 }
 
 // portHolder names the container that holds a port, for an error: " by service

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
+	"cantina/action"
 	"cantina/executor/output"
 	"cantina/resource"
 )
@@ -56,13 +58,25 @@ func (e *Executor) List() []Container {
 	return out
 }
 
-// Reserve claims resources. It returns ErrInsufficient (an InsufficientError),
-// ErrExists, ErrDeadline, ErrUnclean, ErrNoGroup or ErrClosed.
+// Reserve claims resources and fixed ports. It returns ErrInsufficient (an InsufficientError),
+// ErrPortInUse, ErrExists, ErrDeadline, ErrUnclean, ErrNoGroup or ErrClosed.
 func (e *Executor) Reserve(r Reservation) error {
+	if _, exists := e.Get(r.ID); exists {
+		return &CallError{"reserve", r.ID, ErrExists}
+	}
+	fixed := slices.DeleteFunc(slices.Clone(r.Ports), func(p action.Port) bool { return p.Fixed == 0 })
+	ports, err := e.takePorts(fixed, nil)
+	if err != nil {
+		return &CallError{"reserve", r.ID, err}
+	}
 	e.mu.Lock()
 	c, err := e.reserveLocked(r)
+	if err == nil {
+		c.ports = ports
+	}
 	e.mu.Unlock()
 	if err != nil {
+		e.givePortsBack(ports)
 		return &CallError{"reserve", r.ID, err}
 	}
 	e.emit(EventReserved, c)

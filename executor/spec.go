@@ -17,8 +17,11 @@ var (
 	ErrClosed       = errors.New("executor is closed")
 	ErrState        = errors.New("container is not in a state for that")
 	ErrInsufficient = errors.New("insufficient resources")
-	ErrDeadline     = errors.New("the deadline has passed")
-	ErrInUse        = errors.New("the data folder is in use by another cell")
+	// ErrPortInUse: a port that the workload fixes is taken, by a container of this cell or by
+	// something else on the machine.
+	ErrPortInUse = errors.New("port in use")
+	ErrDeadline  = errors.New("the deadline has passed")
+	ErrInUse     = errors.New("the data folder is in use by another cell")
 )
 
 // CallError is an error of a call about one container: what it was asked for stands in
@@ -97,6 +100,8 @@ type Reservation struct {
 	Labels        Labels
 	Resources     resource.Amounts // "containers" counts 1 also when it is absent
 	DeadlineBound bool             // the reaper ends it at the deadline
+	// Ports are those of the workload: Reserve claims the ones that it fixes too.
+	Ports []action.Port
 	// Expires is after how long the claim is given up when Start has not come;
 	// 0 = 1 minute.
 	Expires time.Duration

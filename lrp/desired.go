@@ -165,6 +165,9 @@ func (d *Desired) Validate() error {
 	if size > MaxRoutes {
 		bad("routes", "more than 128 KiB in all")
 	}
+	if a, b, twice := d.portTwice(); twice {
+		bad("ports", fmt.Sprintf("%s and %s fix the same port", a, b))
+	}
 	if d.Rollout.Batch < 0 || d.Rollout.Settle < 0 || d.Rollout.ProgressDeadline < 0 {
 		bad("rollout", "must not be negative")
 	}

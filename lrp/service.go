@@ -86,6 +86,14 @@ func (s *Service) clone() *Service {
 	return &c
 }
 
+// Wanted returns the definition of the target with the number of instances that are wanted of
+// the service.
+func (s *Service) Wanted() *Desired {
+	d := s.Target().Desired
+	d.Instances = s.Instances
+	return &d
+}
+
 // Apply returns the service as it is after d was applied at now: s itself when
 // nothing differs; the same versions with new instances, routes and annotation when
 // only these differ; otherwise with one more version, named process, that rolls
@@ -113,9 +121,7 @@ func (s *Service) Restart(process string, now time.Time) *Service {
 	if t == nil || s.Removed || s.Instances == 0 {
 		return s
 	}
-	d := t.Desired
-	d.Instances = s.Instances
-	return s.replaced(d, process, now)
+	return s.replaced(*s.Wanted(), process, now)
 }
 
 // replaced returns the service with one more version, which rolls out.

@@ -19,10 +19,11 @@ type cell struct {
 	blocked  string // why it is not admitted
 
 	capacity, foreign vector
-	used              vector // by holdings
-	batch             vector // by holdings of batch tasks
-	earmark           vector // kept for one waiting item
-	earmarkFor        string // its ID
+	used              vector      // by holdings
+	batch             vector      // by holdings of batch tasks
+	ports             map[int]int // fixed ports, by how many holdings have each
+	earmark           vector      // kept for one waiting item
+	earmarkFor        string      // its ID
 
 	class, zone, slot int // -1 = in no class
 	restUntil         time.Duration

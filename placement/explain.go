@@ -29,13 +29,21 @@ type reason struct {
 type shortfall struct {
 	cells     int
 	free, all []int64 // largest, by dimension
+	ports     []int   // that are taken
+	first     *cell   // of the cells, by name
+}
+
+// lack is what the cells of a shortfall are short of: dimensions, and ports.
+type lack struct {
+	mask  uint64
+	ports string
 }
 
 // explain counts the cells by what keeps the shape away. What a class of cells has
 // in common is looked at once.
 func (l *Ledger) explain(s *shape) *Refusal {
 	counts := make(map[reason]int)
-	short := make(map[uint64]*shortfall)
+	short := make(map[lack]*shortfall)
 	classes := make([]*reason, len(l.classes))
 	suits, could, unheard := 0, 0, 0
 	for _, c := range l.cells {
@@ -66,9 +74,9 @@ func (l *Ledger) explain(s *shape) *Refusal {
 	for why, n := range counts {
 		r.Classes = append(r.Classes, Class{Cause: why.cause, Cells: n, Detail: why.detail})
 	}
-	for mask, f := range short {
+	for of, f := range short {
 		r.Code = InsufficientResources
-		r.Classes = append(r.Classes, l.classOf(s, mask, f))
+		r.Classes = append(r.Classes, l.classOf(s, of.mask, f))
 	}
 	slices.SortFunc(r.Classes, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(a.Cause, b.Cause), cmp.Compare(b.Cells, a.Cells), strings.Compare(a.String(), b.String()))
@@ -119,17 +127,22 @@ func (l *Ledger) listed(s *shape, c *cell) bool {
 }
 
 // fallShort adds a compatible cell to those that are short of the same resources.
-func (l *Ledger) fallShort(s *shape, c *cell, short map[uint64]*shortfall) {
+func (l *Ledger) fallShort(s *shape, c *cell, short map[lack]*shortfall) {
 	var mask uint64
 	for _, d := range s.where {
 		if l.left(c, s.kind, d) < s.need[d] {
 			mask |= 1 << d
 		}
 	}
-	f := short[mask]
+	busy := l.busyPorts(s.constraint.Ports, c)
+	of := lack{mask, portsKey(busy)}
+	f := short[of]
 	if f == nil {
-		f = &shortfall{free: make([]int64, len(s.need)), all: make([]int64, len(s.need))}
-		short[mask] = f
+		f = &shortfall{free: make([]int64, len(s.need)), all: make([]int64, len(s.need)), ports: busy, first: c}
+		short[of] = f
+	}
+	if c.name < f.first.name {
+		f.first = c
 	}
 	f.cells++
 	for _, d := range s.where {
@@ -145,6 +158,7 @@ func (l *Ledger) classOf(s *shape, mask uint64, f *shortfall) Class {
 			cl.Short = append(cl.Short, Shortage{Name: l.dims.names[d], Need: int(s.need[d]), LargestFree: int(f.free[d]), LargestAll: int(f.all[d])})
 		}
 	}
+	cl.Short = append(cl.Short, l.portShortages(f)...)
 	for _, m := range s.unknown {
 		cl.Short = append(cl.Short, Shortage{Name: m.Name, Need: m.Need})
 	}
@@ -205,6 +219,9 @@ func (c *Class) why() string {
 	case CauseTaint:
 		return "taint " + c.Detail
 	case CauseResources:
+		if len(c.Short) == 0 { // it refused this very work a moment ago
+			return "has room, and is asked again soon"
+		}
 		return shortages(c.Short)
 	}
 	return "unknown cause"
@@ -216,6 +233,9 @@ func shortages(list []Shortage) string {
 		parts[i] = fmt.Sprintf("%s needed, largest free %s", resource.Words(s.Name, s.Need), resource.Text(s.Name, s.LargestFree))
 		if s.LargestAll < s.Need {
 			parts[i] += fmt.Sprintf(" (largest cell %s)", resource.Text(s.Name, s.LargestAll))
+		}
+		if s.Holder != "" {
+			parts[i] += " (" + s.Holder + " has it)"
 		}
 	}
 	return strings.Join(parts, ", ")

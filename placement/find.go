@@ -52,6 +52,8 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []strin
 	b.WriteString(c.Host)
 	b.WriteByte('|')
 	b.WriteString(strconv.Itoa(c.OpenFiles))
+	b.WriteByte('|')
+	b.WriteString(portsKey(c.Ports))
 	return b.String()
 }
 
@@ -150,7 +152,7 @@ func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
 		q.floor, q.lift = g.floor(i, cl.live), rise(s.kind, s.need, cl.largest)
 		q.leaf = func(slot int) (int32, int, int64, bool) {
 			c := l.cells[cl.slots[slot]]
-			if slices.Contains(s.avoid, c.name) {
+			if slices.Contains(s.avoid, c.name) || !l.portsFree(s.constraint.Ports, c) {
 				return 0, 0, 0, false
 			}
 			return c.id, colocated(s.kind, g, c), l.score(s, c), true
@@ -249,7 +251,7 @@ func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
 			return false
 		}
 	}
-	return l.allowed(s, c)
+	return l.allowed(s, c) && l.portsFree(s.constraint.Ports, c)
 }
 
 func (l *Ledger) allowed(s *shape, c *cell) bool {
@@ -263,7 +265,7 @@ func (l *Ledger) allowed(s *shape, c *cell) bool {
 // take books an item in flight on a cell.
 func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
 	l.book(&holding{
-		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need},
+		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name},
 		item:    it, cell: c, need: s.need, inFlight: true, deadline: now + l.cfg.InFlight,
 	})
 	return Placement{Item: it, Cell: c.name, Process: c.process}
@@ -314,7 +316,7 @@ func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
 			refused[last] = out[i].Refusal
 			continue
 		}
-		p := l.take(Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need}, last, c, now)
+		p := l.take(Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need, Constraint: w.Constraint}, last, c, now)
 		out[i].Cell, out[i].Process, out[i].Host = p.Cell, p.Process, c.state.Host
 	}
 	return out
@@ -325,7 +327,7 @@ func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
 func sameWant(a, b *Want) bool {
 	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host && a.Constraint.OpenFiles == b.Constraint.OpenFiles &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
-		len(a.Constraint.Labels) == 0 && len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
+		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) && len(a.Constraint.Labels) == 0 && len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
 }
 
 func compareText(a, b string) int { return strings.Compare(a, b) }

@@ -38,6 +38,8 @@ type Item struct {
 	// Hold is the id under which the ledger books it: unique per attempt (instance
 	// id of an LRP, uid of a task). Never empty.
 	Hold string
+	// Name is for people: "default/web/0".
+	Name string
 	Kind Kind
 	// Group is what must not be colocated: the process guid of an LRP. Empty for
 	// tasks.
@@ -69,6 +71,8 @@ type Constraint struct {
 	Host string
 	// OpenFiles is the limit of open files that it asks for; 0 = the cell's.
 	OpenFiles int
+	// Ports are the ports of the machine that the work fixes: each is held once.
+	Ports []int
 }
 
 // State is what a cell says about itself with its heartbeats.
@@ -80,7 +84,9 @@ type State struct {
 	Version int64
 	Zone    string
 	Host    string
-	Stacks  []string
+	// InstanceAddress is where its instances are reached: with Host, it tells machines apart.
+	InstanceAddress string
+	Stacks          []string
 	// RequiredTags keep away work that does not carry them all; OptionalTags are
 	// offered besides.
 	RequiredTags, OptionalTags []string
@@ -115,6 +121,8 @@ type Holding struct {
 	Kind  Kind
 	Group string
 	Need  resource.Amounts
+	Ports []int  // as those of a Constraint
+	Name  string // for people: "default/web/0"
 }
 
 // Want asks for room for one batch task.
@@ -229,4 +237,6 @@ type Shortage struct {
 	Need        int
 	LargestFree int // on one cell of the class, as this kind of work may use it
 	LargestAll  int // capacity of the largest cell of the class
+	// Holder is the work that has a port, on one of the cells; empty for other resources.
+	Holder string
 }

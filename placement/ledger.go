@@ -137,6 +137,7 @@ func (l *Ledger) book(h *holding) {
 	}
 	c.holds[h.Hold] = h
 	l.holds[h.Hold] = h
+	l.takePorts(h, 1)
 	if h.inFlight {
 		l.flying[h.item.ID] = h
 		l.due = append(l.due, h)
@@ -158,6 +159,7 @@ func (l *Ledger) unbook(h *holding) {
 	}
 	delete(c.holds, h.Hold)
 	delete(l.holds, h.Hold)
+	l.takePorts(h, -1)
 	l.landed(h)
 	l.touch(c, true)
 	l.forget(c)

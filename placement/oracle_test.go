@@ -32,6 +32,9 @@ func oracle(l *Ledger, it Item) map[string]verdict {
 		if slices.Contains(it.Avoid, c.name) || !oracleCompatible(&c.state, &it.Constraint) {
 			continue
 		}
+		if slices.ContainsFunc(it.Constraint.Ports, func(p int) bool { return oraclePortTaken(l, c, p) }) {
+			continue
+		}
 		need := it.Need.Clone()
 		need[resource.Containers] = max(need[resource.Containers], 1)
 		left := c.state.Capacity.Sub(c.state.Foreign).Sub(l.dims.amounts(c.earmark))
@@ -69,6 +72,17 @@ func oracle(l *Ledger, it Item) map[string]verdict {
 		out[c.name] = v
 	}
 	return out
+}
+
+// oraclePortTaken looks for a port in all holdings of the cell and of those of its machine.
+func oraclePortTaken(l *Ledger, c *cell, port int) bool {
+	for _, h := range l.holds {
+		one := h.cell == c || h.cell.known && h.cell.state.Host == c.state.Host && h.cell.state.InstanceAddress == c.state.InstanceAddress
+		if one && slices.Contains(h.Ports, port) {
+			return true
+		}
+	}
+	return false
 }
 
 func oracleCompatible(s *State, c *Constraint) bool {
@@ -140,9 +154,10 @@ func drawState(rt *rapid.T, name string, version int64) State {
 	}
 	s := State{
 		Cell: name, Process: "p-" + name, Version: version,
-		Zone:   rapid.SampledFrom([]string{"z1", "z2", "z3"}).Draw(rt, "zone"),
-		Host:   rapid.SampledFrom([]string{"h1", "h2"}).Draw(rt, "host"),
-		Stacks: []string{"deb"}, OptionalTags: some("optional", "blue"), Labels: map[string]string{},
+		Zone:            rapid.SampledFrom([]string{"z1", "z2", "z3"}).Draw(rt, "zone"),
+		Host:            rapid.SampledFrom([]string{"h1", "h2"}).Draw(rt, "host"),
+		InstanceAddress: rapid.SampledFrom([]string{"10.1", "10.1", "10.2"}).Draw(rt, "address"),
+		Stacks:          []string{"deb"}, OptionalTags: some("optional", "blue"), Labels: map[string]string{},
 		Capacity: resource.Amounts{
 			resource.MemoryMB: rapid.SampledFrom([]int{100, 200, 333}).Draw(rt, "memory"), resource.DiskMB: 500, resource.Containers: rapid.IntRange(1, 8).Draw(rt, "containers"),
 		},
@@ -176,6 +191,7 @@ func drawItem(rt *rapid.T, n int) Item {
 		it.Group = ""
 	}
 	c := &it.Constraint
+	c.Ports = rapid.SampledFrom([][]int{nil, nil, nil, {80}, {81, 80}}).Draw(rt, "ports")
 	switch rapid.IntRange(0, 9).Draw(rt, "constraint") {
 	case 0:
 		c.Stack = "win"
@@ -229,7 +245,7 @@ func TestPlacementEqualsExhaustiveScoring(t *testing.T) {
 			"hold": func(rt *rapid.T) {
 				n++
 				it := drawItem(rt, n)
-				if err := l.Hold(Holding{Hold: it.Hold, Cell: cellName(), Kind: it.Kind, Group: it.Group, Need: it.Need}); err != nil {
+				if err := l.Hold(Holding{Hold: it.Hold, Cell: cellName(), Kind: it.Kind, Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports}); err != nil {
 					rt.Fatal(err)
 				}
 				placed = append(placed, it.Hold)

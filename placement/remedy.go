@@ -39,6 +39,9 @@ func (r *Refusal) Remedy() string {
 
 // enlarge says what would help where resources are short.
 func enlarge(short []Shortage) string {
+	if len(short) == 0 {
+		return "" // waiting is enough
+	}
 	less, more, some, ever := make([]string, len(short)), make([]string, len(short)), true, true
 	for i, s := range short {
 		less[i], more[i] = resource.Words(s.Name, s.LargestFree), resource.Words(s.Name, s.Need)

@@ -22,9 +22,11 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 		"too large": {short(memory), "asking for memory 361Mi at most, or a cell with memory 900Gi free"},
 		"full": {short(Shortage{Name: resource.CPUMilli, Need: 500, LargestFree: 250, LargestAll: 2000}),
 			"asking for cpu 250m at most, or ending other work, or a cell with cpu 500m free"},
-		"nothing free": {short(Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "ending other work, or a cell with gpu 1 free"},
-		"unknown":      {short(Shortage{Name: "gpu", Need: 1}), "a cell with gpu 1 free"},
-		"two":          {short(memory, Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "a cell with memory 900Gi, gpu 1 free"},
+		"has room again": {short(), ""},
+		"a port":         {short(Shortage{Name: resource.Port(80), Need: 1, LargestAll: 1}), "ending other work, or a cell with port 80 free"},
+		"nothing free":   {short(Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "ending other work, or a cell with gpu 1 free"},
+		"unknown":        {short(Shortage{Name: "gpu", Need: 1}), "a cell with gpu 1 free"},
+		"two":            {short(memory, Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "a cell with memory 900Gi, gpu 1 free"},
 	} {
 		if got := c.r.Remedy(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -9,7 +9,8 @@ import (
 // reserveCells keeps one cell for the head of every queue that waited longer than
 // the patience: what becomes free there is its own, so that a stream of small work
 // cannot starve it. At most a tenth of the cells, and at least one, is kept at any
-// time; one cell is kept for one item.
+// time; one cell is kept for one item. Where a port that it fixes is taken, nothing else is
+// kept for it: that may last.
 func (a *Auction) reserveCells(now time.Duration) {
 	a.checkMarks()
 	limit := max(len(a.byName)/10, 1)
@@ -32,7 +33,7 @@ func (a *Auction) checkMarks() {
 	for _, e := range slices.Clone(a.marks) {
 		c := e.mark
 		a.compile(e.queue.shape)
-		if a.byName[c.name] != c || !a.servable(e.queue.shape, c) {
+		if s := e.queue.shape; a.byName[c.name] != c || !a.servable(s, c) || !a.portsFree(s.constraint.Ports, c) {
 			a.unmark(e)
 		}
 	}
@@ -63,7 +64,7 @@ func (a *Auction) cheapest(s *shape) *cell {
 	var best *cell
 	least := int64(math.MaxInt64)
 	for _, c := range a.cells {
-		if c == nil || c.earmarkFor != "" || !a.servable(s, c) {
+		if c == nil || c.earmarkFor != "" || !a.servable(s, c) || !a.portsFree(s.constraint.Ports, c) {
 			continue
 		}
 		var lack int64

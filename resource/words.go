@@ -1,9 +1,24 @@
 package resource
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
-// Words says an amount as a spec file has it: "memory 512Mi", "cpu 500m", "gpu 1".
-func Words(name string, amount int) string { return Key(name) + " " + Text(name, amount) }
+// portPrefix begins the names of ports; it has a blank, which no other name can have.
+const portPrefix = "port "
+
+// Port is the name of a port of a machine as a resource of which there is one.
+func Port(number int) string { return portPrefix + strconv.Itoa(number) }
+
+// Words says an amount as a spec file has it: "memory 512Mi", "cpu 500m", "gpu 1", and of a port
+// its name alone: "port 8130".
+func Words(name string, amount int) string {
+	if strings.HasPrefix(name, portPrefix) {
+		return name
+	}
+	return Key(name) + " " + Text(name, amount)
+}
 
 // Key is the key of a spec file that asks for the resource: memory, disk and cpu for
 // MemoryMB, DiskMB and CPUMilli, and its name for any other.

@@ -178,6 +178,7 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 		}
 		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
 			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host, OpenFiles: p.spec.Workload.MostOpenFiles(),
+			Ports: p.spec.Workload.FixedPorts(),
 		}})
 		asked = append(asked, p)
 	}

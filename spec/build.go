@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -344,6 +345,9 @@ func (b *builder) ports(s *service) []action.Port {
 			b.field(&p.place, "name", "must be a name of its own", "")
 		}
 		seen[p.Name] = true
+		if at := slices.IndexFunc(out, func(q action.Port) bool { return p.Fixed != 0 && q.Fixed == p.Fixed }); at >= 0 {
+			b.field(&p.place, "fixed", fmt.Sprintf("port %s fixes the same one", out[at].Name), "each port of a service has a number of its own")
+		}
 		out = append(out, action.Port{Name: p.Name, Fixed: p.Fixed})
 	}
 	return out

@@ -484,6 +484,14 @@ func TestPortsAreToldWithTheOtherMistakes(t *testing.T) {
 	}
 }
 
+func TestAPortIsFixedOnceInAService(t *testing.T) {
+	text := "services:\n  web:\n    command: [a]\n    ports:\n      - {name: a, fixed: 80}\n      - {name: b}\n      - {name: c, fixed: 80}\n"
+	want := "f:7:26: services.web.ports[2].fixed: port a fixes the same one; each port of a service has a number of its own"
+	if _, err := Parse("f", "/", []byte(text), testTimes()); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestParseCPU(t *testing.T) {
 	for text, want := range map[string]int{"0.5": 500, "500m": 500, "2": 2000, "0.0001": 1, "x": -1, "-1": -1, "": -1} {
 		got, ok := ParseCPU(text)

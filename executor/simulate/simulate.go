@@ -41,8 +41,9 @@ type Executor struct {
 type container struct {
 	executor.Container
 	timer  *time.Timer
-	hung   bool // does not end, whatever it is told
-	delete bool // to be forgotten once it has ended
+	fixed  []action.Port // claimed
+	hung   bool          // does not end, whatever it is told
+	delete bool          // to be forgotten once it has ended
 }
 
 // New returns an empty executor with the given capacity.
@@ -130,11 +131,27 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 	if missing := e.capacity.Sub(e.used).Lacking(limited); len(missing) > 0 {
 		return nil, &executor.InsufficientError{Missing: missing}
 	}
+	for _, p := range r.Ports {
+		if holder := e.portHolder(p.Fixed); holder != "" {
+			err := fmt.Errorf("port %s: port %d is in use by container %s: %w", p.Name, p.Fixed, holder, executor.ErrPortInUse)
+			return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: err}
+		}
+	}
 	e.used = e.used.Add(need)
-	c := &container{Container: executor.Container{ID: r.ID, Labels: r.Labels, Resources: need, DeadlineBound: r.DeadlineBound, Created: e.now()}}
+	c := &container{fixed: r.Ports, Container: executor.Container{ID: r.ID, Labels: r.Labels, Resources: need, DeadlineBound: r.DeadlineBound, Created: e.now()}}
 	e.containers[r.ID] = c
 	e.emit(executor.EventReserved, c)
 	return c, nil
+}
+
+// portHolder is the container that has a fixed port; empty = none.
+func (e *Executor) portHolder(port int) string {
+	for id, c := range e.containers {
+		if port != 0 && slices.ContainsFunc(c.fixed, func(p action.Port) bool { return p.Fixed == port }) {
+			return id
+		}
+	}
+	return ""
 }
 
 // Start runs a reserved container.

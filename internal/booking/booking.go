@@ -4,6 +4,7 @@
 package booking
 
 import (
+	"fmt"
 	"sync"
 
 	"cantina/bbs"
@@ -75,7 +76,8 @@ func (b *Book) instance(e event.Event) {
 		is[at] = a.Instance
 		// An instance that the ledger has on another cell stays there: the harmoniser
 		// of one of the two ends its container.
-		_ = b.ledger.Hold(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process, Need: d.Workload.Resources})
+		_ = b.ledger.Hold(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process, Need: d.Workload.Resources,
+			Ports: d.Workload.FixedPorts(), Name: fmt.Sprintf("%v/%d", a.Service, a.Key.Index)})
 	}
 	b.holds[a.Key] = is
 	if is == [presences]string{} {
@@ -95,7 +97,8 @@ func (b *Book) task(e event.Event) {
 	switch on := !e.Gone && t.State == task.Running; {
 	case on:
 		b.tasks[t.UID] = true
-		_ = b.ledger.Hold(placement.Holding{Hold: t.UID, Cell: t.Holder.Cell, Kind: placement.KindTask, Need: t.Definition.Workload.Resources})
+		_ = b.ledger.Hold(placement.Holding{Hold: t.UID, Cell: t.Holder.Cell, Kind: placement.KindTask, Need: t.Definition.Workload.Resources,
+			Ports: t.Definition.Workload.FixedPorts(), Name: "task " + t.GUID})
 	case b.tasks[t.UID]:
 		delete(b.tasks, t.UID)
 		b.ledger.Release(t.UID)

@@ -138,7 +138,7 @@ func Handlers(now func() (cell.Leader, error), cells *Directory) map[string]http
 
 // fromState and toState carry what a cell says of itself.
 func fromState(s cell.State) *pb.CellState {
-	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
+	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, InstanceAddress: s.InstanceAddress, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
 		OptionalTags: s.OptionalTags, Labels: s.Labels, Taints: s.Taints, Capacity: wire.FromAmounts(s.Capacity),
 		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
@@ -165,6 +165,7 @@ func toConditions(list []*pb.Condition) []cell.Condition {
 func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State {
 	var s cell.State
 	s.Cell, s.Process, s.Version = string(name), string(proc), m.GetVersion()
+	s.InstanceAddress = m.GetInstanceAddress()
 	s.Zone, s.Host, s.Stacks, s.RequiredTags = m.GetZone(), m.GetHost(), m.GetStacks(), m.GetRequiredTags()
 	s.OptionalTags, s.Labels, s.Taints = m.GetOptionalTags(), m.GetLabels(), m.GetTaints()
 	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())

@@ -79,6 +79,11 @@ func LRPItem(k lrp.Key) string { return "lrp/" + k.String() }
 // TaskItem names the item of a task.
 func TaskItem(guid string) string { return "task/" + guid }
 
+// Suits is what a cell must have to be given an instance.
+func Suits(d *lrp.Desired) placement.Constraint {
+	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles()}
+}
+
 // Request implements bbs.Auctioneer.
 func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	items := make([]placement.Item, 0, len(lrps)+len(tasks))
@@ -88,14 +93,14 @@ func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 		d := w.Desired
 		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: m.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
 			Need: d.Workload.Resources, Avoid: w.Avoid,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, OpenFiles: d.Workload.MostOpenFiles()}})
+			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
 		m.lrps[LRPItem(w.Key)] = w
 		dropped = append(dropped, w.Dropped...)
 	}
 	for _, w := range tasks {
 		d := w.Definition
-		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Kind: placement.KindTask, Need: d.Workload.Resources,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, OpenFiles: d.Workload.MostOpenFiles()}})
+		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID, Kind: placement.KindTask, Need: d.Workload.Resources,
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles()}})
 		m.tasks[TaskItem(w.GUID)] = w
 		if w.Dropped {
 			dropped = append(dropped, w.UID)

@@ -9,6 +9,9 @@ import (
 
 	"cantina/event"
 	"cantina/fence"
+	"cantina/internal/market"
+	"cantina/lrp"
+	"cantina/placement"
 	"cantina/registry"
 	"cantina/worker"
 )
@@ -41,6 +44,28 @@ func (o *Office) settled() bool {
 		}
 	}
 	return true
+}
+
+// machines counts the machines whose cells let in one of the definitions: of cells that are
+// here, and of those that were. It does not know while cells may still join, or when none is known;
+// where the leader and its cell are one process there is one.
+func (o *Office) machines(any []*lrp.Desired) (n int, ok bool) {
+	alone := o.cfg.Registry.Worker.NoDeadline
+	if !alone && !o.settled() {
+		return 0, false
+	}
+	constraints := make([]placement.Constraint, len(any))
+	for i, d := range any {
+		constraints[i] = market.Suits(d)
+	}
+	var gone []placement.State
+	for _, l := range o.Lost() {
+		s := l.State.State
+		s.Cell = string(l.Cell)
+		gone = append(gone, s)
+	}
+	n = o.House.Machines(constraints, gone)
+	return n, n > 0
 }
 
 // SessionChanged implements registry.Listener.

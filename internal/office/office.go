@@ -192,6 +192,7 @@ func (o *Office) newBoard(rows []store.Row) {
 	h := &ledgerHub{o.cfg.Hub, booking.New(o.House, func(process string) *lrp.Desired { return o.Board.Definition(process) })}
 	c := o.cfg.Board
 	c.Store, c.Auctioneer, c.Cells, c.Sessions, c.Hub = o.cfg.Store, edge[bbs.Auctioneer](o.cfg.Edges.Wants, o.Market), calls{o}, o.Registry, h
+	c.Machines = o.machines
 	c.Callbacks, c.Clock, c.Log, c.NewID = o.cfg.Callbacks, o.cfg.Clock, o.cfg.Log, o.cfg.NewID
 	o.Board = bbs.New(c, rows, o.cfg.Revision, o.Registry.Members())
 	o.Market.Serve(o.Board)

@@ -2,6 +2,7 @@ package robust
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"cantina/api"
+	pb "cantina/wire/cantinav1"
 )
 
 // TestCrashesWaitByTheClock: a service that ends at once is started again by its
@@ -49,6 +51,55 @@ services:
 	must(t, d.Addr, "restart", "ends/0")
 	if !w.until(patience, func() bool { return len(w.lines("starts")) > 6 }) {
 		t.Error("a person's word did not start it")
+	}
+}
+
+// TestFixedPortsAreWaitedFor: a service that takes the fixed port of one that ends slowly waits
+// for it, and what something else on the machine has, without a crash; what can never fit is refused.
+func TestFixedPortsAreWaitedFor(t *testing.T) {
+	d := startDev(t, t.TempDir()).wait()
+	client := d.client()
+	spec := func(name string, port, more string) string {
+		return "domain: d\nservices:\n  " + name + ": {command: [sh, -c, 'trap \"sleep 1; exit 0\" TERM; sleep 1000 & wait'], ports: [{name: http, fixed: " + port + "}]" + more + "}\n"
+	}
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, d.Addr, spec("old", port, ""))
+	shows(t, d.Addr, []string{"port " + port + " is in use"}, "explain", "old")
+	l.Close()
+	must(t, d.Addr, "wait", "old", "--timeout", "100s")
+	must(t, d.Addr, "apply", "--prune", "--yes", write(t, "renamed.yaml", spec("new", port, "")))
+	if got := cli(t, d.Addr, "explain", "new"); !strings.Contains(got.out, "port "+port+" needed, largest free 0 (d/old/0 has it)") {
+		t.Errorf("while the old one ends: %+v", got)
+	}
+	must(t, d.Addr, "wait", "new", "--timeout", "100s")
+	crashes := 0
+	list, err := api.Call(t.Context(), client, calls.ListInstances, &pb.ListInstancesRequest{Domain: "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range list.Instances {
+		crashes += int(x.CrashCount)
+	}
+	if events := must(t, d.Addr, "events", "--since", "1"); crashes != 0 || strings.Contains(events, "crash ") {
+		t.Errorf("%d crashes:\n%s", crashes, events)
+	}
+	for _, args := range [][]string{
+		{"plan", write(t, "twice.yaml", spec("new", port, ", instances: 2"))},
+		{"plan", write(t, "other.yaml", spec("other", port, ""))},
+		{"apply", write(t, "other.yaml", spec("other", port, ""))},
+		{"service", "scale", "new", "2"},
+	} {
+		if got := cli(t, d.Addr, args...); got.code != 2 || !strings.Contains(got.err, "port "+port+" is fixed for 2 instances") {
+			t.Errorf("%v: %+v", args, got)
+		}
 	}
 }
 

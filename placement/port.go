@@ -1,0 +1,132 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cantina/resource"
+)
+
+// A port that work fixes is one of a machine: all cells of it share each number. A cell whose
+// machine is not known shares with nobody.
+
+// sameMachine reports whether two cells are on one machine: they have the same host name, and
+// their instances the same address, for machines are set up with one and the same name.
+func sameMachine(a, b *cell) bool {
+	return a == b || a.known && b.known && a.state.Host != "" && a.state.Host == b.state.Host && a.state.InstanceAddress == b.state.InstanceAddress
+}
+
+// eachNeighbour visits the cell and the others of its machine.
+func (l *Ledger) eachNeighbour(c *cell, f func(*cell)) {
+	f(c)
+	if !c.known || c.state.Host == "" {
+		return
+	}
+	for _, x := range l.hosts[c.state.Host] {
+		if x != c && sameMachine(c, x) {
+			f(x)
+		}
+	}
+}
+
+// takePorts books the fixed ports of a holding, or frees them again.
+func (l *Ledger) takePorts(h *holding, sign int) {
+	if len(h.Ports) == 0 {
+		return
+	}
+	c := h.cell
+	if c.ports == nil {
+		c.ports = make(map[int]int)
+	}
+	for _, p := range h.Ports {
+		if c.ports[p] += sign; c.ports[p] == 0 {
+			delete(c.ports, p)
+		}
+	}
+	l.eachNeighbour(c, func(x *cell) { l.touch(x, sign < 0) })
+}
+
+// portsFree reports whether all of the ports are free on the cell's machine.
+func (l *Ledger) portsFree(ports []int, c *cell) bool {
+	free := true
+	if len(ports) > 0 {
+		l.eachNeighbour(c, func(x *cell) {
+			free = free && !slices.ContainsFunc(ports, func(p int) bool { return x.ports[p] > 0 })
+		})
+	}
+	return free
+}
+
+// busyPorts lists those of the ports that are taken on the cell's machine.
+func (l *Ledger) busyPorts(ports []int, c *cell) (busy []int) {
+	for _, p := range ports {
+		if !l.portsFree([]int{p}, c) {
+			busy = append(busy, p)
+		}
+	}
+	return busy
+}
+
+// portHolder names the work that has a port of the cell's machine; empty = it has no name.
+func (l *Ledger) portHolder(p int, c *cell) string {
+	var names []string
+	l.eachNeighbour(c, func(x *cell) {
+		for _, h := range x.holds {
+			if h.Name != "" && slices.Contains(h.Ports, p) {
+				names = append(names, h.Name)
+			}
+		}
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.Min(names)
+}
+
+// portShortages adds the ports that no cell of a shortfall has free.
+func (l *Ledger) portShortages(f *shortfall) (out []Shortage) {
+	for _, p := range f.ports {
+		out = append(out, Shortage{Name: resource.Port(p), Need: 1, LargestAll: 1, Holder: l.portHolder(p, f.first)})
+	}
+	return out
+}
+
+// portsKey is part of the keys of shapes and shortfalls.
+func portsKey(ports []int) string {
+	if len(ports) == 0 {
+		return ""
+	}
+	return strings.Trim(fmt.Sprint(ports), "[]")
+}
+
+// Machines counts the machines of all cells that are known, and of others, whose constraints let
+// in work with one of the given ones, whether they may be given work now or not.
+func (l *Ledger) Machines(constraints []Constraint, others []State) int {
+	lets := func(s *State) bool {
+		return slices.ContainsFunc(constraints, func(c Constraint) bool { _, _, ok := compatible(s, &c); return ok })
+	}
+	type machine struct{ host, address string }
+	seen := make(map[machine]bool)
+	add := func(name string, s *State) {
+		if !lets(s) {
+			return
+		}
+		m := machine{s.Host, s.InstanceAddress}
+		if s.Host == "" {
+			m = machine{"", name}
+		}
+		seen[m] = true
+	}
+	for _, c := range l.cells {
+		if c != nil && c.known {
+			add(c.name, &c.state)
+		}
+	}
+	for i := range others {
+		if c := l.byName[others[i].Cell]; c == nil || !c.known {
+			add(others[i].Cell, &others[i])
+		}
+	}
+	return len(seen)
+}
