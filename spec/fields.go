@@ -106,7 +106,7 @@ type job struct {
 type port struct {
 	place
 	Name  string `spec:"name,required" minlen:"1" doc:"name of the port"`
-	Fixed int    `spec:"fixed" min:"1" max:"65535" default:"a free one" doc:"exactly this port of the machine"`
+	Fixed int    `spec:"fixed" min:"1" max:"65535" default:"a free one" doc:"exactly this port of the machine, which one instance has at a time; others wait for it"`
 }
 
 type check struct {
