@@ -548,6 +548,48 @@ func TestTheDeadAreForgotten(t *testing.T) {
 	}
 }
 
+// TestOneThatCameAgainIsNotRequiredByOldSets: what it shows now says nothing of who required it
+// before.
+func TestOneThatCameAgainIsNotRequiredByOldSets(t *testing.T) {
+	p := newPool(t, 0)
+	p.join("w1")
+	p.join("w2")
+	p.join("x")
+	p.leave("x")
+	p.echo("w1", 4)
+	p.echo("w2", 2)
+	p.join("x")
+	p.echo("x", 5)
+	p.tr.Tick()
+	p.want("4w1 4w2 5x", "") // w2 requires w1
+}
+
+// TestTheLeastCounts: one that shows an old set forbids first work, whoever else showed that set
+// and has gone on or is gone.
+func TestTheLeastCounts(t *testing.T) {
+	for name, do := range map[string]func(p *pool){
+		"gone":    func(p *pool) { p.leave("w2") },
+		"gone on": func(p *pool) { p.echo("w2", 4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t, 0)
+			for _, w := range []string{"w1", "w2", "w3"} {
+				p.join(w)
+			}
+			for _, w := range []string{"w1", "w2", "w3"} {
+				p.echo(w, 3)
+			}
+			p.join("w4")
+			p.echo("w4", 4)
+			do(p)
+			p.echo("w4", p.tr.Current().Version)
+			if got := p.tr.index.min(); got != 3 || p.tr.Permits("w4") {
+				t.Fatalf("least %d: w1 and w3 do not require w4", got)
+			}
+		})
+	}
+}
+
 // TestAgreementLetsNewcomersIn: what came before the others agreed does not count against who
 // comes after that.
 func TestAgreementLetsNewcomersIn(t *testing.T) {
