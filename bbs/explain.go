@@ -219,8 +219,14 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 			finished = n
 		}
 	}
-	e.State += ", " + s.Phase.String()
-	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Phase == lrp.Steady && !s.Removed
+	back := s.Failure != "" && s.Phase == lrp.Steady && s.Target() != nil
+	if back {
+		e.State += fmt.Sprintf(", rolled back to version %d", s.Target().Number)
+		e.Wanted = fmt.Sprintf("%d running, version %d", s.Instances, s.FailedVersion)
+	} else {
+		e.State += ", " + s.Phase.String()
+	}
+	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Phase == lrp.Steady && !s.Removed && !back
 	if !e.Fine && len(e.Reasons) == 0 {
 		e.add("phase", "it is "+s.Phase.String(), "", 0)
 	}

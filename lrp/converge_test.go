@@ -101,7 +101,7 @@ func (w *world) serve(broken map[string]bool) {
 					continue
 				}
 				if broken[e.Key.Process] {
-					_ = w.step(e.Key, Crash{By: who})
+					_ = w.step(e.Key, Crash{By: who, Reason: "no database"})
 				} else {
 					_ = w.step(e.Key, Start{By: who, Net: netA, Service: svc})
 				}

@@ -15,6 +15,9 @@ type Instances interface {
 	// whether index i has any.
 	Exists(process string, i int) bool
 	Top(process string) int
+	// Cause returns why index i of a process does not run, as far as its row has it:
+	// how it crashed last, or why no cell took it; empty = unknown.
+	Cause(process string, i int) string
 }
 
 // batch returns how many of n indices change at once.
@@ -230,6 +233,12 @@ func (r *roll) goBack(t *Version, prefix int) {
 func (r *roll) fail(t *Version) {
 	s := r.s
 	s.Failure = fmt.Sprintf("version %d: no progress for %v: %d of %d instances healthy", t.Number, t.Rollout.deadline(), s.Healthy, s.Instances)
+	for i := t.Low; i < t.High; i++ {
+		if cause := r.in.Cause(t.Process, i); cause != "" {
+			s.Failure += fmt.Sprintf("; %s/%d: %s", s.Key.Name, i, cause)
+			break
+		}
+	}
 	s.FailedVersion = t.Number
 	good := -1
 	for i := range s.Versions[:len(s.Versions)-1] {
@@ -326,6 +335,18 @@ func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Ti
 		return false, at
 	}
 	return true, time.Time{}
+}
+
+// Cause implements Instances.
+func (b *Board) Cause(process string, i int) string {
+	a := b.Index(Key{process, i}).Ordinary
+	switch {
+	case a == nil || a.State == Running:
+		return ""
+	case a.CrashReason != "":
+		return "crashed: " + a.CrashReason
+	}
+	return a.PlacementError
 }
 
 // Exists implements Instances.

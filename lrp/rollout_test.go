@@ -2,6 +2,7 @@ package lrp
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,9 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 		s := w.b.Service(svc)
 		if s.Phase != Steady || s.Target().Process != good || fmt.Sprint(w.running(good)) != "[0 1 2 3]" || s.FailedVersion != 2 || s.Failure == "" {
 			t.Fatalf("%v: %+v, running %v", strategy, s, w.running(good))
+		}
+		if want := fmt.Sprintf("; %s/0: crashed: no database", svc.Name); !strings.Contains(s.Failure, want) {
+			t.Fatalf("%v: failure %q does not have the cause %q", strategy, s.Failure, want)
 		}
 		if x := w.b.Index(Key{bad, 0}); !x.Empty() {
 			t.Fatalf("left of the bad one: %s", show(x))
