@@ -1,6 +1,7 @@
 package robust
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,8 @@ type witness struct {
 func newWitness(t *testing.T) *witness {
 	t.Helper()
 	w := &witness{t: t, dir: tempDir(t)}
-	if err := os.Mkdir(filepath.Join(w.dir, "lock"), 0o755); err != nil {
+	lock := filepath.Join(w.dir, "lock")
+	if err := errors.Join(os.Mkdir(lock, 0o755), os.Chmod(lock, 0o777)); err != nil { // whoever runs the work
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf(`#!/bin/sh
