@@ -108,7 +108,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	r := &t.Result
 	m := &pb.Task{
 		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(), Cell: t.Holder.Cell,
-		Reason: clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, MayStillRun: t.MayStillRun,
+		Reason: clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, OutputLost: r.OutputLost, MayStillRun: t.MayStillRun,
 		Rejections: int32(t.Rejections), Rejection: clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
 		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision, Container: t.Reservation,
 	}

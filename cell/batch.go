@@ -55,7 +55,7 @@ func (c *Cell) launch(r worker.Run) {
 	}
 	c.log.Debug("batch task does not start", "run", r.Work.String(), "error", err)
 	again := batch.AgainNow
-	if errors.Is(err, executor.ErrNoGroup) {
+	if errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable) {
 		again = batch.AgainLater // else the cell would be asked again at once
 	}
 	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err), Again: again})

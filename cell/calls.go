@@ -166,7 +166,7 @@ func why(err error) string {
 // ofCell reports whether a refusal is of the cell, whatever the work is: it is placed on
 // another one at once, and nothing is counted.
 func ofCell(err error) bool {
-	return errors.Is(err, executor.ErrInsufficient) || errors.Is(err, executor.ErrNoGroup)
+	return errors.Is(err, executor.ErrInsufficient) || errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable)
 }
 
 // takesWork returns why the cell takes no new work now, or nil.

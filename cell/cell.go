@@ -51,6 +51,8 @@ type Executor interface {
 	SetDeadline(boot time.Duration)
 	AdoptionRecorded()
 	Capacity() resource.Amounts
+	// Disk is what is known of the file system that work writes to.
+	Disk() executor.Disk
 	Probe(ctx context.Context) error
 	// Isolation says in words how strong it isolates.
 	Isolation() []string
@@ -593,13 +595,16 @@ func sameState(a, b placement.State) bool {
 }
 
 // foreign is what containers hold that do not die although they were killed, or of which
-// the leader's store knows nothing.
+// the leader's store knows nothing, and the disk that is taken by what has reserved none.
 func (c *Cell) foreign() resource.Amounts {
 	sum := resource.Amounts{}
 	for _, ct := range c.exec.List() {
 		if _, unknown := c.unknown.get(ct.ID); unknown || ct.Stuck != nil {
 			sum = sum.Add(ct.Resources)
 		}
+	}
+	if mb := c.exec.Disk().ForeignMB; mb > 0 {
+		sum = sum.Add(resource.Amounts{resource.DiskMB: mb})
 	}
 	return sum
 }
@@ -608,7 +613,8 @@ func (c *Cell) foreign() resource.Amounts {
 const leavingText = "its process is ending"
 
 // unavailable is why the cell takes no work although it is alive: a process that
-// cannot be killed makes it unclean, and one that leaves waits for its work to end.
+// cannot be killed makes it unclean, one that leaves waits for its work to end, and where
+// nothing can be written nothing can run.
 func (c *Cell) unavailable() string {
 	for _, ct := range c.exec.List() {
 		if ct.Stuck != nil {
@@ -617,6 +623,9 @@ func (c *Cell) unavailable() string {
 	}
 	if c.leaving.Load() {
 		return leavingText
+	}
+	if fault := c.exec.Disk().Fault; fault != nil {
+		return fault.Error()
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"cantina/action"
 	"cantina/executor"
 	"cantina/resource"
+	pb "cantina/wire/cantinav1"
 )
 
 // TestARefusalSaysWhetherItIsOfTheCell: what a full, drained or silent cell refuses is
@@ -79,6 +80,36 @@ func TestReasonsInRowsNameNoContainer(t *testing.T) {
 		got := w.perform(Work{LRPs: []LRPWork{{Key: w.desire(), Instance: "i2", Workload: load}}, Tasks: []TaskWork{{GUID: "g", UID: "u1", Workload: load}}})
 		if len(got) != 2 || got[0].Reason != executor.ErrNoGroup.Error() || got[1].Reason != executor.ErrNoGroup.Error() {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestACellThatCannotWriteTakesNoWork: it says why, its disk counts for taken, and it comes back.
+func TestACellThatCannotWriteTakesNoWork(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		key := w.desire()
+		fault := fmt.Errorf("%w: full", executor.ErrUnwritable)
+		w.exec.SetDisk(executor.Disk{ForeignMB: 7, Fault: fault})
+		if s := w.cell.state(); s.State.Unavailable != fault.Error() || s.State.Foreign[resource.DiskMB] != 7 {
+			t.Errorf("%+v", s.State)
+		}
+		work := Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}, Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}}
+		refused := w.perform(work)
+		if len(refused) != 2 || !refused[0].Cell || !refused[1].Cell || refused[0].Reason != fault.Error() {
+			t.Errorf("%+v", refused)
+		}
+		w.runBatch(1, sleeper("1"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if all := ended(t, w.leader); len(all) != 1 || all[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_LATER {
+			t.Errorf("%v", all)
+		}
+		w.exec.SetDisk(executor.Disk{})
+		if s := w.cell.state(); s.State.Unavailable != "" {
+			t.Errorf("%+v", s.State)
+		}
+		if refused := w.perform(work); len(refused) != 0 {
+			t.Errorf("%+v", refused)
 		}
 	})
 }

@@ -174,7 +174,7 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 func (c *Cell) resultOf(ct executor.Container) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
-		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, Started: r.Started, Ended: r.Ended}
+		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost, Started: r.Started, Ended: r.Ended}
 	if reason, ok := c.endReasons.get(ct.ID); ok && r.Stopped {
 		out.Failed, out.Cancelled, out.Reason = true, false, reason
 		return out

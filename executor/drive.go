@@ -328,6 +328,7 @@ func (c *container) saveAndClose(r *RunResult) {
 	for _, w := range c.writers {
 		if w != nil {
 			w.Close()
+			r.OutputLost += w.Lost()
 		}
 	}
 	if kept && unfinished {

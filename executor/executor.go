@@ -156,6 +156,7 @@ type Executor struct {
 	starts        sync.RWMutex // held for writing while all is frozen
 	ports         ports
 	folders       folders
+	disk          disk
 	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"cantina/executor/cgroup"
 	"cantina/resource"
@@ -17,12 +20,13 @@ import (
 // How often the executor looks at what sends no event.
 const (
 	lookPeriod = time.Second      // reservations, kills for lack of memory
-	diskPeriod = 10 * time.Second // what a container has on disk
+	diskPeriod = 10 * time.Second // what a container has on disk; each lookPeriod while it is set up
 )
 
 // housekeep expires reservations, tells of children killed for lack of memory,
 // and watches disks.
 func (e *Executor) housekeep(ctx context.Context) error {
+	e.watchDisk(true)
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
 	var disk time.Duration
@@ -34,9 +38,11 @@ func (e *Executor) housekeep(ctx context.Context) error {
 		}
 		e.expire()
 		e.watchMemory()
-		if now := e.clock.Boot(); now-disk >= diskPeriod {
+		e.watchDisk(false)
+		now := e.clock.Boot()
+		all := now-disk >= diskPeriod
+		if e.watchDisks(all); all {
 			disk = now
-			e.watchDisks()
 		}
 	}
 }
@@ -125,15 +131,114 @@ func (c *container) victims() string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// watchDisks ends containers that have more on disk than they may.
-func (e *Executor) watchDisks() {
-	for _, c := range e.live(func(c *container) bool { return c.spec.Workload.Resources[resource.DiskMB] > 0 }) {
-		limit := int64(c.spec.Workload.Resources[resource.DiskMB]) << 20
-		if used := diskUsage(c.folder); used > limit {
-			c.note("%d bytes on disk, %d allowed", used, limit)
-			e.Kill(c.id, fmt.Sprintf("disk limit exceeded: %d bytes used, %d allowed", used, limit))
+// watchDisks ends containers that have more on disk than they may, and adds up what they
+// have: all of them, or those alone that are being set up, where downloads are written.
+func (e *Executor) watchDisks(all bool) {
+	e.mu.Lock()
+	var limited []*container
+	for _, c := range e.containers {
+		if c.diskLimit() > 0 && c.folder != "" && (all || c.state == Created) {
+			limited = append(limited, c)
 		}
 	}
+	e.mu.Unlock()
+	var sum int64
+	for _, c := range limited {
+		used, over := c.overDisk()
+		sum += min(used, c.diskLimit())
+		if over != "" {
+			c.note("%s", over)
+			e.Kill(c.id, over)
+		}
+	}
+	if all {
+		e.disk.mu.Lock()
+		e.disk.used = sum
+		e.disk.mu.Unlock()
+	}
+}
+
+// diskLimit is in bytes; 0 = none.
+func (c *container) diskLimit() int64 {
+	return int64(c.spec.Workload.Resources[resource.DiskMB]) << 20
+}
+
+// overDisk returns how many bytes the container has on disk, and why it may not go on when
+// these are too many.
+func (c *container) overDisk() (used int64, over string) {
+	limit := c.diskLimit()
+	if limit <= 0 {
+		return 0, ""
+	}
+	if used = diskUsage(c.folder) + c.unseen(); used > limit {
+		over = fmt.Sprintf("disk limit exceeded: %d bytes used, %d allowed", used, limit)
+	}
+	return used, over
+}
+
+// unseen adds up what the container's processes have on disk that has no name: deleted files
+// that are open, and the file system of its own that /tmp is in a name space.
+func (c *container) unseen() int64 {
+	c.mu.Lock()
+	var pids []int
+	if c.group != nil {
+		pids, _ = c.group.Procs()
+	} else {
+		for _, p := range c.processes {
+			if !p.Ended() {
+				pids = append(pids, p.Pid)
+			}
+		}
+	}
+	c.mu.Unlock()
+	var here unix.Stat_t
+	if unix.Stat(c.folder, &here) != nil {
+		return 0
+	}
+	var sum int64
+	seen := map[[2]uint64]bool{}
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/", pid)
+		fds, err := os.ReadDir(dir + "fd")
+		if err != nil {
+			continue // it has ended
+		}
+		for _, fd := range fds {
+			name := dir + "fd/" + fd.Name()
+			if at, err := os.Readlink(name); err != nil || !strings.HasSuffix(at, " (deleted)") || !filepath.IsAbs(at) {
+				continue
+			}
+			sum += blocksOnce(name, seen, func(st *unix.Stat_t) bool { return st.Dev == here.Dev && st.Nlink == 0 })
+		}
+		if c.view != nil {
+			sum += ownTmp(dir, seen)
+		}
+	}
+	return sum
+}
+
+// blocksOnce is what a file takes, once, if want holds.
+func blocksOnce(name string, seen map[[2]uint64]bool, want func(*unix.Stat_t) bool) int64 {
+	var st unix.Stat_t
+	if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[[2]uint64{st.Dev, st.Ino}] || !want(&st) {
+		return 0
+	}
+	seen[[2]uint64{st.Dev, st.Ino}] = true
+	return st.Blocks * 512
+}
+
+// ownTmp is what is in the /tmp of a process when that is in memory and not the machine's.
+func ownTmp(dir string, seen map[[2]uint64]bool) int64 {
+	var st, ours unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Stat(dir+"root/tmp", &st) != nil || unix.Statfs(dir+"root/tmp", &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
+		return 0
+	}
+	if unix.Stat("/tmp", &ours) == nil && ours.Dev == st.Dev || seen[[2]uint64{st.Dev, 0}] {
+		return 0
+	}
+	seen[[2]uint64{st.Dev, 0}] = true
+	return int64(fs.Blocks-fs.Bfree) * fs.Bsize
 }
 
 // diskUsage adds up the blocks below a folder, each file once.

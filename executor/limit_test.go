@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,16 +143,45 @@ func TestProcessorQuota(t *testing.T) {
 	}
 }
 
+// TestDiskLimit: what is over the limit is found while it runs and when a step ends, whatever
+// it is: files, files that have no name any more, and a /tmp of its own.
 func TestDiskLimit(t *testing.T) {
-	e := testExecutor(t, nil)
-	s := sh("dd if=/dev/zero of=big bs=1M count=4 2>/dev/null; sleep 1000")
-	s.Workload.Resources = resource.Amounts{resource.DiskMB: 1}
-	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
-		t.Fatal(err)
+	const big = "dd if=/dev/zero of=%s bs=1M count=4 2>/dev/null; "
+	scripts := map[string]string{
+		"runs":            fmt.Sprintf(big, "big") + "sleep 1000",
+		"ends at once":    fmt.Sprintf(big, "big"),
+		"fails at once":   fmt.Sprintf(big, "big") + "exit 3",
+		"deleted, open":   "exec 5>big; rm big; dd if=/dev/zero bs=1M count=4 >&5 2>/dev/null; sleep 1000",
+		"setup":           "true",
+		"first of two":    "true",
+		"own /tmp":        fmt.Sprintf(big, "/tmp/big") + "sleep 1000",
+		"within the rule": "dd if=/dev/zero of=big bs=1k count=100 2>/dev/null",
 	}
-	c := await(t, e, "x", completed)
-	if !c.Result.Failed || !strings.Contains(c.Result.Reason, "disk limit exceeded") {
-		t.Errorf("%+v", c.Result)
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := testExecutor(t, nil)
+			s := sh(script)
+			s.Workload.Resources = resource.Amounts{resource.DiskMB: 1}
+			fill := do(fmt.Sprintf(big, "big"))
+			switch name {
+			case "setup":
+				s.Workload.Setup = &fill
+			case "first of two":
+				s.Workload.Action = action.Action{Serial: []action.Action{fill, do("touch ran; rm -f big")}}
+			case "own /tmp":
+				needRoot(t)
+				needGroups(t, e)
+				s.Workload.Isolation = action.IsolationNamespaces
+			}
+			c := launch(t, e, "x", s)
+			if over := c.Result.Failed && strings.Contains(c.Result.Reason, "disk limit exceeded"); over != (name != "within the rule") {
+				t.Errorf("%+v", c.Result)
+			}
+			if _, err := os.Stat(filepath.Join(c.Folder, "ran")); err == nil {
+				t.Error("the next step ran")
+			}
+		})
 	}
 }
 

@@ -49,7 +49,8 @@ func (e *Executor) tryClasses(name string) error {
 // probePids is a limit that any hierarchy takes.
 const probePids = 100
 
-// Probe makes and removes a control group in each class. Then it makes a container of
+// Probe makes and removes a control group in each class, and writes to the data folder, to
+// disk. Then it makes a container of
 // the default isolation, runs /bin/true in it and removes it, outside the ledger: one
 // slot is kept back for it. It says why the cell cannot run work, within a second.
 // Nothing of it is stored or listed.
@@ -67,6 +68,9 @@ func (e *Executor) Probe(ctx context.Context) error {
 	e.drivers.Add(1) // whoever closes waits for it
 	e.mu.Unlock()
 	err := e.tryClasses(id)
+	if err == nil {
+		err = e.probeDisk(ctx)
+	}
 	e.drivers.Done()
 	if err != nil {
 		return err

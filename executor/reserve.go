@@ -59,7 +59,7 @@ func (e *Executor) List() []Container {
 }
 
 // Reserve claims resources and fixed ports. It returns ErrInsufficient (an InsufficientError),
-// ErrPortInUse, ErrExists, ErrDeadline, ErrUnclean, ErrNoGroup or ErrClosed.
+// ErrPortInUse, ErrExists, ErrDeadline, ErrUnclean, ErrNoGroup, ErrUnwritable or ErrClosed.
 func (e *Executor) Reserve(r Reservation) error {
 	if _, exists := e.Get(r.ID); exists {
 		return &CallError{"reserve", r.ID, ErrExists}
@@ -98,11 +98,19 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 	case e.groupless != nil:
 		return nil, e.groupless
 	}
+	d := e.Disk()
+	if d.Fault != nil {
+		return nil, d.Fault
+	}
 	need := r.Resources
 	if need[resource.Containers] == 0 {
 		need = need.Add(resource.Amounts{resource.Containers: 1})
 	}
-	if lacking := e.cfg.Capacity.Sub(e.used).Lacking(need); len(lacking) > 0 {
+	free := e.cfg.Capacity.Sub(e.used)
+	if d.ForeignMB > 0 {
+		free = free.Sub(resource.Amounts{resource.DiskMB: d.ForeignMB})
+	}
+	if lacking := free.Lacking(need); len(lacking) > 0 {
 		return nil, &InsufficientError{lacking}
 	}
 	if r.Expires <= 0 {

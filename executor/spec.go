@@ -151,11 +151,13 @@ type RunResult struct {
 	Signal    int    // that ended the main process; 0 = none
 	OOM       *OOM
 	// Lost reports that the container ended while nobody could see how.
-	Lost    bool
-	Status  []byte // last line of the status pipe, without its newline
-	Started time.Time
-	Ended   time.Time
-	Usage   Usage
+	Lost bool
+	// OutputLost is how many bytes of output the disk refused.
+	OutputLost int64
+	Status     []byte // last line of the status pipe, without its newline
+	Started    time.Time
+	Ended      time.Time
+	Usage      Usage
 	// LastOut and LastErr are the last lines of both streams, at most 10 each and
 	// 4 KiB together.
 	LastOut, LastErr []string

@@ -213,6 +213,14 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 	return p, nil
 }
 
+// Full returns why the container may not go on: it has more on disk than it may.
+func (h *stepHost) Full() error {
+	if _, over := h.c.overDisk(); over != "" {
+		return errors.New(over)
+	}
+	return nil
+}
+
 // Local has a process of the container copy a file of the machine, so that it hangs alone
 // where nothing answers.
 func (h *stepHost) Local(ctx context.Context, name string) (string, func() error, error) {

@@ -20,6 +20,9 @@ func (c *container) fix(asked bool) {
 	v := &verdict{late: c.e.pastDeadline(), oomKills: c.oomKillsNow(), status: c.status.last()}
 	if asked {
 		v.asked, v.reason = c.asked()
+	} else if _, over := c.overDisk(); over != "" {
+		c.note("%s", over)
+		v.asked, v.reason = askKill, over
 	}
 	c.fixed = v
 	if !asked && !c.leavesKill() {

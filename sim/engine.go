@@ -191,6 +191,9 @@ func (h *engine) AdoptionRecorded() {}
 // Capacity is what the cell offers to services and tasks.
 func (h *engine) Capacity() resource.Amounts { return h.m.w.capacity() }
 
+// Disk says that there is room.
+func (h *engine) Disk() executor.Disk { return executor.Disk{} }
+
 // Isolation says in words how strong it can isolate: not at all.
 func (h *engine) Isolation() []string { return nil }
 

@@ -226,7 +226,7 @@ func (m *machine) missing(e Missing) error {
 func (m *machine) gone(r Result) {
 	m.changed = true
 	x := &m.t.Result
-	x.ExitCode, x.Signal, x.OOM, x.Started, x.Ended = r.ExitCode, r.Signal, r.OOM, r.Started, r.Ended
+	x.ExitCode, x.Signal, x.OOM, x.OutputLost, x.Started, x.Ended = r.ExitCode, r.Signal, r.OOM, r.OutputLost, r.Started, r.Ended
 	if x.Ended.IsZero() {
 		x.Ended = m.env.Now
 	}

@@ -151,6 +151,8 @@ type Result struct {
 	ExitCode int
 	Signal   int
 	OOM      bool
+	// OutputLost is how many bytes of output the disk of the cell refused.
+	OutputLost int64
 	// Started and Ended are by the cell's wall clock.
 	Started, Ended time.Time
 }

@@ -209,6 +209,9 @@ func (f *runFlags) resources() resource.Amounts {
 
 // taskCode is the exit code for a task that has ended.
 func (c *cli) taskCode(t *pb.Task, own bool) error {
+	if t.OutputLost > 0 {
+		c.sayf("task %s: %s\n", t.Id, outputLost(t))
+	}
 	failed := func(n int) error {
 		if own {
 			return code(api.ExitFailed)

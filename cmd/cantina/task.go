@@ -45,6 +45,11 @@ func taskCodeText(x *pb.Task) string {
 	return "" // it never ran, or was ended before it had a code
 }
 
+// outputLost says how much of a task's output is missing for want of disk.
+func outputLost(x *pb.Task) string {
+	return fmt.Sprintf("%d bytes of its output are lost: the disk of cell %s refused them", x.OutputLost, x.Cell)
+}
+
 func taskNote(x *pb.Task) string {
 	switch {
 	case x.MayStillRun:
@@ -55,6 +60,8 @@ func taskNote(x *pb.Task) string {
 		return x.Doubt
 	case x.Condition != "":
 		return x.Condition
+	case x.OutputLost > 0:
+		return outputLost(x)
 	}
 	return x.Rejection
 }

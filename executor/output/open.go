@@ -31,7 +31,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	st := &Store{dir: dir, cfg: cfg.withDefaults(), lock: lock, nextID: 1,
-		own: map[key][]*segment{}, live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{}}
+		own: map[key][]*segment{}, live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{}, owed: map[key]debt{}}
 	if err := st.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open output store %s: %w", dir, err), lock.Close())
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // mark is a place in a segment where reading may begin: a chunk's first byte at
@@ -32,6 +34,8 @@ type segment struct {
 	dir   string
 
 	file *os.File // the appender's; nil when not active
+	room int64    // bytes from the beginning that the file system keeps for it; the appender's
+	free bool     // the file system keeps none
 
 	mu          sync.Mutex
 	size        int64
@@ -66,7 +70,79 @@ func createSegment(dir string, id uint64, owner *Source) (*segment, error) {
 		return nil, errors.Join(err, f.Close(), os.Remove(g.path("log")))
 	}
 	g.file, g.size = f, int64(len(segmentMagic))
+	if err := g.reserve(g.size + g.tail()); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(g.path("log")))
+	}
 	return g, nil
+}
+
+// Where the disk is full the last that is written of a source is how much of it is missing, and
+// that it has ended. A segment keeps room for that: shared ones for many sources.
+const (
+	ownTail    = 4 * kib
+	sharedTail = 64 * kib
+	// reserveStep is how much the file system is asked to keep at a time.
+	reserveStep = 256 * kib
+)
+
+func (g *segment) tail() int64 {
+	if g.own {
+		return ownTail
+	}
+	return sharedTail
+}
+
+// reserve has the file system keep the first bytes of the segment for it, up to a number. Where
+// it cannot do that, nothing is kept and nothing is wrong.
+func (g *segment) reserve(to int64) error {
+	if g.free || to <= g.room {
+		return nil
+	}
+	err := unix.EINTR
+	for err == unix.EINTR {
+		err = asErrno(unix.Fallocate(int(g.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, g.room, to-g.room))
+	}
+	switch err {
+	case 0:
+		g.room = to
+	case unix.ENOSPC, unix.EDQUOT, unix.EIO:
+		return err
+	default:
+		g.free = true
+	}
+	return nil
+}
+
+func asErrno(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	if e, ok := err.(unix.Errno); ok {
+		return e
+	}
+	return unix.EINVAL
+}
+
+// makeRoom refuses what would take the room that is kept for the last words of sources.
+func (g *segment) makeRoom(n int64, last bool) error {
+	if last {
+		return nil
+	}
+	want := g.size + n + g.tail()
+	if want <= g.room || g.free {
+		return nil
+	}
+	if g.reserve(want+reserveStep) == nil {
+		return nil
+	}
+	return g.reserve(want)
+}
+
+// giveBack gives the room back that the segment did not need.
+func (g *segment) giveBack() {
+	if g.room > g.size { // what is not given back goes with the file
+		_ = unix.Fallocate(int(g.file.Fd()), unix.FALLOC_FL_KEEP_SIZE|unix.FALLOC_FL_PUNCH_HOLE, g.size, g.room-g.size)
+	}
 }
 
 // batch is one chunk to be appended. chunk has headerSize free bytes in front.
@@ -77,6 +153,7 @@ type batch struct {
 	raw   [streams]uint64
 	at    time.Time
 	clean bool // no line of the source is half written where the chunk begins
+	last  bool // how much is missing, or the end: it may take the room that is kept for that
 }
 
 // append writes b for source s as one system call and returns the bytes it took on
@@ -105,9 +182,13 @@ func (g *segment) append(c *clock, s *source, b batch) (int64, error) {
 	if intro != nil {
 		out = append(intro, b.chunk...)
 	}
+	if err := g.makeRoom(int64(len(out)), b.last); err != nil {
+		return 0, fmt.Errorf("append to output segment %x: %w", g.id, err)
+	}
 	if n, err := g.file.Write(out); err != nil {
 		if n > 0 {
 			err = errors.Join(err, g.file.Truncate(g.size))
+			g.room = g.size // what was kept beyond went with that
 		}
 		return 0, fmt.Errorf("append to output segment %x: %w", g.id, err)
 	}

@@ -29,12 +29,14 @@ type Store struct {
 	own      map[key][]*segment
 	live     map[key]*source
 	ends     map[key]time.Time // when sources that several segments hold had ended
+	owed     map[key]debt      // by ended sources
 	openAt   map[key]*segment  // where a source goes on: its newest shared segment, if a dead process left it open or it ended lately
 	nextID   uint64
 	closed   bool
 
 	total     atomic.Int64 // bytes on disk
 	faults    atomic.Int64 // failed writes
+	fresh     atomic.Bool  // one since Faulted was called
 	followers watchers
 }
 
@@ -85,6 +87,7 @@ func (st *Store) join(info Source, fresh *source) (*source, error) {
 func (st *Store) put(s *source, b batch) error {
 	var err error
 	if s.own == nil && st.promotes(s, b) {
+		st.ensureShared() // the last words of those that find no room of their own go there
 		if s.own, err = st.create(s.info); err != nil {
 			return err
 		}
@@ -109,8 +112,20 @@ func (st *Store) put(s *source, b batch) error {
 	return nil
 }
 
+// ensureShared makes the shared segment if there is none.
+func (st *Store) ensureShared() {
+	st.appendMu.Lock()
+	defer st.appendMu.Unlock()
+	if st.shared == nil {
+		var err error
+		if st.shared, err = st.create(nil); err != nil {
+			st.troubled(err)
+		}
+	}
+}
+
 func (st *Store) promotes(s *source, b batch) bool {
-	if b.kind == kindEnd {
+	if b.last {
 		return false
 	}
 	if b.kind == kindFragment || s.written+int64(len(b.chunk)) > st.cfg.Promote {
@@ -132,11 +147,13 @@ func (st *Store) putOwn(s *source, b batch) error {
 	s.owned += n
 	st.total.Add(n)
 	if s.own.size >= st.cfg.Own && b.kind != kindFragment && !s.chained() {
-		st.seal(s.own)
-		s.own = nil
-		if s.own, err = st.create(s.info); err != nil {
+		next, err := st.create(s.info)
+		if err != nil { // it goes on here
 			st.troubled(err)
+			return nil
 		}
+		st.seal(s.own)
+		s.own = next
 	}
 	return nil
 }
@@ -171,7 +188,12 @@ func (st *Store) appendShared(s *source, b batch) (full *segment, err error) {
 	s.written += n
 	st.total.Add(n)
 	if st.shared.size >= st.cfg.Shared {
-		full, st.shared = st.shared, nil
+		next, err := st.create(nil)
+		if err != nil { // it goes on here: what is missing can still be told
+			st.troubled(err)
+			return nil, nil
+		}
+		full, st.shared = st.shared, next
 	}
 	return full, nil
 }
@@ -212,6 +234,7 @@ func (st *Store) insert(g *segment) {
 
 // seal ends a segment; its appender calls it, or whoever has made sure that there is none.
 func (st *Store) seal(g *segment) {
+	g.giveBack()
 	if err := g.file.Close(); err != nil {
 		st.troubled(err)
 	}
@@ -257,10 +280,51 @@ func (st *Store) leave(s *source) bool {
 
 // troubled reports a write that failed: at once for the first, then sparsely.
 func (st *Store) troubled(err error) {
+	st.fresh.Store(true)
 	if n := st.faults.Add(1); n&(n-1) == 0 {
 		st.cfg.Log.Warn("output write failed", "error", err, "failures", n)
 	}
 }
+
+// owe keeps how much of an ended source is missing, which could not be written either.
+func (st *Store) owe(info *Source, lost [streams]Gap) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.owed[info.key()] = debt{info, lost}
+}
+
+// debt is what is to be told of a source once there is room.
+type debt struct {
+	info *Source
+	lost [streams]Gap
+}
+
+// TellOwed writes what is missing of sources that ended while nothing could be written. It is
+// called when there is room again.
+func (st *Store) TellOwed() {
+	st.mu.Lock()
+	owed := st.owed
+	st.owed = make(map[key]debt)
+	st.mu.Unlock()
+	for _, d := range owed {
+		w, err := st.Writer(*d.info, Event)
+		if err != nil {
+			return // the store is closed
+		}
+		w.s.mu.Lock()
+		for i, g := range d.lost {
+			w.s.lost[i].Bytes += g.Bytes
+			w.s.lost[i].Lines += g.Lines
+		}
+		w.s.mu.Unlock()
+		if err := w.Close(); err != nil {
+			return
+		}
+	}
+}
+
+// Faulted reports whether a write has failed since it was last called.
+func (st *Store) Faulted() bool { return st.fresh.Swap(false) }
 
 // Run removes what is older than Config allows until ctx is done. The size
 // limits hold without it.
@@ -269,6 +333,7 @@ func (st *Store) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		st.Expire()
+		st.TellOwed()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

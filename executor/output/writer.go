@@ -45,7 +45,8 @@ type source struct {
 	cums  [streams]uint64
 	parts [streams]part
 	limit limiter
-	lost  [streams]Gap // refused by the disk, not told yet
+	lost  [streams]Gap   // refused by the disk, not told yet
+	gone  [streams]int64 // bytes that the disk has refused
 
 	buf   []byte // the batch being built, headerSize bytes free in front
 	lines int
@@ -101,6 +102,13 @@ func (w *Writer) Written() int64 {
 	return int64(w.s.cums[w.stream])
 }
 
+// Lost is how many bytes of this stream the disk has refused since the source was opened.
+func (w *Writer) Lost() int64 {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.s.gone[w.stream]
+}
+
 // Tail is at most the last n lines of the stream from its newest 2 KiB, also
 // those that the rate limit dropped: what a crash report shows.
 func (w *Writer) Tail(n int) []string {
@@ -135,6 +143,10 @@ func (w *Writer) Close() error {
 	}
 	s.tellDropped()
 	s.flush()
+	if !s.tellLost(true) {
+		s.st.owe(s.info, s.lost)
+		s.lost = [streams]Gap{}
+	}
 	if s.st.leave(s) {
 		s.end()
 	}
@@ -207,7 +219,7 @@ func (s *source) line(stream Stream, data []byte, terminated bool) {
 	case dropped:
 		s.limit.drop(stream, n, true)
 	case lost:
-		addLoss(&s.lost[stream], n, true)
+		s.lose(stream, n, true)
 		if p.chain > 0 {
 			s.add(stream, byte(stream)|flagJoined|flagContinues, 0)
 		}
@@ -231,7 +243,7 @@ func (s *source) spill(stream Stream) {
 	case dropped:
 		s.limit.drop(stream, n, false)
 	case lost:
-		addLoss(&s.lost[stream], n, false)
+		s.lose(stream, n, false)
 	default:
 		if p.chain+n > s.st.cfg.MaxLine && p.chain > 0 {
 			s.add(stream, byte(stream)|flagJoined|flagContinues, 0)
@@ -248,7 +260,7 @@ func (s *source) spill(stream Stream) {
 			p.chain += n
 		} else {
 			p.fate = lost
-			addLoss(&s.lost[stream], n, false)
+			s.lose(stream, n, false)
 		}
 	}
 	p.held = p.held[:0]
@@ -313,17 +325,25 @@ func (s *source) flush() {
 	b := batch{kind: kindLines, chunk: s.buf, lines: s.lines, raw: s.raw, at: s.st.cfg.Clock.Wall(), clean: s.clean}
 	each := s.each
 	s.buf, s.lines, s.raw, s.each = s.buf[:headerSize], 0, [streams]uint64{}, [streams]int64{}
-	if s.lost != ([streams]Gap{}) && !s.tellLost() || !s.put(b) {
+	if s.lost != ([streams]Gap{}) && !s.tellLost(false) || !s.put(b) {
 		for i := range s.lost {
 			s.lost[i].Bytes += int64(b.raw[i])
 			s.lost[i].Lines += each[i]
+			s.gone[i] += int64(b.raw[i])
 		}
 	}
 }
 
-// tellLost writes how much the disk refused; false when it refuses that too.
-func (s *source) tellLost() bool {
-	b := batch{kind: kindLines, chunk: make([]byte, headerSize, headerSize+64), at: s.st.cfg.Clock.Wall()}
+// lose counts what the disk has refused.
+func (s *source) lose(stream Stream, bytes int, lineEnds bool) {
+	addLoss(&s.lost[stream], bytes, lineEnds)
+	s.gone[stream] += int64(bytes)
+}
+
+// tellLost writes how much the disk refused; false when it refuses that too. The last time it
+// may take the room that is kept for that.
+func (s *source) tellLost(last bool) bool {
+	b := batch{kind: kindLines, chunk: make([]byte, headerSize, headerSize+64), at: s.st.cfg.Clock.Wall(), last: last}
 	for i, g := range s.lost {
 		if g.Bytes > 0 {
 			g.Reason = DiskError
@@ -366,7 +386,7 @@ func (s *source) cut() {
 // end marks the source as ended and lets go of its segment.
 func (s *source) end() {
 	if s.entry != nil && (s.own == nil || s.seg == s.own) {
-		s.put(batch{kind: kindEnd, chunk: make([]byte, headerSize), at: s.st.cfg.Clock.Wall()})
+		s.put(batch{kind: kindEnd, chunk: make([]byte, headerSize), at: s.st.cfg.Clock.Wall(), last: true})
 	}
 	if s.own != nil {
 		s.st.seal(s.own)

@@ -33,6 +33,7 @@ type Executor struct {
 	deadline   time.Duration
 	recorded   bool // AdoptionRecorded was called
 	probe      error
+	disk       executor.Disk
 	groups     error // why no container can be made
 	subs       map[*Subscription]bool
 	closed     bool
@@ -119,6 +120,8 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrExists}
 	case e.groups != nil && e.probe != nil:
 		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: e.groups}
+	case e.disk.Fault != nil:
+		return nil, &executor.CallError{Call: "reserve", ID: r.ID, Err: e.disk.Fault}
 	}
 	need := r.Resources.Clone()
 	need[resource.Containers] = max(1, need[resource.Containers])
@@ -358,6 +361,20 @@ func (e *Executor) Deadline() time.Duration {
 
 // Capacity returns what New was given.
 func (e *Executor) Capacity() resource.Amounts { return e.capacity.Clone() }
+
+// Disk returns what SetDisk was last given.
+func (e *Executor) Disk() executor.Disk {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.disk
+}
+
+// SetDisk sets what Disk returns; with a fault Reserve refuses.
+func (e *Executor) SetDisk(d executor.Disk) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.disk = d
+}
 
 // Isolation says that there is none.
 func (e *Executor) Isolation() []string { return []string{"simulated"} }

@@ -28,9 +28,9 @@ func (p *program) do(ctx context.Context, a *action.Action, s scope) error {
 	}
 	switch {
 	case a.Run != nil:
-		return p.run(ctx, a.Run, s)
+		return p.andNotFull(p.run(ctx, a.Run, s), s)
 	case a.Download != nil:
-		return p.download(ctx, a.Download)
+		return p.andNotFull(p.download(ctx, a.Download), s)
 	case a.Upload != nil:
 		return p.upload(ctx, a.Upload)
 	case a.Serial != nil:
@@ -47,6 +47,14 @@ func (p *program) do(ctx context.Context, a *action.Action, s scope) error {
 		return p.emitProgress(ctx, a.EmitProgress, s)
 	}
 	return ErrEmpty
+}
+
+// andNotFull is err, or why nothing may come after a step that has gone well.
+func (p *program) andNotFull(err error, s scope) error {
+	if err != nil || s.check {
+		return err
+	}
+	return p.h.Full()
 }
 
 func (p *program) serial(ctx context.Context, actions []action.Action, s scope) error {

@@ -49,6 +49,9 @@ type Host interface {
 	Dial(ctx context.Context, port string) (net.Conn, error)
 	// Place says where on the cell a path of the container is.
 	Place(path string) (Place, error)
+	// Full returns why the container may not go on when it has more on disk than it may; nil
+	// else. It is asked when a program or a transfer has ended.
+	Full() error
 	// Local copies a file of the machine, which may be where nothing answers, to where it
 	// can be read; the caller removes the copy.
 	Local(ctx context.Context, path string) (copied string, remove func() error, err error)

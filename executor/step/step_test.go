@@ -83,6 +83,8 @@ func (f *fake) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return a, nil
 }
 
+func (f *fake) Full() error { return nil }
+
 func (f *fake) Local(_ context.Context, path string) (string, func() error, error) {
 	return path, func() error { return nil }, nil
 }

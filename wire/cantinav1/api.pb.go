@@ -2104,7 +2104,9 @@ type Task struct {
 	// As that of an instance, for one that runs.
 	Doubt string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	// As that of an instance. Not in events.
-	Condition     string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
+	Condition string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
+	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
+	OutputLost    int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2326,6 +2328,13 @@ func (x *Task) GetCondition() string {
 		return x.Condition
 	}
 	return ""
+}
+
+func (x *Task) GetOutputLost() int64 {
+	if x != nil {
+		return x.OutputLost
+	}
+	return 0
 }
 
 type TaskDefinition struct {
@@ -9449,7 +9458,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1e\n" +
 	"\vall_at_once\x18\x05 \x01(\bR\tallAtOnce\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xd7\x06\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xf8\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -9485,7 +9494,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"definition\x12%\n" +
 	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\x12\x14\n" +
 	"\x05doubt\x18\x1a \x01(\tR\x05doubt\x12\x1c\n" +
-	"\tcondition\x18\x1b \x01(\tR\tcondition\"\xce\x03\n" +
+	"\tcondition\x18\x1b \x01(\tR\tcondition\x12\x1f\n" +
+	"\voutput_lost\x18\x1c \x01(\x03R\n" +
+	"outputLost\"\xce\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +

@@ -692,7 +692,9 @@ type TaskResult struct {
 	Started  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
 	Ended    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
 	// The program was ended because somebody asked for that.
-	Ordered       bool `protobuf:"varint,10,opt,name=ordered,proto3" json:"ordered,omitempty"`
+	Ordered bool `protobuf:"varint,10,opt,name=ordered,proto3" json:"ordered,omitempty"`
+	// Bytes of output that the disk of the cell refused.
+	OutputLost    int64 `protobuf:"varint,11,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -795,6 +797,13 @@ func (x *TaskResult) GetOrdered() bool {
 		return x.Ordered
 	}
 	return false
+}
+
+func (x *TaskResult) GetOutputLost() int64 {
+	if x != nil {
+		return x.OutputLost
+	}
+	return 0
 }
 
 // What the harmoniser of a cell has to know of a task.
@@ -940,7 +949,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aunheard\x18\x0f \x01(\bR\aunheard\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xbb\x02\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xdc\x02\n" +
 	"\n" +
 	"TaskResult\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\bR\x06failed\x12\x1c\n" +
@@ -953,7 +962,9 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
 	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x18\n" +
 	"\aordered\x18\n" +
-	" \x01(\bR\aordered\"\x9f\x02\n" +
+	" \x01(\bR\aordered\x12\x1f\n" +
+	"\voutput_lost\x18\v \x01(\x03R\n" +
+	"outputLost\"\x9f\x02\n" +
 	"\aTaskRow\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +

@@ -1,0 +1,177 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/resource"
+)
+
+// ErrUnwritable reports that the cell cannot write to its data folder, and so runs nothing new.
+// Reserve returns it until a test write succeeds and there is room again.
+var ErrUnwritable = errors.New("the cell cannot write to its disk")
+
+const (
+	writeSize   = 64 << 10         // bytes of a test write
+	writePeriod = 10 * time.Second // between two of them, while all is well
+	answerLimit = 10 * time.Second // after which a file system does not answer
+	floorMost   = 16 << 20         // bytes that have to be free; less on a small file system
+	floorPart   = 50               // of its size, that is
+)
+
+// disk is what the executor knows of the file system of its folder.
+type disk struct {
+	mu      sync.Mutex
+	begun   time.Duration // boot time at which the test under way began; 0 = none is
+	tested  time.Duration // boot time of the last one's begin
+	fault   error         // nil = the cell can write
+	free    int64         // bytes that may be used
+	used    int64         // bytes that containers with a reservation of disk have
+	measure bool          // free is known
+}
+
+// Disk is the state of the cell's file system.
+type Disk struct {
+	FreeMB int
+	// ForeignMB is how much of the capacity is taken by what has reserved none: other programs
+	// of the machine, stored output, caches.
+	ForeignMB int
+	// Fault is why the cell cannot write; nil = it can.
+	Fault error
+}
+
+// Disk returns what was found last.
+func (e *Executor) Disk() Disk {
+	d := &e.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Disk{FreeMB: int(d.free >> 20), Fault: d.fault}
+	if d.measure {
+		s.ForeignMB = foreign(e.cfg.Capacity[resource.DiskMB], s.FreeMB, int(d.used>>20))
+	}
+	return s
+}
+
+// foreign is what is missing of a capacity, in steps of a hundredth, so that small changes
+// are no news. All in MiB.
+func foreign(capacity, free, used int) int {
+	missing := capacity - free - used
+	if missing <= 0 {
+		return 0
+	}
+	step := max(1, capacity/100)
+	return min(capacity, (missing+step-1)/step*step)
+}
+
+// watchDisk measures and tests the file system when that is due; it does not wait: a file
+// system that does not answer holds nothing else up.
+func (e *Executor) watchDisk(now bool) {
+	d := &e.disk
+	boot := e.clock.Boot()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	due := now || d.fault != nil || !d.measure || boot-d.tested >= writePeriod || e.out.Faulted()
+	switch {
+	case d.begun != 0 && boot-d.begun >= answerLimit:
+		d.set(e, fmt.Errorf("%w: %s has not answered for %v", ErrUnwritable, e.cfg.Folder, (boot-d.begun).Round(time.Second)))
+	case d.begun == 0 && due:
+		d.begun, d.tested = max(boot, 1), boot
+		go e.testDisk()
+	}
+}
+
+// testDisk writes, and notes what came of it. It ends when the file system answers.
+func (e *Executor) testDisk() {
+	free, err := tryWrite(e.cfg.Folder, e.Disk().Fault != nil)
+	d := &e.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begun = 0
+	if free >= 0 {
+		d.free, d.measure = free, true
+	}
+	if d.set(e, err); err == nil {
+		e.out.TellOwed()
+	}
+}
+
+// set notes whether the cell can write; d.mu is held.
+func (d *disk) set(e *Executor, fault error) {
+	was := d.fault
+	switch d.fault = fault; {
+	case was == nil && fault != nil:
+		e.log.Warn("the cell takes no work", "reason", fault)
+	case was != nil && fault == nil:
+		e.log.Info("the cell can write again", "free", d.free)
+	}
+}
+
+// tryWrite writes to a folder, to disk, and returns how many bytes are free there (-1 = nobody
+// knows). After a fault it wants twice the room, so that the cell does not come and go.
+func tryWrite(dir string, again bool) (free int64, err error) {
+	fail := func(err error) error { return fmt.Errorf("%w: %w", ErrUnwritable, err) }
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return -1, fail(fmt.Errorf("look at %s: %w", dir, err))
+	}
+	free = int64(fs.Bavail) * fs.Bsize
+	floor := min(floorMost, int64(fs.Blocks)*fs.Bsize/floorPart)
+	if again {
+		floor *= 2
+	}
+	if err := writeThrough(dir); err != nil {
+		return free, fail(fmt.Errorf("%w (%d MiB free)", err, free>>20))
+	}
+	if free < floor {
+		return free, fail(fmt.Errorf("%s has %.1f MiB free, %.1f MiB are needed", dir, float64(free)/(1<<20), float64(floor)/(1<<20)))
+	}
+	return free, nil
+}
+
+// writeThrough writes a file and has it on disk, and gives its room back.
+func writeThrough(dir string) (err error) {
+	f, err := os.OpenFile(dir+"/writable", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Truncate(0), f.Close()) }()
+	if _, err := f.Write(make([]byte, writeSize)); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// probeDisk tests now. A disk that is slow has half of a probe's time; then what was found
+// last counts.
+func (e *Executor) probeDisk(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit/2)
+	defer cancel()
+	d := &e.disk
+	d.mu.Lock()
+	busy := d.begun != 0
+	if !busy {
+		d.begun = max(e.clock.Boot(), 1)
+		d.tested = d.begun
+	}
+	d.mu.Unlock()
+	if busy {
+		return e.Disk().Fault
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.testDisk()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return e.Disk().Fault
+}
