@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -17,6 +19,11 @@ func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*
 	if err != nil {
 		return nil, err
 	}
+	done, err := c.oneLarge(ctx, q.Msg.Files)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	apps, err := c.applications(q.Msg.Files, q.Msg.Prune)
 	if err != nil {
 		return nil, err
@@ -36,6 +43,11 @@ func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*
 // planned before the first is changed, so that what can be refused is refused for
 // all.
 func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) (*connect.Response[pb.ApplyResponse], error) {
+	done, err := c.oneLarge(ctx, q.Msg.Files)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	apps, err := c.applications(q.Msg.Files, q.Msg.Prune)
 	if err != nil {
 		return nil, err
@@ -66,6 +78,39 @@ func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) 
 		return nil
 	})
 	return answer(m, err)
+}
+
+const (
+	// largeSpec is from how many bytes on the spec files of a request are read alone: each
+	// needs much memory for a moment.
+	largeSpec = 1 << 20
+	// largeWait is how long a request waits for another one's.
+	largeWait = 10 * time.Second
+)
+
+// oneLarge waits until no other large request is under way; done ends this one. What it took
+// is given back to the machine then, and not minutes later.
+func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(), err error) {
+	size, values := 0, 0
+	for _, f := range files {
+		size += len(f.GetContent())
+		if values += spec.CountValues(f.GetContent()); values > spec.MaxValues {
+			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, texts, lists and mappings in one request: %w", spec.MaxValues, ErrTooLarge), Field: "files"}
+		}
+	}
+	if size < largeSpec {
+		return func() {}, nil
+	}
+	wait := time.NewTimer(largeWait)
+	defer wait.Stop()
+	select {
+	case s.large <- struct{}{}:
+		return func() { debug.FreeOSMemory(); <-s.large }, nil
+	case <-wait.C:
+		return nil, fmt.Errorf("another large spec file is being read: %w", ErrBusy)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // applications reads the spec files of a request.

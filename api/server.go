@@ -58,6 +58,7 @@ func (c *Config) times() spec.Times {
 type Server struct {
 	cfg Config
 
+	large   chan struct{} // one token: a large spec file is read
 	mu      sync.Mutex
 	backend *Backend
 	leader  NotLeader
@@ -65,7 +66,7 @@ type Server struct {
 
 // New returns a server that does not lead. It starts nothing.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg}
+	return &Server{cfg: cfg, large: make(chan struct{}, 1)}
 }
 
 // Lead makes the server answer from b. When the term is over, Follow must be called.

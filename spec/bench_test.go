@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-func BenchmarkTenMegabytes(b *testing.B) {
+func BenchmarkThreeMegabytes(b *testing.B) {
 	var text strings.Builder
 	n := 0
-	for text.WriteString("tasks:\n"); text.Len() < 10<<20; n++ {
+	for text.WriteString("tasks:\n"); text.Len() < 3<<20; n++ {
 		fmt.Fprintf(&text, "  t%d:\n    command: [/bin/echo, 'hello %d']\n    env: {A: 'b $c'}\n    memory: 64Mi\n", n, n)
 	}
 	data := []byte(text.String())

@@ -28,6 +28,10 @@ func (d *decoder) readText(data []byte) *yaml.Node {
 		d.problem(nil, nil, fmt.Sprintf("%d bytes are too many for a spec file", len(data)), fmt.Sprintf("at most %d", MaxSize))
 		return nil
 	}
+	if CountValues(data) > MaxValues {
+		d.problem(nil, nil, "too many values", fmt.Sprintf("at most %d keys, texts, lists and mappings in one request: split it", MaxValues))
+		return nil
+	}
 	if !d.checkBytes(data) {
 		return nil
 	}
