@@ -24,7 +24,7 @@ REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 # those of the executor all do, and the scripts do it by themselves.
 AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Follow|Schedule|Rolling|Adopted|KilledCell|Scaling
 
-.PHONY: all build demo test check soak sim bench generate generated fmt vet lint arch unit race container-build clean need
+.PHONY: all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean need
 
 all: build
 
@@ -54,10 +54,13 @@ test: need $(BIN)/cantina $(BIN)/cantina-demo
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -run '$(AS_USER)' cantina/test/robust
 
 check: NEED = protobuf-compiler git
-check: need $(REAPER) fmt vet lint arch generated race sim
+check: need $(REAPER) fmt tidy vet lint arch generated race sim
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
+
+tidy:
+	@$(GO) mod tidy -diff || { echo "go.mod is not tidy: run go mod tidy"; exit 1; }
 
 vet: $(REAPER)
 	$(GO) vet ./...
