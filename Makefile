@@ -4,6 +4,7 @@
 #   make check   format, vet, staticcheck, rules, generated files, unit tests with -race, simulator
 #   make soak    the long forms of all tests
 #   make bench   the figures of docs/design/performance.md
+#   make mutate  small changes of the pure packages that no test notices
 
 SHELL      := /bin/bash
 GO         ?= go
@@ -12,6 +13,8 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -s -w -X main.version=$(VERSION)
 REAPER     := executor/reaperbin/cantina-reaper
 SIM_TIME   ?= 20s
+N          ?= 100
+PURE       := lrp task worker workerset placement batch schedule cron fence
 # The first seed is the commit's, so that each commit runs seeds of its own, and the same ones again.
 SIM_SEED   ?= $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 1))
 GOSOURCES  := $(shell find . -name '*.go' -not -path './.git/*' -not -path './node_modules/*' 2>/dev/null)
@@ -24,7 +27,7 @@ REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 # those of the executor all do, and the scripts do it by themselves.
 AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Follow|Schedule|Rolling|Adopted|KilledCell|Scaling
 
-.PHONY: all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean need
+.PHONY: all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate need
 
 all: build
 
@@ -94,6 +97,11 @@ soak: need $(BIN)/cantina $(BIN)/cantina-demo
 
 bench: $(BIN)/cantina
 	scripts/bench
+
+# mutate makes small changes of the pure packages and reports those that no test notices.
+#   make mutate N=0 ARGS='-match lrp/step.go'
+mutate: $(REAPER)
+	$(GO) run ./internal/mutate/run -n $(N) $(ARGS) $(addprefix ./,$(PURE))
 
 container-build:
 	scripts/container-build

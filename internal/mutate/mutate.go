@@ -72,7 +72,7 @@ func each(path string, wanted func(ast.Node) bool) (Result, error) {
 	switch what, err := judge(path, string(text)); {
 	case err != nil:
 		return Result{}, err
-	case what != survives: // else everything would seem to be noticed
+	case what != Survives: // else everything would seem to be noticed
 		return Result{}, fmt.Errorf("%s: the tests fail although nothing is deleted", path)
 	}
 	var out Result
@@ -82,11 +82,11 @@ func each(path string, wanted func(ast.Node) bool) (Result, error) {
 		if err != nil {
 			return out, err
 		}
-		if what == broken {
+		if what == Broken {
 			continue
 		}
 		out.All++
-		if what == survives {
+		if what == Survives {
 			head, _, _ := strings.Cut(string(text[from.Offset:to.Offset]), "\n")
 			out.Survivors = append(out.Survivors, fmt.Sprintf("%s:%d %s", filepath.Base(path), from.Line, head))
 		}
@@ -94,13 +94,14 @@ func each(path string, wanted func(ast.Node) bool) (Result, error) {
 	return out, nil
 }
 
-// verdict is what the tests of the package say of a mutant.
-type verdict int
+// Verdict is what the tests say of a mutant.
+type Verdict int
 
+// The verdicts.
 const (
-	noticed  verdict = iota
-	survives         // all tests pass
-	broken           // it does not compile
+	Noticed  Verdict = iota // a test fails, or does not end
+	Survives                // all tests pass
+	Broken                  // it does not compile
 )
 
 // Environ is the environment of the tests of a mutant.
@@ -130,23 +131,57 @@ func Overlay(path, text string) (overlay string, remove func(), err error) {
 }
 
 // judge runs the package's tests with one file replaced.
-func judge(path, mutant string) (verdict, error) {
+func judge(path, mutant string, flags ...string) (Verdict, error) {
 	overlay, remove, err := Overlay(path, mutant)
 	if err != nil {
-		return noticed, err
+		return Noticed, err
 	}
 	defer remove()
+	return tests(path, overlay, flags...), nil
+}
+
+func tests(path, overlay string, flags ...string) Verdict {
 	program := filepath.Join(filepath.Dir(overlay), "mutant.test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o", program, ".")
 	build.Dir = filepath.Dir(path)
 	if build.Run() != nil {
-		return broken, nil
+		return Broken
 	}
-	run := exec.Command(program, "-test.timeout=60s", "-rapid.checks=300", "-rapid.nofailfile")
+	run := exec.Command(program, append([]string{"-test.timeout=60s", "-rapid.checks=300", "-rapid.nofailfile"}, flags...)...)
 	run.Dir = filepath.Dir(path)
 	run.Env = Environ()
 	if run.Run() != nil {
-		return noticed, nil
+		return Noticed
 	}
-	return survives, nil
+	return Survives
+}
+
+// simulated is how long the simulator runs on a mutant that the package's tests let pass.
+const simulated = "10s"
+
+// Try runs the package's tests in their short form on a mutant, and the simulator
+// on one that they let pass.
+func Try(m Small) (Verdict, error) {
+	text, err := os.ReadFile(m.Path)
+	if err != nil {
+		return Noticed, err
+	}
+	overlay, remove, err := Overlay(m.Path, m.Apply(string(text)))
+	if err != nil {
+		return Noticed, err
+	}
+	defer remove()
+	if v := tests(m.Path, overlay, "-test.short"); v != Survives {
+		return v, nil
+	}
+	program := filepath.Join(filepath.Dir(overlay), "cantina")
+	build := exec.Command("go", "build", "-overlay="+overlay, "-o", program, "cantina/cmd/cantina")
+	build.Dir = filepath.Dir(m.Path)
+	if out, err := build.CombinedOutput(); err != nil {
+		return Noticed, fmt.Errorf("build the simulator: %w: %s", err, out)
+	}
+	if exec.Command(program, "sim", "--draw", "--for", simulated, "--seed", "1").Run() != nil {
+		return Noticed, nil
+	}
+	return Survives, nil
 }
