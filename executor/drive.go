@@ -421,6 +421,9 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	if who.cred != nil && w.Isolation != action.IsolationRootfs && c.e.spaces == nil {
+		return nil, fmt.Errorf("user %q: this machine has no name spaces, in which it would get to its folder", c.user(r))
+	}
 	if err := c.giveFolder(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
@@ -443,7 +446,7 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 
 // see gives a process its view, from which its user gets to the container's folder.
 func (c *container) see(s *process.Spec, h isolate.Hooks) {
-	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs && c.e.spaces != nil {
+	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs {
 		h = isolate.Reach(c.e.spaces, h, c.folder, s.Credential)
 	}
 	s.CloneFlags, s.Enter, s.Stopped = h.CloneFlags, h.Enter, h.Stopped

@@ -308,6 +308,31 @@ func TestLayersShowOneDatabase(t *testing.T) {
 	}
 }
 
+// TestAUserKeepsWhatItMayEnter: only what is closed to a user is covered; what it may enter
+// on the way, by itself or by a group, stays as it is.
+func TestAUserKeepsWhatItMayEnter(t *testing.T) {
+	needRoot(t)
+	for name, gid := range map[string]int{"own": 0, "group": 4322} {
+		t.Run(name, func(t *testing.T) {
+			home := filepath.Dir(filepath.Dir(filepath.Dir(closedFolder(t)))) // the outer one
+			owner, mode := 4321, os.FileMode(0o700)
+			if gid != 0 {
+				owner, mode = 0, 0o750
+			}
+			if err := errors.Join(os.Chown(home, owner, gid), os.Chmod(home, mode), os.WriteFile(home+"/notes", []byte("mine\n"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			e := testExecutor(t, func(c *Config) { c.Folder = filepath.Join(home, "data", "cell", "executor") })
+			s := sh("set -e; cat " + home + "/notes; ls " + home + "; cd $CANTINA_FOLDER; echo > made; ! ls " + home + "/data 2>/dev/null")
+			s.Workload.User = "4321:4322"
+			r := launch(t, e, "x", s).Result
+			if out := lines(t, e, "x", output.Stdout); r.Failed || !slices.Equal(out, []string{"mine", "data", "notes"}) {
+				t.Errorf("%+v %q %q", r, out, lines(t, e, "x", output.Stderr))
+			}
+		})
+	}
+}
+
 // TestADefaultUserRunsWhatNamesNone: a cell with one runs nothing as itself that does not ask
 // for it, and does not start with one that cannot be.
 func TestADefaultUserRunsWhatNamesNone(t *testing.T) {
