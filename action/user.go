@@ -14,7 +14,7 @@ var ErrUser = errors.New("bad user")
 // is" to the kernel, which for a cell that is root means root.
 const MaxID = 1<<32 - 2
 
-// User is who runs a program, as a text names it.
+// User is the user that runs a program, as a text names it.
 type User struct {
 	Account Account
 	Group   *Account // nil = the user's own groups; else that one alone

@@ -11,9 +11,9 @@ import (
 var (
 	// ErrRootfs reports a text that names no root file system.
 	ErrRootfs = errors.New("bad rootfs")
-	// ErrNoWayIn reports ports of a container whose network nobody else is in.
+	// ErrNoWayIn reports ports of a container with a network of its own.
 	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, " +
-		"so nobody could reach the ports")
+		"so no other process could reach the ports")
 )
 
 var (

@@ -18,7 +18,7 @@ import (
 	"cantina/action"
 )
 
-// account is who a program runs as, by the user database that it sees.
+// account is the user of a program, as the user database that it sees knows it.
 type account struct {
 	cred  *syscall.Credential // nil = as the cell itself
 	name  string              // "" = the database does not know the number
@@ -52,8 +52,8 @@ func rootAccounts(dirs []string) accounts {
 	return accounts{open: open, of: " of the root file system"}
 }
 
-// openLayered opens a file of /etc as an overlay of dirs shows it. An image is somebody
-// else's: no link in it leads out of its root.
+// openLayered opens a file of /etc as an overlay of dirs shows it. No link of an
+// image leads out of its root.
 func openLayered(dirs []string, file string) (*os.File, error) {
 	for _, d := range dirs {
 		etc := filepath.Join(d, "etc")
@@ -178,7 +178,7 @@ func (db accounts) user(who action.Account) (account, error) {
 	if a.cred.Gid, err = db.id("passwd", r, 3, "gid"); err != nil {
 		return account{}, err
 	}
-	a.name, a.shell = r.fields[0], "/bin/sh" // of who has none
+	a.name, a.shell = r.fields[0], "/bin/sh" // passwd(5): an empty field is this one
 	if len(r.fields) > 5 && r.fields[5] != "" {
 		a.home = r.fields[5]
 	}
@@ -228,8 +228,8 @@ func (c *container) accounts() accounts {
 	return rootAccounts(append([]string{c.below("upper")}, c.lower...))
 }
 
-// user is who runs a program, as its step, its workload, its image or the cell's default
-// names it; empty = the cell itself.
+// user names the user that runs a program: that of its step, its workload, its image, or the
+// cell's default; empty = the cell itself.
 func (c *container) user(r *action.Run) string {
 	switch w := &c.spec.Workload; {
 	case r.User != "":
@@ -250,7 +250,7 @@ func (db accounts) self() account {
 	return a
 }
 
-// identify finds who runs a program.
+// identify finds the user that runs a program.
 func (c *container) identify(r *action.Run) (account, error) {
 	db, user := c.accounts(), c.user(r)
 	if user == "" && c.spec.Workload.Isolation != action.IsolationRootfs {
@@ -291,8 +291,8 @@ func (e *Executor) checkUser() error {
 	return err
 }
 
-// giveFolder lets who runs a program write in the container's folder. It belongs to the
-// workload's user; what others of the container make there is theirs, as in /tmp.
+// giveFolder lets the user of a program write in the container's folder. It belongs to the
+// workload's user; files that other users of the container make there are their own, as in /tmp.
 func (c *container) giveFolder(cred *syscall.Credential, workloads bool) error {
 	if cred == nil {
 		return nil

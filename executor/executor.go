@@ -201,7 +201,7 @@ func (e *Executor) open() error {
 	if err := os.MkdirAll(e.cfg.Folder, 0o711); err != nil {
 		return err
 	}
-	// By its own path: whoever is led to what is in it goes through no link.
+	// Its real path: the way of another user to its folder goes through no link.
 	if e.cfg.Folder, err = filepath.EvalSymlinks(e.cfg.Folder); err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ type Reservation struct {
 // Spec is what a container runs.
 type Spec struct {
 	Workload action.Workload
-	// Defaults are the cell's: weaker than what an image says, and than Workload.Env.
+	// Defaults are the cell's: weaker than the ENV of an image, and than Workload.Env.
 	Defaults []action.Variable
 	// Env is the environment of the container, the strongest last: stronger than
 	// Workload.Env, weaker than that of a single Run.

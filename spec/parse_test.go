@@ -223,7 +223,7 @@ f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its d
 f:4:53: services.beside.rootfs: "./root" is relative, but the file has no folder; write an absolute path
 f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a folder or a tarball nor an image of a registry like NAME@sha256:DIGEST`},
 	"ports that nobody reaches": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
-f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so nobody could reach the ports; leave out own_net, or the ports`},
+f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so no other process could reach the ports; leave out own_net, or the ports`},
 	"no command": {"tasks: {t: {}}", `
 f:1:12: tasks.t: field command is missing; action can stand instead`},
 	"both": {"tasks: {t: {command: [a], action: {run: {command: [b]}}}}", `

@@ -6,9 +6,9 @@ import (
 	"cantina/executor"
 )
 
-// defaultUserFlag says who runs what names nobody.
+// defaultUserFlag names the user for work that names none.
 func defaultUserFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().Var(&userFlag{to}, "default-user", "who runs the work that names no user and whose image names none: user name, or uid or uid:gid (default: the cell's own; user: root in a spec asks for root)")
+	cmd.Flags().Var(&userFlag{to}, "default-user", "user for work that names none, and whose image names none: user name, or uid or uid:gid (default: the cell's own; a spec with user: root still gets root)")
 }
 
 // runcFlag says who runs containers with a root of their own.

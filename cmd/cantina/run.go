@@ -71,7 +71,7 @@ func (c *cli) runVerb() *cobra.Command {
 	fl.BoolVar(&f.ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, NAME=VALUE, or NAME to pass on what it is here; left out when it is not set")
 	fl.StringVar(&f.dir, "dir", "", "folder to run in")
-	fl.Var(&userFlag{&f.user}, "user", "user name, or uid or uid:gid; whoever it is must be known where it runs, or be a number")
+	fl.Var(&userFlag{&f.user}, "user", "user name, or uid or uid:gid; a name must exist on the cell")
 	fl.StringVar(&f.result, "result", "", "file whose content becomes the task's result")
 	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory that is set aside, and the limit, like 64Mi")
 	fl.Var(&sizeFlag{bytes: &f.disk}, "disk", "disk space, like 1Gi")

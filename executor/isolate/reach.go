@@ -16,8 +16,8 @@ import (
 // Reach adds to the hooks of a process that its user gets to folder although it may not
 // enter the folders on the way there: the data folder of a cell is root's alone. In mounts
 // of its own the first of those that it may not enter is covered by an empty one, in which
-// nothing leads anywhere but to folder. So it sees its own folder by the same path as
-// everybody, and nothing that it did not see before. Nothing changes on disk.
+// nothing leads anywhere but to folder. So it finds its folder at the same path as any other
+// program would, and sees nothing that it did not see before. Nothing changes on disk.
 func Reach(h *Host, base Hooks, folder string, who *syscall.Credential) Hooks {
 	out := base
 	out.Enter = func() (leave func() error, err error) {

@@ -21,7 +21,7 @@ type Root struct {
 	Dir     string   // a folder of the root that is made where the image has none; empty = none
 	OwnNet  bool
 	Hostnet []string // files of the host that the root gets with the host's network
-	Hosts   string   // what /etc/hosts says where neither image nor host have one; empty = there is none
+	Hosts   string   // content of /etc/hosts where neither image nor host have one; empty = there is none
 }
 
 // Rootfs is a view of a root file system, with processes of its own.
@@ -76,7 +76,7 @@ func (r Root) mount(ownProc bool) error {
 }
 
 // folder makes a folder of the root, in which something is mounted, and returns its path
-// on the machine. An image is somebody else's: no link in it leads there.
+// on the machine. No link of the image leads there.
 func (r Root) folder(name string, mode os.FileMode) (string, error) {
 	root, err := os.OpenRoot(r.Merged)
 	if err != nil {
@@ -196,7 +196,7 @@ func (r Root) hostFiles() error {
 			texts[f] = b
 		}
 	}
-	if r.Dir != "" { // when it cannot be made, the program says that it is not there
+	if r.Dir != "" { // when it cannot be made, the start of the program fails
 		_ = root.MkdirAll(strings.TrimPrefix(r.Dir, "/"), 0o755)
 	}
 	for f, b := range texts {

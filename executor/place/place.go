@@ -198,7 +198,7 @@ func Take(ctx context.Context, f File) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(take(ctx, f, out), out.Close()) // what is left after an error is for who asked
+	return errors.Join(take(ctx, f, out), out.Close()) // after an error the caller removes the file
 }
 
 func take(ctx context.Context, f File, out *os.File) error {
@@ -206,7 +206,7 @@ func take(ctx context.Context, f File, out *os.File) error {
 		return err
 	}
 	open := func() (*os.File, int64, error) { return Open(f.At, f.Into) }
-	if f.Become { // whoever it is now needs no guard: it gets where it may
+	if f.Become { // the kernel guards it: it has the rights of that user
 		open = func() (*os.File, int64, error) {
 			in, err := os.OpenFile(path.Join(f.At.Root, f.At.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 			return regular(in, err, f.Into)

@@ -58,7 +58,7 @@ type Spec struct {
 	ParentDeath syscall.Signal
 	Gain        bool // may gain privileges by exec (set-user-ID programs)
 	Credential  *syscall.Credential
-	PipeOwner   *syscall.Credential // who may open Stdout, Stderr and Status by name; nil = Credential
+	PipeOwner   *syscall.Credential // owner of Stdout, Stderr and Status, who may open them by name; nil = Credential
 	OpenFiles   uint64              // RLIMIT_NOFILE; 0 = as the cell had it when it started
 	CloneFlags  uintptr             // CLONE_NEW…
 	// KillGroup kills the process group that the process leads when it has ended
