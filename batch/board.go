@@ -41,6 +41,7 @@ type Board struct {
 	now     int64
 	began   int64 // the first time that was told
 	visits  int64
+	kept    *keep           // room for a job that has waited too long
 	touched map[string]bool // jobs, see Touched
 	users   [][]*job        // per level: jobs whose tasks pass it
 }
@@ -62,6 +63,9 @@ type job struct {
 	// pin or hold), until Unblock.
 	blocked string
 	shut    map[int32]string
+	// starved is since when it has ready nodes and started none for want of room on nodes
+	// (Unix milliseconds); 0 = it does not.
+	starved int64
 }
 
 // run is one batch task that may be running, or is picked to run.
@@ -102,7 +106,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	if err := b.f.plant(&b.spec, specs); err != nil {
 		return err
 	}
-	b.nodes = specs
+	b.nodes, b.kept = specs, nil
 	b.sown++
 	b.settleAdopted()
 	b.refitAll()
@@ -130,7 +134,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 		}
 	}
 	old := b.f
-	b.spec, b.f, b.nodes = spec, fresh, nodes
+	b.spec, b.f, b.nodes, b.kept = spec, fresh, nodes, nil
 	b.sown++
 	b.users = make([][]*job, len(fresh.levels))
 	for _, j := range b.order {
@@ -184,6 +188,9 @@ func (b *Board) redraw(r *run, old *forest) {
 // returned; they are no error.
 func (b *Board) Put(spec Job) (problems []string) {
 	j := b.jobs[spec.Name]
+	if j != nil && b.kept != nil && b.kept.job == j {
+		b.unkeep()
+	}
 	if j != nil && j.UID != spec.UID {
 		b.Delete(spec.Name)
 		j = nil
@@ -254,6 +261,9 @@ func (b *Board) Delete(name string) {
 	j := b.jobs[name]
 	if j == nil {
 		return
+	}
+	if b.kept != nil && b.kept.job == j {
+		b.unkeep()
 	}
 	delete(b.jobs, name)
 	b.order = slices.DeleteFunc(b.order, func(x *job) bool { return x == j })

@@ -272,6 +272,7 @@ func (b *Board) explainRoom(j *job, n int32, say func(Why)) {
 				say(Why{Level: b.f.levels[level], Node: b.f.names[level].list[b.f.places[q].name], Text: t})
 			}
 			b.explainNode(j, level, b.f.places[q].name, say)
+			b.explainKept(j, level, b.f.places[q].name, say)
 		}
 	})
 }
@@ -294,6 +295,9 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 			}
 			w.Text += ", held by " + strings.Join(keys, ", ")
 			w.Change = "it starts when one of them ends"
+			if k := b.kept; k != nil && k.job == j && slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
+				w.Change = "room is kept for it: it starts when enough of them have ended"
+			}
 		} else {
 			w.Change = fmt.Sprintf("raise the limit of %s on level %s to %d", w.Short.Name, w.Level, x)
 		}

@@ -6,23 +6,23 @@ import (
 
 // pair is the status of one (job, node) in memory; 48 bytes.
 type pair struct {
-	time     int64
-	counter  int64
-	backoff  int32
-	saved    int32
-	term     int32 // index into terms
-	mark     uint32
-	losses   uint16
-	tries    uint16
-	bits     Bits
-	exit     int16
-	signal   uint8
-	running  bool
-	done     bool  // as the jobs that depend on it were told
-	hopeless bool  // the same: it will not be done without a change
-	ahead    bool  // its time was not yet: it is by another clock, which was wrong
-	class    Class // as counted
-	flags    uint8
+	time    int64
+	counter int64
+	backoff int32
+	saved   int32
+	term    int32 // index into terms
+	mark    uint32
+	losses  uint16
+	tries   uint16
+	bits    Bits
+	exit    int16
+	signal  uint8
+	running bool
+	done    bool  // as the jobs that depend on it were told
+	hopeful bool  // the same: it may be done without a change
+	ahead   bool  // its time was not yet: it is by another clock, which was wrong
+	class   Class // as counted
+	flags   uint8
 }
 
 // Flags of a pair, computed from the configuration.

@@ -24,6 +24,7 @@ const (
 // Unpick. The cost is a path per start and job, whatever else waits.
 func (b *Board) Pick(max int) []Start {
 	var out []Start
+	b.reserve()
 	switch b.spec.Policy {
 	case RoundRobin:
 		b.roundRobin(max, &out)
@@ -60,6 +61,7 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 	}
 	p := j.t.best()
 	if p < 0 {
+		b.wanting(j)
 		return Start{}, false
 	}
 	node := b.f.places[p].name
@@ -81,6 +83,9 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 		}
 	}
 	b.book(r)
+	if b.kept != nil && b.kept.job == j {
+		b.unkeep() // it has its turn; when that comes to nothing it has waited as long as before
+	}
 	s.Draws = b.drawsOf(r)
 	return s, true
 }
@@ -127,6 +132,9 @@ func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 		return fmt.Errorf("started %s on %s: %w", k.Job, k.Node, ErrNotPicked)
 	}
 	r.inv, r.cell, r.since = inv, cell, b.now
+	if r.job != nil {
+		r.job.starved = 0
+	}
 	b.live++
 	return nil
 }

@@ -62,7 +62,7 @@ func (b *Board) recount(j *job, avoided []bool) {
 	for i := range j.pairs {
 		x := &j.pairs[i]
 		x.class = b.classify(j, int32(i), x)
-		x.done, x.hopeless = x.bits&Done != 0 && !x.running, b.hopeless(j, int32(i))
+		x.done, x.hopeful = x.bits&Done != 0 && !x.running, !b.hopeless(j, int32(i))
 		j.counts[x.class]++
 		b.schedule(j, int32(i), x)
 	}
@@ -90,7 +90,7 @@ func (b *Board) open(j *job, p int32) bool {
 		return false
 	}
 	level := b.f.levelOf(p)
-	return b.f.room(level, b.f.places[p].name, j.needs[level])
+	return b.f.room(level, b.f.places[p].name, j.needs[level]) && b.leaves(j, level, b.f.places[p].name)
 }
 
 // classify says what a pair counts as.
@@ -192,11 +192,11 @@ func (b *Board) changed(j *job, node int32) {
 		b.f.placesOf(j.level, node, j.t.update)
 	}
 	b.schedule(j, node, x)
-	done, hopeless := x.bits&Done != 0 && !x.running, b.hopeless(j, node)
-	if done == x.done && hopeless == x.hopeless {
+	done, hopeful := x.bits&Done != 0 && !x.running, !b.hopeless(j, node)
+	if done == x.done && hopeful == x.hopeful {
 		return
 	}
-	x.done, x.hopeless = done, hopeless
+	x.done, x.hopeful = done, hopeful
 	name := b.f.names[j.level].list[node]
 	for _, w := range j.waiters {
 		if i, ok := b.f.names[w.level].index[name]; ok && int(i) < len(w.pairs) {

@@ -15,6 +15,7 @@ type Auction struct {
 	queues  map[string]*queue // by shape
 	fresh   []*entry          // came since the last round
 	seq     int64
+	batch   *batchWaits
 	marks   []*entry // entries that have a cell reserved, in order of reservation
 	last    time.Duration
 	freed   bool // room came free that no round has told of
@@ -31,6 +32,9 @@ type entry struct {
 	mark  *cell
 	tries int           // refusals by cells in a row
 	from  time.Duration // not placed before
+	// Of batch work: when it was asked for last, and whether whoever asks was woken since.
+	asked time.Duration
+	poked bool
 }
 
 // queue holds what waits with one shape, best first.
@@ -70,7 +74,9 @@ type Result struct {
 
 // NewAuction returns an auction over an empty ledger.
 func NewAuction(cfg Config) *Auction {
-	return &Auction{Ledger: NewLedger(cfg), waiting: make(map[string]*entry), queues: make(map[string]*queue)}
+	a := &Auction{Ledger: NewLedger(cfg), waiting: make(map[string]*entry), queues: make(map[string]*queue)}
+	a.batch = &batchWaits{a: a, byShape: make(map[string]*entry)}
+	return a
 }
 
 // Submit adds work to the next batch. An item whose ID waits already replaces the
@@ -188,6 +194,7 @@ func (a *Auction) Round(now time.Duration) Result {
 	fresh := a.admitFresh(now)
 	a.place(now, &r)
 	a.report(now, fresh, &r)
+	a.batch.tidy(now)
 	a.reserveCells(now)
 	r.Woken, a.freed = a.freed, false
 	return r

@@ -24,6 +24,7 @@ type cell struct {
 	ports             map[int]int // fixed ports, by how many holdings have each
 	earmark           vector      // kept for one waiting item
 	earmarkFor        string      // its ID
+	earmarkKind       Kind
 
 	class, zone, slot int // -1 = in no class
 	restUntil         time.Duration

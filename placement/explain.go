@@ -46,6 +46,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 	short := make(map[lack]*shortfall)
 	classes := make([]*reason, len(l.classes))
 	suits, could, unheard := 0, 0, 0
+	r := &Refusal{}
 	for _, c := range l.cells {
 		if c == nil || !c.known && !c.session {
 			continue
@@ -68,9 +69,12 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			counts[why]++
 			continue
 		}
+		if c.earmarkFor != "" && r.Kept == "" {
+			r.Kept = fmt.Sprintf("cell %s is kept for %s, which has waited longer", c.name, c.earmarkFor)
+		}
 		l.fallShort(s, c, short)
 	}
-	r := &Refusal{Code: NoCompatibleCells, Never: suits > 0 && could+unheard == 0}
+	r.Code, r.Never = NoCompatibleCells, suits > 0 && could+unheard == 0
 	for why, n := range counts {
 		r.Classes = append(r.Classes, Class{Cause: why.cause, Cells: n, Detail: why.detail})
 	}
@@ -193,6 +197,9 @@ func (r *Refusal) String() string {
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "no cell is known")
+	}
+	if r.Kept != "" {
+		parts = append(parts, r.Kept)
 	}
 	return r.Code.String() + ": " + strings.Join(parts, "; ")
 }

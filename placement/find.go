@@ -292,7 +292,10 @@ func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) 
 // for the next. Wants of a shape that was refused in this call are refused alike,
 // without another look. A want whose Hold is booked already is granted where it
 // is.
-func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
+func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant { return l.reserve(wants, now, nil) }
+
+// reserve is Reserve; waits, if any, is who knows which work of a shape was refused before.
+func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []Grant {
 	out := make([]Grant, len(wants))
 	refused := make(map[*shape]*Refusal)
 	var last *shape
@@ -311,11 +314,15 @@ func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant {
 			continue
 		}
 		c := l.find(last, nil)
+		if c == nil {
+			c = waits.kept(last)
+		}
 		if c == nil || w.Hold == "" {
-			out[i].Refusal = l.explain(last)
+			out[i].Refusal = waits.refused(last, w, l.explain(last), now)
 			refused[last] = out[i].Refusal
 			continue
 		}
+		waits.granted(last)
 		p := l.take(Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need, Constraint: w.Constraint}, last, c, now)
 		out[i].Cell, out[i].Process, out[i].Host = p.Cell, p.Process, c.state.Host
 	}

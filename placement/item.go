@@ -200,6 +200,8 @@ type Refusal struct {
 	// Cell names the cell that the item was placed on and that did not take it. The
 	// item is in the next batch then: another cell may have room.
 	Cell string
+	// Kept says which cell is kept for it, or for work that has waited longer.
+	Kept string
 }
 
 // Cause is why a class of cells did not get an item.

@@ -105,7 +105,10 @@ func (c *cell) usable() bool {
 
 // left is what one kind of work may still take of dimension d on a cell.
 func (l *Ledger) left(c *cell, k Kind, d int) int64 {
-	x := c.capacity.at(d) - c.foreign.at(d) - c.used.at(d) - c.earmark.at(d)
+	x := c.capacity.at(d) - c.foreign.at(d) - c.used.at(d)
+	if k != KindLRP || c.earmarkKind != KindBatch { // services have their turn before batch work
+		x -= c.earmark.at(d)
+	}
 	if k != KindBatch && l.cfg.BatchReserve > 0 {
 		x -= max(c.capacity.at(d)*int64(l.cfg.BatchReserve)/100-c.batch.at(d), 0)
 	}

@@ -20,12 +20,25 @@ func (a *Auction) reserveCells(now time.Duration) {
 		}
 		e := q.head()
 		if c := a.cheapest(q.shape); c != nil {
-			e.mark = c
-			c.earmark, c.earmarkFor = slices.Clone(q.shape.need), e.item.ID
-			a.marks = append(a.marks, e)
-			a.touch(c, false)
+			a.keep(e, c)
 		}
 	}
+	for _, e := range a.batch.impatient(now, a.cfg.Patience) {
+		if len(a.marks) >= limit {
+			return
+		}
+		if c := a.cheapest(e.queue.shape); c != nil {
+			a.keep(e, c)
+		}
+	}
+}
+
+// keep keeps a cell for an entry.
+func (a *Auction) keep(e *entry, c *cell) {
+	e.mark = c
+	c.earmark, c.earmarkFor, c.earmarkKind = slices.Clone(e.queue.shape.need), e.item.ID, e.item.Kind
+	a.marks = append(a.marks, e)
+	a.touch(c, false)
 }
 
 // checkMarks drops reservations on cells that can no longer serve them.
@@ -85,7 +98,7 @@ func (a *Auction) unmark(e *entry) {
 		return
 	}
 	e.mark = nil
-	c.earmark, c.earmarkFor = nil, ""
+	c.earmark, c.earmarkFor, c.earmarkKind = nil, "", 0
 	a.freed = true
 	a.touch(c, true)
 	a.marks = slices.DeleteFunc(a.marks, func(x *entry) bool { return x == e })
@@ -123,5 +136,6 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 			}
 		}
 	}
+	a.batch.next(a, consider)
 	return at, ok
 }
