@@ -91,6 +91,26 @@ func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows 
 	return out
 }
 
+// Names reports whether a committed row names a container, by instance or uid, as one that runs.
+func (b *BBS) Names(id string) bool {
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, x := range v.indices {
+		for _, a := range x.row.Rows() {
+			if a.Instance == id {
+				return true
+			}
+		}
+	}
+	for _, t := range v.tasks {
+		if t.row.UID == id {
+			return t.row.State == task.Running || t.row.Ending()
+		}
+	}
+	return false
+}
+
 // OnCell counts what runs, or was claimed, on a cell: instances, and tasks that are
 // RUNNING.
 func (b *BBS) OnCell(cell string) (lrps, tasks int) {

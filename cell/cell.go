@@ -300,6 +300,13 @@ func (c *Cell) Run(ctx context.Context) error {
 	return err
 }
 
+// Folder is the id of the cell's data folder.
+func (c *Cell) Folder() string {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return c.session.identity.Folder
+}
+
 // Begin tells the session what there is and returns what has to be driven while the
 // cell lives. Run does that; who calls Begin hands over events, and calls Leave and
 // looks at Over, by itself.

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"cantina/fence"
 	"cantina/registry/registrypb"
 	"cantina/store"
 	"cantina/wire"
@@ -20,6 +21,8 @@ const (
 	listKey      = "listver"
 	kindMember   = "member"
 	kindList     = "listver"
+	aloneKey     = "alone"
+	kindAlone    = "alone"
 	kindDrain    = "drain"
 )
 
@@ -60,9 +63,11 @@ func Decode(row store.Row) (any, error) {
 }
 
 // opsOf are the writes of one output; restored tells that the head's mark goes too.
-func opsOf(rows []worker.Row) (ops []store.Op, restored bool) {
+func opsOf(cluster fence.Cluster, rows []worker.Row) (ops []store.Op, restored bool) {
 	for _, r := range rows {
 		switch r := r.(type) {
+		case worker.PutAlone:
+			ops = append(ops, store.Op{Key: aloneKey, Value: encode(kindAlone, &registrypb.Alone{Cluster: string(cluster)})})
 		case worker.PutMember:
 			ops = append(ops, memberOp(r.Member))
 		case worker.DeleteMember:
@@ -74,6 +79,18 @@ func opsOf(rows []worker.Row) (ops []store.Op, restored bool) {
 		}
 	}
 	return ops, restored
+}
+
+// isAlone reports whether the rows say that the cluster is alone. A row of another cluster came with
+// a backup that was given a new identity: that one may have any cells.
+func isAlone(cluster fence.Cluster, rows []store.Row) bool {
+	for _, r := range rows {
+		m := &registrypb.Alone{}
+		if r.Key == aloneKey && store.Open(r.Value, kindAlone, m) == nil {
+			return m.GetCluster() == string(cluster)
+		}
+	}
+	return false
 }
 
 // load reads the members and the version of their list. A member row that cannot

@@ -146,6 +146,7 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 		cfg.Log.Error("member row cannot be read: waited for as long as any promise", "row", text)
 	}
 	w := cfg.Worker
+	w.Alone = isAlone(w.Cluster, rows)
 	w.Members, w.List, w.Now, w.Unix, w.Statuses = members, list, cfg.Clock.Boot(), cfg.Clock.Wall().Unix(), cfg.Statuses
 	leader, err := cfg.Ground.Machine(w)
 	if err != nil {
@@ -263,7 +264,7 @@ func (r *Registry) submit(out worker.Output) {
 	if out.Seq == 0 {
 		return
 	}
-	ops, restored := opsOf(out.Rows)
+	ops, restored := opsOf(r.cfg.Worker.Cluster, out.Rows)
 	if restored {
 		r.cfg.Store.ClearRestored(func(_ int64, err error) {
 			if err != nil {

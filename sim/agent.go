@@ -49,6 +49,9 @@ func (m *machine) startAgent() {
 	for _, l := range c.Begin() {
 		m.threads.drive(l, m.later)
 	}
+	if s := m.w.servers[0]; m.w.cfg.Alone && !s.alive {
+		s.start()
+	}
 }
 
 // limitKey is how long a call may last, in its context.

@@ -63,7 +63,13 @@ func (w *world) timeouts() worker.Timeouts {
 	return t
 }
 
+// between are the faults that need two processes.
+var between = []Fault{Twin, CutLink, CutCalls, RoughNetwork, PauseAgent, PauseServer}
+
 func (w *world) allowed(f Fault) bool {
+	if w.cfg.Alone && slices.Contains(between, f) {
+		return false
+	}
 	return !w.calm && (w.cfg.Only == nil || slices.Contains(w.cfg.Only, f))
 }
 
@@ -269,6 +275,9 @@ func (w *world) pauseAgain(m *machine, d time.Duration) {
 
 // cutOthers cuts a machine from every server but one.
 func (w *world) cutOthers(s *server, m *machine, d time.Duration) {
+	if w.cfg.Alone {
+		return
+	}
 	for _, o := range w.servers {
 		if o != s {
 			a, b := w.serverNode(o.id), w.machineNode(m.id)

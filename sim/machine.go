@@ -126,6 +126,9 @@ func (m *machine) die() {
 	}
 	m.alive, m.inbox = false, nil
 	m.threads.end()
+	if s := m.w.servers[0]; m.w.cfg.Alone && s.alive {
+		s.crash()
+	}
 }
 
 var errNoProbe = errors.New("no container can be made")

@@ -58,6 +58,7 @@ var hints = map[string][]Fault{
 	"NewByUID":                {DeleteJob, KillServer, CutLink},
 	"EffectBeforeCommit":      {UnknownCommit, CutLink},
 	"CreditBeforeRecord":      {CutCalls, KillAgent, PauseAgent},
+	"AloneWithOthers":         {RestoreStore, CutLink, PauseAgent, ChangeTask},
 	"DeadByTimeAlone":         {HangWork, KillAgent},
 	"StuckToldGone":           {HangWork, ChangeService, ChangeTask, Drain},
 	"StuckForgotten":          {HangWork, KillAgent, DeleteJob},

@@ -117,6 +117,10 @@ func (s *server) later(d time.Duration, fn func()) {
 }
 
 func (s *server) start() {
+	if s.w.cfg.Alone && (s.alive || !s.w.machines[0].alive) {
+		s.w.machines[0].startAgent() // which starts the server, too
+		return
+	}
 	s.alive = true
 	s.life++
 	s.reign, s.inbox, s.paused = nil, nil, 0
@@ -136,6 +140,9 @@ func (s *server) crash() {
 	if r != nil {
 		r.over, r.dead = true, true
 		r.threads.end()
+	}
+	if m := s.w.machines[0]; s.w.cfg.Alone && m.alive {
+		m.crash()
 	}
 }
 
@@ -201,6 +208,9 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	}
 	cfg := worker.Config{Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
 		AllowBump: w.chance(300), TurnoverLimit: 4}
+	if w.cfg.Alone {
+		cfg.NoDeadline, cfg.Own = true, w.machines[0].identity.Folder
+	}
 	w.store.fresh = false
 	s.reign, s.old = r, term
 	if err := r.open(cfg); err != nil {

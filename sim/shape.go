@@ -33,6 +33,8 @@ func parts() []part {
 		choice("witness", "list or consensus", func(c *Config) *worker.Witness { return &c.Witness },
 			map[string]worker.Witness{"list": worker.WitnessList, "consensus": worker.WitnessConsensus},
 			[]worker.Witness{worker.WitnessList, worker.WitnessList, worker.WitnessList, worker.WitnessConsensus}),
+		choice("alone", "the server and its one cell are one process, as in cantina dev", func(c *Config) *bool { return &c.Alone },
+			map[string]bool{"true": true, "false": false}, []bool{false, false, false, false, false, false, true}),
 	}
 }
 

@@ -26,7 +26,9 @@ type Config struct {
 	Faulty, Calm time.Duration
 	Load         Load
 	Witness      worker.Witness
-	Mistakes     worker.Mistakes
+	// Alone: the server and its one cell are one process (cantina dev).
+	Alone    bool
+	Mistakes worker.Mistakes
 	// ScheduleMistakes are broken rules of schedules.
 	ScheduleMistakes timetable.Mistakes
 	// Only restricts the faults to these; nil = all.
@@ -64,6 +66,9 @@ func (l Load) String() string {
 func (c Config) withShape() Config {
 	c.Cells, c.Servers = cmp.Or(c.Cells, 3), cmp.Or(c.Servers, 2)
 	c.Jobs, c.Nodes = cmp.Or(c.Jobs, 2), cmp.Or(c.Nodes, 2)
+	if c.Alone {
+		c.Cells, c.Servers, c.Witness = 1, 1, worker.WitnessList
+	}
 	return c
 }
 

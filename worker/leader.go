@@ -17,6 +17,9 @@ var (
 	ErrMalformed = errors.New("malformed message")
 	// ErrUnknownProcess: no such cell process is known.
 	ErrUnknownProcess = errors.New("unknown cell process")
+	// ErrAlone: the cluster has one cell, in one process with its leader, and this leader is another.
+	ErrAlone = errors.New("this cluster was made by cantina dev, whose one cell no other leader knows: go on with cantina dev on its data directory, " +
+		"or make a cluster of its own of it (cantina store backup, then cantina store restore --new-identity)")
 	// ErrHeld: the work may not start now; the Hold says why.
 	ErrHeld = errors.New("work is held")
 )
@@ -59,8 +62,15 @@ type Config struct {
 	InitialWait time.Duration
 	// AllowBump lets a newcomer displace a process that is not HEALTHY (--allow-bump-unhealthy-worker).
 	AllowBump bool
-	// NoDeadline: leader and cell are one process (cantina dev): promises are 0.
+	// NoDeadline: leader and cell are one process (cantina dev): promises are 0. Own is the folder
+	// of that cell; no other is taken in.
 	NoDeadline bool
+	Own        string
+	// Known says whether a row names the container of a service or task (by instance or uid) as
+	// running; nil = none does. It is asked while the wait of a cluster that is alone lasts.
+	Known func(id string) bool
+	// Alone is row alone: only such leaders have led this cluster (see alone.go).
+	Alone bool
 	// TurnoverLimit is how many newcomers may pass without consensus before further
 	// ones queue; 0 = never queue.
 	TurnoverLimit int
@@ -101,6 +111,7 @@ type Leader struct {
 	t0       time.Duration // when the wait began
 	wait     bool
 	blind    bool          // the rows are not trusted
+	alone    bool          // see alone.go
 	lapse    time.Duration // until when, if the cells' sets have ended the wait
 	restored bool
 	silent   map[Proc]*process
@@ -159,6 +170,9 @@ func NewLeader(c Config) (*Leader, error) {
 	if err := c.Timeouts.Validate(); err != nil {
 		return nil, err
 	}
+	if c.Alone && !c.NoDeadline {
+		return nil, ErrAlone
+	}
 	l := &Leader{
 		cfg: c, t: c.Timeouts, m: c.Mistakes,
 		procs: map[Proc]*process{}, holders: map[CellName]*process{}, folders: map[string][]*process{},
@@ -191,6 +205,7 @@ func NewLeader(c Config) (*Leader, error) {
 	if c.InitialWait > 0 {
 		l.audit(AuditWaitForced, nil, Run{}, fmt.Sprintf("initial wait set to %v by a flag; below %v work may run twice", c.InitialWait, l.t.LongestWait()))
 	}
+	l.begin()
 	return l, nil
 }
 

@@ -26,6 +26,14 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 		l.refuse(h, fmt.Sprintf("protocol %d, want %d", h.Protocol, Protocol))
 		return nil
 	}
+	if l.stranger(h) {
+		why := "this server is one process with its only cell, and takes no other in: cantina server leads several"
+		if h.Beat == 1 { // it comes again each second
+			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: why})
+		}
+		l.verdict(h, Refused, why)
+		return nil
+	}
 	l.veto(now, h)
 	p := l.procs[h.Proc]
 	if p != nil && (p.row.Cell != h.Cell || p.row.Folder != h.Folder || p.row.Started != h.Started) {

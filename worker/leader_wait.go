@@ -68,7 +68,7 @@ func (l *Leader) longest(now time.Duration) time.Duration {
 	switch {
 	case !bounded:
 		end = now
-	case l.unlistable():
+	case l.unlistable() && !l.alone:
 		end = max(end, l.lapseEnd())
 	}
 	if l.cfg.InitialWait > 0 {
@@ -114,7 +114,7 @@ func (l *Leader) tickWait(now time.Duration) {
 		l.endWait(AuditWaitEnded, "all cells of the worker set are back")
 		return
 	}
-	if len(l.silent) > 0 || l.unlistable() && now < l.lapseEnd() {
+	if len(l.silent) > 0 || l.unlistable() && !l.accounted(now) {
 		return
 	}
 	why := "every listed process has reported or is dead"

@@ -22,5 +22,6 @@ type Mistakes struct {
 	SplitTransition       bool // a transition is committed in two halves
 	SetBeforeWaitEnds     bool // a cell is given the set of a leader that still waits (consensus witness)
 	DisplacedLeaves       bool // a process that has lost its cell's name leaves the set before it is certainly dead (consensus witness)
+	AloneWithOthers       bool // the first cell that reports ends the wait for what no row names, as if there were no other
 	DeadByTimeAlone       bool // a promise that passed is proof, though a successor says that something is not gone
 }

@@ -35,12 +35,16 @@ type DeleteMember struct{ Proc Proc }
 // PutList writes listver: the version and hash of the member list.
 type PutList struct{ ID workerset.ID }
 
+// PutAlone writes alone: only leaders that are one process with their only cell have led the cluster.
+type PutAlone struct{}
+
 // ClearRestored sets head.restored = false (store.Reign.ClearRestored).
 type ClearRestored struct{}
 
 func (PutMember) row()     {}
 func (DeleteMember) row()  {}
 func (PutList) row()       {}
+func (PutAlone) row()      {}
 func (ClearRestored) row() {}
 
 // Output is what one step of the leader wants done: Rows are committed in one

@@ -135,6 +135,8 @@ func (c *cli) dev(f devFlags) error {
 	}
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
+	var cell *node.Cell // is there before the server runs
+	cfg.Own = func() string { return cell.Folder() }
 	cfg.Tasks = f.kept.policy()
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err
@@ -148,8 +150,7 @@ func (c *cli) dev(f devFlags) error {
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token), cfg.Timeouts, f.stuck.after
 	work.Runc, work.User = f.runc, f.user
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
-	cell, err := node.OpenCell(c.ctx, work)
-	if err != nil {
+	if cell, err = node.OpenCell(c.ctx, work); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())

@@ -173,6 +173,9 @@ func (n *Cell) leader() (cell.Leader, error) {
 	return n.client, nil
 }
 
+// Folder is the id of the cell's data folder.
+func (n *Cell) Folder() string { return n.cell.Folder() }
+
 // Local returns the cell for calls within the process.
 func (n *Cell) Local() *link.Local { return n.local }
 

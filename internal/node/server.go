@@ -57,8 +57,10 @@ type ServerConfig struct {
 	TurnoverLimit int
 	BatchReserve  int         // percent
 	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
-	// NoDeadline: server and cell are one process.
+	// NoDeadline: server and cell are one process; Own is then the folder of that cell, asked
+	// for when a term begins.
 	NoDeadline     bool
+	Own            func() string
 	CallbackSecret secret.Text
 	// ScriptEnv is the environment of node scripts.
 	ScriptEnv []string

@@ -61,12 +61,16 @@ func newTerm(cfg ServerConfig, reign *store.Reign, rows []store.Row, cells *link
 		Wanted: func(d task.Delivery) bool { return t.board.Delivers(d) },
 		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
 	cells.SetCluster(reign.Cluster())
+	own := ""
+	if cfg.Own != nil {
+		own = cfg.Own()
+	}
 	_, err := office.New(office.Config{Cluster: reign.Cluster(), Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
 		Clock: cfg.Clock, Log: t.log, NewID: newID, Go: t.call, Resign: t.resign, Times: t.open,
 		Auction: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
 		Jobs:    scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
 		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: reign.Restored(), NewStore: reign.NewStore(), NewCluster: cfg.NewCluster,
-			InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump, NoDeadline: cfg.NoDeadline, TurnoverLimit: cfg.TurnoverLimit}},
+			InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump, NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
 		Board: bbs.Config{Tasks: cfg.Tasks},
 	}, rows)
 	if err != nil {

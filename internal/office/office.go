@@ -182,6 +182,7 @@ func newJobs(cfg *Config, starts scheduler.Registry, room scheduler.Auctioneer, 
 func (o *Office) newRegistry(rows []store.Row) (*registry.Registry, error) {
 	c := o.cfg.Registry
 	c.Worker.Cluster, c.Worker.Term, c.Worker.Jobs, c.Worker.HeldNodes = o.cfg.Cluster, o.cfg.Term, o.Jobs.Names(), o.Jobs.HeldNodes()
+	c.Worker.Known = func(id string) bool { return o.Board != nil && o.Board.Names(id) }
 	c.Store, c.Cells, c.Statuses, c.Clock, c.Log = o.cfg.Store, o.cfg.Cells, o.Jobs, o.cfg.Clock, o.cfg.Log
 	c.Listener = edge[registry.Listener](o.cfg.Edges.News, o)
 	return registry.New(c, rows)

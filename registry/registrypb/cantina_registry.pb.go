@@ -164,6 +164,51 @@ func (x *List) GetId() *cantinav1.SetID {
 	return nil
 }
 
+// alone: only leaders that are one process with their only cell have led the cluster.
+type Alone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alone) Reset() {
+	*x = Alone{}
+	mi := &file_cantina_registry_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alone) ProtoMessage() {}
+
+func (x *Alone) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_registry_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alone.ProtoReflect.Descriptor instead.
+func (*Alone) Descriptor() ([]byte, []int) {
+	return file_cantina_registry_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Alone) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
 // drain/<cell>: that a cell is to be emptied, until somebody takes it back.
 type Drain struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -183,7 +228,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_registry_proto_msgTypes[2]
+	mi := &file_cantina_registry_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -195,7 +240,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_registry_proto_msgTypes[2]
+	mi := &file_cantina_registry_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -208,7 +253,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_registry_proto_rawDescGZIP(), []int{2}
+	return file_cantina_registry_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Drain) GetCell() string {
@@ -281,7 +326,9 @@ const file_cantina_registry_proto_rawDesc = "" +
 	"\apromise\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\apromise\x12\x1c\n" +
 	"\tdisplaced\x18\a \x01(\bR\tdisplaced\")\n" +
 	"\x04List\x12!\n" +
-	"\x02id\x18\x01 \x01(\v2\x11.cantina.v1.SetIDR\x02id\"\x90\x02\n" +
+	"\x02id\x18\x01 \x01(\v2\x11.cantina.v1.SetIDR\x02id\"!\n" +
+	"\x05Alone\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\"\x90\x02\n" +
 	"\x05Drain\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
@@ -305,21 +352,22 @@ func file_cantina_registry_proto_rawDescGZIP() []byte {
 	return file_cantina_registry_proto_rawDescData
 }
 
-var file_cantina_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_cantina_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_cantina_registry_proto_goTypes = []any{
 	(*Member)(nil),                // 0: cantina.registry.Member
 	(*List)(nil),                  // 1: cantina.registry.List
-	(*Drain)(nil),                 // 2: cantina.registry.Drain
-	(*durationpb.Duration)(nil),   // 3: google.protobuf.Duration
-	(*cantinav1.SetID)(nil),       // 4: cantina.v1.SetID
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*Alone)(nil),                 // 2: cantina.registry.Alone
+	(*Drain)(nil),                 // 3: cantina.registry.Drain
+	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
+	(*cantinav1.SetID)(nil),       // 5: cantina.v1.SetID
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_cantina_registry_proto_depIdxs = []int32{
-	3, // 0: cantina.registry.Member.promise:type_name -> google.protobuf.Duration
-	4, // 1: cantina.registry.List.id:type_name -> cantina.v1.SetID
-	5, // 2: cantina.registry.Drain.since:type_name -> google.protobuf.Timestamp
-	5, // 3: cantina.registry.Drain.until:type_name -> google.protobuf.Timestamp
-	5, // 4: cantina.registry.Drain.ended:type_name -> google.protobuf.Timestamp
+	4, // 0: cantina.registry.Member.promise:type_name -> google.protobuf.Duration
+	5, // 1: cantina.registry.List.id:type_name -> cantina.v1.SetID
+	6, // 2: cantina.registry.Drain.since:type_name -> google.protobuf.Timestamp
+	6, // 3: cantina.registry.Drain.until:type_name -> google.protobuf.Timestamp
+	6, // 4: cantina.registry.Drain.ended:type_name -> google.protobuf.Timestamp
 	5, // [5:5] is the sub-list for method output_type
 	5, // [5:5] is the sub-list for method input_type
 	5, // [5:5] is the sub-list for extension type_name
@@ -338,7 +386,7 @@ func file_cantina_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_registry_proto_rawDesc), len(file_cantina_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"slices"
+	"time"
+)
+
+// A cluster that is alone. A leader that is one process with its only cell (cantina dev) takes no
+// other cell in, and marks the store that it makes. A leader of another kind refuses such a
+// store. So all that any leader of the cluster has ever started was started by a process on the
+// folder of such a cell, and ended with it, or stands among what the next process on the folder has
+// found: no other machine can run anything, whatever the rows have forgotten. A wait by the longest
+// promise would prove nothing here, where no promise is made.
+
+// begin marks a store that was made by this very term, or whose terms have ended before any process
+// was listed, and so might have been given work.
+func (l *Leader) begin() {
+	c := &l.cfg
+	own := c.NoDeadline && c.Own != ""
+	l.alone = own && (c.Alone || c.NewStore || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
+	if l.m.AloneWithOthers {
+		l.alone = true
+		return
+	}
+	if l.alone && !l.cfg.Alone {
+		l.rows = append(l.rows, PutAlone{})
+	}
+}
+
+// stranger reports the heartbeat of a cell that is not the leader's own, where that is the only one.
+func (l *Leader) stranger(h Heartbeat) bool {
+	return l.cfg.NoDeadline && l.cfg.Own != "" && h.Folder != l.cfg.Own
+}
+
+// accounted reports that whatever may run and stands in no row is known by now: nothing does that any
+// leader may have promised to; of a cluster that is alone the own cell has said what it has, that
+// nothing else of its predecessors is left, and the rows name what runs. Where they do not, the
+// cell has as long as any other to end it.
+func (l *Leader) accounted(now time.Duration) bool {
+	lapsed := now >= l.lapseEnd()
+	if !l.alone {
+		return lapsed
+	}
+	return slices.ContainsFunc(l.order, func(p *process) bool {
+		return (p.row.Folder == l.cfg.Own || l.m.AloneWithOthers) && p.holds(l) && p.reported && !p.remains && p.health.State != MustDie &&
+			(lapsed || !slices.ContainsFunc(p.alive, l.unnamed))
+	})
+}
+
+// unnamed reports that no row names what a cell has a container of.
+func (l *Leader) unnamed(id string) bool { return l.cfg.Known == nil || !l.cfg.Known(id) }
