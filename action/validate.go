@@ -95,6 +95,29 @@ func (w *Workload) EachRun(f func(place string, r *Run)) {
 	}
 }
 
+// The kinds of isolation that a machine may not be able to give.
+const (
+	KindNamespaces = "namespaces"
+	KindRootfs     = "rootfs"
+	KindOwnNet     = "own_net"
+)
+
+// Kinds are those that the workload needs, in order.
+func (w *Workload) Kinds() []string {
+	var out []string
+	switch w.Isolation {
+	case IsolationNamespaces:
+		out = append(out, KindNamespaces)
+	case IsolationRootfs:
+		out = append(out, KindRootfs)
+	case IsolationProcess, IsolationNone:
+	}
+	if w.OwnNet {
+		out = append(out, KindOwnNet)
+	}
+	return out
+}
+
 // MostOpenFiles is the highest limit of open files that a program of the workload asks
 // for; 0 = none.
 func (w *Workload) MostOpenFiles() int {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,8 +55,10 @@ type Executor interface {
 	// Disk is what is known of the file system that work writes to.
 	Disk() executor.Disk
 	Probe(ctx context.Context) error
-	// Isolation says in words how strong it isolates.
+	// Isolation says in words how strong it isolates, Withdrawn which kinds of isolation it
+	// cannot give, and why.
 	Isolation() []string
+	Withdrawn() map[string]string
 }
 
 // Events is a subscription to what happens to containers. What does not fit is
@@ -585,7 +588,7 @@ func (c *Cell) state() State {
 	s := c.cfg.Offer
 	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(c.cfg.Name), c.cfg.Host, c.exec.Capacity(), c.foreign()
 	s.Evacuating = c.evac.on
-	s.Unavailable = c.unavailable()
+	s.Unavailable, s.Withdrawn = c.unavailable(), c.exec.Withdrawn()
 	now := c.conditions()
 	if c.version == 0 || !sameState(s, c.lastSent) || !slices.Equal(now, c.lastConditions) {
 		c.version++
@@ -598,7 +601,7 @@ func (c *Cell) state() State {
 
 // sameState compares what can change while a cell runs.
 func sameState(a, b placement.State) bool {
-	return a.Evacuating == b.Evacuating && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign)
+	return a.Evacuating == b.Evacuating && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
 }
 
 // foreign is what containers hold that do not die although they were killed, or of which

@@ -82,11 +82,13 @@ type Config struct {
 	// Ports are given to containers from FirstPort up to and including LastPort,
 	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
 	FirstPort, LastPort int
-	Output              output.Config
-	Cache               cache.Config // of downloads
-	Image               image.Config // of unpacked images
-	Clock               run.Clock
-	Log                 *slog.Logger
+	// TestKinds has each kind of isolation tested now and then, for Withdrawn.
+	TestKinds bool
+	Output    output.Config
+	Cache     cache.Config // of downloads
+	Image     image.Config // of unpacked images
+	Clock     run.Clock
+	Log       *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -157,6 +159,7 @@ type Executor struct {
 	ports         ports
 	folders       folders
 	disk          disk
+	kinds         kinds
 	left          []*container // of predecessors: adopted or stuck
 
 	mu         sync.Mutex
@@ -188,6 +191,7 @@ func newExecutor(cfg Config) *Executor {
 	cfg = cfg.withDefaults()
 	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, self: sync.OnceValue(hostAccounts().self), containers: map[string]*container{},
 		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
+	e.kinds.withdrawn = map[string]string{}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
 	e.ports.leaves = e.portLeaves
 	return e
@@ -289,6 +293,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	g.Add("launcher", e.launcher.Run)
 	g.Add("reaper", e.keeper.run)
 	g.Add("housekeeping", e.housekeep)
+	if e.cfg.TestKinds {
+		g.Add("isolation", e.testKinds)
+	}
 	g.Add("containers", e.serve)
 	err := g.Run(ctx)
 	clean := e.emptyNow()

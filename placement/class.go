@@ -34,6 +34,8 @@ func classKey(s *State) string {
 	writeMap(&b, s.Labels)
 	b.WriteByte('|')
 	b.WriteString(strconv.Itoa(s.OpenFiles))
+	b.WriteByte('|')
+	writeMap(&b, s.Withdrawn)
 	return b.String()
 }
 
@@ -83,6 +85,11 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 	for _, t := range s.Taints {
 		if !slices.Contains(c.Tolerates, t) {
 			return CauseTaint, t, false
+		}
+	}
+	for _, kind := range c.Isolation {
+		if why, withdrawn := s.Withdrawn[kind]; withdrawn {
+			return CauseIsolation, fmt.Sprintf("isolation %s is withdrawn: %s", kind, why), false
 		}
 	}
 	if s.OpenFiles > 0 && c.OpenFiles > s.OpenFiles {

@@ -211,7 +211,7 @@ func (c *Class) String() string {
 
 func (c *Class) why() string {
 	switch c.Cause {
-	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles:
+	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation:
 		return c.Detail
 	case CauseEvacuating:
 		return "evacuating"

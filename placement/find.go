@@ -53,6 +53,8 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []strin
 	b.WriteByte('|')
 	b.WriteString(strconv.Itoa(c.OpenFiles))
 	b.WriteByte('|')
+	b.WriteString(strings.Join(c.Isolation, ","))
+	b.WriteByte('|')
 	b.WriteString(portsKey(c.Ports))
 	return b.String()
 }
@@ -332,7 +334,7 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 // sameWant is a cheap test for neighbours of one job; false only costs a
 // compilation.
 func sameWant(a, b *Want) bool {
-	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host && a.Constraint.OpenFiles == b.Constraint.OpenFiles &&
+	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host && a.Constraint.OpenFiles == b.Constraint.OpenFiles && slices.Equal(a.Constraint.Isolation, b.Constraint.Isolation) &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
 		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) && len(a.Constraint.Labels) == 0 && len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
 }

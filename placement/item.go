@@ -71,6 +71,8 @@ type Constraint struct {
 	Host string
 	// OpenFiles is the limit of open files that it asks for; 0 = the cell's.
 	OpenFiles int
+	// Isolation are the kinds of isolation that it needs (action.Workload.Kinds).
+	Isolation []string
 	// Ports are the ports of the machine that the work fixes: each is held once.
 	Ports []int
 }
@@ -95,6 +97,8 @@ type State struct {
 	// OpenFiles is the highest limit of open files that the cell can give a program;
 	// 0 = it does not say.
 	OpenFiles int
+	// Withdrawn are the kinds of isolation that the cell cannot give, with the reason.
+	Withdrawn map[string]string
 	// Capacity is everything the cell offers.
 	Capacity resource.Amounts
 	// Foreign is what is taken on the cell by nothing the leader accounts for (the
@@ -218,6 +222,7 @@ const (
 	CauseTags      // placement tags
 	CauseLabels    // labels differ
 	CauseTaint     // tainted
+	CauseIsolation // it has withdrawn a kind of isolation
 	CauseOpenFiles // it cannot give a limit of open files that high
 	CauseResources // compatible, but too little free
 )

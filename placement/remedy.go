@@ -23,7 +23,7 @@ func (r *Refusal) Remedy() string {
 		{"", []Cause{CauseResources}},
 		{"cantina undrain lets a drained cell take work again", []Cause{CauseEvacuating}},
 		{"a cell that is HEALTHY and takes work; cantina cells says what each lacks", []Cause{CauseNotAdmitted, CauseUnavailable}},
-		{"a cell that has what is asked for, or asking for less: stack, tags, labels, taints, host, open files", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles}},
+		{"a cell that has what is asked for, or asking for less: stack, tags, labels, taints, host, open files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles, CauseIsolation}},
 	} {
 		at := slices.IndexFunc(r.Classes, func(c Class) bool { return slices.Contains(try.causes, c.Cause) })
 		switch {

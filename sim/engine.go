@@ -191,6 +191,9 @@ func (h *engine) AdoptionRecorded() {}
 // Capacity is what the cell offers to services and tasks.
 func (h *engine) Capacity() resource.Amounts { return h.m.w.capacity() }
 
+// Withdrawn says that nothing is.
+func (h *engine) Withdrawn() map[string]string { return nil }
+
 // Disk says that there is room.
 func (h *engine) Disk() executor.Disk { return executor.Disk{} }
 

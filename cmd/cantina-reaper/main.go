@@ -9,6 +9,7 @@
 //	cantina-reaper put|take FILE
 //	cantina-reaper pack|unpack PLACE
 //	cantina-reaper runc -
+//	cantina-reaper nothing -
 //
 // It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
 // of a socket pair, whose end of file is the death of the cell. The messages are
@@ -16,7 +17,8 @@
 // container that outlives its cell; see runShim. "put" and "take" copy one file for a
 // container, FILE being a place.File in JSON. "pack" and "unpack" stream a
 // tree, PLACE being a place.Place in JSON. "runc" has runc run a program; what and
-// how comes through descriptor 0, see package executor/runc.
+// how comes through descriptor 0, see package executor/runc. "nothing" is the program of a
+// test of a root file system.
 //
 // It stays small and depends only on a few leaf packages of the executor, because
 // it has to go on when everything else does not.
@@ -46,6 +48,8 @@ func main() {
 			os.Exit(streamTree(false, os.Args[2]))
 		case "unpack":
 			os.Exit(streamTree(true, os.Args[2]))
+		case "nothing":
+			os.Exit(0)
 		case "runc":
 			os.Exit(runc.Serve(os.Stdin))
 		}

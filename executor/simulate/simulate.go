@@ -376,6 +376,9 @@ func (e *Executor) SetDisk(d executor.Disk) {
 	e.disk = d
 }
 
+// Withdrawn says that nothing is.
+func (e *Executor) Withdrawn() map[string]string { return nil }
+
 // Isolation says that there is none.
 func (e *Executor) Isolation() []string { return []string{"simulated"} }
 

@@ -143,7 +143,7 @@ func fromState(s cell.State) *pb.CellState {
 		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
 		EvacuationId: s.Evacuation.ID, EvacuationOver: s.Evacuation.Over, EvacuationWaits: s.Evacuation.Waits,
-		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout), Conditions: fromConditions(s.Conditions), MostOpenFiles: int64(s.OpenFiles)}
+		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout), Conditions: fromConditions(s.Conditions), MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn}
 }
 
 func fromConditions(list []cell.Condition) []*pb.Condition {
@@ -169,7 +169,7 @@ func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State
 	s.Zone, s.Host, s.Stacks, s.RequiredTags = m.GetZone(), m.GetHost(), m.GetStacks(), m.GetRequiredTags()
 	s.OptionalTags, s.Labels, s.Taints = m.GetOptionalTags(), m.GetLabels(), m.GetTaints()
 	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())
-	s.OpenFiles = int(m.GetMostOpenFiles())
+	s.OpenFiles, s.Withdrawn = int(m.GetMostOpenFiles()), m.GetWithdrawn()
 	s.Unavailable, s.Evacuating = m.GetUnavailable(), m.GetEvacuating()
 	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
 	s.Evacuation = cell.EvacuationState{ID: m.GetEvacuationId(), Over: m.GetEvacuationOver(), Waits: m.GetEvacuationWaits(),

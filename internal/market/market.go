@@ -81,7 +81,7 @@ func TaskItem(guid string) string { return "task/" + guid }
 
 // Suits is what a cell must have to be given an instance.
 func Suits(d *lrp.Desired) placement.Constraint {
-	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles()}
+	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
 }
 
 // Request implements bbs.Auctioneer.
@@ -100,7 +100,7 @@ func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	for _, w := range tasks {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID, Kind: placement.KindTask, Need: d.Workload.Resources,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles()}})
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
 		m.tasks[TaskItem(w.GUID)] = w
 		if w.Dropped {
 			dropped = append(dropped, w.UID)

@@ -675,6 +675,8 @@ type CellState struct {
 	Conditions []*Condition `protobuf:"bytes,20,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The highest limit of open files that a program can be given; 0 = not known.
 	MostOpenFiles int64 `protobuf:"varint,21,opt,name=most_open_files,json=mostOpenFiles,proto3" json:"most_open_files,omitempty"`
+	// Kinds of isolation that the cell cannot give, with the reason.
+	Withdrawn map[string]string `protobuf:"bytes,22,rep,name=withdrawn,proto3" json:"withdrawn,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Where its instances are reached: with host, it tells machines apart.
 	InstanceAddress string `protobuf:"bytes,24,opt,name=instance_address,json=instanceAddress,proto3" json:"instance_address,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -856,6 +858,13 @@ func (x *CellState) GetMostOpenFiles() int64 {
 		return x.MostOpenFiles
 	}
 	return 0
+}
+
+func (x *CellState) GetWithdrawn() map[string]string {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return nil
 }
 
 func (x *CellState) GetInstanceAddress() string {
@@ -5085,7 +5094,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5106,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5124,7 +5133,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5145,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +5185,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5197,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5235,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5247,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5273,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5276,7 +5285,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5314,7 +5323,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +5335,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5350,7 +5359,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5362,7 +5371,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5386,7 +5395,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5398,7 +5407,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5434,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5437,7 +5446,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5475,7 +5484,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5487,7 +5496,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5512,7 +5521,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5524,7 +5533,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5559,7 +5568,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5571,7 +5580,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5633,7 +5642,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x92\b\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x94\t\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5660,7 +5669,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\x14 \x03(\v2\x15.cantina.v1.ConditionR\n" +
 	"conditions\x12&\n" +
-	"\x0fmost_open_files\x18\x15 \x01(\x03R\rmostOpenFiles\x12)\n" +
+	"\x0fmost_open_files\x18\x15 \x01(\x03R\rmostOpenFiles\x12B\n" +
+	"\twithdrawn\x18\x16 \x03(\v2$.cantina.v1.CellState.WithdrawnEntryR\twithdrawn\x12)\n" +
 	"\x10instance_address\x18\x18 \x01(\tR\x0finstanceAddress\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -5670,7 +5680,10 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
 	"\fForeignEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb5\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a<\n" +
+	"\x0eWithdrawnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x01\n" +
 	"\tCondition\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -6096,7 +6109,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -6166,212 +6179,214 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	nil,                                     // 65: cantina.v1.CellState.LabelsEntry
 	nil,                                     // 66: cantina.v1.CellState.CapacityEntry
 	nil,                                     // 67: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 68: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 69: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 70: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 71: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 72: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 73: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 74: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 75: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 76: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 77: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 78: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 79: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 80: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 81: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 82: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 83: google.protobuf.Duration
-	(*Invocation)(nil),                      // 84: cantina.v1.Invocation
-	(*Variable)(nil),                        // 85: cantina.v1.Variable
-	(*Run)(nil),                             // 86: cantina.v1.Run
-	(*Workload)(nil),                        // 87: cantina.v1.Workload
-	(*timestamppb.Timestamp)(nil),           // 88: google.protobuf.Timestamp
-	(*LRPKey)(nil),                          // 89: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 90: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 91: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 92: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 93: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 94: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 95: cantina.v1.LogLines
-	(*Net)(nil),                             // 96: cantina.v1.Net
+	nil,                                     // 68: cantina.v1.CellState.WithdrawnEntry
+	nil,                                     // 69: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 70: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 71: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 72: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 73: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 74: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 75: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 76: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 77: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 78: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 79: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 80: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 81: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 82: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 83: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 84: google.protobuf.Duration
+	(*Invocation)(nil),                      // 85: cantina.v1.Invocation
+	(*Variable)(nil),                        // 86: cantina.v1.Variable
+	(*Run)(nil),                             // 87: cantina.v1.Run
+	(*Workload)(nil),                        // 88: cantina.v1.Workload
+	(*timestamppb.Timestamp)(nil),           // 89: google.protobuf.Timestamp
+	(*LRPKey)(nil),                          // 90: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 91: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 92: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 93: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 94: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 95: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 96: cantina.v1.LogLines
+	(*Net)(nil),                             // 97: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	82,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	82,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	82,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	83,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	83,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	83,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
 	65,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
 	66,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
 	67,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	83,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
+	84,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	6,   // 9: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
-	9,   // 10: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	83,  // 11: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	83,  // 12: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
-	10,  // 13: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	83,  // 14: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	83,  // 15: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	83,  // 16: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	83,  // 17: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	83,  // 18: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	83,  // 19: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	83,  // 20: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	83,  // 21: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	83,  // 22: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	83,  // 23: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	83,  // 24: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	83,  // 25: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	82,  // 26: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
-	0,   // 27: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
-	1,   // 28: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	83,  // 29: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
-	13,  // 30: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
-	9,   // 31: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	84,  // 32: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
-	7,   // 33: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
-	15,  // 34: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	82,  // 35: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
-	17,  // 36: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
-	15,  // 37: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	85,  // 38: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	86,  // 39: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	68,  // 40: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	69,  // 41: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
-	7,   // 42: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	87,  // 43: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
-	19,  // 44: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
-	15,  // 45: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
-	2,   // 46: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	82,  // 47: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
-	21,  // 48: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
-	7,   // 49: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
-	15,  // 50: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	82,  // 51: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
-	7,   // 52: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
-	15,  // 53: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	82,  // 54: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 55: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	82,  // 56: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
-	3,   // 57: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
-	15,  // 58: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
-	6,   // 59: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
-	29,  // 60: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	82,  // 61: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	88,  // 62: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	88,  // 63: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
-	4,   // 64: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
-	6,   // 65: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	89,  // 66: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	89,  // 67: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	90,  // 68: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	82,  // 69: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
-	34,  // 70: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	91,  // 71: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	89,  // 72: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	92,  // 73: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	70,  // 74: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	71,  // 75: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	72,  // 76: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	73,  // 77: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	74,  // 78: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	75,  // 79: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	76,  // 80: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	72,  // 81: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	77,  // 82: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
-	6,   // 83: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
-	36,  // 84: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
-	5,   // 85: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	82,  // 86: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
-	38,  // 87: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	78,  // 88: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	93,  // 89: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	80,  // 90: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	81,  // 91: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	79,  // 92: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
-	6,   // 93: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	40,  // 94: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	82,  // 95: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	38,  // 96: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	89,  // 97: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	92,  // 98: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	7,   // 99: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	87,  // 100: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	43,  // 101: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	44,  // 102: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	82,  // 103: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	46,  // 104: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	46,  // 105: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	7,   // 106: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	89,  // 107: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	82,  // 108: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 109: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	89,  // 110: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	82,  // 111: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 112: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	82,  // 113: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 114: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	83,  // 115: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	82,  // 116: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	7,   // 117: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	94,  // 118: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	82,  // 119: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	95,  // 120: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	7,   // 121: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	94,  // 122: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	82,  // 123: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	95,  // 124: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	61,  // 125: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	62,  // 126: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	7,   // 127: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	86,  // 128: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	62,  // 129: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	64,  // 130: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	96,  // 131: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	96,  // 132: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	88,  // 133: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 134: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	30,  // 135: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	33,  // 136: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	37,  // 137: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	41,  // 138: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 139: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	20,  // 140: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	23,  // 141: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	25,  // 142: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	27,  // 143: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	45,  // 144: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	48,  // 145: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	50,  // 146: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	52,  // 147: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	54,  // 148: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	56,  // 149: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	58,  // 150: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	60,  // 151: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	14,  // 152: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	31,  // 153: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	35,  // 154: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	39,  // 155: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	42,  // 156: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 157: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	22,  // 158: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	24,  // 159: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	26,  // 160: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	28,  // 161: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	47,  // 162: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	49,  // 163: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	51,  // 164: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	53,  // 165: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	55,  // 166: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	57,  // 167: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	59,  // 168: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	63,  // 169: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	152, // [152:170] is the sub-list for method output_type
-	134, // [134:152] is the sub-list for method input_type
-	134, // [134:134] is the sub-list for extension type_name
-	134, // [134:134] is the sub-list for extension extendee
-	0,   // [0:134] is the sub-list for field type_name
+	68,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
+	6,   // 10: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
+	9,   // 11: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
+	84,  // 12: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	84,  // 13: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	10,  // 14: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
+	84,  // 15: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	84,  // 16: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	84,  // 17: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	84,  // 18: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	84,  // 19: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	84,  // 20: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	84,  // 21: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	84,  // 22: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	84,  // 23: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	84,  // 24: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	84,  // 25: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	84,  // 26: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	83,  // 27: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	0,   // 28: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
+	1,   // 29: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
+	84,  // 30: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	13,  // 31: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
+	9,   // 32: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
+	85,  // 33: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	7,   // 34: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
+	15,  // 35: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
+	83,  // 36: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	17,  // 37: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
+	15,  // 38: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
+	86,  // 39: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	87,  // 40: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	69,  // 41: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	70,  // 42: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	7,   // 43: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
+	88,  // 44: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	19,  // 45: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
+	15,  // 46: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
+	2,   // 47: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
+	83,  // 48: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	21,  // 49: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
+	7,   // 50: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
+	15,  // 51: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
+	83,  // 52: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	7,   // 53: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
+	15,  // 54: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
+	83,  // 55: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 56: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
+	83,  // 57: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	3,   // 58: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
+	15,  // 59: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
+	6,   // 60: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
+	29,  // 61: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
+	83,  // 62: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	89,  // 63: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	89,  // 64: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	4,   // 65: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
+	6,   // 66: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
+	90,  // 67: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	90,  // 68: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	91,  // 69: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	83,  // 70: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	34,  // 71: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
+	92,  // 72: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	90,  // 73: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	93,  // 74: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	71,  // 75: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	72,  // 76: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	73,  // 77: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	74,  // 78: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	75,  // 79: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	76,  // 80: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	77,  // 81: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	73,  // 82: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	78,  // 83: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	6,   // 84: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
+	36,  // 85: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
+	5,   // 86: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
+	83,  // 87: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	38,  // 88: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	79,  // 89: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	94,  // 90: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	81,  // 91: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	82,  // 92: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	80,  // 93: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	6,   // 94: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	40,  // 95: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	83,  // 96: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	38,  // 97: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	90,  // 98: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	93,  // 99: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	7,   // 100: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	88,  // 101: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	43,  // 102: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	44,  // 103: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	83,  // 104: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	46,  // 105: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	46,  // 106: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	7,   // 107: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	90,  // 108: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	83,  // 109: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 110: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	90,  // 111: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	83,  // 112: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 113: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	83,  // 114: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 115: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	84,  // 116: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	83,  // 117: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	7,   // 118: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	95,  // 119: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	83,  // 120: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	96,  // 121: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 122: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	95,  // 123: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	83,  // 124: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	96,  // 125: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	61,  // 126: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	62,  // 127: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	7,   // 128: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	87,  // 129: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	62,  // 130: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	64,  // 131: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	97,  // 132: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	97,  // 133: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	89,  // 134: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 135: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	30,  // 136: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	33,  // 137: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	37,  // 138: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	41,  // 139: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 140: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	20,  // 141: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	23,  // 142: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	25,  // 143: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	27,  // 144: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	45,  // 145: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	48,  // 146: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	50,  // 147: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	52,  // 148: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	54,  // 149: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	56,  // 150: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	58,  // 151: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	60,  // 152: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	14,  // 153: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	31,  // 154: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	35,  // 155: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	39,  // 156: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	42,  // 157: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 158: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	22,  // 159: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	24,  // 160: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	26,  // 161: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	28,  // 162: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	47,  // 163: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	49,  // 164: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	51,  // 165: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	53,  // 166: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	55,  // 167: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	57,  // 168: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	59,  // 169: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	63,  // 170: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	153, // [153:171] is the sub-list for method output_type
+	135, // [135:153] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6420,7 +6435,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   76,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,157 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"cantina/action"
+)
+
+// How often each kind of isolation is tested: soon again while one fails.
+const (
+	kindPeriod = time.Minute
+	kindRetry  = 10 * time.Second
+	kindLimit  = 10 * time.Second // of one test
+)
+
+// kinds are the kinds of isolation that fail, and why.
+type kinds struct {
+	mu        sync.Mutex
+	withdrawn map[string]string
+}
+
+// Withdrawn are the kinds of isolation that the cell cannot give, with the reason: those that
+// the machine does not have, and those whose last test has failed.
+func (e *Executor) Withdrawn() map[string]string {
+	e.kinds.mu.Lock()
+	defer e.kinds.mu.Unlock()
+	return maps.Clone(e.kinds.withdrawn)
+}
+
+// testKinds tests each kind of isolation in turn until ctx is done.
+func (e *Executor) testKinds(ctx context.Context) error {
+	for {
+		pause := kindPeriod
+		if e.testEach(ctx); len(e.Withdrawn()) > 0 {
+			pause = kindRetry
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		}
+	}
+}
+
+// testEach tests each kind once. A cell that cannot run anything at all says so elsewhere.
+func (e *Executor) testEach(ctx context.Context) {
+	program := action.Action{Run: &action.Run{Path: "/bin/true"}}
+	root, rerr := e.testRoot()
+	inRoot := action.Action{Run: &action.Run{Path: "/cantina-reaper", Args: []string{"nothing", "-"}}}
+	for _, k := range []struct {
+		kind string
+		w    action.Workload
+		err  error
+	}{
+		{action.KindNamespaces, action.Workload{Action: program, Isolation: action.IsolationNamespaces}, nil},
+		{action.KindOwnNet, action.Workload{Action: program, Isolation: action.IsolationNamespaces, OwnNet: true}, nil},
+		{action.KindRootfs, action.Workload{Action: inRoot, Isolation: action.IsolationRootfs, Rootfs: root}, rerr},
+	} {
+		err := k.err
+		if e.spaces == nil || os.Getuid() != 0 {
+			err = errors.New("this machine has no name spaces for the cell")
+		}
+		if err == nil {
+			err = e.testKind(ctx, k.kind, k.w)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		e.noteKind(k.kind, err)
+	}
+}
+
+// noteKind notes the outcome of a test.
+func (e *Executor) noteKind(kind string, err error) {
+	e.kinds.mu.Lock()
+	defer e.kinds.mu.Unlock()
+	was, out := e.kinds.withdrawn[kind]
+	switch {
+	case err == nil && out:
+		delete(e.kinds.withdrawn, kind)
+		e.log.Info("a kind of isolation is offered again", "kind", kind)
+	case err != nil:
+		e.kinds.withdrawn[kind] = err.Error()
+		if was != err.Error() {
+			e.log.Warn("a kind of isolation is withdrawn", "kind", kind, "reason", err)
+		}
+	}
+}
+
+// testKind runs a container of one kind, outside the ledger, as the probe does. When the cell
+// could not run anything now, whatever its kind, nothing is said against the kind.
+func (e *Executor) testKind(ctx context.Context, kind string, w action.Workload) error {
+	ctx, cancel := context.WithTimeout(ctx, kindLimit)
+	defer cancel()
+	e.mu.Lock()
+	if e.closed || e.groupless != nil || e.Disk().Fault != nil {
+		e.mu.Unlock()
+		return nil
+	}
+	e.probes++
+	c := newContainer(e, Reservation{ID: fmt.Sprint(probePrefix, kind, "-", e.probes)}, nil)
+	c.hidden, c.delete = true, true
+	close(c.deleteC)
+	e.probing[c] = true
+	e.startLocked(c, Spec{Workload: w})
+	e.mu.Unlock()
+	select {
+	case <-c.doneC:
+		e.endProbe(c)
+	case <-ctx.Done():
+		e.mu.Lock()
+		after := c.request(askKill, "took too long")
+		e.mu.Unlock()
+		after()
+		return fmt.Errorf("its test took longer than %v", kindLimit)
+	}
+	if r := c.result; r.Failed && !r.NotMade {
+		return fmt.Errorf("its test failed: %s", r.Reason)
+	}
+	return nil
+}
+
+// testRoot is the folder of a root file system with one program in it.
+func (e *Executor) testRoot() (string, error) {
+	dir := e.path("test-root")
+	program := filepath.Join(dir, "cantina-reaper")
+	if _, err := os.Stat(program); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	from, err := os.Open(e.keeper.path)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(program+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err == nil {
+		err = os.Rename(program+".new", program)
+	}
+	return dir, err
+}
