@@ -86,12 +86,19 @@ type Config struct {
 	TestKinds bool
 	Output    output.Config
 	Cache     cache.Config // of downloads
+	UnpackMax int64        // bytes that an archive may unpack to where the work names no disk; 0 = DefaultUnpack
 	Image     image.Config // of unpacked images
 	Clock     run.Clock
 	Log       *slog.Logger
 }
 
+// DefaultUnpack is what an archive may unpack to when nothing else is said, in bytes.
+const DefaultUnpack = 2 << 30
+
 func (c Config) withDefaults() Config {
+	if c.UnpackMax <= 0 {
+		c.UnpackMax = DefaultUnpack
+	}
 	set := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v

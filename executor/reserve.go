@@ -202,8 +202,11 @@ func (e *Executor) askFor(id string, a ask, reason string) error {
 	return nil
 }
 
-// maxResult is how much of a result file is kept: 50 KiB.
-const maxResult = 51200
+// MaxResult is how large a result file may be in bytes.
+const MaxResult = 51200
+
+// ErrResult reports a result file that is larger.
+var ErrResult = errors.New("too large for a result")
 
 const callResult = "result file of"
 
@@ -216,9 +219,8 @@ func plain(err error) error {
 	return err
 }
 
-// ResultFile returns the result file of a completed container, at most 51200
-// bytes of it. It returns ErrUnknown, ErrState, or an error that says that there
-// is none.
+// ResultFile returns the result file of a completed container. It returns ErrUnknown,
+// ErrState, ErrResult for one that is too large, or an error that says that there is none.
 func (e *Executor) ResultFile(id string) ([]byte, error) {
 	e.mu.Lock()
 	c := e.containers[id]
@@ -241,5 +243,12 @@ func (e *Executor) ResultFile(id string) ([]byte, error) {
 		return nil, &CallError{callResult, id, fmt.Errorf("file %s: %w", name, plain(err))}
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxResult))
+	text, err := io.ReadAll(io.LimitReader(f, MaxResult+1))
+	switch {
+	case err != nil:
+		return nil, &CallError{callResult, id, fmt.Errorf("file %s: %w", name, plain(err))}
+	case len(text) > MaxResult:
+		return nil, &CallError{callResult, id, fmt.Errorf("file %s: more than %d bytes: %w", name, MaxResult, ErrResult)}
+	}
+	return text, nil
 }

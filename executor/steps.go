@@ -22,6 +22,7 @@ import (
 	"cantina/executor/place"
 	"cantina/executor/process"
 	"cantina/executor/step"
+	"cantina/resource"
 )
 
 // runSteps runs a workload that is more than one program, or is kept.
@@ -184,10 +185,19 @@ func (h *stepHost) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n)))
 }
 
+// mostUnpacked is how large the content of an archive may be: what the work asked for as
+// disk, else the cell's bound.
+func (c *container) mostUnpacked() int64 {
+	if mb := c.spec.Workload.Resources[resource.DiskMB]; mb > 0 {
+		return int64(mb) << 20
+	}
+	return c.e.cfg.UnpackMax
+}
+
 // Place finds a path of the container on the machine, for transfers.
 func (h *stepHost) Place(name string) (step.Place, error) {
 	c := h.c
-	p := step.Place{Place: place.Place{Root: c.root()}}
+	p := step.Place{Place: place.Place{Root: c.root(), Most: c.mostUnpacked()}}
 	if err := c.own(&p.Place); err != nil {
 		return p, err
 	}

@@ -74,7 +74,7 @@ type oneTask struct {
 	place
 	workload
 	Resources  named[amount] `spec:"resources" doc:"further named amounts that it takes from its cell, like gpu: 1"`
-	ResultFile string        `spec:"result_file" doc:"file whose content (at most 50 KiB) is the task's result; relative to the container's folder"`
+	ResultFile string        `spec:"result_file" doc:"file whose content is the task's result (a larger one than 50 KiB fails the task); relative to the container's folder"`
 	OnLost     enum[losses]  `spec:"on_lost" default:"end" doc:"keep lets it run on when its cell lost the leader; it is then marked 'may still run'"`
 	WhenFull   enum[fulls]   `spec:"when_full" default:"wait" doc:"fail ends it at once when no cell has room; what no cell could ever hold fails at once either way"`
 	Pending    duration      `spec:"pending_timeout" default:"30m" doc:"ends it when it was not started in time"`

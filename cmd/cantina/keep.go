@@ -21,19 +21,21 @@ type storageFlags struct {
 	age          time.Duration
 	downloads    int64
 	images       int64
+	unpack       int64
 	ports        string
 	registry     string
 }
 
 func (f *storageFlags) add(cmd *cobra.Command) {
 	const gib = 1 << 30
-	*f = storageFlags{perContainer: gib, total: 10 * gib, downloads: 10 * gib, images: 20 * gib}
+	*f = storageFlags{perContainer: gib, total: 10 * gib, downloads: 10 * gib, images: 20 * gib, unpack: executor.DefaultUnpack}
 	p := cmd.Flags()
 	p.Var(&sizeFlag{&f.perContainer, minStorage}, "log-per-container", "output that is kept of one container; the middle goes first, and the gap is told")
 	p.Var(&sizeFlag{&f.total, minStorage}, "log-total", "output that is kept of all containers of the cell; the oldest goes first")
 	longerVar(p, &f.age, "log-keep", 24*time.Hour, "how long output is kept after its container is gone")
 	p.Var(&sizeFlag{&f.downloads, minStorage}, "download-cache", "downloads that are kept for the next container; the longest unused go first")
 	p.Var(&sizeFlag{&f.images, minStorage}, "image-cache", "unpacked images that are kept for the next container; the longest unused go first")
+	p.Var(&sizeFlag{&f.unpack, minStorage}, "unpack-limit", "what a downloaded archive may unpack to when the work has no disk of its own")
 	p.StringVar(&f.ports, "ports", "20000-29999", "ports that are given to containers, FIRST-LAST; those of the kernel's ephemeral range are left out")
 	p.StringVar(&f.registry, "registry-config", "", "file with the credentials of image registries, as \"docker login\" writes it; read at each pull")
 }
@@ -59,6 +61,7 @@ func (f *storageFlags) config(cfg *node.CellConfig) error {
 	}
 	cfg.Output.MaxContainer, cfg.Output.MaxTotal, cfg.Output.RetainAge = f.perContainer, f.total, f.age
 	cfg.Cache.MaxBytes, cfg.Image.MaxBytes, cfg.Image.Keychain = f.downloads, f.images, keychain
+	cfg.Unpack = f.unpack
 	cfg.FirstPort, cfg.LastPort = first, last
 	return nil
 }

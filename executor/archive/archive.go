@@ -31,7 +31,7 @@ var (
 	// ErrFormat: the file is neither tar, gzipped tar nor zip.
 	ErrFormat = errors.New("not a tar, tgz or zip archive")
 	// ErrTooLarge: the archive holds more bytes or entries than allowed.
-	ErrTooLarge = errors.New("archive too large")
+	ErrTooLarge = errors.New("archive too large when unpacked")
 	// ErrEntry: an entry of a kind that is not allowed, or with an impossible name.
 	ErrEntry = errors.New("bad archive entry")
 )

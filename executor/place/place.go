@@ -29,6 +29,8 @@ type Place struct {
 	Owned    bool
 	Uid, Gid int
 	Groups   []uint32 // that the owner is in too
+	// Most bounds what is unpacked there, in bytes; 0 = the bound of package archive.
+	Most int64
 }
 
 // File is a file of the cell that goes to a place, or comes from there.
@@ -105,7 +107,7 @@ func unpack(ctx context.Context, in *os.File, root *os.Root, p Place) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }() // a folder that was read
-	return archive.Unpack(ctx, in, dir, archive.Options{Owned: p.Owned, Uid: p.Uid, Gid: p.Gid})
+	return archive.Unpack(ctx, in, dir, archive.Options{Owned: p.Owned, Uid: p.Uid, Gid: p.Gid, MaxBytes: p.Most})
 }
 
 func install(ctx context.Context, in io.Reader, root *os.Root, f File) error {

@@ -56,6 +56,7 @@ type CellConfig struct {
 	Timeouts worker.Timeouts
 	Output   output.Config
 	Cache    cache.Config // of downloads
+	Unpack   int64        // bytes that an archive may unpack to where the work names no disk
 	Image    image.Config // of unpacked images, and of the credentials for registries
 	// FirstPort to LastPort are given to containers; 0 = 20000 to 29999.
 	FirstPort, LastPort int
@@ -122,7 +123,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
 		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Runc: cfg.Runc, TestKinds: true, User: cfg.User, Output: cfg.Output,
-		Cache: cfg.Cache, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
+		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
