@@ -79,6 +79,13 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 
 // popDue marks what has fallen due.
 func (b *Board) popDue(now time.Time) {
+	b.due.Thin(b.indices+len(b.services), func(item dueItem, at time.Time) bool {
+		if item.key.Process == "" {
+			return b.svcDue[item.service].Equal(at)
+		}
+		s := b.slot(item.key)
+		return s != nil && s.due.Equal(at)
+	})
 	for {
 		item, at, ok := b.due.Take(now)
 		if !ok {

@@ -241,6 +241,7 @@ type Move struct {
 // requests it repeated: a second pass at the same moment returns nothing. (Diego
 // dev notes, Tasks, Maintaining Consistency: its five duties are the cases of check.)
 func (b *Board) Converge(now time.Time) []Move {
+	b.due.Thin(len(b.tasks), func(guid string, at time.Time) bool { return b.tasks[guid] != nil && b.tasks[guid].due.Equal(at) })
 	for {
 		guid, at, ok := b.due.Take(now)
 		if !ok {

@@ -36,6 +36,8 @@ type rig struct {
 	reign   *store.Reign
 	board   *bbs.BBS
 	times   *timetable.Timetable
+	tasks   task.Policy
+	events  int // that the hub keeps; 0 = its default
 	notes   []string // events of what changes no row
 	stop    func()
 
@@ -89,10 +91,10 @@ func (r *rig) elect() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	hub := event.New(0, reign.Revision(), r.clock().Wall)
+	hub := event.New(r.events, reign.Revision(), r.clock().Wall)
 	rows := bbs.RollForwardOthers(reign, reign.Rows())
 	log := slog.New(slog.DiscardHandler)
-	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID}, rows, reign.Revision(), r.members())
+	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID, Tasks: r.tasks}, rows, reign.Revision(), r.members())
 	r.times = timetable.New(timetable.Config{
 		Store: reign, Board: timing.Board(r.board), Jobs: r, Sessions: r, Signals: r, Contents: timing.Contents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
 		Differ: timing.Differ,

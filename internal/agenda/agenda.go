@@ -3,12 +3,14 @@
 //
 //	Plan ──▶ planned ──its moment comes──▶ Take
 //
-// Nothing is ever taken back: whoever plans the same thing again keeps the moment
-// that counts, and passes over what Take returns of another one.
+// Nothing is taken back by itself: whoever plans the same thing again keeps the moment
+// that counts, and passes over what Take returns of another one. Thin drops such plans
+// when they are more than the others, so that what is gone costs nothing for long.
 package agenda
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -39,6 +41,21 @@ func (a *Agenda[T]) Next() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return a.items[0].at, true
+}
+
+// Len is how many moments are planned, those that do not count any more among them.
+func (a *Agenda[T]) Len() int { return len(a.items) }
+
+// Thin drops the plans that do not count any more. most is how many can count: while there
+// are not more than twice as many and a few, it does nothing. So it costs each plan a
+// constant share.
+func (a *Agenda[T]) Thin(most int, counts func(what T, at time.Time) bool) {
+	if len(a.items) <= 2*most+64 {
+		return
+	}
+	kept := slices.DeleteFunc(a.items, func(x item[T]) bool { return !counts(x.what, x.at) })
+	a.items = slices.Clip(slices.Clone(kept)) // what it held goes with it
+	heap.Init(&a.items)
 }
 
 // items is the heap.

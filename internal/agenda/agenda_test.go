@@ -49,3 +49,31 @@ func TestTakenInOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestThin: plans that do not count any more leave nothing, what counts stays in order, and
+// nothing is looked through while most of it counts.
+func TestThin(t *testing.T) {
+	var a agenda.Agenda[int]
+	for i := range 10_000 {
+		a.Plan(time.Unix(int64(i), 0), i)
+	}
+	looked := 0
+	counts := func(i int, at time.Time) bool {
+		looked++
+		if at.Unix() != int64(i) {
+			t.Fatalf("%d at %v", i, at)
+		}
+		return i%100 == 99
+	}
+	if a.Thin(5_000, counts); looked != 0 || a.Len() != 10_000 {
+		t.Fatalf("looked at %d, %d are left", looked, a.Len())
+	}
+	if a.Thin(100, counts); looked != 10_000 || a.Len() != 100 {
+		t.Fatalf("looked at %d, %d are left", looked, a.Len())
+	}
+	for i := 99; i < 10_000; i += 100 {
+		if what, at, ok := a.Take(time.Unix(10_000, 0)); !ok || what != i || at.Unix() != int64(i) {
+			t.Fatalf("%d at %v, %v, want %d", what, at, ok, i)
+		}
+	}
+}
