@@ -37,7 +37,7 @@ type rig struct {
 	board   *bbs.BBS
 	times   *timetable.Timetable
 	tasks   task.Policy
-	events  int // that the hub keeps; 0 = its default
+	events  int      // that the hub keeps; 0 = its default
 	notes   []string // events of what changes no row
 	stop    func()
 
