@@ -393,6 +393,17 @@ func heldUp(ct executor.Container) string {
 	return ""
 }
 
+// slowPhase is after how long people are told what a container is at that does not run yet.
+const slowPhase = 2 * time.Second
+
+// atWhat is what a container that does not run yet has been at for long; "" = nothing.
+func (c *Cell) atWhat(ct executor.Container) string {
+	if p := ct.Phase; p.What != "" && c.cfg.Clock.Boot()-p.Since >= slowPhase {
+		return "starts: " + p.What
+	}
+	return ""
+}
+
 // maxConditions is how many the leader is told of: all hang on the same few mounts.
 const maxConditions = 20
 
@@ -401,7 +412,7 @@ const maxConditions = 20
 func (c *Cell) conditions() []Condition {
 	var out []Condition
 	for _, ct := range c.exec.List() {
-		text := heldUp(ct)
+		text := cmp.Or(heldUp(ct), c.atWhat(ct))
 		why, unknown := c.unknown.get(ct.ID)
 		if text == "" && !unknown {
 			continue

@@ -62,6 +62,7 @@ type container struct {
 	pid      int
 	routable bool
 	decided  bool // see Container
+	phase    Phase
 	ports    []action.Mapping
 	oomKills int
 	oom      *OOM
@@ -71,7 +72,9 @@ type container struct {
 	spec Spec
 	// owned by the driver
 	timedOut  bool
-	fixed     *verdict // nil until the main program has ended
+	fixed     *verdict      // nil until the main program has ended
+	begun     time.Duration // boot time of Start
+	spent     time.Duration // from there until it was made
 	folder    string
 	pooled    *folder // the same, when folders gave it out
 	forgotten bool
@@ -112,7 +115,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies what others may see. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing, Decided: c.decided && c.state != Completed, Stuck: c.stuck, Hang: c.hang,
+		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing, Decided: c.decided && c.state != Completed, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 
@@ -198,6 +201,9 @@ func (c *container) advance(to State) bool {
 		return false
 	}
 	c.state = to
+	if to == Running {
+		c.phase = Phase{}
+	}
 	return true
 }
 
@@ -208,7 +214,7 @@ func (c *container) complete(r RunResult) {
 		c.e.mu.Unlock()
 		return
 	}
-	c.state, c.result, c.stuck, c.routable = Completed, r, nil, false
+	c.state, c.result, c.stuck, c.routable, c.phase = Completed, r, nil, false, Phase{}
 	c.rest()
 	gone := c.delete
 	c.e.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"cantina/executor/isolate"
 	"cantina/executor/output"
 	"cantina/executor/process"
+	"cantina/executor/step"
 	"cantina/resource"
 )
 
@@ -34,7 +35,7 @@ func (c *container) drive() {
 func (c *container) run() (RunResult, bool) {
 	defer c.letGo()
 	if err := c.prepare(); err != nil {
-		r := RunResult{Failed: true, Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		r := RunResult{Failed: true, TimedOut: errors.Is(err, step.ErrTimeLimit), Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		c.e.mu.Lock()
 		if c.ask != askNothing { // its end was asked for, and came before its beginning
 			r = c.neverRan()
@@ -45,6 +46,8 @@ func (c *container) run() (RunResult, bool) {
 	if !c.advance(Created) {
 		return RunResult{}, c.finish(0)
 	}
+	c.spent = c.e.clock.Boot() - c.begun
+	c.inPhase("its setup runs", c.spec.Workload.Setup != nil)
 	if c.single() {
 		return c.runSingle()
 	}
@@ -200,7 +203,7 @@ func (c *container) note(format string, args ...any) {
 // runSingle is the fast path: one program, nothing that watches it.
 func (c *container) runSingle() (RunResult, bool) {
 	w := &c.spec.Workload
-	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1], patience{c.stopC, shorter(w.StartTimeout, w.TimeLimit)})
+	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1], patience{c.stopC, c.remaining(shorter(w.StartTimeout, w.TimeLimit))})
 	if err != nil {
 		r := RunResult{Failed: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		r.Retryable = errors.Is(err, ErrDeadline) || errors.Is(err, ErrClosed)
@@ -210,7 +213,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		return c.conclude(r)
 	}
 	c.runningSingle(p.Main())
-	limit, stop := timer(w.TimeLimit)
+	limit, stop := timer(c.remaining(w.TimeLimit))
 	defer stop()
 	t := &w.Termination
 	wait := leftoverGrace(t)
@@ -399,6 +402,14 @@ func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink, pa pa
 		return nil, err
 	}
 	return p, nil
+}
+
+// remaining is what is left of a limit, at least a little; 0 stays no limit.
+func (c *container) remaining(limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return 0
+	}
+	return max(limit-c.spent, 1)
 }
 
 // shorter is the shorter of two limits, of which 0 is none.

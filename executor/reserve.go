@@ -150,6 +150,7 @@ func (e *Executor) Start(id string, s Spec) error {
 func (e *Executor) startLocked(c *container, s Spec) {
 	c.spec = s
 	c.state = Initializing
+	c.begun = e.clock.Boot()
 	e.drivers.Go(func() { c.drive() })
 }
 

@@ -207,6 +207,7 @@ type Container struct {
 	// Decided reports that the main program has ended by itself, and that what it left behind
 	// is being ended: the result is certain, and comes soon whatever is asked now.
 	Decided   bool
+	Phase     Phase  // while it does not run yet
 	Stuck     *Stuck // nil unless it does not die
 	Hang      *Hang  // nil unless a start hangs
 	OOMKills  int    // processes killed for lack of memory so far

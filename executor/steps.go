@@ -31,7 +31,7 @@ func (c *container) runSteps() (RunResult, bool) { return c.interpret(&c.spec.Wo
 func (c *container) interpret(w *action.Workload) (RunResult, bool) {
 	ctx, release := until(c.stopC, c.mayGoOn())
 	h := &stepHost{c: c}
-	res := c.e.steps.Run(ctx, w, h, h)
+	res := c.e.steps.Run(ctx, w, c.spent, h, h)
 	release()
 	c.fix(errors.Is(res.Err, step.ErrCanceled))
 	k := c.keptProgram()

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/isolate"
+	"cantina/executor/step"
 )
 
 // rootFolder is where a container with a root of its own finds its folder.
@@ -89,10 +91,25 @@ func (c *container) insideFolder() string {
 
 // openImage makes the container's image available; a stop gives up waiting for it.
 func (c *container) openImage() error {
+	w := &c.spec.Workload
+	c.inPhase("its image is made ready", true)
+	defer c.inPhase("", true)
 	ctx, release := until(c.stopC, nil)
-	img, err := c.e.images.Get(ctx, c.spec.Workload.Rootfs)
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	limit := shorter(w.TimeLimit, w.StartTimeout)
+	if limit > 0 {
+		limited, cancel = context.WithTimeout(ctx, limit-(c.e.clock.Boot()-c.begun))
+	}
+	img, err := c.e.images.Get(limited, w.Rootfs)
+	late := err != nil && ctx.Err() == nil && limited.Err() != nil
+	cancel()
 	release()
-	if err != nil {
+	switch {
+	case late && limit == w.TimeLimit:
+		return fmt.Errorf("rootfs: %w: %v, while the image %s was made ready", step.ErrTimeLimit, limit, w.Rootfs)
+	case late:
+		return fmt.Errorf("rootfs: not RUNNING within the start timeout of %v, while the image %s was made ready", limit, w.Rootfs)
+	case err != nil:
 		return fmt.Errorf("rootfs: %w", err)
 	}
 	c.release, c.image = img.Close, img.Settings

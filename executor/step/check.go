@@ -133,7 +133,7 @@ func (p *program) health(ctx context.Context) error {
 func (p *program) startup(ctx context.Context, cs []*checker) error {
 	inner, cancel := ctx, context.CancelFunc(func() {})
 	if p.w.StartTimeout > 0 {
-		inner, cancel = context.WithTimeout(ctx, p.w.StartTimeout)
+		inner, cancel = context.WithDeadline(ctx, p.since.Add(p.w.StartTimeout))
 	}
 	defer cancel()
 	var group sync.WaitGroup

@@ -162,6 +162,7 @@ type program struct {
 	h Host
 	o Observer
 
+	since   time.Time     // from when on the limits count
 	running chan struct{} // closed when RUNNING
 	once    sync.Once
 	begun   chan struct{} // closed when the action's first program has started, or it has none
@@ -173,18 +174,26 @@ type program struct {
 
 // Run runs the workload to its end and returns when everything that it started has
 // ended or, KILL notwithstanding, does not (ErrStuck). When ctx ends it stops what
-// runs, as the workload's Termination says, and the error is ErrCanceled.
-func (e *Engine) Run(ctx context.Context, w *action.Workload, h Host, o Observer) Result {
-	p := &program{e: e, w: w, h: h, o: o, running: make(chan struct{}), begun: make(chan struct{})}
+// runs, as the workload's Termination says, and the error is ErrCanceled. Spent is how long
+// the container has taken before, which counts for its limits.
+func (e *Engine) Run(ctx context.Context, w *action.Workload, spent time.Duration, h Host, o Observer) Result {
+	p := &program{e: e, w: w, h: h, o: o, since: time.Now().Add(-spent), running: make(chan struct{}), begun: make(chan struct{})}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if w.TimeLimit > 0 {
-		limited, cancel = context.WithTimeoutCause(ctx, w.TimeLimit, &limitError{w.TimeLimit})
+		limited, cancel = context.WithTimeoutCause(ctx, max(w.TimeLimit-spent, 0), &limitError{w.TimeLimit})
 	}
 	defer cancel()
+	limited, release := p.limitStart(limited)
+	defer release()
 	err := p.all(limited)
 	var limit *limitError
-	if err != nil && ctx.Err() == nil && errors.As(context.Cause(limited), &limit) && errors.Is(err, ErrCanceled) {
+	var late *startError
+	switch cause := context.Cause(limited); {
+	case err == nil || ctx.Err() != nil || !errors.Is(err, ErrCanceled):
+	case errors.As(cause, &limit):
 		err = limit
+	case errors.As(cause, &late):
+		err = late
 	}
 	r := Result{Err: err, Process: p.last}
 	var exit *ExitError
@@ -192,6 +201,45 @@ func (e *Engine) Run(ctx context.Context, w *action.Workload, h Host, o Observer
 		r.Process = exit.Process
 	}
 	return r
+}
+
+// limitStart ends the run when the container is not RUNNING in time. Once it is checked, the
+// checks see to that.
+func (p *program) limitStart(ctx context.Context) (context.Context, func()) {
+	if p.w.StartTimeout <= 0 {
+		return ctx, func() {}
+	}
+	inner, fail := context.WithCancelCause(ctx)
+	t := time.AfterFunc(p.w.StartTimeout-time.Since(p.since), func() {
+		if !p.started() {
+			fail(&startError{p.w.StartTimeout})
+		}
+	})
+	return inner, func() {
+		t.Stop()
+		fail(nil)
+	}
+}
+
+// started reports whether the container is RUNNING, or its checks decide about that.
+func (p *program) started() bool {
+	wait := p.running
+	if p.checked() {
+		wait = p.begun
+	}
+	select {
+	case <-wait:
+		return true
+	default:
+		return false
+	}
+}
+
+// startError: the container did not become RUNNING in time.
+type startError struct{ limit time.Duration }
+
+func (e *startError) Error() string {
+	return fmt.Sprintf("not RUNNING within the start timeout of %v", e.limit)
 }
 
 // limitError: the whole run took too long.

@@ -305,7 +305,7 @@ func (s situation) run(t *testing.T) {
 	if s.stop > 0 {
 		defer time.AfterFunc(s.stop, cancel).Stop()
 	}
-	r := New(nil).Run(ctx, &s.w, f, f)
+	r := New(nil).Run(ctx, &s.w, 0, f, f)
 	if Reason(r.Err) != s.err {
 		t.Errorf("error %q, want %q", Reason(r.Err), s.err)
 	}
@@ -328,11 +328,11 @@ func (s situation) run(t *testing.T) {
 func TestResultNamesTheProgramThatDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		r := New(nil).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, f, f)
+		r := New(nil).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, 0, f, f)
 		if r.Process.(*fakeProcess).name != "b" {
 			t.Errorf("success: %v", r.Process)
 		}
-		r = New(nil).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, f, f)
+		r = New(nil).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, 0, f, f)
 		if p := r.Process.(*fakeProcess); p.name != "a" || p.Exit().Code != 1 {
 			t.Errorf("failure: %v", r.Process)
 		}
