@@ -99,16 +99,24 @@ func (m *machine) cutOpen() {
 	m.s.Open = open
 }
 
-// reopen gives what is pending and lies after now back to the calendar. It returns the times.
+// reopen gives what is pending and lies after now back to the calendar; what a person asked
+// for stays, as a time that was claimed before it came. It returns the times.
 func (m *machine) reopen() (back []time.Time) {
 	var kept []Firing
 	for _, f := range m.s.Pending {
-		if f.By != ByHand && f.At.After(m.now) {
+		comes := f.At.After(m.now) && f.At.Nanosecond() == 0
+		if comes {
 			back = append(back, f.At)
-			continue
 		}
-		kept = append(kept, f)
+		if comes && f.By == ByHand && !slices.ContainsFunc(m.s.Ahead, f.At.Equal) {
+			m.s.Ahead = append(slices.Clip(m.s.Ahead), f.At)
+		}
+		if !comes || f.By == ByHand {
+			kept = append(kept, f)
+		}
 	}
+	slices.SortFunc(back, time.Time.Compare)
+	slices.SortFunc(m.s.Ahead, time.Time.Compare)
 	m.s.Pending = kept
 	return back
 }
