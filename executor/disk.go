@@ -70,7 +70,7 @@ func foreign(capacity, free, used int) int {
 	return min(capacity, (missing+step-1)/step*step)
 }
 
-// watchDisk measures and tests the file system when that is due; it does not wait: a file
+// watchDisk measures the file system, and tests it when that is due; it does not wait: a file
 // system that does not answer holds nothing else up.
 func (e *Executor) watchDisk(now bool) {
 	d := &e.disk
@@ -81,15 +81,18 @@ func (e *Executor) watchDisk(now bool) {
 	switch {
 	case d.begun != 0 && boot-d.begun >= answerLimit:
 		d.set(e, fmt.Errorf("%w: %s has not answered for %v", ErrUnwritable, e.cfg.Folder, (boot-d.begun).Round(time.Second)))
-	case d.begun == 0 && due:
-		d.begun, d.tested = max(boot, 1), boot
-		go e.testDisk()
+	case d.begun == 0:
+		if d.begun = max(boot, 1); due {
+			d.tested = boot
+		}
+		go e.testDisk(due)
 	}
 }
 
-// testDisk writes, and notes what came of it. It ends when the file system answers.
-func (e *Executor) testDisk() {
-	free, err := tryWrite(e.cfg.Folder, e.Disk().Fault != nil)
+// testDisk measures, and writes if that is due or there is little room, and notes what came of
+// it. It ends when the file system answers.
+func (e *Executor) testDisk(due bool) {
+	free, err := tryWrite(e.cfg.Folder, e.Disk().Fault != nil, due)
 	d := &e.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +118,7 @@ func (d *disk) set(e *Executor, fault error) {
 
 // tryWrite writes to a folder, to disk, and returns how many bytes are free there (-1 = nobody
 // knows). After a fault it wants twice the room, so that the cell does not come and go.
-func tryWrite(dir string, again bool) (free int64, err error) {
+func tryWrite(dir string, again, due bool) (free int64, err error) {
 	fail := func(err error) error { return fmt.Errorf("%w: %w", ErrUnwritable, err) }
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -125,6 +128,9 @@ func tryWrite(dir string, again bool) (free int64, err error) {
 	floor := min(floorMost, int64(fs.Blocks)*fs.Bsize/floorPart)
 	if again {
 		floor *= 2
+	}
+	if !due && free >= 2*floor {
+		return free, nil
 	}
 	if err := writeThrough(dir); err != nil {
 		return free, fail(fmt.Errorf("%w (%d MiB free)", err, free>>20))
@@ -167,7 +173,7 @@ func (e *Executor) probeDisk(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		e.testDisk()
+		e.testDisk(true)
 	}()
 	select {
 	case <-done:
