@@ -29,6 +29,9 @@ type Backend struct {
 	Explainer    Explainer
 	Logs         Logs
 	Events       *event.Hub
+	// Writable, when set, says why nothing can be written now: a call that writes is refused
+	// with that; those that read go on.
+	Writable func() error
 }
 
 // Write is what every writing call carries beside its arguments.

@@ -84,6 +84,11 @@ func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, Write)
 	if err != nil {
 		return err
 	}
+	if b.Writable != nil {
+		if err := b.Writable(); err != nil {
+			return s.translate(err)
+		}
+	}
 	err = do(b, w)
 	if err = s.translate(err); errors.Is(err, ErrTermOver) {
 		// The commit may have landed before the term ended.

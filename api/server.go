@@ -62,6 +62,7 @@ type Server struct {
 	mu      sync.Mutex
 	backend *Backend
 	leader  NotLeader
+	unable  error // why it could not lead even if nobody else does
 }
 
 // New returns a server that does not lead. It starts nothing.
@@ -84,6 +85,13 @@ func (s *Server) Follow(leader string, term fence.Term) {
 	s.backend, s.leader = nil, NotLeader{Leader: leader, Term: term}
 }
 
+// Unable has the server answer with why it cannot lead, while it does not; nil takes that back.
+func (s *Server) Unable(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unable = err
+}
+
 // Warn adds a warning that every status shows.
 func (s *Server) Warn(text string) {
 	s.mu.Lock()
@@ -101,6 +109,9 @@ func (s *Server) warnings() []string {
 func (s *Server) now() (*Backend, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.backend == nil && s.unable != nil && s.leader.Leader == "" {
+		return nil, s.translate(s.unable)
+	}
 	if s.backend == nil {
 		leader := s.leader
 		return nil, &leader

@@ -97,7 +97,7 @@ func (b *BBS) Run(ctx context.Context) error {
 func (b *BBS) Pass(full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isOver() != nil {
+	if b.isOver() != nil || store.NoRoom(b.cfg.Store) != nil {
 		return
 	}
 	if full {
@@ -112,6 +112,9 @@ func (b *BBS) Pass(full bool) {
 func (b *BBS) UntilDue() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if store.NoRoom(b.cfg.Store) != nil {
+		return time.Second
+	}
 	wait := b.cfg.fullPass()
 	now := b.now()
 	if at, ok := b.services.NextDue(); ok {

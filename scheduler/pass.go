@@ -9,6 +9,7 @@ import (
 	"cantina/batch"
 	"cantina/fence"
 	"cantina/placement"
+	"cantina/store"
 	"cantina/worker"
 )
 
@@ -82,6 +83,9 @@ func (s *Scheduler) Woken() bool {
 // when a task wants what it reported last.
 func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 	s.adopt()
+	if store.NoRoom(s.cfg.Store) != nil { // their ends could not be written
+		return time.Second, true
+	}
 	s.begin()
 	for chunk := firstChunk; ctx.Err() == nil; chunk = min(2*chunk, maxChunk) {
 		picks := s.pick(chunk)

@@ -137,6 +137,7 @@ func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
 		case head.Landed:
 			r.machine = m
 			r.restored.Store(m.Base().Restored)
+			r.blockedBy(nil)
 			return a.revision, nil
 		case head.Dropped:
 			r.machine = m
@@ -152,10 +153,18 @@ func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
 // waits a little.
 func (r *Reign) settling(ctx context.Context, p *patience, cause error) error {
 	switch {
-	case errors.Is(cause, ErrFull), errors.Is(cause, ErrBroken), errors.Is(cause, ErrWentBack):
+	case errors.Is(cause, ErrBroken), errors.Is(cause, ErrWentBack):
 		return fmt.Errorf("commit: %w", cause)
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+	}
+	if errors.Is(cause, ErrFull) { // what was sent before is settled when there is room, and so is this
+		r.blockedBy(cause)
+		p.tries = 0
+		if run.Pause(ctx, fullPause) != nil {
+			return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+		}
+		return nil
 	}
 	r.store.cfg.Log.Debug("commit outcome unknown", "error", cause)
 	if p.over() {
@@ -163,6 +172,43 @@ func (r *Reign) settling(ctx context.Context, p *patience, cause error) error {
 	}
 	if run.Pause(ctx, p.next()) != nil {
 		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+	}
+	return nil
+}
+
+// fullPause is the time between two tries to write to a store that is full.
+const fullPause = 250 * time.Millisecond
+
+// blockedBy notes why commits wait, and logs it when that is news.
+func (r *Reign) blockedBy(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil && r.blocked == nil:
+		r.store.cfg.Log.Error("the store is full: nothing is written until there is room; what runs goes on", "error", err)
+	case err == nil && r.blocked != nil:
+		r.store.cfg.Log.Warn("the store takes writes again")
+	}
+	r.blocked = err
+}
+
+// NoRoom returns nil when commits go through, or ErrFull with the reason: who asks for a
+// change is refused then, and nothing is decided that would need one.
+func (r *Reign) NoRoom() error {
+	if b, ok := r.store.backend.(interface{ Room() error }); ok {
+		if err := b.Room(); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.blocked
+}
+
+// NoRoom asks a store that knows it whether it has room; others have.
+func NoRoom(s any) error {
+	if r, ok := s.(interface{ NoRoom() error }); ok {
+		return r.NoRoom()
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ type Reign struct {
 	stopping   bool  // Resign was called: commit what is queued, take no more
 	closed     bool  // the committing goroutine takes no more: Submit goes to the outbox
 	err        error // why the term ended
+	blocked    error // why commits wait: the store is full
 	outbox     []result
 	delivering bool
 	quarantine map[string]quarantined

@@ -262,6 +262,8 @@ func (t *Timetable) next() (do func(context.Context), pause time.Duration) {
 	switch {
 	case t.isOver() != nil:
 		return nil, run.Never
+	case store.NoRoom(t.cfg.Store) != nil:
+		return nil, time.Second
 	case t.mayStep(), t.due(t.cfg.Clock.Wall()):
 		return t.pass, 0
 	}

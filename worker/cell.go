@@ -27,7 +27,7 @@ type CellConfig struct {
 	Folder  string
 	Boot    string
 	Now     time.Duration
-	Unix    int64 // the wall clock at Now, in seconds
+	Unix    int64 // the wall clock at Now, in seconds; 0 = no epoch is too far ahead
 	// Cluster is the one the folder belongs to; empty before its first join.
 	Cluster fence.Cluster
 	// Timeouts until a leader sends its own.

@@ -45,7 +45,7 @@ func (l *Leader) unix(now time.Duration) int64 {
 // impossible reports a term that this store cannot have given, and counts it. It is audited
 // at the first time, and then whenever the count has doubled.
 func (l *Leader) impossible(now time.Duration, cell CellName, proc Proc, t fence.Term) bool {
-	if fence.Believable(t, l.cfg.Term, l.unix(now)) {
+	if fence.Believable(t, l.cfg.Term, l.unix(now)) || l.cfg.Unix == 0 && fence.Believable(t, l.cfg.Term, t.Epoch) {
 		return false
 	}
 	l.refused++
@@ -110,6 +110,9 @@ func (c *Cell) move() {
 // unbelievable reports a term that the cell's cluster cannot have given.
 func (c *Cell) unbelievable(now time.Duration, t fence.Term) bool {
 	unix := c.cfg.Unix + int64((now-c.cfg.Now)/time.Second)
+	if c.cfg.Unix == 0 {
+		unix = t.Epoch
+	}
 	if fence.Believable(t, c.term, max(unix, c.epoch)) {
 		return false
 	}

@@ -45,7 +45,7 @@ type Config struct {
 	Cluster  fence.Cluster
 	Term     fence.Term
 	Now      time.Duration // t0: CLOCK_BOOTTIME after the load
-	Unix     int64         // the wall clock at Now, in seconds
+	Unix     int64         // the wall clock at Now, in seconds; 0 = no epoch is too far ahead
 	Timeouts Timeouts
 	Witness  Witness
 	Members  []Member

@@ -15,7 +15,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	if l.foreign(h) {
 		return nil
 	}
-	if h.Cluster == "" && l.cfg.Cluster != "" && !h.Term.IsZero() || l.impossible(now, h.Cell, h.Proc, h.Term) {
+	if h.Cluster == "" && l.cfg.Cluster != "" && !h.Term.IsZero() && h.Term != l.cfg.Term || l.impossible(now, h.Cell, h.Proc, h.Term) {
 		l.verdict(h, Refused, "its term is of no leader of this cluster")
 		return nil
 	}

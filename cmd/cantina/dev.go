@@ -135,8 +135,8 @@ func (c *cli) dev(f devFlags) error {
 	}
 	// One folder, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
-	var cell *node.Cell // is there before the server runs
-	cfg.Own = func() string { return cell.Folder() }
+	h := &lateHost{} // its cell is there before the server runs, unless there is too little room
+	cfg.Own = h.Folder
 	cfg.Tasks = f.kept.policy()
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err
@@ -150,9 +150,17 @@ func (c *cli) dev(f devFlags) error {
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token), cfg.Timeouts, f.stuck.after
 	work.Runc, work.User = f.runc, f.user
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
-	if cell, err = node.OpenCell(c.ctx, work); err != nil {
+	if !server.HasRoom() {
+		return c.runProcess(log, h, f.readyFD, server.Addresses(), func(g *run.Group) {
+			g.Add("server", server.Run)
+			g.Add("cell", func(ctx context.Context) error { return lateCell(ctx, server, work, h) })
+		})
+	}
+	cell, err := node.OpenCell(c.ctx, work)
+	if err != nil {
 		return errors.Join(err, server.Close())
 	}
+	h.set(cell)
 	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())
 	return c.runProcess(log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
 		g.Add("server", server.Run)

@@ -47,6 +47,9 @@ func (v view) Status() (api.Status, error) {
 		}
 	}
 	v.lostCells(&s)
+	if err := v.reign.NoRoom(); err != nil {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("nothing is written: %v; what runs goes on, reads are answered, and it goes on by itself when there is room", err))
+	}
 	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
 	for _, d := range v.drains.All() {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))

@@ -92,6 +92,7 @@ type Server struct {
 	mu     sync.Mutex
 	term   *term
 	leader store.Leader
+	cause  string // why this server cannot lead
 }
 
 // OpenServer takes the data folder and the addresses: it fails at once when either
@@ -164,35 +165,84 @@ func (s *Server) Leader() (cell.Leader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term == nil {
-		return nil, &link.NotLeader{Addresses: s.leader.Addresses, Term: s.leader.Term, Cluster: s.leader.Cluster}
+		return nil, &link.NotLeader{Addresses: s.leader.Addresses, Term: s.leader.Term, Cluster: s.leader.Cluster, Cause: s.cause}
 	}
 	return s.term, nil
 }
 
 // Run serves and campaigns until ctx is done or the server cannot go on.
 func (s *Server) Run(ctx context.Context) (err error) {
-	backend, upkeep, closeStore, err := s.openStore(ctx)
-	if err != nil {
-		return errors.Join(err, s.Close())
-	}
-	st, err := store.New(backend, store.Config{LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
-		NewCluster: s.cfg.NewCluster, Memory: s.folder, Clock: s.cfg.Clock, Log: s.log})
-	if err != nil {
-		return errors.Join(err, closeStore(), s.Close())
-	}
 	var g run.Group
-	g.Add("store", upkeep)
 	g.Add("zones", s.watchZones)
-	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
 	h := s.handler()
 	for _, d := range s.doors {
 		g.Add("listener "+d.Address(), func(ctx context.Context) error { return d.Serve(ctx, h) })
 	}
-	g.Add("backups", func(ctx context.Context) error { return s.serveBackups(ctx, st) })
-	g.Add("campaign", func(ctx context.Context) error { return s.campaign(ctx, st) })
+	g.Add("store", s.runStore)
 	err = g.Run(ctx)
 	s.cells.Close()
-	return errors.Join(err, closeStore(), s.folder.Close())
+	return errors.Join(err, s.folder.Close())
+}
+
+// runStore opens the store, when there is room for it, and campaigns on it.
+func (s *Server) runStore(ctx context.Context) error {
+	if err := s.AwaitRoom(ctx); err != nil {
+		return err
+	}
+	backend, upkeep, closeStore, err := s.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	st, err := store.New(backend, store.Config{LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
+		NewCluster: s.cfg.NewCluster, Memory: s.folder, Clock: s.cfg.Clock, Log: s.log})
+	if err != nil {
+		return errors.Join(err, closeStore())
+	}
+	var g run.Group
+	g.Add("upkeep", upkeep)
+	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
+	g.Add("backups", func(ctx context.Context) error { return s.serveBackups(ctx, st) })
+	g.Add("campaign", func(ctx context.Context) error { return s.campaign(ctx, st) })
+	return errors.Join(g.Run(ctx), closeStore())
+}
+
+// AwaitRoom waits until the data directory has the room that the start of the store needs.
+// Who calls the server meanwhile is told.
+func (s *Server) AwaitRoom(ctx context.Context) error {
+	if len(s.cfg.Endpoints) > 0 {
+		return nil
+	}
+	for {
+		err := etcd.RoomToStart(s.cfg.Dir)
+		if !errors.Is(err, store.ErrFull) {
+			s.unable(nil)
+			return err
+		}
+		if s.unable(err) {
+			s.log.Error("too little room to start the store: waiting for more", "error", err)
+		}
+		if err := run.Pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// HasRoom reports that AwaitRoom would not wait.
+func (s *Server) HasRoom() bool {
+	return len(s.cfg.Endpoints) > 0 || !errors.Is(etcd.RoomToStart(s.cfg.Dir), store.ErrFull)
+}
+
+// unable has clients and cells learn why this server cannot lead; nil = it can. It reports
+// whether it could before.
+func (s *Server) unable(err error) bool {
+	s.api.Unable(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	could := s.cause == ""
+	if s.cause = ""; err != nil {
+		s.cause = err.Error()
+	}
+	return could
 }
 
 // openStore starts the embedded member, or prepares the connections to an
@@ -260,18 +310,28 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 	if len(advertise) == 0 {
 		advertise = s.addresses
 	}
+	said := "" // the error that was logged last
 	for ctx.Err() == nil {
 		reign, err := st.Campaign(ctx, store.Candidate{ID: s.cfg.Name, Addresses: advertise})
 		if err != nil {
 			if errors.Is(err, store.ErrBroken) {
 				return err
 			}
-			s.log.Warn("campaign", "error", err)
+			s.unable(nil)
+			if errors.Is(err, store.ErrFull) {
+				s.unable(err)
+			}
+			if text := err.Error(); text != said {
+				said = text
+				s.log.Warn("campaign", "error", err)
+			}
 			if err := run.Pause(ctx, 500*time.Millisecond); err != nil {
 				return err
 			}
 			continue
 		}
+		said = ""
+		s.unable(nil)
 		if err := s.lead(ctx, reign); err != nil {
 			return err
 		}

@@ -142,5 +142,5 @@ var _ link.Termed = (*term)(nil)
 // backend is the term as the API sees it.
 func (t *term) backend() *api.Backend {
 	v := view{t}
-	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub}
+	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub, Writable: t.reign.NoRoom}
 }

@@ -85,6 +85,9 @@ func (o *Office) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]wor
 	if err := o.ours(u.Cluster, u.Cell); err != nil {
 		return nil, err
 	}
+	if err := store.NoRoom(o.cfg.Store); err != nil {
+		return nil, err // it comes again
+	}
 	return o.Registry.UpdateStatus(ctx, u)
 }
 
@@ -107,6 +110,14 @@ func (o *Office) known(from cell.Caller) error {
 	return nil
 }
 
+// takes is known, for calls that need a write: a full store takes none, and they come again.
+func (o *Office) takes(from cell.Caller) error {
+	if err := o.known(from); err != nil {
+		return err
+	}
+	return store.NoRoom(o.cfg.Store)
+}
+
 // Rows implements cell.Leader.
 func (o *Office) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
 	if err := o.known(from); err != nil {
@@ -121,7 +132,7 @@ func (o *Office) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (ce
 
 // LRPEvents implements cell.Leader.
 func (o *Office) LRPEvents(ctx context.Context, from cell.Caller, events []cell.LRPEvent) ([]error, error) {
-	if err := o.known(from); err != nil {
+	if err := o.takes(from); err != nil {
 		return nil, err
 	}
 	return o.Board.LRPEvents(ctx, events)
@@ -129,7 +140,7 @@ func (o *Office) LRPEvents(ctx context.Context, from cell.Caller, events []cell.
 
 // TaskEvents implements cell.Leader.
 func (o *Office) TaskEvents(ctx context.Context, from cell.Caller, events []cell.TaskEvent) ([]error, error) {
-	if err := o.known(from); err != nil {
+	if err := o.takes(from); err != nil {
 		return nil, err
 	}
 	return o.Board.TaskEvents(ctx, events)

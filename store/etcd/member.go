@@ -52,7 +52,7 @@ func (c MemberConfig) withDefaults() MemberConfig {
 	c.Limits.Ops = cmp.Or(c.Limits.Ops, 1024)
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 4<<20)
 	c.Quota = cmp.Or(c.Quota, 8<<30)
-	c.MinFree = cmp.Or(c.MinFree, 64<<20)
+	c.MinFree = cmp.Or(c.MinFree, MinFree)
 	c.Upkeep = c.Upkeep.withDefaults()
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -69,6 +69,8 @@ type Member struct {
 	backend *Backend
 	fuse    *fuse
 	full    atomic.Bool // too little free space
+	// reserved is the size to which blocks of the database file are set aside.
+	reserved atomic.Int64
 
 	life context.Context // ends with Close: every call into the server is under it
 	end  context.CancelCauseFunc
@@ -131,6 +133,7 @@ func (m *Member) start(ctx context.Context) error {
 	limits := store.Limits{Ops: m.cfg.Limits.Ops, Bytes: m.cfg.Limits.Bytes}
 	m.backend = &Backend{client: m.client, limits: limits, member: m}
 	m.checkSpace()
+	m.reserve()
 	err = m.disarm(ctx)
 	if err == nil {
 		err = born(m.dir)
@@ -187,10 +190,7 @@ func (m *Member) gate() error {
 		return m.cause()
 	default:
 	}
-	if m.full.Load() {
-		return fmt.Errorf("less than %d MiB free in %s: %w", m.cfg.MinFree>>20, m.dir, store.ErrFull)
-	}
-	return nil
+	return m.room()
 }
 
 // checkSpace opens or shuts the gate.
@@ -245,6 +245,7 @@ func (m *Member) Run(ctx context.Context) error {
 			return m.cause()
 		case <-tick.C:
 			m.checkSpace()
+			m.reserve()
 		}
 	}
 }

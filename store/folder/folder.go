@@ -99,6 +99,9 @@ func take(lock *os.File) error {
 		return err
 	}
 	_, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	if errors.Is(err, unix.ENOSPC) {
+		return nil // the lock holds all the same; only its holder is not named
+	}
 	return err
 }
 
