@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -166,6 +167,14 @@ func (s *Server) entry(next http.Handler) http.Handler {
 		w.Header().Set(headerRequestID, id)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// withoutPort is a caller without the port of its connection.
+func withoutPort(who string) string {
+	if host, _, err := net.SplitHostPort(who); err == nil {
+		return host
+	}
+	return who
 }
 
 // callerOf names the client certificate, or the network address.

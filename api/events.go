@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"cantina/event"
+	"cantina/internal/guard"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -19,14 +22,81 @@ const Heartbeat = 15 * time.Second
 // StreamEvents sends committed changes in order, from strictly after a position
 // on, until the client goes or the term ends.
 func (c *calls) StreamEvents(ctx context.Context, q *connect.Request[pb.StreamEventsRequest], out *connect.ServerStream[pb.StreamEventsResponse]) error {
-	return c.streamEvents(ctx, q.Msg, out.Send)
+	binary := strings.HasSuffix(q.Header().Get("Content-Type"), "proto")
+	return c.streamEvents(ctx, q.Msg, reader{
+		event: func(e *shared) error {
+			if binary {
+				return out.Send(e.encoded())
+			}
+			return out.Send(e.message())
+		},
+		other: out.Send,
+		flush: func() error { return nil }, // each message is
+	})
 }
 
-func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, send func(*pb.StreamEventsResponse) error) error {
+// reader takes what a stream of events has.
+type reader struct {
+	event func(*shared) error
+	other func(*pb.StreamEventsResponse) error // a gap, or how far the stream has come
+	flush func() error
+}
+
+// shared is an event for many readers: whatever one of them makes of it, the others get.
+type shared struct {
+	now *Backend
+	e   *event.Event
+	all bool
+}
+
+// form is the key of a form of an event.
+type form struct {
+	kind string
+	all  bool
+}
+
+func (x *shared) message() *pb.StreamEventsResponse {
+	return event.Form(x.e.Forms, form{"message", x.all}, func() *pb.StreamEventsResponse {
+		return &pb.StreamEventsResponse{Event: shownEvent(x.now, x.e, x.all), Position: x.e.Position.String()}
+	})
+}
+
+// encoded is a message whose encoding is at hand: it has that as fields which are not looked
+// into.
+func (x *shared) encoded() *pb.StreamEventsResponse {
+	m := x.message()
+	return event.Form(x.e.Forms, form{"encoded", x.all}, func() *pb.StreamEventsResponse {
+		text, err := proto.Marshal(m)
+		if err != nil {
+			return m // whoever sends it sees the error
+		}
+		raw := &pb.StreamEventsResponse{}
+		raw.ProtoReflect().SetUnknown(text)
+		return raw
+	})
+}
+
+// text is the event as /v1 writes it.
+func (x *shared) text(sse bool) []byte {
+	m := x.message()
+	kind := "lines"
+	if sse {
+		kind = "sse"
+	}
+	return event.Form(x.e.Forms, form{kind, x.all}, func() []byte { return record(m, m.Position, m.Event.Kind, sse) })
+}
+
+func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, to reader) error {
 	b, err := s.now()
 	if err != nil {
 		return err
 	}
+	done, err := s.streams.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	guard.Narrow(ctx)
 	wanted, err := eventFilter(q)
 	if err != nil {
 		return err
@@ -52,7 +122,7 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, se
 		if err != nil {
 			return err
 		}
-		if err := sendBatch(b, batch, q, send); err != nil {
+		if err := sendBatch(b, batch, q.All, to); err != nil {
 			return err
 		}
 		if batch.Gap == nil && len(batch.Events) == 0 {
@@ -61,20 +131,19 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, se
 	}
 }
 
-func sendBatch(now *Backend, b event.Batch, q *pb.StreamEventsRequest, send func(*pb.StreamEventsResponse) error) error {
+func sendBatch(now *Backend, b event.Batch, all bool, to reader) error {
 	if g := b.Gap; g != nil {
-		return send(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
+		return to.other(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
 	}
 	for i := range b.Events {
-		e := &b.Events[i]
-		if err := send(&pb.StreamEventsResponse{Event: shownEvent(now, e, q.All), Position: e.Position.String()}); err != nil {
+		if err := to.event(&shared{now, &b.Events[i], all}); err != nil {
 			return err
 		}
 	}
 	if len(b.Events) > 0 {
-		return nil
+		return to.flush()
 	}
-	return send(&pb.StreamEventsResponse{Position: b.Seen.String()})
+	return to.other(&pb.StreamEventsResponse{Position: b.Seen.String()})
 }
 
 func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {

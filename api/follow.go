@@ -33,6 +33,11 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 	if err != nil {
 		return err
 	}
+	done, err := s.streams.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if _, err := s.known(ctx, b, q.Query); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ type Server struct {
 	cfg Config
 
 	large   chan struct{} // one token: a large spec file is read
+	streams streams
 	mu      sync.Mutex
 	backend *Backend
 	leader  NotLeader

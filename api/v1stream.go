@@ -53,23 +53,30 @@ func (s *stream) start() {
 
 // send writes one message; id is where to resume and name the event's name.
 func (s *stream) send(m proto.Message, id, name string) error {
-	s.start()
-	text := JSON(m)
-	var err error
-	if s.sse {
-		if id != "" {
-			_, err = fmt.Fprintf(s.w, "id: %s\n", id)
-		}
-		if err == nil {
-			_, err = fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", name, text)
-		}
-	} else {
-		_, err = s.w.Write(append(text, '\n'))
-	}
-	if err != nil {
+	if err := s.write(record(m, id, name, s.sse)); err != nil {
 		return err
 	}
 	return s.flush.Flush()
+}
+
+// write writes a record, which goes out at the next flush.
+func (s *stream) write(text []byte) error {
+	s.start()
+	_, err := s.w.Write(text)
+	return err
+}
+
+// record is one message as a server-sent event, or as a JSON line.
+func record(m proto.Message, id, name string, sse bool) []byte {
+	text := JSON(m)
+	if !sse {
+		return append(text, '\n')
+	}
+	var out []byte
+	if id != "" {
+		out = fmt.Appendf(out, "id: %s\n", id)
+	}
+	return fmt.Appendf(out, "event: %s\ndata: %s\n\n", name, text)
 }
 
 // end tells an error: as the answer when nothing was sent yet, else as the last
@@ -105,15 +112,16 @@ func (s *Server) v1Events(w http.ResponseWriter, r *http.Request) {
 		q.Since = id
 	}
 	if err == nil {
-		err = s.streamEvents(r.Context(), q, func(m *pb.StreamEventsResponse) error {
-			name := "heartbeat"
-			switch {
-			case m.Gap != nil:
-				name = "gap"
-			case m.Event != nil:
-				name = m.Event.Kind
-			}
-			return out.send(m, m.Position, name)
+		err = s.streamEvents(r.Context(), q, reader{
+			event: func(e *shared) error { return out.write(e.text(out.sse)) },
+			other: func(m *pb.StreamEventsResponse) error {
+				name := "heartbeat"
+				if m.Gap != nil {
+					name = "gap"
+				}
+				return out.send(m, m.Position, name)
+			},
+			flush: out.flush.Flush,
 		})
 	}
 	out.end(s, r, err)

@@ -11,5 +11,7 @@
 // carries the whole row.
 //
 // One Hub belongs to one term; a new leader begins at the revision of its load.
+// What an event looks like on the wire is made once for all readers (Form).
+//
 // Publish never blocks. (Diego BBS, Events; holes: order, replay, heartbeat.)
 package event

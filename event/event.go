@@ -103,6 +103,10 @@ type Event struct {
 	// Time is the leader's wall clock at the commit; set by Hub.Publish.
 	Time time.Time
 
+	// Forms are what readers have made of it, once for all; set by Hub.Publish. Nil for one
+	// that many others have followed.
+	Forms *Forms
+
 	Kind   Kind
 	Domain string // empty for cells
 	// Subject is the key: "domain/service", "domain/service/index", task guid, job,

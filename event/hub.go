@@ -61,7 +61,7 @@ func (h *Hub) Publish(revision int64, events ...Event) {
 	now := h.now()
 	for _, e := range events {
 		at.Number++
-		e.Position, e.Time = at, now
+		e.Position, e.Time, e.Forms = at, now, &Forms{now: h.now}
 		if len(h.ring) < h.size {
 			h.ring = append(h.ring, e)
 		} else {
@@ -69,6 +69,9 @@ func (h *Hub) Publish(revision int64, events ...Event) {
 			h.lost, *oldest = oldest.Position, e
 		}
 		h.total++
+		if old := h.total - 1 - newestForms; old >= max(0, h.total-int64(len(h.ring))) {
+			h.ring[old%int64(h.size)].Forms = nil
+		}
 	}
 	h.newest = at
 	close(h.wake)
