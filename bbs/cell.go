@@ -373,8 +373,9 @@ func (b *BBS) refuse(lrps []lrp.Key, tasks []TaskID, reason string) {
 func (b *BBS) Pending() ([]LRPWant, []TaskWant) {
 	v := b.view
 	var lrps []LRPWant
+	now := b.cfg.Clock.Wall()
 	for _, k := range v.instancesInOrder() {
-		if w, ok := v.want(k.key); ok {
+		if w, ok := v.want(k.key); ok && !now.Before(v.notBefore(k.key)) {
 			lrps = append(lrps, w)
 		}
 	}

@@ -157,6 +157,7 @@ func desiredRecord(d *lrp.Desired) *bbspb.Desired {
 		Process: valid(d.Process), Service: wire.FromServiceKey(d.Service), Instances: int64(d.Instances), Annotation: []byte(d.Annotation),
 		Workload: wire.FromWorkload(d.Workload), Stack: valid(d.Stack), PlacementTags: validList(d.PlacementTags), Labels: validMap(d.Labels),
 		Tolerations: validList(d.Tolerations), Strategy: int32(d.Strategy), Exclusive: d.Exclusive, OnPartition: int32(d.OnPartition),
+		ReplaceAfter: wire.FromDuration(d.ReplaceAfter), OnReturn: int32(d.OnReturn),
 		Restart: &bbspb.Restart{
 			Mode: int32(d.Restart.Mode), Immediate: int64(d.Restart.Immediate), Base: wire.FromDuration(d.Restart.Base), Max: wire.FromDuration(d.Restart.Max),
 			GiveUp: int64(d.Restart.GiveUp), ResetAfter: wire.FromDuration(d.Restart.ResetAfter),
@@ -184,7 +185,8 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 		Process: m.GetProcess(), Service: wire.ToServiceKey(m.GetService()), Instances: r.count(m.GetInstances()), Annotation: string(m.GetAnnotation()),
 		Workload: w, Stack: m.GetStack(), PlacementTags: validList(m.GetPlacementTags()), Labels: validMap(m.GetLabels()), Tolerations: validList(m.GetTolerations()),
 		Strategy: lrp.Strategy(r.enum(m.GetStrategy(), int(lrp.StopFirst))), Exclusive: m.GetExclusive(),
-		OnPartition: lrp.OnPartition(r.enum(m.GetOnPartition(), int(lrp.PartitionStop))),
+		OnPartition:  lrp.OnPartition(r.enum(m.GetOnPartition(), int(lrp.PartitionStop))),
+		ReplaceAfter: r.duration(m.GetReplaceAfter()), OnReturn: lrp.OnReturn(r.enum(m.GetOnReturn(), int(lrp.ReturnNew))),
 		Restart: lrp.RestartPolicy{
 			Mode: lrp.RestartMode(r.enum(restart.GetMode(), int(lrp.RestartNever))), Immediate: r.count(restart.GetImmediate()), Base: r.duration(restart.GetBase()),
 			Max: r.duration(restart.GetMax()), GiveUp: r.count(restart.GetGiveUp()), ResetAfter: r.duration(restart.GetResetAfter()),

@@ -111,6 +111,8 @@ func placementCode(text string) string { return cmp.Or(placement.CodeOf(text), "
 
 func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	switch {
+	case o.State == lrp.Unclaimed && now.Before(o.NotBefore):
+		e.add("replace_after", "no copy is placed before "+o.NotBefore.Format(time.RFC3339)+" (replace_after), unless the cell is given up", "", o.NotBefore.Sub(now))
 	case o.State == lrp.Unclaimed && o.PlacementError != "":
 		e.add(placementCode(o.PlacementError), o.PlacementError, "", 0)
 	case o.State == lrp.Unclaimed:

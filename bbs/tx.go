@@ -100,7 +100,10 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 		return fmt.Errorf("%v: %w: %w", k, ErrQuarantined, lrp.ErrNotEligible)
 	}
 	env := b.services.Env(k, t.now)
-	if c, ok := e.(lrp.Claim); ok {
+	switch c := e.(type) {
+	case lrp.Start:
+		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc)
+	case lrp.Claim:
 		exclusive := env.Desired != nil && env.Desired.Exclusive
 		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Blind())
 	}

@@ -204,6 +204,16 @@ func (v *view) want(k lrp.Key) (LRPWant, bool) {
 	return w, true
 }
 
+// notBefore is until when no place is asked for the ordinary row of an index.
+func (v *view) notBefore(k lrp.Key) time.Time {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if o := v.indices[k].row.Ordinary; o != nil {
+		return o.NotBefore
+	}
+	return time.Time{}
+}
+
 func (v *view) task(guid string) *task.Task {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -121,6 +121,12 @@ type Actual struct {
 	// Since is when State last changed, and nothing else: readiness, routes or a
 	// failed placement do not move it. Wall clock of the leader.
 	Since time.Time
+	// NotBefore is until when no place is asked for an UNCLAIMED row, for its SUSPECT copy is
+	// waited for: CellUnhealthy; cleared when that is gone.
+	NotBefore time.Time
+	// Replaces is the SUSPECT instance whose place this RUNNING one took, and which stays when its
+	// cell is back (ReturnOld): Start.
+	Replaces Identity
 	// Expires bounds an EVACUATING row: set and refreshed by Evacuate.
 	Expires time.Time
 	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
@@ -150,6 +156,11 @@ func (a *Actual) Serves() bool {
 // index: it serves, or it runs and c does not serve either.
 func (a *Actual) covers(c *Actual) bool {
 	return a.Serves() || a != nil && a.State == Running && !c.Serves()
+}
+
+// replaced reports whether the row took the place of who, which stays when its cell is back.
+func (a *Actual) replaced(who Identity) bool {
+	return a != nil && a.State == Running && a.Replaces.Instance != "" && a.Replaces.Same(who) && !a.Same(who)
 }
 
 // Is reports whether the row is held by who.

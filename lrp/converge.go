@@ -216,6 +216,12 @@ func (b *Board) checkState(s *slot, p *process, wanted bool, now time.Time) Even
 			return RestartCrashed{}
 		}
 		b.plan(s, at)
+	case a.State == Unclaimed && wanted && now.Before(a.NotBefore):
+		b.plan(s, a.NotBefore)
+	case a.State == Unclaimed && wanted && !a.NotBefore.IsZero() && s.asked.Before(a.NotBefore):
+		s.asked = now
+		b.plan(s, now.Add(b.policy.resend()))
+		return Resend{}
 	case a.State == Unclaimed && wanted, a.Retiring && (a.State == Claimed || a.State == Running):
 		last := s.asked
 		if last.IsZero() {

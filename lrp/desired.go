@@ -40,6 +40,16 @@ const (
 	PartitionStop                    // it is ended by the deadline
 )
 
+// OnReturn is which copy of an instance stays when its silent cell is back after a replacement
+// has taken its place.
+type OnReturn int
+
+// The copies.
+const (
+	ReturnOld OnReturn = iota // default: the one that was replaced, if it is healthy
+	ReturnNew                 // the replacement
+)
+
 // Desired is one version of a service: what is wanted, apart from which indices
 // of it are wanted at this moment (see [Version]). It is written by the leader
 // only, at apply. Instances, Routes and Annotation may change in place; any other
@@ -69,8 +79,12 @@ type Desired struct {
 	Strategy    Strategy
 	Exclusive   bool // no second copy may ever run; implies StopFirst and PartitionStop
 	OnPartition OnPartition
-	Restart     RestartPolicy
-	Rollout     RolloutPolicy
+	// ReplaceAfter is how long an instance is waited for, from when its cell counts as silent,
+	// before a replacement is placed; the wait ends when the cell is given up.
+	ReplaceAfter time.Duration
+	OnReturn     OnReturn
+	Restart      RestartPolicy
+	Rollout      RolloutPolicy
 }
 
 // FixedPort returns the name of the first port whose number the definition fixes, or
@@ -164,6 +178,9 @@ func (d *Desired) Validate() error {
 	}
 	if size > MaxRoutes {
 		bad("routes", "more than 128 KiB in all")
+	}
+	if d.ReplaceAfter < 0 {
+		bad("replace_after", "must not be negative")
 	}
 	if a, b, twice := d.portTwice(); twice {
 		bad("ports", fmt.Sprintf("%s and %s fix the same port", a, b))

@@ -130,6 +130,8 @@ func Harmonise(v View) Action {
 		return Action{Call: CallRemove, Grade: Conceivable, Why: "no container for the row: the leader decides whether it is still wanted"}
 	case alive && mine != nil && mine.Retiring:
 		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
+	case v.Container == Up && v.Rows.Ordinary.replaced(v.Self) && v.ready():
+		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "replaced while its cell was silent: it is back, and stays"}
 	}
 	if v.Older && v.Container == Starting && v.Rows.Empty() {
 		return Action{Grade: Conceivable, Why: "started before this store was made or restored: the leader hears of it when it runs"}

@@ -36,6 +36,8 @@ func checkTogether(x Index) string {
 		return "evacuating and suspect at once"
 	case (x.Evacuating != nil || x.Suspect != nil) && o != nil && o.Exclusive:
 		return "an exclusive instance with a copy"
+	case o != nil && !o.NotBefore.IsZero() && x.Suspect == nil:
+		return "waits for a copy that is not there"
 	case x.Evacuating != nil && o.Serves():
 		return "an evacuating copy beside an instance that serves"
 	case x.Suspect != nil && o.Serves():
@@ -59,6 +61,10 @@ func checkRow(a *Actual, is Presence, k Key) string {
 		return "a placement error outside UNCLAIMED"
 	case (a.State == Claimed || a.State == Running) != held:
 		return "instance and cell do not fit the state"
+	case !a.NotBefore.IsZero() && a.State != Unclaimed:
+		return "waits for a copy outside UNCLAIMED"
+	case a.Replaces != Identity{} && a.State != Running:
+		return "took the place of another outside RUNNING"
 	case a.Retiring && !held:
 		return "retiring without an instance"
 	case a.Finished && a.State != Crashed:

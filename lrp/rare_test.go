@@ -51,6 +51,7 @@ func TestRareRows(t *testing.T) {
 	}
 	// Rows that only a mistake elsewhere can have made are put right.
 	both := Index{Key: key0, Ordinary: rowOf(t, "RUNNING other"), Suspect: suspect}
+	env.Desired.OnReturn = ReturnNew
 	y, effects, _ = Step(both, CellHealthy{"alpha", "pa"}, env)
 	if y.Suspect != nil || words(y.Ordinary) != "RUNNING other" || !has(effects, StopInstance{key0, alpha}) {
 		t.Errorf("a suspect beside a running instance: %s %v", show(y), effects)

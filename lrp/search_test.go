@@ -99,6 +99,9 @@ func (st *searchState) key() string {
 			continue
 		}
 		fmt.Fprintf(&b, "|%d%s#%d%t%t", a.State, a.Cell, name(a.Instance), a.Retiring, a.Net.Routable)
+		if a.Replaces.Instance != "" {
+			fmt.Fprintf(&b, "r%s#%d", a.Replaces.Cell, name(a.Replaces.Instance))
+		}
 	}
 	if st.late != nil {
 		by := byOf(st.late)

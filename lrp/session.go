@@ -1,5 +1,7 @@
 package lrp
 
+import "slices"
+
 // cellHealthy turns proc's SUSPECT row back into the ordinary one and withdraws
 // the replacement.
 func (m *machine) cellHealthy(proc string) {
@@ -10,7 +12,7 @@ func (m *machine) cellHealthy(proc string) {
 	m.x.Suspect = nil
 	switch o := m.x.Ordinary; {
 	case o == nil:
-	case o.covers(s): // came first after all
+	case o.covers(s) && !m.oldStays(s): // came first after all
 		m.stop(s)
 		return
 	case o.State == Claimed || o.State == Running:
@@ -51,8 +53,29 @@ func (m *machine) cellUnhealthy(proc string) {
 		b := *o
 		b.Presence = Suspect
 		m.x.Suspect = &b
+		m.unclaim()
+		m.wait()
+		return
 	}
 	m.unclaim()
+}
+
+// wait has the place of a row that a SUSPECT copy left asked for only when that has been waited for.
+func (m *machine) wait() {
+	d, o := m.env.Desired, m.x.Ordinary
+	if d == nil || d.ReplaceAfter == 0 || o == nil || o.State != Unclaimed {
+		return
+	}
+	b := *o
+	b.NotBefore = m.env.Now.Add(d.ReplaceAfter)
+	m.x.Ordinary = &b
+	m.effects = slices.DeleteFunc(m.effects, func(e Effect) bool { return e == RequestAuction{Key: m.x.Key} })
+}
+
+// oldStays reports whether the SUSPECT instance s is the one that stays when its cell is back.
+func (m *machine) oldStays(s *Actual) bool {
+	d := m.env.Desired
+	return d != nil && d.OnReturn == ReturnOld && s.Net.Routable
 }
 
 // leaveProc takes the rows off proc: all but exclusive ones at MUST_DIE, these too

@@ -25,7 +25,15 @@ func Step(x Index, e Event, env Env) (Index, []Effect, error) {
 func (m *machine) askAgain(before Index) {
 	a, was := m.x.Ordinary, before.Ordinary
 	fewer := before.Evacuating != nil && m.x.Evacuating == nil || before.Suspect != nil && m.x.Suspect == nil
-	if fewer && m.env.Wanted && was != nil && was.State == Unclaimed && a == was {
+	if !fewer || was == nil || was.State != Unclaimed || a != was {
+		return
+	}
+	if m.x.Suspect == nil && !a.NotBefore.IsZero() { // what it waited for is gone
+		b := *a
+		b.NotBefore = time.Time{}
+		m.x.Ordinary = &b
+	}
+	if m.env.Wanted {
 		m.do(RequestAuction{Key: m.x.Key})
 	}
 }
@@ -218,7 +226,9 @@ func (m *machine) resend() {
 	switch {
 	case a == nil:
 	case a.State == Unclaimed && m.env.Wanted:
-		m.do(RequestAuction{Key: m.x.Key})
+		if !m.env.Now.Before(a.NotBefore) {
+			m.do(RequestAuction{Key: m.x.Key})
+		}
 	case a.Retiring && (a.State == Claimed || a.State == Running):
 		m.stop(a)
 	}
@@ -303,6 +313,11 @@ func (m *machine) start(e Start) error {
 		if d := m.env.Desired; d != nil {
 			a.Service, a.Exclusive = d.Service, d.Exclusive
 		}
+	case a.State == Running && a.replaced(e.By) && e.Net.Routable:
+		if !m.env.Eligible {
+			return ErrNotEligible // its cell may fall silent again
+		}
+		m.stop(a)
 	case a.State == Running && !m.mayTakeBack(e.By):
 		return ErrCannotBeStarted
 	case (a.State == Claimed || a.State == Running) && !a.Is(e.By):
@@ -349,7 +364,13 @@ func (m *machine) replaced(by Identity) {
 	}
 	if s := m.x.Suspect; s != nil && o.covers(s) {
 		m.x.Suspect = nil
-		m.stop(s)
+		if !m.oldStays(s) || o == nil || !o.Is(by) {
+			m.stop(s)
+			return
+		}
+		b := *o
+		b.Replaces = s.Identity
+		m.x.Ordinary = &b
 	}
 }
 

@@ -197,8 +197,10 @@ func TestSuspect(t *testing.T) {
 	if back, effects, _ = Step(suspect, CellHealthy{"alpha", "pa"}, env); words(back.Ordinary) != "RUNNING self" || !has(effects, WithdrawAuction{key0}) {
 		t.Errorf("back before the claim: %+v %v", back, effects)
 	}
-	// The replacement runs first: the suspect is stopped on contact.
-	replaced, effects, err := Step(claimed, Start{By: omega, Net: netA}, env)
+	// The replacement runs first: the suspect is stopped on contact, where the new one stays.
+	newStays := wantedEnv()
+	newStays.Desired.OnReturn = ReturnNew
+	replaced, effects, err := Step(claimed, Start{By: omega, Net: netA}, newStays)
 	if err != nil || !replaced.Ordinary.Is(omega) || replaced.Suspect != nil || !has(effects, StopInstance{key0, alpha}) {
 		t.Errorf("replaced: %+v %v", replaced, effects)
 	}
@@ -443,6 +445,7 @@ func TestWhatDoesNotServeTakesNobodysPlace(t *testing.T) {
 	slow := netA
 	slow.Routable = false
 	unready := func(a *Actual) *Actual { b := *a; b.Net.Routable = false; return &b }
+	env.Desired.OnReturn = ReturnNew
 	for name, c := range map[string]struct {
 		from   Index
 		by     Identity

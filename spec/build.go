@@ -21,6 +21,7 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 		Workload: b.workload(&s.place, &s.workload, s.Resources),
 		Stack:    s.Stack, PlacementTags: s.Placement, Labels: literals(s.CellLabels), Tolerations: s.Tolerations,
 		Exclusive: s.Exclusive, OnPartition: lrp.OnPartition(s.OnPartition.index),
+		ReplaceAfter: time.Duration(s.ReplaceAfter), OnReturn: lrp.OnReturn(s.OnReturn.index),
 	}
 	if s.Instances != nil {
 		out.Instances = *s.Instances
@@ -53,6 +54,13 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 		}
 		if s.has("on_partition") && out.OnPartition == lrp.PartitionKeep {
 			b.field(&s.place, "on_partition", "an exclusive service is always stopped", "write stop, or leave it out")
+		}
+		if s.ReplaceAfter != 0 || s.has("on_return") {
+			field := "on_return"
+			if s.ReplaceAfter != 0 {
+				field = "replace_after"
+			}
+			b.field(&s.place, field, "an exclusive instance is replaced only when the old one is certainly dead", "leave it out, or exclusive")
 		}
 		out.Strategy, out.OnPartition = lrp.StopFirst, lrp.PartitionStop
 	}

@@ -66,6 +66,8 @@ type service struct {
 	Update       *update          `spec:"update" doc:"how a new version takes the place of the old one"`
 	Exclusive    bool             `spec:"exclusive" default:"false" doc:"no second copy may ever run: stop-first everywhere, on_partition stop. Of what ran before the service became exclusive only the stop is waited for: plan says so"`
 	OnPartition  enum[partitions] `spec:"on_partition" default:"keep" doc:"what a cell that lost its leader does with it"`
+	ReplaceAfter duration         `spec:"replace_after" default:"0s" doc:"how long an instance is waited for when its cell has fallen silent (after 15s, by the server's flags), before a copy starts elsewhere; when the cell is given up (60s later) it is not waited for any more"`
+	OnReturn     enum[returns]    `spec:"on_return" default:"old" doc:"which copy stays when the silent cell is back and a copy runs elsewhere: the old one, if it is healthy, or the new one"`
 	Routes       free[string]     `spec:"routes" doc:"opaque text per router"`
 	Annotation   string           `spec:"annotation" doc:"opaque text, at most 10 KiB"`
 }
@@ -186,6 +188,7 @@ type killModes struct{}
 type killTargets struct{}
 type cellRestarts struct{}
 type partitions struct{}
+type returns struct{}
 type losses struct{}
 type fulls struct{}
 type restartModes struct{}
@@ -199,6 +202,7 @@ func (killModes) choices() []string      { return []string{"term_wait_kill", "te
 func (killTargets) choices() []string    { return []string{"cgroup", "group", "child"} }
 func (cellRestarts) choices() []string   { return []string{"stop", "keep"} }
 func (partitions) choices() []string     { return []string{"keep", "stop"} }
+func (returns) choices() []string        { return []string{"old", "new"} }
 func (losses) choices() []string         { return []string{"end", "keep"} }
 func (fulls) choices() []string          { return []string{"wait", "fail"} }
 func (restartModes) choices() []string   { return []string{"always", "on_failure", "never"} }

@@ -79,6 +79,7 @@ func FromActual(a *lrp.Actual) *pb.ActualLRP {
 		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
 		CrashCount: int32(a.CrashCount), CrashReason: valid(a.CrashReason), PlacementError: valid(a.PlacementError),
 		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished, Unheard: a.Unheard,
+		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces),
 	}
 }
 
@@ -92,6 +93,7 @@ func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
 		Identity: ToIdentity(m.GetIdentity()), Net: ToNet(m.GetNet()), Exclusive: m.GetExclusive(),
 		CrashCount: int(m.GetCrashCount()), CrashReason: m.GetCrashReason(), PlacementError: m.GetPlacementError(),
 		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(), Finished: m.GetFinished(), Unheard: m.GetUnheard(),
+		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()),
 	}
 	return a, r.err
 }

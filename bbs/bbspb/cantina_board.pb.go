@@ -245,6 +245,8 @@ type Desired struct {
 	OnPartition   int32                  `protobuf:"varint,13,opt,name=on_partition,json=onPartition,proto3" json:"on_partition,omitempty"`
 	Restart       *Restart               `protobuf:"bytes,14,opt,name=restart,proto3" json:"restart,omitempty"`
 	Rollout       *Rollout               `protobuf:"bytes,15,opt,name=rollout,proto3" json:"rollout,omitempty"`
+	ReplaceAfter  *durationpb.Duration   `protobuf:"bytes,16,opt,name=replace_after,json=replaceAfter,proto3" json:"replace_after,omitempty"`
+	OnReturn      int32                  `protobuf:"varint,17,opt,name=on_return,json=onReturn,proto3" json:"on_return,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +384,20 @@ func (x *Desired) GetRollout() *Rollout {
 		return x.Rollout
 	}
 	return nil
+}
+
+func (x *Desired) GetReplaceAfter() *durationpb.Duration {
+	if x != nil {
+		return x.ReplaceAfter
+	}
+	return nil
+}
+
+func (x *Desired) GetOnReturn() int32 {
+	if x != nil {
+		return x.OnReturn
+	}
+	return 0
 }
 
 type Restart struct {
@@ -1679,7 +1695,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x06number\x18\x02 \x01(\x03R\x06number\x12\x10\n" +
 	"\x03low\x18\x03 \x01(\x03R\x03low\x12\x12\n" +
 	"\x04high\x18\x04 \x01(\x03R\x04high\x12\x12\n" +
-	"\x04good\x18\x05 \x01(\bR\x04good\"\xd7\x05\n" +
+	"\x04good\x18\x05 \x01(\bR\x04good\"\xb4\x06\n" +
 	"\aDesired\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocess\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x12\x1c\n" +
@@ -1698,7 +1714,9 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\texclusive\x18\f \x01(\bR\texclusive\x12!\n" +
 	"\fon_partition\x18\r \x01(\x05R\vonPartition\x121\n" +
 	"\arestart\x18\x0e \x01(\v2\x17.cantina.bbs.v1.RestartR\arestart\x121\n" +
-	"\arollout\x18\x0f \x01(\v2\x17.cantina.bbs.v1.RolloutR\arollout\x1a9\n" +
+	"\arollout\x18\x0f \x01(\v2\x17.cantina.bbs.v1.RolloutR\arollout\x12>\n" +
+	"\rreplace_after\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\freplaceAfter\x12\x1b\n" +
+	"\ton_return\x18\x11 \x01(\x05R\bonReturn\x1a9\n" +
 	"\vRoutesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a9\n" +
@@ -1883,39 +1901,40 @@ var file_cantina_board_proto_depIdxs = []int32{
 	20, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
 	3,  // 9: cantina.bbs.v1.Desired.restart:type_name -> cantina.bbs.v1.Restart
 	4,  // 10: cantina.bbs.v1.Desired.rollout:type_name -> cantina.bbs.v1.Rollout
-	25, // 11: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
-	25, // 12: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
-	25, // 13: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
-	25, // 14: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
-	25, // 15: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
-	26, // 16: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
-	6,  // 17: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
-	27, // 18: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
-	8,  // 19: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
-	28, // 20: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
-	23, // 21: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
-	23, // 22: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
-	23, // 23: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
-	9,  // 24: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
-	24, // 25: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
-	21, // 26: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
-	25, // 27: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
-	23, // 28: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
-	23, // 29: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	23, // 30: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
-	23, // 31: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
-	2,  // 32: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
-	15, // 33: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
-	14, // 34: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
-	12, // 35: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
-	8,  // 36: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
-	17, // 37: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
-	18, // 38: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	25, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
+	25, // 12: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
+	25, // 13: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
+	25, // 14: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
+	25, // 15: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
+	25, // 16: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
+	26, // 17: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
+	6,  // 18: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
+	27, // 19: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
+	8,  // 20: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
+	28, // 21: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
+	23, // 22: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
+	23, // 23: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
+	23, // 24: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
+	9,  // 25: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
+	24, // 26: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
+	21, // 27: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
+	25, // 28: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
+	23, // 29: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
+	23, // 30: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	23, // 31: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
+	23, // 32: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
+	2,  // 33: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
+	15, // 34: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
+	14, // 35: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
+	12, // 36: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
+	8,  // 37: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
+	17, // 38: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
+	18, // 39: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_cantina_board_proto_init() }

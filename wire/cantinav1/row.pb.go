@@ -486,7 +486,11 @@ type ActualLRP struct {
 	// Ended by itself and is not started again.
 	Finished bool `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
 	// The leader of this term has not heard of its cell in time.
-	Unheard       bool `protobuf:"varint,15,opt,name=unheard,proto3" json:"unheard,omitempty"`
+	Unheard bool `protobuf:"varint,15,opt,name=unheard,proto3" json:"unheard,omitempty"`
+	// Until when no place is asked for it: its suspect copy is waited for.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// The suspect instance whose place it took, and which stays when its cell is back.
+	Replaces      *Identity `protobuf:"bytes,17,opt,name=replaces,proto3" json:"replaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -624,6 +628,20 @@ func (x *ActualLRP) GetUnheard() bool {
 		return x.Unheard
 	}
 	return false
+}
+
+func (x *ActualLRP) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *ActualLRP) GetReplaces() *Identity {
+	if x != nil {
+		return x.Replaces
+	}
+	return nil
 }
 
 type Holder struct {
@@ -928,7 +946,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12)\n" +
 	"\x05ports\x18\x02 \x03(\v2\x13.cantina.v1.MappingR\x05ports\x12\x1a\n" +
 	"\broutable\x18\x03 \x01(\bR\broutable\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xdb\x04\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xc8\x05\n" +
 	"\tActualLRP\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x120\n" +
@@ -946,7 +964,10 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aexpires\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1a\n" +
 	"\bretiring\x18\r \x01(\bR\bretiring\x12\x1a\n" +
 	"\bfinished\x18\x0e \x01(\bR\bfinished\x12\x18\n" +
-	"\aunheard\x18\x0f \x01(\bR\aunheard\"0\n" +
+	"\aunheard\x18\x0f \x01(\bR\aunheard\x129\n" +
+	"\n" +
+	"not_before\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x120\n" +
+	"\breplaces\x18\x11 \x01(\v2\x14.cantina.v1.IdentityR\breplaces\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xdc\x02\n" +
@@ -1036,16 +1057,18 @@ var file_cantina_v1_row_proto_depIdxs = []int32{
 	7,  // 6: cantina.v1.ActualLRP.net:type_name -> cantina.v1.Net
 	13, // 7: cantina.v1.ActualLRP.since:type_name -> google.protobuf.Timestamp
 	13, // 8: cantina.v1.ActualLRP.expires:type_name -> google.protobuf.Timestamp
-	13, // 9: cantina.v1.TaskResult.started:type_name -> google.protobuf.Timestamp
-	13, // 10: cantina.v1.TaskResult.ended:type_name -> google.protobuf.Timestamp
-	2,  // 11: cantina.v1.TaskRow.state:type_name -> cantina.v1.TaskState
-	3,  // 12: cantina.v1.TaskRow.outcome:type_name -> cantina.v1.TaskOutcome
-	9,  // 13: cantina.v1.TaskRow.holder:type_name -> cantina.v1.Holder
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	13, // 9: cantina.v1.ActualLRP.not_before:type_name -> google.protobuf.Timestamp
+	6,  // 10: cantina.v1.ActualLRP.replaces:type_name -> cantina.v1.Identity
+	13, // 11: cantina.v1.TaskResult.started:type_name -> google.protobuf.Timestamp
+	13, // 12: cantina.v1.TaskResult.ended:type_name -> google.protobuf.Timestamp
+	2,  // 13: cantina.v1.TaskRow.state:type_name -> cantina.v1.TaskState
+	3,  // 14: cantina.v1.TaskRow.outcome:type_name -> cantina.v1.TaskOutcome
+	9,  // 15: cantina.v1.TaskRow.holder:type_name -> cantina.v1.Holder
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_row_proto_init() }
