@@ -165,7 +165,13 @@ func (b *BBS) Dead(e worker.Dead, holder worker.Proc) (lost int) {
 func (b *BBS) InstancesOn(proc string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.services.OnProc(proc))
+	n := 0
+	for _, k := range b.services.OnProc(proc) {
+		if slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) {
+			n++
+		}
+	}
+	return n
 }
 
 // CellHealthy tells that the session of a process is HEALTHY (again).

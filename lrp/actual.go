@@ -125,7 +125,7 @@ type Actual struct {
 	// waited for: CellUnhealthy; cleared when that is gone.
 	NotBefore time.Time
 	// Replaces is the SUSPECT instance whose place this RUNNING one took, and which stays when its
-	// cell is back (ReturnOld): Start.
+	// cell is back (ReturnOld): Start; moved by ProcMoved, cleared when its cell is given up.
 	Replaces Identity
 	// Expires bounds an EVACUATING row: set and refreshed by Evacuate.
 	Expires time.Time

@@ -240,25 +240,31 @@ func (b *Board) recount(p *process) {
 // track keeps byProc for the rows of x.
 func (b *Board) track(x Index, add bool) {
 	for _, a := range [...]*Actual{x.Ordinary, x.Evacuating, x.Suspect} {
-		if a == nil || a.Proc == "" {
-			continue
-		}
-		set := b.byProc[a.Proc]
-		switch {
-		case add && set == nil:
-			b.byProc[a.Proc] = map[Key]struct{}{x.Key: {}}
-		case add:
-			set[x.Key] = struct{}{}
-		default:
-			delete(set, x.Key)
-			if len(set) == 0 {
-				delete(b.byProc, a.Proc)
-			}
+		if a != nil {
+			b.trackProc(a.Proc, x.Key, add)
+			b.trackProc(a.Replaces.Proc, x.Key, add)
 		}
 	}
 }
 
-// OnProc returns the indices that have a row on a cell process, in order.
+func (b *Board) trackProc(proc string, k Key, add bool) {
+	set := b.byProc[proc]
+	switch {
+	case proc == "":
+	case add && set == nil:
+		b.byProc[proc] = map[Key]struct{}{k: {}}
+	case add:
+		set[k] = struct{}{}
+	default:
+		delete(set, k)
+		if len(set) == 0 {
+			delete(b.byProc, proc)
+		}
+	}
+}
+
+// OnProc returns the indices that have a row on a cell process, or one that replaces such a row,
+// in order.
 func (b *Board) OnProc(proc string) []Key { return sorted(b.byProc[proc]) }
 
 // Procs returns the cell processes that rows name, in order.

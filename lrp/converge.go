@@ -196,6 +196,9 @@ func (b *Board) reap(x Index) Event {
 		if a != nil && a.Proc != "" && b.dead[a.Proc] {
 			return ProcDead{Proc: a.Proc}
 		}
+		if a != nil && a.Replaces.Proc != "" && b.dead[a.Replaces.Proc] {
+			return ProcDead{Proc: a.Replaces.Proc}
+		}
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func checkRow(a *Actual, is Presence, k Key) string {
 		return "instance and cell do not fit the state"
 	case !a.NotBefore.IsZero() && a.State != Unclaimed:
 		return "waits for a copy outside UNCLAIMED"
-	case a.Replaces != Identity{} && a.State != Running:
-		return "took the place of another outside RUNNING"
+	case a.Replaces != Identity{} && (a.State != Running || is != Ordinary):
+		return "took the place of another, and is not the ordinary one that runs"
 	case a.Retiring && !held:
 		return "retiring without an instance"
 	case a.Finished && a.State != Crashed:

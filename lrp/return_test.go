@@ -69,6 +69,27 @@ func TestWhichCopyStays(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for name, e := range map[string]Event{"given up": CellMustDie{"alpha", "pa"}, "certainly dead": ProcDead{"pa"}} {
+		gone, _, err := Step(x, e, env)
+		if err != nil || gone.Ordinary.replaced(alpha) || !gone.Ordinary.Is(omega) {
+			t.Errorf("its cell is %s: %s %v", name, show(gone), err)
+		}
+		if a := Harmonise(View{Container: Up, Net: &netA, Self: alpha, Rows: gone}); a.Call != NoCall || a.Then != DeleteContainer {
+			t.Errorf("back after its cell was %s: %v %v", name, a.Call, a.Then)
+		}
+	}
+	if y, _, _ := Step(x, ProcMoved{Cell: "alpha", From: "pa", To: "later"}, env); y.Ordinary.Replaces.Proc != "later" || !y.Ordinary.Is(omega) {
+		t.Errorf("its cell has another process: %s", show(y))
+	}
+	b := NewBoard(ConvergePolicy{})
+	b.PutIndex(x)
+	if on := b.OnProc("pa"); len(on) != 1 {
+		t.Errorf("nobody would tell it of the end of the process: %v", on)
+	}
+	b.PutIndex(Index{Key: key0})
+	if on := b.Procs(); len(on) != 0 {
+		t.Errorf("left: %v", on)
+	}
 	env.Desired.OnReturn = ReturnNew
 	y := replacedBy(t, env)
 	if y.Ordinary.Replaces != (Identity{}) {

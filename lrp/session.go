@@ -51,7 +51,7 @@ func (m *machine) cellUnhealthy(proc string) {
 			return // it is on its way out
 		}
 		b := *o
-		b.Presence = Suspect
+		b.Presence, b.Replaces = Suspect, Identity{}
 		m.x.Suspect = &b
 		m.unclaim()
 		m.wait()
@@ -87,6 +87,11 @@ func (m *machine) leaveProc(proc string, dead bool) {
 	if m.x.Evacuating.OnProc(proc) {
 		m.x.Evacuating = nil
 	}
+	if o := m.x.Ordinary; o != nil && o.Replaces.Proc == proc && proc != "" { // the one it replaced is not waited for any more
+		b := *o
+		b.Replaces = Identity{}
+		m.x.Ordinary = &b
+	}
 	if o := m.x.Ordinary; o.OnProc(proc) && (dead || !m.exclusive()) {
 		m.unclaim()
 	}
@@ -98,5 +103,10 @@ func (m *machine) procMoved(e ProcMoved) {
 		if a := *row; a.OnProc(e.From) && a.Cell == e.Cell {
 			*row = movedTo(a, e.To)
 		}
+	}
+	if o := m.x.Ordinary; o != nil && o.Replaces.Proc == e.From && o.Replaces.Cell == e.Cell {
+		b := *o
+		b.Replaces.Proc = e.To
+		m.x.Ordinary = &b
 	}
 }
