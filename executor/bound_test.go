@@ -32,7 +32,7 @@ func TestALargeResultIsAnError(t *testing.T) {
 
 // TestWhatADownloadUnpacksToIsBounded: by the cell, or by the disk that the work asked for.
 func TestWhatADownloadUnpacksToIsBounded(t *testing.T) {
-	bomb := filepath.Join(t.TempDir(), "x.zip")
+	bomb := filepath.Join(tempDir(t), "x.zip")
 	f, err := os.Create(bomb)
 	if err != nil {
 		t.Fatal(err)

@@ -103,9 +103,9 @@ func TestChecksLeaveNothing(t *testing.T) {
 
 // TestASuccessorEndsWhatACheckOfItsPredecessorLeft: in a kept container.
 func TestASuccessorEndsWhatACheckOfItsPredecessorLeft(t *testing.T) {
-	folder := t.TempDir()
+	folder := tempDir(t)
 	mark := fmt.Sprint(os.Getpid(), time.Now().UnixNano())
-	file := filepath.Join(t.TempDir(), "up")
+	file := filepath.Join(tempDir(t), "up")
 	s := keep(Spec{Workload: action.Workload{Action: do("sleep 1000"), ReadinessChecks: []action.Check{
 		{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo up >" + file + "; setsid sleep 1000." + mark}}, Timeout: time.Hour}}}})
 	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: s}}})

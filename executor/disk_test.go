@@ -38,7 +38,7 @@ func fill(t testing.TB, dir string) (free func()) {
 // in the result, and it goes on by itself when there is room.
 func TestACellOnAFullDisk(t *testing.T) {
 	needRoot(t)
-	folder := t.TempDir()
+	folder := tempDir(t)
 	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=32m"); err != nil {
 		t.Skip("skipped: nothing can be mounted here: ", err)
 	}
@@ -50,7 +50,7 @@ func TestACellOnAFullDisk(t *testing.T) {
 	if d := e.Disk(); d.Fault != nil || d.FreeMB < 25 || d.ForeignMB > 6 {
 		t.Errorf("an empty disk: %+v", d)
 	}
-	done := filepath.Join(t.TempDir(), "go")
+	done := filepath.Join(tempDir(t), "go")
 	s := sh("echo up; until [ -e " + done + " ]; do sleep 0.01; done; head -c 2000000 /dev/zero | tr '\\0' '\\n'; printf end")
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)

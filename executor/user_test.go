@@ -434,3 +434,20 @@ func readAll(t *testing.T, r io.Reader) string {
 	}
 	return string(b)
 }
+
+// TestEveryFolderOfATestIsOpen: the tests use tempDir, so that they pass as another user too.
+func TestEveryFolderOfATestIsOpen(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), "t."+"TempDir()") && f != "harness_test.go" {
+			t.Errorf("%s makes a folder without tempDir", f)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func TestTheVerdictIsFixedWhenTheMainProgramEnds(t *testing.T) {
 					t.Parallel()
 					e := testExecutor(t, nil)
 					needGroups(t, e)
-					file := filepath.Join(t.TempDir(), "go")
+					file := filepath.Join(tempDir(t), "go")
 					s := leaving(file, code)
 					change(&s)
 					if err := e.Launch(Reservation{ID: "x", DeadlineBound: true}, s); err != nil {
@@ -83,9 +83,9 @@ func reasonOf(shape string, code int) string {
 // killed for lack of memory.
 func TestTheVerdictOutlivesTheCell(t *testing.T) {
 	t.Run("end of the cell", func(t *testing.T) {
-		e, stop := runExecutor(t, testConfig(t.TempDir()))
+		e, stop := runExecutor(t, testConfig(tempDir(t)))
 		needGroups(t, e)
-		file := filepath.Join(t.TempDir(), "go")
+		file := filepath.Join(tempDir(t), "go")
 		if err := e.Launch(Reservation{ID: "x"}, leaving(file, 0)); err != nil {
 			t.Fatal(err)
 		}
