@@ -72,7 +72,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 		return
 	}
 	p := l.procs[r.Proc]
-	if p == nil || p.reported || p.health.State != New || !p.connected {
+	if p == nil || p.health.State != New || !p.connected {
 		return
 	}
 	for _, h := range r.Held {

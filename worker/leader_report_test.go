@@ -3,6 +3,8 @@ package worker
 import (
 	"slices"
 	"testing"
+
+	"cantina/workerset"
 )
 
 // TestALateReportRevivesNobody: a report counts once, of a session that is NEW; what a process says
@@ -132,4 +134,57 @@ func TestWhatAnotherHoldsIsNotTaken(t *testing.T) {
 			t.Errorf("%v", r.out)
 		}
 	})
+}
+
+// TestTheRowGoesAfterTheWordOfTheDeath is durable, whatever else becomes durable first: an output
+// before it, or an end that was on its way.
+func TestTheRowGoesAfterTheWordOfTheDeath(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	r.tick(sec)
+	x := r.run("w1", "a")
+	r.answer("p1", x, RunOK)
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x})
+	r.out, r.rows, r.hold = nil, nil, true
+	r.beat("w1", "p1", 1)
+	r.step(Forget{Proc: "p1", By: "ann"})
+	r.step(StatusCommitted{x, Real})
+	told, went := false, false
+	for len(r.pending) > 0 {
+		for _, out := range r.pending { // what is submitted is before what follows from the death
+			if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) && !told {
+				t.Fatal("the row goes, and nobody was told of the death")
+			}
+		}
+		out := r.pending[0]
+		r.pending = r.pending[1:]
+		if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) {
+			went = true
+			if list, ok := out.Rows[len(out.Rows)-1].(PutList); !ok || list.ID.Hash != (workerset.Hash{}) {
+				t.Errorf("the list without it: %+v", out.Rows)
+			}
+		}
+		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofOperator}))
+		next, err := r.l.Step(r.now, Committed{out.Seq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.submit(next)
+	}
+	if !told || !went {
+		t.Fatalf("told %v, gone %v", told, went)
+	}
+}
+
+// TestWhatHasEndedIsNotDoubled: an operator is told of two that may run, not of one whose end waits
+// for its acknowledgement.
+func TestWhatHasEndedIsNotDoubled(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		r, x := held2(t)
+		r.report("p2", Held{Run: Run{x.Work, old(2, "a").Invocation}, Ended: ended})
+		doubled := slices.ContainsFunc(take[Audit](r), func(a Audit) bool { return a.Kind == AuditDoubled })
+		if doubled == ended {
+			t.Errorf("ended %v: said to be doubled: %v", ended, doubled)
+		}
+	}
 }
