@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 
 	"cantina/batch"
+	"cantina/fence"
 	"cantina/store"
+	"cantina/worker"
 )
 
 // change is something a person, a schedule or a file does to jobs; it is decided and
@@ -304,4 +306,50 @@ func TestAFailedCommitOfJobsEndsTheTerm(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// TestAnEditThatCrossesAnEnd: a run whose cell reports it as ended is on no board, and its end is on
+// its way when a person forgives or runs the job again. The status stays that of the newest run.
+func TestAnEditThatCrossesAnEnd(t *testing.T) {
+	for name, edit := range map[string]func(r *rig) (int, error){
+		"again":   func(r *rig) (int, error) { return r.Rerun(r.t.Context(), "j", batch.NodeFilter{}) },
+		"forgive": func(r *rig) (int, error) { return r.Forgive(r.t.Context(), "j", batch.NodeFilter{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := newFakeStore()
+				r := begin(t, st, 1)
+				r.cell("c", 2)
+				r.apply(jobWith(0, "a", "b"))
+				r.end("j", "a", 1, "") // failed for good
+				r.end("j", "b", 1, "")
+				r.stop()
+				r = begin(t, st, 2)
+				synctest.Wait()
+				newest := worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1}, Counter: 50}}
+				st.setManual(true)
+				r.Ended(endOf(newest, "c", 0, ""))
+				synctest.Wait()
+				answer := make(chan error, 1)
+				go func() {
+					n, err := edit(r)
+					if err == nil && n != 1 {
+						err = fmt.Errorf("%d nodes changed", n)
+					}
+					answer <- err
+				}()
+				synctest.Wait()
+				st.setManual(false)
+				synctest.Wait()
+				if err := <-answer; err != nil {
+					t.Error(err)
+				}
+				got, err := r.jobs["j"].forest.board.Status(batch.Key{Job: "j", Node: "a"})
+				if err != nil || got.Invocation != newest.Invocation || got.Bits&batch.Done == 0 {
+					t.Errorf("%+v, %v", got, err)
+				}
+				r.stop()
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 
 	"cantina/batch"
 )
@@ -108,6 +109,9 @@ func (e *Edit) Step(done func(error)) (changed int, more bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
+	// The end of a run that is not on the board, since its cell reported it as ended, may be on its
+	// way: it is left alone like what runs. The status that the board has is older.
+	updates = slices.DeleteFunc(updates, func(u batch.Update) bool { return s.ends[u.Key] != nil })
 	if s.over != nil {
 		return 0, false, s.over
 	}
