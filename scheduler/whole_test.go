@@ -248,7 +248,7 @@ func TestWholeLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		m := &machine{t: t, ctx: ctx, start: time.Now(), alive: make(map[worker.Work]worker.Run), launches: make(map[worker.Work]int)}
-		m.cell = worker.NewCell(worker.CellConfig{Cell: "c", Proc: "p", Started: 1, Folder: "f", Boot: "b", Now: time.Hour, Timeouts: worker.DefaultTimeouts(), Gone: true})
+		m.cell = worker.NewCell(worker.CellConfig{Cell: "c", Proc: "p", Started: 1, Folder: "f", Boot: "b", Now: time.Hour, Unix: time.Now().Unix(), Timeouts: worker.DefaultTimeouts(), Gone: true})
 		b := mem.New(mem.Config{})
 		one := lead(t, b, m, "one", 8)
 		m.leader = one
