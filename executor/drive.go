@@ -203,7 +203,7 @@ func (c *container) note(format string, args ...any) {
 // runSingle is the fast path: one program, nothing that watches it.
 func (c *container) runSingle() (RunResult, bool) {
 	w := &c.spec.Workload
-	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1], patience{c.stopC, c.remaining(shorter(w.StartTimeout, w.TimeLimit))})
+	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1], patience{c.stopC, c.remaining(shorter(w.StartTimeout, w.TimeLimit)), shorter(w.StartTimeout, w.TimeLimit)})
 	if err != nil {
 		r := RunResult{Failed: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		r.Retryable = errors.Is(err, ErrDeadline) || errors.Is(err, ErrClosed)

@@ -36,12 +36,21 @@ const hangsAfter = 500 * time.Millisecond
 // patience is how long a start that hangs is waited for.
 type patience struct {
 	over  <-chan struct{} // nobody wants it any more
-	limit time.Duration   // 0 = none
+	limit time.Duration   // what is left of it; 0 = none
+	said  time.Duration   // the whole of it, for people
 }
 
 // patienceOf is that of the container's own programs.
 func (c *container) patienceOf(ctx context.Context) patience {
-	return patience{ctx.Done(), c.spec.Workload.StartTimeout}
+	limit := c.spec.Workload.StartTimeout
+	c.e.mu.Lock()
+	early := c.state < Running
+	c.e.mu.Unlock()
+	left := limit
+	if early && limit > 0 && c.begun > 0 {
+		left = max(limit-(c.e.clock.Boot()-c.begun), 1)
+	}
+	return patience{ctx.Done(), left, limit}
 }
 
 // awaitLaunch waits until a start that hangs has come to something. It blocks nobody
@@ -101,7 +110,7 @@ func (pa patience) gaveUp(program string, pids []int) error {
 		return fmt.Errorf("start %s: %w: %s", program, ErrHangs, where)
 	default:
 	}
-	return fmt.Errorf("start %s: not started within %v: %w: %s", program, pa.limit, ErrHangs, where)
+	return fmt.Errorf("start %s: not started within %v: %w: %s", program, pa.said, ErrHangs, where)
 }
 
 func describeAll(pids []int) []StuckProcess {

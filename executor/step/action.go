@@ -161,7 +161,9 @@ func (p *program) emitProgress(ctx context.Context, e *action.EmitProgress, s sc
 
 // run runs a program. When ctx ends it is stopped.
 func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
+	p.starts.Add(1)
 	proc, err := p.h.Start(ctx, Launch{Run: r, Out: s.out, Check: s.check})
+	p.starts.Add(-1)
 	if err != nil {
 		if ctx.Err() != nil {
 			return canceled(ctx)

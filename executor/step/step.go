@@ -34,6 +34,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/action"
@@ -167,6 +168,7 @@ type program struct {
 	once    sync.Once
 	begun   chan struct{} // closed when the action's first program has started, or it has none
 	begin   sync.Once
+	starts  atomic.Int32 // under way
 
 	mu   sync.Mutex
 	last Process // of the action
@@ -210,11 +212,17 @@ func (p *program) limitStart(ctx context.Context) (context.Context, func()) {
 		return ctx, func() {}
 	}
 	inner, fail := context.WithCancelCause(ctx)
-	t := time.AfterFunc(p.w.StartTimeout-time.Since(p.since), func() {
-		if !p.started() {
+	var t *time.Timer
+	t = time.AfterFunc(time.Hour, func() {
+		switch {
+		case p.started():
+		case p.starts.Load() > 0: // one that hangs is given up by the host, which knows where
+			t.Reset(100 * time.Millisecond)
+		default:
 			fail(&startError{p.w.StartTimeout})
 		}
 	})
+	t.Reset(p.w.StartTimeout - time.Since(p.since))
 	return inner, func() {
 		t.Stop()
 		fail(nil)
