@@ -59,12 +59,14 @@ type Market struct {
 	mu    sync.Mutex
 	lrps  map[string]bbs.LRPWant // by item id
 	tasks map[string]bbs.TaskWant
+	asked map[string]int    // by item id: the number of the newest request
+	last  int               // number of a request
 	early map[string]string // items that would have ended before the cells had settled, and their holds
 }
 
 // New returns a market without wants. It is the Cells and the Feedback of its auctioneer.
 func New(cfg Config) *Market {
-	return &Market{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, early: map[string]string{}}
+	return &Market{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{}, early: map[string]string{}}
 }
 
 // Attach gives the market the auctioneer that places its items.
@@ -89,19 +91,20 @@ func (m *Market) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	items := make([]placement.Item, 0, len(lrps)+len(tasks))
 	var dropped []string
 	m.mu.Lock()
+	m.last++
 	for _, w := range lrps {
 		d := w.Desired
 		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: m.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
 			Need: d.Workload.Resources, Avoid: w.Avoid,
 			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
-		m.lrps[LRPItem(w.Key)] = w
+		m.lrps[LRPItem(w.Key)], m.asked[LRPItem(w.Key)] = w, m.last
 		dropped = append(dropped, w.Dropped...)
 	}
 	for _, w := range tasks {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID, Kind: placement.KindTask, Need: d.Workload.Resources,
 			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
-		m.tasks[TaskItem(w.GUID)] = w
+		m.tasks[TaskItem(w.GUID)], m.asked[TaskItem(w.GUID)] = w, m.last
 		if w.Dropped {
 			dropped = append(dropped, w.UID)
 		}
@@ -121,20 +124,52 @@ func (m *Market) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
 	m.mu.Lock()
 	for _, k := range lrps {
 		ids = append(ids, LRPItem(k))
-		delete(m.lrps, LRPItem(k))
+		m.forget(LRPItem(k))
 	}
 	for _, t := range tasks {
 		if w, ok := m.tasks[TaskItem(t.GUID)]; ok && w.UID == t.UID {
 			ids = append(ids, TaskItem(t.GUID))
-			delete(m.tasks, TaskItem(t.GUID))
+			m.forget(TaskItem(t.GUID))
 		}
 	}
 	m.mu.Unlock()
 	m.house.Withdraw(ids...)
 }
 
+// forget drops a want; the lock is held.
+func (m *Market) forget(id string) {
+	delete(m.lrps, id)
+	delete(m.tasks, id)
+	delete(m.asked, id)
+}
+
+// taken forgets what a cell has taken and nobody has asked for since: it needs no place. before
+// is the number of the newest request when the call was made. What waits for a place once more,
+// because this attempt seemed to be lost, is still wanted.
+func (m *Market) taken(items []placement.Item, refused []cell.Refusal, before int) {
+	back := make(map[string]bool, len(refused))
+	for _, r := range refused {
+		back[r.ID] = true
+	}
+	for _, it := range items {
+		if _, _, waits := m.house.Explain(it.ID); waits {
+			back[it.Hold] = true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, it := range items {
+		if n, ok := m.asked[it.ID]; ok && n <= before && !back[it.Hold] {
+			m.forget(it.ID)
+		}
+	}
+}
+
 // Perform implements auctioneer.Cells.
 func (m *Market) Perform(ctx context.Context, name, process string, items []placement.Item) ([]auctioneer.Refusal, error) {
+	m.mu.Lock()
+	before := m.last
+	m.mu.Unlock()
 	refused, err := m.cfg.Cells.Perform(ctx, worker.CellName(name), m.work(process, items))
 	if err != nil && m.cfg.Cells.NeverSent(err) {
 		return neverSent(items, err), nil
@@ -142,6 +177,7 @@ func (m *Market) Perform(ctx context.Context, name, process string, items []plac
 	if err != nil {
 		return nil, err
 	}
+	m.taken(items, refused, before)
 	out := make([]auctioneer.Refusal, len(refused))
 	for i, r := range refused {
 		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: r.Cell}

@@ -236,3 +236,31 @@ func TestWhyWorkWaits(t *testing.T) {
 		t.Errorf("the cells have settled: %v", got)
 	}
 }
+
+// TestWhatACellHasTakenIsForgotten: of work that was placed nothing stays, whatever its number; what
+// was refused, or asked for again meanwhile, is still wanted.
+func TestWhatACellHasTakenIsForgotten(t *testing.T) {
+	r := begin()
+	r.offer(1000, 1)
+	for i := range 100 {
+		r.Request(nil, []bbs.TaskWant{oneOff(fmt.Sprint("t", i), fmt.Sprint("u", i), 1)})
+		r.drain(t)
+		r.house.Release(fmt.Sprint("u", i))
+	}
+	r.Request([]bbs.LRPWant{service(1, nil)}, nil)
+	r.drain(t)
+	if n := len(r.tasks) + len(r.lrps) + len(r.asked); n != 0 {
+		t.Fatalf("%d wants are left of what was placed", n)
+	}
+	r.Request(nil, []bbs.TaskWant{oneOff("big", "ub", 100_000)})
+	r.drain(t)
+	if len(r.tasks) != 1 {
+		t.Fatalf("%v", r.tasks)
+	}
+	it := placement.Item{ID: TaskItem("again"), Hold: "ua"}
+	r.Request(nil, []bbs.TaskWant{oneOff("again", "ua", 100_000)})
+	r.taken([]placement.Item{it}, nil, 0)
+	if r.taken([]placement.Item{it}, nil, 1<<30); len(r.tasks) != 2 { // it waits once more
+		t.Fatalf("%v", r.tasks)
+	}
+}
