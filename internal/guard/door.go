@@ -86,13 +86,13 @@ func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 func (d *Door) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		conn := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody { // also of a request that is refused: its body is drained
+			_ = conn.SetReadDeadline(time.Now().Add(bodyGrace)) // Body and Endless say more
+		}
 		if x := d.check(r); x != nil {
 			x.write(w, r)
 			return
-		}
-		conn := http.NewResponseController(w)
-		if r.Body != nil && r.Body != http.NoBody {
-			_ = conn.SetReadDeadline(time.Now().Add(bodyGrace)) // Body and Endless say more
 		}
 		out := &hurrying{w, conn}
 		defer out.deadline(true) // of what is still buffered
