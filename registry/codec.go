@@ -48,19 +48,26 @@ func MemberRow(proc worker.Proc) string { return memberPrefix + string(proc) }
 // ListRow is the key of the version of the members' list.
 const ListRow = listKey
 
-// Decode reads a row of the registry: a worker.Member, or the workerset.ID of their
-// list; nil for any other row.
+// Decode reads a row of the registry: a worker.Member, the workerset.ID of their
+// list, or Alone; nil for any other row.
 func Decode(row store.Row) (any, error) {
 	switch {
 	case row.Key == listKey:
 		m := &registrypb.List{}
 		err := store.Open(row.Value, kindList, m)
 		return wire.ToSet(m.GetId()), err
+	case row.Key == aloneKey:
+		m := &registrypb.Alone{}
+		err := store.Open(row.Value, kindAlone, m)
+		return Alone{fence.Cluster(m.GetCluster())}, err
 	case strings.HasPrefix(row.Key, memberPrefix):
 		return memberOf(row)
 	}
 	return nil, nil
 }
+
+// Alone is the row of a cluster that is alone (worker.Config).
+type Alone struct{ Cluster fence.Cluster }
 
 // opsOf are the writes of one output; restored tells that the head's mark goes too.
 func opsOf(cluster fence.Cluster, rows []worker.Row) (ops []store.Op, restored bool) {
@@ -85,9 +92,8 @@ func opsOf(cluster fence.Cluster, rows []worker.Row) (ops []store.Op, restored b
 // a backup that was given a new identity: that one may have any cells.
 func isAlone(cluster fence.Cluster, rows []store.Row) bool {
 	for _, r := range rows {
-		m := &registrypb.Alone{}
-		if r.Key == aloneKey && store.Open(r.Value, kindAlone, m) == nil {
-			return m.GetCluster() == string(cluster)
+		if x, err := Decode(r); r.Key == aloneKey && err == nil {
+			return x == Alone{cluster}
 		}
 	}
 	return false

@@ -102,7 +102,7 @@ func (c *cli) backup(name string, force bool, take func(context.Context, io.Writ
 		err = f.Sync()
 	}
 	if err == nil {
-		info, err = verify(f)
+		info, err = verify(f, nil)
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
@@ -131,12 +131,18 @@ func settle(from, name string, force bool) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// verify reads a backup from its beginning to its end, and goes back to its beginning.
-func verify(f *os.File) (store.BackupInfo, error) {
+// verify reads a backup from its beginning to its end, and goes back to its beginning. see, when
+// set, is given each row.
+func verify(f *os.File, see func(store.Row)) (store.BackupInfo, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return store.BackupInfo{}, err
 	}
-	info, err := store.VerifyBackup(f, node.CheckRow)
+	info, err := store.VerifyBackup(f, func(r store.Row) error {
+		if see != nil {
+			see(r)
+		}
+		return node.CheckRow(r)
+	})
 	if err != nil {
 		return info, failf(api.ExitFailed, "%s: %v", f.Name(), err)
 	}
@@ -170,7 +176,7 @@ func (c *cli) verifyVerb() *cobra.Command {
 				return failf(api.ExitUsage, "%v", err)
 			}
 			defer f.Close()
-			info, err := verify(f)
+			info, err := verify(f, nil)
 			if err != nil {
 				return err
 			}
@@ -195,7 +201,8 @@ func (c *cli) restoreVerb() *cobra.Command {
 				return failf(api.ExitUsage, "%v", err)
 			}
 			defer f.Close()
-			info, err := verify(f)
+			alone := false
+			info, err := verify(f, func(r store.Row) { alone = alone || node.Alone(r) && !renew })
 			if err != nil {
 				return err
 			}
@@ -208,7 +215,12 @@ func (c *cli) restoreVerb() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if c.notef("%d rows restored; the next leader waits before it starts what may still run\n", rows); p.data != "" {
+				c.notef("%d rows restored; the next leader waits before it starts what may still run\n", rows)
+				switch {
+				case p.data == "":
+				case alone:
+					c.notef("the store is in %s: cantina dev --data %s starts on it (it is of a dev; for a server, restore it with --new-identity)\n", filepath.Join(p.data, "server"), p.data)
+				default:
 					c.notef("the store is in %s: cantina dev --data %s, or cantina server --data %s, starts on it\n", filepath.Join(p.data, "server"), p.data, p.data)
 				}
 				c.unreadable(info)

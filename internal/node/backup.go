@@ -90,3 +90,10 @@ func CheckRow(r store.Row) error {
 	_, err := bbs.Decode(r)
 	return err
 }
+
+// Alone reports whether a row says that the cluster was made by dev, which alone leads it.
+func Alone(r store.Row) bool {
+	x, err := registry.Decode(r)
+	_, is := x.(registry.Alone)
+	return is && err == nil
+}
