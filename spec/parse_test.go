@@ -599,3 +599,26 @@ schedules:
 		}
 	}
 }
+
+// TestWaitingForASilentCell: both fields reach the definition, and an exclusive service has neither.
+func TestWaitingForASilentCell(t *testing.T) {
+	parsed, err := Parse("f", "/", []byte("services:\n  web: {command: [a], replace_after: 45s, on_return: new}\n  api: {command: [a]}\n"), testTimes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range parsed.Services {
+		after, stays := 45*time.Second, lrp.ReturnNew
+		if d.Service.Name == "api" {
+			after, stays = 0, lrp.ReturnOld
+		}
+		if d.ReplaceAfter != after || d.OnReturn != stays {
+			t.Errorf("%s: %v %v", d.Service.Name, d.ReplaceAfter, d.OnReturn)
+		}
+	}
+	for _, field := range []string{"replace_after: 1m", "on_return: new"} {
+		_, err := Parse("f", "/", []byte("services:\n  web: {command: [a], exclusive: true, "+field+"}\n"), testTimes())
+		if err == nil || !strings.Contains(err.Error(), "an exclusive instance is replaced only when the old one is certainly dead") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
