@@ -32,7 +32,9 @@ type Told struct {
 
 // Error says what to do.
 func (t *Told) Error() string {
-	return fmt.Sprintf("the leader told cell %s to end: %s; give one of the two cells another name (--name)", t.Cell, t.Reason)
+	return fmt.Sprintf("the leader ended cell %s: %s. If that process lives, give one of the two another name (--name); "+
+		"if its machine is gone, the name is free when the process is certainly dead (cantina cells shows when), "+
+		"or at once after cantina cells forget %s", t.Cell, t.Reason, t.Cell)
 }
 
 // Executor is what a cell needs of its executor; see package executor for what

@@ -62,7 +62,7 @@ func TestToldToEndSaysTheRemedy(t *testing.T) {
 		if err := c.Run(t.Context()); !errors.As(err, &told) {
 			t.Fatalf("%v", err)
 		}
-		for _, part := range []string{"c1", "p7, which is HEALTHY", "--name", "leader"} {
+		for _, part := range []string{"ended cell c1:", "cantina cells forget c1", "p7, which is HEALTHY", "--name", "leader"} {
 			if text := told.Error(); strings.Count(text, part) != 1 {
 				t.Errorf("%q has %q not once", text, part)
 			}

@@ -106,23 +106,54 @@ func (c *cli) cellsVerb() *cobra.Command {
 	watchFlag(cmd, &watch)
 	cmd.Flags().BoolVar(&all, "all", false, "cells that said farewell too")
 	forget := &cobra.Command{
-		Use: "forget PROC", Short: "Declare a cell process dead, on your word",
-		Long: "forget says that nothing of a cell process is alive any more: what it ran counts as lost and may run again. If it is alive after all, work runs\n" +
-			"twice. Your word is recorded. PROC is the process id that cells -o wide shows.",
-		Example: "  cantina cells forget 9f2c… --yes", Args: exactly(1, "PROC"),
+		Use: "forget CELL", Short: "Declare a cell process dead, on your word",
+		Long: "forget declares that nothing of a cell process is alive any more: what it ran counts as lost and may run again, and another\n" +
+			"process can take its name. If it is alive after all, work runs twice. The leader does this by itself when the process has been\n" +
+			"silent for long enough (cells shows when). CELL is the name of the cell, or its process id or a prefix (cells -o wide). Your word\n" +
+			"is recorded.",
+		Example: "  cantina cells forget node7\n  cantina cells forget 9f2c --yes", Args: exactly(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("declare process %s dead; if it is alive, its work may run twice", args[0]); err != nil {
+			proc, err := c.cellProcess(args[0])
+			if err != nil {
 				return err
 			}
-			_, err := call(c, calls.ForgetCell, &pb.ForgetCellRequest{Proc: args[0]})
-			if err == nil {
-				c.notef("process %s is forgotten\n", args[0])
+			if err := c.confirm("declare process %s dead; if it is alive, its work may run twice", proc); err != nil {
+				return err
 			}
-			return err
+			if _, err := call(c, calls.ForgetCell, &pb.ForgetCellRequest{Proc: proc}); err != nil {
+				return err
+			}
+			c.notef("process %s is declared dead\n", proc)
+			return nil
 		},
 	}
 	c.needYes(forget)
 	out := c.reading(cmd)
 	out.AddCommand(forget, c.adoptVerb(), c.discardVerb())
 	return out
+}
+
+// cellProcess finds the process of a cell by the cell's name, or by a prefix of the
+// process id. An id that no cell has is left to the leader.
+func (c *cli) cellProcess(text string) (string, error) {
+	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: api.MaxPage}})
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, x := range l.Cells {
+		if x.Name == text && x.Proc != "" && x.Session != "FOREIGN" {
+			return x.Proc, nil
+		}
+		if strings.HasPrefix(x.Proc, text) {
+			found = append(found, x.Proc)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return text, nil
+	case 1:
+		return found[0], nil
+	}
+	return "", failf(api.ExitUsage, "%q is a prefix of %d process ids: %s", text, len(found), strings.Join(found, ", "))
 }
