@@ -143,6 +143,9 @@ func (c *cli) cellProcess(text string) (string, error) {
 	var found []string
 	for _, x := range l.Cells {
 		if x.Name == text && x.Proc != "" && x.Session != "FOREIGN" {
+			if x.Session == "HEALTHY" {
+				return "", failf(api.ExitFailed, "cell %s is HEALTHY: its process %s is alive; to move its work away: cantina drain %s", text, x.Proc, text)
+			}
 			return x.Proc, nil
 		}
 		if strings.HasPrefix(x.Proc, text) {

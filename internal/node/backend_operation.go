@@ -25,7 +25,11 @@ func (v view) Status() (api.Status, error) {
 			"orphans": n.Orphans, "rows_pruned": n.Pruned,
 			"batch_running": v.reg.Live()}}
 	for _, f := range w.For {
-		s.For = append(s.For, fmt.Sprintf("%s (process %s, at most %s)", f.Cell, f.Proc, f.Longest.Round(time.Second)))
+		limit := fmt.Sprintf("at most %s", f.Longest.Round(time.Second))
+		if f.Longest <= 0 { // a process of dev has no deadline
+			limit = "until it reports, or cantina cells forget " + string(f.Proc)
+		}
+		s.For = append(s.For, fmt.Sprintf("%s (process %s, %s)", f.Cell, f.Proc, limit))
 	}
 	for _, d := range v.board.ListDomains() {
 		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
