@@ -14,7 +14,7 @@ import (
 // leaving is a program that writes a status and ends with a code, and leaves a child that
 // heeds no TERM: it makes file.left once the program is gone, and ends when file is there.
 func leaving(file string, code int) Spec {
-	s := sh(fmt.Sprintf(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; echo late >&3; echo left >%[1]s.left; until [ -e %[1]s ]; do sleep 0.01; done) &
+	s := sh(fmt.Sprintf(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; echo left >%[1]s.left; until [ -e %[1]s ]; do sleep 0.01; done; echo late >&3) &
 echo result > r; echo written >&3; exit %[2]d`, file, code))
 	s.StatusPipe = true
 	s.Workload.ResultFile = "r"
@@ -53,6 +53,10 @@ func TestTheVerdictIsFixedWhenTheMainProgramEnds(t *testing.T) {
 					if err := ask(e, "x"); err != nil {
 						t.Fatal(err)
 					}
+					awaitThat(t, "the verdict", func() bool {
+						c, _ := e.Get("x")
+						return c.Decided || c.State == Completed
+					})
 					if err := os.WriteFile(file, nil, 0o600); err != nil {
 						t.Fatal(err)
 					}
