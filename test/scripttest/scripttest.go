@@ -14,7 +14,7 @@
 //	                         unless --servers is given
 //	signal NAME TERM|KILL|STOP|CONT  send a signal to it
 //	gone NAME [CODE]         wait until it has ended, with this exit code (0) unless it was killed
-//	log NAME                 its output so far becomes stdout
+//	log NAME                 its output since its last start becomes stdout
 //	proxy NAME [TARGET]      a TCP proxy; $NAME becomes its address; called again it has another target. cut NAME, mend NAME
 //	tmpfs DIR SIZE           mount a file system of a size, as 20m; fill DIR takes all space of it
 //	code N CMD [ARG...]      run a command that must end with this exit code
@@ -207,7 +207,7 @@ func launch(ts *testscript.TestScript, bin, name string, args []string) (*proces
 		"XDG_DATA_HOME=" + ts.Getenv("XDG_DATA_HOME")}
 	// Its own group: what the script's terminal sends must not reach it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
