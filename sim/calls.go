@@ -184,7 +184,7 @@ func (c calls) CancelTask(ctx context.Context, _ worker.CellName, term fence.Ter
 func (c calls) Evacuate(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
 	return c.tell(OpDrain, proc, func(to *cell.Cell) {
 		if to.Evacuate(ctx, term, proc, e) == nil {
-			c.r.s.w.byProc[proc].evacuates(e)
+			c.r.s.w.byProc[proc].evacuates(term, e)
 		}
 	})
 }

@@ -93,6 +93,7 @@ func TestDrawnShapes(t *testing.T) {
 // TestSeedsThatFailed runs what once showed a fault again.
 func TestSeedsThatFailed(t *testing.T) {
 	for what, args := range map[string]string{
+		"an overtaken order to empty a cell counted":              "--seed 996000183 --servers 1 --cells 1 --jobs 1 --schedules 1 --load mixed --alone true",
 		"a leader that waited gave its set to a cell":             "--load batch --seed 880000031 --servers 3 --witness consensus",
 		"a run that a successor has adopted counted as over":      "--load batch --seed 770001701 --schedules 2 --cells 4",
 		"a merge of statuses crossed the next birth of their job": "--load mixed --seed 992001006 --jobs 3 --nodes 5 --cells 2 --servers 1 --schedules 3",
