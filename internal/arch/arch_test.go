@@ -412,3 +412,27 @@ func TestOnlyTheGuardServesHTTP(t *testing.T) {
 		t.Error("nothing serves HTTP: the rule looks at the wrong place")
 	}
 }
+
+// TestEveryDecisionIsListed: the index names each page once, and nothing else.
+func TestEveryDecisionIsListed(t *testing.T) {
+	const dir = "../../docs/decisions"
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages {
+		if p.Name() == "README.md" {
+			continue
+		}
+		if n := strings.Count(string(index), "]("+p.Name()+")"); n != 1 {
+			t.Errorf("docs/decisions/README.md lists %s %d times, want once", p.Name(), n)
+		}
+	}
+	if n := strings.Count(string(index), "]("); n != len(pages)-1 {
+		t.Errorf("docs/decisions/README.md has %d links for %d pages", n, len(pages)-1)
+	}
+}
