@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"cantina/api"
 	"cantina/internal/link"
@@ -11,12 +12,18 @@ import (
 	"cantina/worker"
 )
 
-// Holders implements api.Logs: every cell that can be reached may have output.
+// Holders implements api.Logs: every cell that can be reached may have output, and so may
+// those that a new leader has not heard of yet.
 func (v view) Holders(*pb.LogQuery) []string {
 	var out []string
 	for _, s := range v.reg.Sessions() {
 		if s.Holder && v.cells.Cell(s.Cell) != nil {
 			out = append(out, string(s.Cell))
+		}
+	}
+	for _, f := range v.reg.Wait().For {
+		if name := string(f.Cell); !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out

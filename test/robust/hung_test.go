@@ -3,7 +3,10 @@ package robust
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"cantina/executor/executortest"
 )
@@ -89,6 +92,14 @@ func TestHungWorkOfAKilledCell(t *testing.T) {
 	if !w.until(patience, func() bool { return len(w.lines("task")) == 1 }) {
 		t.Fatal("the task does not begin")
 	}
+	// Nothing reports that the second one hangs, too. It waits for the first in state D.
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(patience); uninterruptible(t, hung.Dir) == 0; <-again.C {
+		if time.Now().After(end) {
+			t.Fatal("job and task do not both hang in the kernel")
+		}
+	}
 	c.cells["c1"].kill()
 	c.startCell("c1", "--stuck-after=300ms").wait()
 	c.session("c1", "HEALTHY")
@@ -115,4 +126,26 @@ func TestHungWorkOfAKilledCell(t *testing.T) {
 		t.Errorf("the batch task began %d times in all, the task %d", n, m)
 	}
 	c.session("c1", "HEALTHY")
+}
+
+// uninterruptible counts the processes in state D whose command line names a directory.
+func uninterruptible(t *testing.T, dir string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, path := range all {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err == nil && strings.HasPrefix(rest, "D") && strings.Contains(string(line), dir) {
+			n++
+		}
+	}
+	return n
 }
