@@ -24,6 +24,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"sync"
@@ -220,7 +221,7 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Definition.CallbackURL, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("callback of task %s: %w", t.GUID, err)
+		return fmt.Errorf("callback of task %s: %w", t.GUID, withoutURL(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(HeaderDelivery, t.Delivery().ID())
@@ -230,9 +231,9 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 	resp, err := s.cfg.Client.Do(req)
 	if err != nil {
 		if os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("callback of task %s: %w: %w", t.GUID, errRetry, err)
+			return fmt.Errorf("callback of task %s: %w: %w", t.GUID, errRetry, withoutURL(err))
 		}
-		return fmt.Errorf("callback of task %s: %w", t.GUID, err)
+		return fmt.Errorf("callback of task %s: %w", t.GUID, withoutURL(err))
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
@@ -240,6 +241,15 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 		return fmt.Errorf("callback of task %s: status %d: %w", t.GUID, c, errRetry)
 	}
 	return nil
+}
+
+// withoutURL takes the address out of an error of package http: its credentials, query and
+// fragment may be secrets.
+func withoutURL(err error) error {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		return u.Err
+	}
+	return err
 }
 
 func bodyOf(t *task.Task) Body {

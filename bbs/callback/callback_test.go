@@ -138,6 +138,18 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
+// The address of a callback may hold secrets: no problem has it.
+func TestProblemsDoNotShowTheAddress(t *testing.T) {
+	for _, url := range []string{
+		"http://user:hunter@127.0.0.1:1/hunter?sig=hunter#hunter", "http://user:hunter@no-such-host.invalid/?hunter", "http://hunter\x7f/?hunter",
+	} {
+		out := deliverTo(t, Config{Timeout: 3 * time.Second}, url)
+		if out.delivered || out.problem == "" || strings.Contains(out.problem, "hunter") {
+			t.Errorf("%s: %+v", url, out)
+		}
+	}
+}
+
 func TestAFullQueueDrops(t *testing.T) {
 	s := New(Config{Queue: 1, Done: func(task.Delivery, bool, string) { t.Error("told something") }})
 	var taken []bool
