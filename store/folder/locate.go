@@ -55,12 +55,15 @@ func Locate(root string) (path string, exists bool, err error) {
 	if exists {
 		return path, true, nil
 	}
-	others, err := filepath.Glob(filepath.Join(root, "*", storeName, "member"))
-	if err != nil {
-		return "", false, fmt.Errorf("data directory %s: %w", root, err)
-	}
-	if len(others) > 0 {
-		return "", false, &Elsewhere{Root: root, Found: filepath.Dir(others[0]), Want: want}
+	// Below another part, or one level too deep: of a verb that was given DIR/server for DIR.
+	for _, pattern := range []string{filepath.Join(root, "*"), filepath.Join(path, serverPart)} {
+		others, err := filepath.Glob(filepath.Join(pattern, storeName, "member"))
+		if err != nil {
+			return "", false, fmt.Errorf("data directory %s: %w", root, err)
+		}
+		if len(others) > 0 {
+			return "", false, &Elsewhere{Root: root, Found: filepath.Dir(others[0]), Want: want}
+		}
 	}
 	return path, false, nil
 }

@@ -24,6 +24,7 @@ func TestLocate(t *testing.T) {
 		"another folder":          {[]string{"d/old/etcd/member"}, "d", false, []string{"d/old/etcd", "d/server/etcd"}},
 		"another, beside the own": {[]string{"d/old/etcd/member", "d/server/etcd/member"}, "d", true, nil},
 		"the server's part":       {[]string{"d/server/etcd/member"}, "d/server", false, []string{"d/server/etcd", "--data ", "/d"}},
+		"one level too deep":      {[]string{"d/server/server/etcd/member"}, "d", false, []string{"d/server/server/etcd", "d/server/etcd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
