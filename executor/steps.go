@@ -53,6 +53,9 @@ func (c *container) stepResult(res step.Result) RunResult {
 		if p.p.Ended() {
 			r = c.resultOf(p.p)
 		}
+		if res.Err == nil && !r.Lost {
+			r.ExitCode, r.Signal = 0, 0 // the last program may be one whose failure is forgiven
+		}
 	case *kept:
 		r = p.result()
 		c.addAccount(&r)

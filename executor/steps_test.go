@@ -234,20 +234,25 @@ func TestTreeIsStoppedWhole(t *testing.T) {
 
 func TestCodeOfATree(t *testing.T) {
 	e := testExecutor(t, nil)
-	for _, tc := range []struct {
+	try := func(a action.Action) action.Action { return action.Action{Try: &a} }
+	for i, tc := range []struct {
 		a      action.Action
 		failed bool
 		code   int
 		reason string
 	}{
+		{try(do("exit 4")), false, 0, ""},
+		{try(do("kill -9 $$")), false, 0, ""},
+		{action.Action{Serial: []action.Action{do("true"), try(do("exit 4"))}}, false, 0, ""},
+		{action.Action{EmitProgress: &action.EmitProgress{Action: try(do("exit 4"))}}, false, 0, ""},
+		{try(action.Action{Timeout: &action.Timeout{Action: do("sleep 1000"), After: 50 * time.Millisecond}}), false, 0, ""},
 		{action.Action{Serial: []action.Action{do("true"), do("exit 4"), do("echo never")}}, true, 4, "exit status 4"},
 		{action.Action{Serial: []action.Action{{Try: &[]action.Action{do("exit 4")}[0]}, do("true")}}, false, 0, ""},
 		{action.Action{Timeout: &action.Timeout{Action: do("sleep 1000"), After: 50 * time.Millisecond}}, true, -1, "timeout"},
 		{action.Action{Codependent: []action.Action{do("sleep 1000"), do("true")}}, true, -1, "ended"},
 	} {
-		id := fmt.Sprint("t", tc.reason, tc.failed)
-		c := launch(t, e, id, Spec{Workload: action.Workload{Action: tc.a}})
-		if r := c.Result; r.Failed != tc.failed || tc.code >= 0 && r.ExitCode != tc.code || !strings.Contains(r.Reason, tc.reason) {
+		c := launch(t, e, fmt.Sprint("t", i), Spec{Workload: action.Workload{Action: tc.a}})
+		if r := c.Result; tc.code == 0 && r.Signal != 0 || r.Failed != tc.failed || tc.code >= 0 && r.ExitCode != tc.code || !strings.Contains(r.Reason, tc.reason) {
 			t.Errorf("%+v, want %+v", r, tc)
 		}
 	}
