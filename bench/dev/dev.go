@@ -49,6 +49,9 @@ func Start(ctx context.Context, program string) (*Dev, error) {
 	return d, nil
 }
 
+// Flags are what the command line needs to reach it.
+func (d *Dev) Flags() []string { return []string{"--addr", d.Address, "--token-file", d.tokenFile()} }
+
 func (d *Dev) tokenFile() string { return filepath.Join(d.Dir, "token") }
 
 func (d *Dev) launch(ctx context.Context, program string) error {

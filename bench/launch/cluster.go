@@ -60,7 +60,7 @@ func (c *cluster) batch(ctx context.Context, n int) (out outcome, err error) {
 		return out, err
 	}
 	begin := time.Now()
-	if text, err := exec.CommandContext(ctx, c.program, "apply", file, "--addr", d.Address).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(ctx, c.program, append(d.Flags(), "apply", file)...).CombinedOutput(); err != nil {
 		return out, fmt.Errorf("apply: %w: %s", err, text)
 	}
 	if err := untilDone(ctx, d, n); err != nil {

@@ -43,10 +43,10 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	write := fmt.Sprintf("seq -f '%%.0f is the number of a line that has about a hundred bytes, as lines of logs usually have, or so' 1 %d", lines)
-	if _, err := timed(exec.CommandContext(ctx, program, "run", "-d", "--id", "big", "--addr", d.Address, "--", "sh", "-c", write), nil); err != nil {
+	if _, err := timed(exec.CommandContext(ctx, program, append(d.Flags(), "run", "-d", "--id", "big", "--", "sh", "-c", write)...), nil); err != nil {
 		return err
 	}
-	if _, err := timed(exec.CommandContext(ctx, program, "wait", "--addr", d.Address, "big"), nil); err != nil {
+	if _, err := timed(exec.CommandContext(ctx, program, append(d.Flags(), "wait", "big")...), nil); err != nil {
 		return err
 	}
 	copied := filepath.Join(d.Dir, "copy")
@@ -59,7 +59,11 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 		for _, m := range []struct {
 			to   *[]time.Duration
 			argv []string
-		}{{&logs, []string{program, "logs", "--addr", d.Address, "big"}}, {&follow, []string{program, "logs", "-f", "--addr", d.Address, "big"}}, {&floor, []string{"cat", copied}}} {
+		}{
+			{&logs, append([]string{program, "logs", "big"}, d.Flags()...)},
+			{&follow, append([]string{program, "logs", "-f", "big"}, d.Flags()...)},
+			{&floor, []string{"cat", copied}},
+		} {
 			took, err := toFile(exec.CommandContext(ctx, m.argv[0], m.argv[1:]...), copied, want.Sum(nil), d.Dir)
 			if err != nil {
 				return err
