@@ -12,9 +12,13 @@ import (
 	"cantina/worker"
 )
 
-// Holders implements api.Logs: every cell that can be reached may have output, and so may
-// those that a new leader has not heard of yet.
-func (v view) Holders(*pb.LogQuery) []string {
+// Holders implements api.Logs. A task runs on one cell at most, so that its output is there.
+// Other output may be on every cell that can be reached, and on those that a new leader has
+// not heard of yet.
+func (v view) Holders(q *pb.LogQuery) []string {
+	if cell := v.taskCell(q.GetLabels()["task"]); cell != "" {
+		return []string{cell}
+	}
 	var out []string
 	for _, s := range v.reg.Sessions() {
 		if s.Holder && v.cells.Cell(s.Cell) != nil {
@@ -27,6 +31,18 @@ func (v view) Holders(*pb.LogQuery) []string {
 		}
 	}
 	return out
+}
+
+// taskCell is the cell that runs or ran a task; "" = not known, or not placed yet.
+func (v view) taskCell(guid string) string {
+	if guid == "" {
+		return ""
+	}
+	t, err := v.board.GetTask(guid)
+	if err != nil || t.Task == nil {
+		return ""
+	}
+	return t.Task.Holder.Cell
 }
 
 func (v view) callee(name string) *pb.Callee {
