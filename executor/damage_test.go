@@ -153,9 +153,6 @@ func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
 
 // TestWatchAsksAgain: a process is not taken for gone while there is no descriptor to look at it.
 func TestWatchAsksAgain(t *testing.T) {
-	if os.Getenv("CANTINA_SOAK") == "" {
-		t.Skip("skipped: long form only, since an executor that was out of descriptors sometimes waits for its reaper for ever")
-	}
 	told := make(chan string, 1)
 	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(told), nil)) })
 	launch(t, e, "first", sh("true")) // the reaper is up: it must not inherit the limit below

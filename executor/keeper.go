@@ -142,7 +142,7 @@ func (k *keeper) serve(ctx context.Context) error {
 		return err
 	}
 	defer sock.Close()
-	read, leave := make(chan struct{}), make(chan struct{})
+	read, goesOn := make(chan struct{}), make(chan bool, 1)
 	go func() {
 		defer close(read)
 		k.read(sock, p)
@@ -153,22 +153,37 @@ func (k *keeper) serve(ctx context.Context) error {
 			k.send("bye")
 		}
 		sock.Close()
-		if !bye { // it goes on without us
-			close(leave)
-		}
+		goesOn <- !bye
 	})
 	defer stop()
 	select {
 	case <-p.Done():
-	case <-leave:
-		<-read
-		k.down()
-		return ctx.Err()
+		err = fmt.Errorf("reaper %d: %+v", p.Pid, p.Result())
+	case without := <-goesOn:
+		if err = ctx.Err(); !without {
+			k.dismiss(p)
+		}
 	}
 	sock.Close()
 	<-read
 	k.down()
-	return fmt.Errorf("reaper %d: %+v", p.Pid, p.Result())
+	return err
+}
+
+// dismiss waits for the end of a reaper that has nothing left to do. One that does not end,
+// since somebody stopped it, is killed; the cell does not wait for one that does not die.
+func (k *keeper) dismiss(p *process.Process) {
+	for _, wait := range []time.Duration{k.e.cfg.KillWait, k.e.cfg.StuckAfter} {
+		late, stop := timer(wait)
+		select {
+		case <-p.Done():
+			stop()
+			return
+		case <-late:
+		}
+		k.e.log.Warn("reaper does not end", "pid", p.Pid, "waited", wait)
+		p.Signal(unix.SIGKILL)
+	}
 }
 
 func (k *keeper) start() (*process.Process, *os.File, error) {

@@ -32,17 +32,18 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // Launcher starts processes. Make it with NewLauncher and call Run.
 type Launcher struct {
-	tree  *cgroup.Tree // nil without control groups
-	null  *os.File
-	limit unix.Rlimit   // of open files, of those who are given none
-	deaf  []uintptr     // signals that the cell was told to ignore
-	plain chan *request // threads that may gain privileges
-	bound chan *request // threads with no_new_privs, for ever
-	idle  chan *starter // that have nothing to do
-	loops []*loop
-	turn  atomic.Uint32
-	slots chan struct{} // starts that hold descriptors for their children
-	ended chan struct{}
+	tree   *cgroup.Tree // nil without control groups
+	null   *os.File
+	limit  unix.Rlimit   // of open files, of those who are given none
+	deaf   []uintptr     // signals that the cell was told to ignore
+	plain  chan *request // threads that may gain privileges
+	bound  chan *request // threads with no_new_privs, for ever
+	idle   chan *starter // that have nothing to do
+	loops  []*loop
+	wakers []int // see wakers
+	turn   atomic.Uint32
+	slots  chan struct{} // starts that hold descriptors for their children
+	ended  chan struct{}
 
 	mu    sync.Mutex
 	free  sync.Cond // of mu: fewer work
@@ -92,6 +93,9 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 			return nil, err
 		}
 		l.loops = append(l.loops, lp)
+	}
+	if l.wakers, err = wakers(); err != nil {
+		return nil, err
 	}
 	n := starters
 	l.idle = make(chan *starter, n+maxHangs)

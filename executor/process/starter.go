@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -20,9 +21,9 @@ import (
 // memory) is forked by threads that share the cell's table.
 type starter struct {
 	in   chan *request
-	near int // the cell's end of the socket
-	far  int // the thread's end
-	null int // of the thread
+	near int  // the cell's end of the socket
+	far  int  // the thread's end
+	own  bool // the thread has a table of its own
 }
 
 func newStarter() (*starter, error) {
@@ -30,7 +31,7 @@ func newStarter() (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make starter: %w", err)
 	}
-	return &starter{in: make(chan *request), near: fds[0], far: fds[1], null: -1}, nil
+	return &starter{in: make(chan *request), near: fds[0], far: fds[1]}, nil
 }
 
 // suits reports whether a starter can fork it.
@@ -41,6 +42,7 @@ func (s *Spec) suits() bool {
 // ask has the starter fork. Child are the descriptors in r.files that are not null.
 func (st *starter) ask(l *Launcher, r *request, child []int) error {
 	if err := unix.Sendmsg(st.near, []byte{byte(len(child))}, rights(child), nil, 0); err != nil {
+		l.idle <- st
 		return fmt.Errorf("hand over descriptors: %w", err)
 	}
 	r.child = child
@@ -62,14 +64,16 @@ func rights(fds []int) []byte {
 
 // serve forks until done. The goroutine ends locked, and its thread with it.
 func (st *starter) serve(done <-chan struct{}, l *Launcher) {
-	err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), st.ownTable(l))
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	_ = st.ownTable(l) // it is tried again with each request
 	for {
 		select {
 		case <-done:
 			return
 		case r := <-st.in:
-			got, rerr := st.receive(r)
-			if r.err = errors.Join(err, rerr); r.err == nil {
+			table := st.ownTable(l)
+			got, rerr := st.receive(l, r)
+			if r.err = errors.Join(err, table, rerr); r.err == nil {
 				l.fork(r)
 			}
 			for _, fd := range got {
@@ -92,40 +96,94 @@ func (st *starter) serve(done <-chan struct{}, l *Launcher) {
 // because its end would be the death of its children, and forks no more.
 var errLost = errors.New("the starting thread is lost")
 
-// ownTable gives the thread a table of its own and empties it. Of the cell's
-// descriptors it keeps those that it works with, and those that the Go runtime
-// wakes itself up with.
+// ownTable gives the thread a table of its own and empties it: a copy that stays is a holder
+// of everything that the cell closes, and who waits for that waits for ever. So it needs no
+// new descriptor. Of the cell's the thread keeps those that it works with, and those that
+// the Go runtime wakes itself up with.
 func (st *starter) ownTable(l *Launcher) error {
+	if st.own {
+		return nil
+	}
 	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
 		return fmt.Errorf("make a table of descriptors: %w", err)
 	}
-	keep := []int{0, 1, 2, st.far}
+	keep := []int{0, 1, 2, st.far, int(l.null.Fd())}
 	if l.tree != nil {
 		keep = append(keep, l.tree.Descriptors()...)
 	}
-	open, err := os.ReadDir("/proc/thread-self/fd")
-	if err != nil {
-		return fmt.Errorf("read the table of descriptors: %w", err)
-	}
-	for _, d := range open {
-		fd, err := strconv.Atoi(d.Name())
-		if err != nil || slices.Contains(keep, fd) {
-			continue
+	for _, fd := range l.wakers {
+		if isWaker(fd) {
+			keep = append(keep, fd)
 		}
-		target, err := os.Readlink("/proc/thread-self/fd/" + d.Name())
-		if err != nil || strings.HasPrefix(target, "anon_inode:[event") {
-			continue
-		}
-		unix.Close(fd)
 	}
-	if st.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	if err := closeAllBut(keep); err != nil {
+		return fmt.Errorf("empty the table of descriptors: %w", err)
+	}
+	st.own = true
+	return nil
+}
+
+// closeAllBut closes every descriptor of the thread's table that is not in keep.
+func closeAllBut(keep []int) error {
+	slices.Sort(keep)
+	from := 0
+	for _, fd := range append(keep, math.MaxInt32) {
+		if fd > from {
+			err := unix.CloseRange(uint(from), uint(fd-1), 0)
+			if err == unix.ENOSYS {
+				return closeListed(keep)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		from = max(from, fd+1)
 	}
 	return nil
 }
 
+// closeListed does it where the kernel, or a filter of its calls, knows of no ranges.
+func closeListed(keep []int) error {
+	open, err := descriptors()
+	for _, fd := range open {
+		if !slices.Contains(keep, fd) {
+			unix.Close(fd)
+		}
+	}
+	return err
+}
+
+// descriptors are those of the thread's table.
+func descriptors() ([]int, error) {
+	open, err := os.ReadDir("/proc/thread-self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("read the table of descriptors: %w", err)
+	}
+	var out []int
+	for _, d := range open {
+		if fd, err := strconv.Atoi(d.Name()); err == nil {
+			out = append(out, fd)
+		}
+	}
+	return out, nil
+}
+
+// wakers are the descriptors by which the Go runtime may wake itself up, and others like
+// them. The runtime has made its own when the cell waits for one descriptor.
+func wakers() ([]int, error) {
+	open, err := descriptors()
+	return slices.DeleteFunc(open, func(fd int) bool { return !isWaker(fd) }), err
+}
+
+// isWaker looks what a descriptor is now: another's may have its number. When nobody can
+// tell, it may be one.
+func isWaker(fd int) bool {
+	target, err := os.Readlink("/proc/thread-self/fd/" + strconv.Itoa(fd))
+	return err == nil && strings.HasPrefix(target, "anon_inode:[event") || err != nil && !errors.Is(err, os.ErrNotExist)
+}
+
 // receive takes the descriptors of a request and puts them into its files.
-func (st *starter) receive(r *request) ([]int, error) {
+func (st *starter) receive(l *Launcher, r *request) ([]int, error) {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, _, _, err := unix.Recvmsg(st.far, b[:], oob, unix.MSG_CMSG_CLOEXEC)
@@ -150,7 +208,7 @@ func (st *starter) receive(r *request) ([]int, error) {
 		return got, errors.New("take over descriptors: some are missing")
 	}
 	for i, f := range r.files {
-		r.files[i] = uintptr(st.null)
+		r.files[i] = l.null.Fd()
 		if j := slices.Index(r.child, int(f)); j >= 0 {
 			r.files[i] = uintptr(got[j])
 		}

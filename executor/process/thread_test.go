@@ -1,10 +1,15 @@
 package process
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"testing"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,5 +59,60 @@ func TestDescriptorsAreSeenByProc(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestNoCopyStaysWithoutDescriptors: a thread that makes its table of descriptors while there
+// is no new one to be had keeps none of the cell's open, and forks again when there is one.
+func TestNoCopyStaysWithoutDescriptors(t *testing.T) {
+	l, err := NewLauncher(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	var was unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &was); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(lim unix.Rlimit) { // past the wrapper, which would make it the children's
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&lim)), 0, 0, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	limit(unix.Rlimit{Cur: 0, Max: was.Max})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	for range starters { // each thread in turn
+		if p, err := l.Start(&Spec{Path: "true"}); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("started without a descriptor: %v %v", p, err)
+		}
+	}
+	limit(was)
+	write.Close()
+	if err := read.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := read.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a thread holds a copy of what was closed: %d %v", n, err)
+	}
+	for range starters {
+		p, err := l.Start(&Spec{Path: "true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := p.Result(); r.ExitCode != 0 {
+			t.Errorf("%+v", r)
+		}
 	}
 }
