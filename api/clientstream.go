@@ -115,7 +115,12 @@ func follow(ctx context.Context, c *Client, once func(context.Context, *server, 
 	last := time.Now()
 	for {
 		err := c.try(ctx, c.cfg.Patience, func(s *server) error {
-			return once(ctx, s, func() { last = time.Now() })
+			news := false
+			err := once(ctx, s, func() { news = true })
+			if news {
+				last = time.Now() // counted from the break: this process may have been stopped before it
+			}
+			return err
 		})
 		if errors.Is(err, errStop) {
 			return nil

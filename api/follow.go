@@ -71,6 +71,9 @@ type follower struct {
 	// late is the query for cells that join later when only the newest lines were asked for.
 	late *pb.LogQuery
 
+	wake    chan struct{} // something about the subject was committed
+	over    chan struct{} // closed when no event of this term comes any more
+	overWhy error         // valid after over
 	wg      sync.WaitGroup
 	arrived chan arrival
 	running map[string]bool // cells that have a stream
@@ -86,7 +89,7 @@ type arrival struct {
 }
 
 func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
-	wake, stop := f.watch(ctx)
+	stop := f.watch(ctx)
 	defer stop()
 	ended := f.ended()
 	if tail > 0 && !resumed {
@@ -106,13 +109,16 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 		return err
 	}
 	if !ended {
-		if err := f.stream(ctx, wake); err != nil {
+		if err := f.stream(ctx); err != nil {
 			return err
 		}
 		// The subject ended after its output was complete: this reads the rest.
 		if err := f.catchUp(ctx); err != nil {
 			return err
 		}
+	}
+	if err := f.termOver(); err != nil {
+		return err // cells may have refused to answer: the next leader reads the rest
 	}
 	return f.send(&pb.FollowOutputResponse{Cursor: f.place.Cursor(), End: true})
 }
@@ -153,7 +159,7 @@ func (f *follower) deliver(page *outputPage) error {
 }
 
 // stream forwards what the cells send until the subject has ended.
-func (f *follower) stream(ctx context.Context, wake <-chan struct{}) error {
+func (f *follower) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	f.arrived, f.running, f.failed = make(chan arrival), map[string]bool{}, map[string]string{}
 	defer f.wg.Wait()
@@ -171,8 +177,10 @@ func (f *follower) stream(ctx context.Context, wake <-chan struct{}) error {
 			err = f.arrive(a)
 		case <-check.C:
 			f.join(ctx)
-		case <-wake:
+		case <-f.wake:
 			f.join(ctx)
+		case <-f.over:
+			return f.termOver()
 		case <-beat.C:
 			err = f.send(&pb.FollowOutputResponse{Cursor: f.place.Cursor()})
 		}
@@ -242,30 +250,42 @@ func (f *follower) join(ctx context.Context) {
 	}
 }
 
-// watch wakes the follower when something about its subject was committed.
-func (f *follower) watch(ctx context.Context) (<-chan struct{}, func()) {
+// watch wakes the follower when something about its subject was committed, and when the
+// term of its backend is over: what that knows never changes again, so the client has to
+// ask the next leader.
+func (f *follower) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	wake := make(chan struct{}, 1)
+	f.wake, f.over = make(chan struct{}, 1), make(chan struct{})
 	sub := f.b.Events.Tail()
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
+		defer close(f.over)
 		for {
 			b, err := sub.Next(ctx, time.Hour)
 			if err != nil {
+				f.overWhy = err
 				return
 			}
 			for i := range b.Events {
 				if f.about(&b.Events[i]) {
 					select {
-					case wake <- struct{}{}:
+					case f.wake <- struct{}{}:
 					default: // it is awake already
 					}
 				}
 			}
 		}
 	}()
-	return wake, func() { cancel(); <-done }
+	return func() { cancel(); <-f.over }
+}
+
+// termOver is why no event of the term comes any more; nil while some may.
+func (f *follower) termOver() error {
+	select {
+	case <-f.over:
+		return f.overWhy
+	default:
+		return nil
+	}
 }
 
 func (f *follower) about(e *event.Event) bool {

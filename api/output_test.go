@@ -256,6 +256,52 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 	}
 }
 
+// TestFollowGoesOnWithTheNextLeader: a term that is over never reports an end. Whoever follows a
+// service, a task or a job is sent on, loses no line, and ends when the next leader says so.
+func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
+	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"}, "job": {Job: "j"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(t, demo)
+			d := &doubtful{Services: w.Fake, Tasks: w.Fake, Jobs: w.Fake}
+			old, next := w.Backend(), w.Backend()
+			old.Services, old.Tasks, old.Jobs = d, d, d
+			old.Events = event.New(0, w.Hub.Newest().Revision, clock)
+			w.server.Lead(old)
+			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"}, "job": {"kind": "batch", "job": "j", "node": "1"}}[name]
+			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
+			write("one")
+			var got []string
+			ended := false
+			err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: q}, func(m *pb.FollowOutputResponse) error {
+				ended = m.End
+				for _, l := range m.Lines {
+					switch got = append(got, l.Text); l.Text {
+					case "one":
+						d.doubt.Store(true)
+						w.server.Lead(next)
+						old.Events.Close()
+						write("two")
+					case "two":
+						w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+						w.SetJob("j", func(j *api.Job) {
+							j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
+						})
+						if name == "service" { // it ends with its reader alone
+							ended = true
+							return api.Stop()
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil || !ended || strings.Join(got, " ") != "one two" {
+				t.Errorf("followed %v, ended %v, %v", got, ended, err)
+			}
+		})
+	}
+}
+
 func isTermOver(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == "term_over"
