@@ -1,10 +1,10 @@
 package sim
 
 import (
+	"cantina/leader"
 	"time"
 
 	"cantina/bbs"
-	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -26,7 +26,7 @@ func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
 type board struct {
 	*bbs.BBS
 	r    *reign
-	desk *draining.Desk
+	desk *leader.Drains
 	full time.Duration // of the last pass over everything
 	next time.Duration // of a pass that is planned; 0 = none
 	off  time.Duration // how far the server's wall clock was off when the term began

@@ -20,7 +20,7 @@ const callTimeout = time.Second
 // errNeverSent tells that a call has certainly not left.
 var errNeverSent = errors.New("no connection can be made")
 
-// calls carries a leader's calls to cells: it implements office.Cells.
+// calls carries a leader's calls to cells: it implements leader.Cells.
 type calls struct{ r *reign }
 
 // ask makes one call and waits: deliver makes it at the cell and returns what takes its
@@ -154,7 +154,7 @@ func (c calls) RequestSuicide(ctx context.Context, _ worker.CellName, q worker.S
 	})
 }
 
-// Perform implements market.Cells.
+// Perform implements leader.Performer.
 func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (out []cell.Refusal, err error) {
 	w, m := c.r.s.w, c.r.s.w.byProc[work.Proc]
 	if err := c.unreachable(ctx, OpPerform, m, m.deaf > w.now); err != nil {
@@ -170,17 +170,17 @@ func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (
 	return out, err
 }
 
-// StopInstance implements office.Cells.
+// StopInstance implements leader.Cells.
 func (c calls) StopInstance(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
 	return c.tell(OpStop, proc, func(to *cell.Cell) { _ = to.StopInstance(ctx, term, proc, key, instance) })
 }
 
-// CancelTask implements office.Cells.
+// CancelTask implements leader.Cells.
 func (c calls) CancelTask(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
 	return c.tell(OpCancel, proc, func(to *cell.Cell) { _ = to.CancelTask(ctx, term, proc, uid) })
 }
 
-// Evacuate implements office.Cells.
+// Evacuate implements leader.Cells.
 func (c calls) Evacuate(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
 	return c.tell(OpDrain, proc, func(to *cell.Cell) {
 		if to.Evacuate(ctx, term, proc, e) == nil {
@@ -192,7 +192,7 @@ func (c calls) Evacuate(ctx context.Context, _ worker.CellName, term fence.Term,
 // SetAddress does nothing: calls find a process by its name.
 func (calls) SetAddress(worker.CellName, string) {}
 
-// NeverSent implements registry.Cells and market.Cells.
+// NeverSent implements registry.Cells and leader.Performer.
 func (calls) NeverSent(err error) bool {
 	return errors.Is(err, errNeverSent) && !errors.Is(err, errEnded)
 }

@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"cantina/leader"
 	"slices"
 
-	"cantina/internal/office"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -355,7 +355,7 @@ func reason(v worker.SessionView, held bool) worker.HoldReason {
 // joined: no task is given up as too large for every cell while a cell of the last term has not
 // said yet what it has, or one may be about to join.
 func (r *reign) joined(t *task.Task) {
-	if age := r.s.local() - r.began; age < office.JoinGrace {
+	if age := r.s.local() - r.began; age < leader.JoinGrace {
 		r.s.w.fail("contract", "%s is too large for every cell %v after the term began", describeTask(t), age)
 	}
 	for _, v := range r.leader.Sessions(r.s.local()) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cantina/leader"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"cantina/action"
 	"cantina/bbs"
 	"cantina/cell"
-	"cantina/internal/draining"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -86,7 +86,7 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 		if errors.Is(err, bbs.ErrOver) && !b.r.over {
 			b.r.s.w.fail("contract", "the board gave up in the middle of its term: %v", err)
 		}
-		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, bbs.ErrQuarantined, draining.ErrUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrEnding} {
+		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, bbs.ErrQuarantined, leader.ErrDrainUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrEnding} {
 			if errors.Is(err, late) {
 				return
 			}

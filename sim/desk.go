@@ -1,11 +1,11 @@
 package sim
 
 import (
+	"cantina/leader"
 	"context"
 	"time"
 
 	"cantina/bbs"
-	"cantina/internal/draining"
 	"cantina/worker"
 )
 
@@ -21,7 +21,7 @@ func (b *board) drain(name worker.CellName, wanted bool) {
 		b.ask("undrain", func(ctx context.Context) error { return b.desk.Undrain(ctx, name, bbs.Write{}) })
 		return
 	}
-	n := draining.Request{Reason: "by hand", Deadline: w.between(3*time.Second, 40*time.Second), StopBatch: w.chance(300)}
+	n := leader.DrainRequest{Reason: "by hand", Deadline: w.between(3*time.Second, 40*time.Second), StopBatch: w.chance(300)}
 	w.trace("customer: drain %s for %v, stop batch tasks %v", name, n.Deadline, n.StopBatch)
 	b.ask("drain", func(ctx context.Context) error {
 		return b.desk.Drain(ctx, name, n, time.Minute, bbs.Write{By: "operator"})

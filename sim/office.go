@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cantina/leader"
 	"context"
 	"log/slog"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"cantina/bbs"
 	"cantina/event"
 	"cantina/fence"
-	"cantina/internal/office"
 	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/placement"
@@ -27,7 +27,7 @@ const performTimeout = 1500 * time.Millisecond
 func (r *reign) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
 	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
-	_, err := office.New(office.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
+	_, err := leader.New(leader.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
 		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside, Times: r.connect,
 		Resign: func(fence.Term) { r.end("a higher term was heard") },
 		Auction: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
@@ -36,7 +36,7 @@ func (r *reign) open(cfg worker.Config) error {
 		Registry: registry.Config{Worker: cfg, Ground: r.ground()},
 		Board: bbs.Config{Park: r.threads.park, Mistakes: r.board.rules(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
 			KeyLife: w.keyLife()},
-		Edges: office.Edges{
+		Edges: leader.Edges{
 			News:   func(to registry.Listener) registry.Listener { return news{r, to} },
 			Wants:  func(to bbs.Auctioneer) bbs.Auctioneer { return wants{r, to} },
 			Starts: func(to scheduler.Registry) scheduler.Registry { return runs{to, r} },
@@ -46,7 +46,7 @@ func (r *reign) open(cfg worker.Config) error {
 }
 
 // connect takes the parts of the office, and makes the timetable if there are schedules.
-func (r *reign) connect(o *office.Office, rows []disk.Row) office.Times {
+func (r *reign) connect(o *leader.Leader, rows []disk.Row) leader.Times {
 	r.office, r.reg = o, o.Registry
 	r.sched.Scheduler, r.board.BBS, r.board.desk = o.Jobs, o.Board, o.Drains
 	if r.s.w.cfg.Schedules == 0 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cantina/leader"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"cantina/cell"
-	"cantina/internal/timing"
 	"cantina/lrp"
 	"cantina/schedule"
 	disk "cantina/store"
@@ -116,9 +116,9 @@ func newTimes(r *reign, rows []disk.Row) *times {
 	t := &times{r: r, p: w.plans}
 	clock := r.s.kernel()
 	clock.Wall = t.wall
-	t.Timetable = timetable.New(timing.Connect(timetable.Config{Store: termStore{r}, Hub: r.hub, Clock: clock,
+	t.Timetable = timetable.New(leader.ConnectTimetable(timetable.Config{Store: termStore{r}, Hub: r.hub, Clock: clock,
 		Log: slog.New(complaints{r}), Zone: w.plans.zone, NewID: func() string { return w.newID("schedule-") }, Mistakes: w.cfg.ScheduleMistakes,
-		Signals: signals{timing.NewSender(r.board.BBS, timing.Calls{Go: t.beside, Signal: t.signal}), t}}, r.board.BBS, r.sched.Scheduler, r.reg), rows)
+		Signals: signals{leader.NewSignalSender(r.board.BBS, leader.SignalCalls{Go: t.beside, Signal: t.signal}), t}}, r.board.BBS, r.sched.Scheduler, r.reg), rows)
 	return t
 }
 
@@ -144,7 +144,7 @@ func (t *times) beside(f func(context.Context)) {
 
 // signals sends signals: it implements timetable.Signals.
 type signals struct {
-	*timing.Sender
+	*leader.SignalSender
 	t *times
 }
 
@@ -155,7 +155,7 @@ func (x signals) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
 		return
 	}
 	x.t.p.signalled(r, s)
-	x.Sender.Signal(s, func(d schedule.Delivery) {
+	x.SignalSender.Signal(s, func(d schedule.Delivery) {
 		if !r.over {
 			tell(d)
 		}

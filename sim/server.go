@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cantina/leader"
 	"context"
 	"errors"
 	"slices"
@@ -9,7 +10,6 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
-	"cantina/internal/office"
 	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
@@ -38,7 +38,7 @@ type reign struct {
 	term      fence.Term
 	reg       *registry.Registry
 	leader    *worker.Leader // its machine, for the checks
-	office    *office.Office // the parts of a leader
+	office    *leader.Leader // the parts of a leader
 	hub       *hub
 	sched     *sched
 	board     *board

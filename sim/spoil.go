@@ -1,12 +1,12 @@
 package sim
 
 import (
+	"cantina/leader"
 	"errors"
 	"slices"
 	"strings"
 
 	"cantina/bbs"
-	"cantina/internal/draining"
 	"cantina/lrp"
 	disk "cantina/store"
 	"cantina/timetable"
@@ -16,7 +16,7 @@ import (
 // Half of the times the leader dies, so that this is soon.
 func (w *world) spoil() {
 	keys := slices.DeleteFunc(w.store.texts(), func(key string) bool {
-		return !bbs.Owns(key) && draining.CellOf(key) == "" && !timetable.Owns(key) || w.store.rows[key].(*saved).sound != nil
+		return !bbs.Owns(key) && leader.DrainedCell(key) == "" && !timetable.Owns(key) || w.store.rows[key].(*saved).sound != nil
 	})
 	if len(keys) == 0 {
 		return
@@ -53,7 +53,7 @@ func (b *board) repair() {
 		drop := !ok || x.sound == nil || (strings.HasPrefix(key, "domain/") || strings.HasPrefix(key, "applied/")) && w.chance(400)
 		w.trace("operator: row %s is answered, dropped %v", key, drop)
 		var err error
-		switch name := draining.CellOf(key); {
+		switch name := leader.DrainedCell(key); {
 		case name != "" && drop:
 			b.desk.Drop(name, func(error) {})
 		case timetable.Owns(key):

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cantina/leader"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/run"
-	"cantina/internal/timing"
 	"cantina/registry"
 	"cantina/scheduler"
 	disk "cantina/store"
@@ -40,7 +40,7 @@ func decode(x disk.Row) (any, error) {
 	if r, ok, err := scheduler.ReadRow(x.Key, x.Value); ok {
 		return r, err
 	}
-	if r, ok, err := timetable.ReadRow(timing.Contents{}, x.Key, x.Value); ok {
+	if r, ok, err := timetable.ReadRow(leader.TimetableContents{}, x.Key, x.Value); ok {
 		return r, err
 	}
 	if r, err := registry.Decode(x); r != nil || err != nil {

@@ -1,6 +1,7 @@
 package timetable_test
 
 import (
+	"cantina/leader"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,6 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/internal/run"
-	"cantina/internal/timing"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/store"
@@ -124,7 +124,7 @@ func BenchmarkDurable(b *testing.B) {
 	hub := event.New(0, reign.Revision(), w.now)
 	bb := bbs.New(bbs.Config{Store: reign, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock, Log: log, NewID: w.id}, nil, 0, nil)
 	times := timetable.New(timetable.Config{
-		Store: reign, Board: timing.Board(bb), Jobs: w, Sessions: w, Contents: timing.Contents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
+		Store: reign, Board: leader.TimetableBoard(bb), Jobs: w, Sessions: w, Contents: leader.TimetableContents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
 		Zone: time.LoadLocation, Differ: func(any, any) []timetable.FieldChange { return nil },
 	}, nil)
 	def := schedule.Definition{
@@ -137,7 +137,7 @@ func BenchmarkDurable(b *testing.B) {
 		for n := i; n < i+40; n++ {
 			wanted = append(wanted, timetable.Wanted{Name: fmt.Sprintf("s%06d", n), Definition: def})
 		}
-		if err := timing.Board(bb).Decide(func(r timetable.Rows) error {
+		if err := leader.TimetableBoard(bb).Decide(func(r timetable.Rows) error {
 			c, err := times.Apply("d", wanted, false)
 			if err == nil {
 				r.Add(c.Ops, c.Done, c.Undo)

@@ -1,6 +1,7 @@
 package timetable_test
 
 import (
+	"cantina/leader"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/internal/run"
-	"cantina/internal/timing"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/store"
@@ -96,8 +96,8 @@ func (r *rig) elect() {
 	log := slog.New(slog.DiscardHandler)
 	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID, Tasks: r.tasks}, rows, reign.Revision(), r.members())
 	r.times = timetable.New(timetable.Config{
-		Store: reign, Board: timing.Board(r.board), Jobs: r, Sessions: r, Signals: r, Contents: timing.Contents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
-		Differ: timing.Differ,
+		Store: reign, Board: leader.TimetableBoard(r.board), Jobs: r, Sessions: r, Signals: r, Contents: leader.TimetableContents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Differ: leader.DiffFields,
 	}, rows)
 	r.reign = reign
 	_, pending := r.board.Pending()

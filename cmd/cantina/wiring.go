@@ -26,6 +26,7 @@ import (
 	"cantina/internal/node"
 	"cantina/internal/run"
 	"cantina/internal/secret"
+	"cantina/leader"
 	"cantina/store/folder"
 	"cantina/task"
 	"cantina/worker"
@@ -232,8 +233,8 @@ func (c *cli) serverConfig(log *slog.Logger, data string, t worker.Timeouts) (no
 		return node.ServerConfig{}, err
 	}
 	loader, err := zones()
-	return node.ServerConfig{Name: hostName(), Cluster: "cantina", Dir: dir, TLS: c.tls, Token: token, Timeouts: t, Build: version,
-		ScriptEnv: scriptEnv(os.Environ()), Zones: loader, Clock: run.Kernel(), Log: log}, err
+	return node.ServerConfig{Settings: leader.Settings{Name: hostName(), Cluster: "cantina", Timeouts: t, Build: version,
+		ScriptEnv: scriptEnv(os.Environ()), Clock: run.Kernel(), Log: log}, Dir: dir, TLS: c.tls, Token: token, Zones: loader}, err
 }
 
 // scriptEnv is the environment of node scripts: that of this process without what opens

@@ -339,7 +339,7 @@ func TestOnlySimulatorAndTestsPlantMistakes(t *testing.T) {
 
 // driven lists what the simulator drives or speaks with beside the core: the shells
 // themselves, and the values that they exchange.
-var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/draining", "internal/office", "internal/run", "internal/timing", "registry", "scheduler", "store", "timetable"}
+var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/run", "leader", "registry", "scheduler", "store", "timetable"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
 // shells take a context and a log.

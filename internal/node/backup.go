@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cantina/leader"
 	"context"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"cantina/bbs"
-	"cantina/internal/timing"
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
@@ -78,7 +78,7 @@ func CheckRow(r store.Row) error {
 	if _, ok, err := scheduler.ReadRow(r.Key, r.Value); ok {
 		return err
 	}
-	if _, ok, err := timetable.ReadRow(timing.Contents{}, r.Key, r.Value); ok {
+	if _, ok, err := timetable.ReadRow(leader.TimetableContents{}, r.Key, r.Value); ok {
 		return err
 	}
 	if x, err := registry.Decode(r); x != nil || err != nil {

@@ -13,6 +13,7 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/link"
 	"cantina/internal/run"
+	"cantina/leader"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
@@ -59,8 +60,8 @@ func paths(t *testing.T, patterns []string) (methods, all []string) {
 // asked.
 func TestNoPathIsReachedByAForeignPage(t *testing.T) {
 	token := guard.NewToken("0123456789abcdef")
-	s, err := OpenServer(t.Context(), ServerConfig{Name: "s", Dir: t.TempDir(), Listen: []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/s.sock", "0.0.0.0:0"},
-		Insecure: true, Token: token, Timeouts: worker.DefaultTimeouts(), Clock: run.Kernel(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s, err := OpenServer(t.Context(), ServerConfig{Dir: t.TempDir(), Listen: []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/s.sock", "0.0.0.0:0"}, Insecure: true, Token: token,
+		Settings: leader.Settings{Name: "s", Timeouts: worker.DefaultTimeouts(), Clock: run.Kernel(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 	if err != nil {
 		t.Fatal(err)
 	}

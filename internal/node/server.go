@@ -2,9 +2,7 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net"
@@ -19,20 +17,17 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/link"
 	"cantina/internal/run"
-	"cantina/internal/secret"
+	"cantina/leader"
 	"cantina/store"
 	"cantina/store/etcd"
 	"cantina/store/folder"
-	"cantina/task"
-	"cantina/worker"
 	"cantina/zone"
 )
 
 // ServerConfig is what a server is made of. Dir, Name, Clock and Log are needed.
 type ServerConfig struct {
-	// Name names the server to others; Cluster is the banner of the whole.
-	Name, Cluster string
-	Dir           string
+	leader.Settings
+	Dir string
 	// Endpoints are those of an operator's etcd; empty = an embedded member in Dir.
 	Endpoints []string
 	EtcdTLS   *tls.Config
@@ -49,34 +44,9 @@ type ServerConfig struct {
 	// Hosts are further names under which browsers and clients may address the API.
 	Hosts []string
 
-	Timeouts      worker.Timeouts
-	Witness       worker.Witness
-	NewCluster    bool
-	InitialWait   time.Duration
-	AllowBump     bool
-	TurnoverLimit int
-	BatchReserve  int         // percent
-	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
-	// NoDeadline: server and cell are one process; Own is then the folder of that cell, asked
-	// for when a term begins.
-	NoDeadline     bool
-	Own            func() string
-	CallbackSecret secret.Text
-	// ScriptEnv is the environment of node scripts.
-	ScriptEnv []string
-	Build     string
 	// Zones finds the time zones of schedules; their rules are read again from time to
-	// time.
+	// time. Settings.Zone is made of it.
 	Zones *zone.Loader
-	Clock run.Clock
-	Log   *slog.Logger
-}
-
-// newID returns 16 random bytes in hexadecimal.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }
 
 // Server is one server process. Open it, then Run it.
@@ -89,10 +59,10 @@ type Server struct {
 	api       *api.Server
 	cells     *link.Directory
 
-	mu     sync.Mutex
-	term   *term
-	leader store.Leader
-	cause  string // why this server cannot lead
+	mu    sync.Mutex
+	term  *leader.Term
+	known store.Leader // who leads, by the store
+	cause string       // why this server cannot lead
 }
 
 // OpenServer takes the data folder and the addresses: it fails at once when either
@@ -109,6 +79,10 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		}
 		cfg.Zones = z
 	}
+	cfg.Zone = func(name string) (*time.Location, error) {
+		z, err := cfg.Zones.Load(name)
+		return z.Location, err
+	}
 	f, err := folder.Open(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -118,7 +92,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
-		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: newID, Aliases: aliases(), Now: cfg.Clock.Wall, Zone: cfg.zone})}
+		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Aliases: leader.Aliases(), Now: cfg.Clock.Wall, Zone: cfg.Zone})}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
 		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Group: cfg.Group, Hosts: names}.Open(ctx)
@@ -165,7 +139,7 @@ func (s *Server) Leader() (cell.Leader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term == nil {
-		return nil, &link.NotLeader{Addresses: s.leader.Addresses, Term: s.leader.Term, Cluster: s.leader.Cluster, Cause: s.cause}
+		return nil, &link.NotLeader{Addresses: s.known.Addresses, Term: s.known.Term, Cluster: s.known.Cluster, Cause: s.cause}
 	}
 	return s.term, nil
 }
@@ -278,7 +252,7 @@ func (s *Server) watchZones(ctx context.Context) error {
 		if len(changed) > 0 {
 			s.log.Info("time zones have changed", "zones", changed)
 			if t != nil {
-				t.times.ZonesChanged(changed)
+				t.ZonesChanged(changed)
 			}
 		}
 	})
@@ -288,7 +262,7 @@ func (s *Server) watchZones(ctx context.Context) error {
 func (s *Server) watch(ctx context.Context, st *store.Store) error {
 	return st.WatchLeader(ctx, func(l store.Leader) {
 		s.mu.Lock()
-		s.leader = l
+		s.known = l
 		leads := s.term != nil
 		s.mu.Unlock()
 		if !leads {
@@ -341,7 +315,7 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 
 // lead runs one term.
 func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
-	t, err := newTerm(s.cfg, reign, reign.Rows(), s.cells)
+	t, err := leader.Begin(s.cfg.Settings, reign, reign.Rows(), s.cells)
 	if err != nil {
 		return errors.Join(err, reign.Resign(context.WithoutCancel(ctx)))
 	}
@@ -349,8 +323,8 @@ func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
 	s.mu.Lock()
 	s.term = t
 	s.mu.Unlock()
-	s.api.Lead(t.backend())
-	err = t.run(ctx)
+	s.api.Lead(t.Backend())
+	err = t.Run(ctx)
 	s.mu.Lock()
 	s.term = nil
 	s.mu.Unlock()

@@ -1,0 +1,54 @@
+package leader
+
+import (
+	"context"
+
+	"cantina/cell"
+	"cantina/event"
+	"cantina/lrp"
+	"cantina/registry"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// cellCalls reaches cells for the board. A lost call is found by the cell's poll.
+type cellCalls struct{ *Leader }
+
+// StopInstance implements bbs.Cells.
+func (c cellCalls) StopInstance(key lrp.Key, who lrp.Identity) {
+	c.cfg.Go(func(ctx context.Context) {
+		c.failed("StopInstance", who.Cell, c.cfg.Cells.StopInstance(ctx, worker.CellName(who.Cell), c.cfg.Term, worker.Proc(who.Proc), key, who.Instance))
+	})
+}
+
+// CancelTask implements bbs.Cells.
+func (c cellCalls) CancelTask(holder task.Holder, _, uid string) {
+	c.cfg.Go(func(ctx context.Context) {
+		c.failed("CancelTask", holder.Cell, c.cfg.Cells.CancelTask(ctx, worker.CellName(holder.Cell), c.cfg.Term, worker.Proc(holder.Proc), uid))
+	})
+}
+
+// tellDrain calls a cell.
+func (o *Leader) tellDrain(name worker.CellName, proc worker.Proc, d DrainOrder) {
+	o.cfg.Go(func(ctx context.Context) {
+		e := cell.Evacuation{ID: d.ID, Reason: d.Reason, Deadline: d.Deadline, StopBatch: d.StopBatch, Undo: d.Undo}
+		o.failed("Evacuate", string(name), o.cfg.Cells.Evacuate(ctx, name, o.cfg.Term, proc, e))
+	})
+}
+
+func (o *Leader) failed(call, name string, err error) {
+	if err != nil {
+		o.log.Debug("call failed", "call", call, "cell", name, "error", err)
+	}
+}
+
+// drainChanged tells placement, and whoever watches cells, of a committed change.
+func (o *Leader) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
+	o.admit(name)
+	state := event.CellState{Name: name, Term: o.cfg.Term, Evacuating: next != nil}
+	if s, ok := o.Registry.Session(name); ok {
+		state.Proc, state.Session, state.Reason = s.Proc, s.State, s.Reason
+	}
+	o.log.Info("drain", "cell", string(name), "text", text)
+	o.cfg.Hub.Publish(revision, event.Event{Kind: event.Cell, Subject: string(name), Text: text, Cell: &state})
+}

@@ -1,0 +1,99 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"cantina/api"
+	"cantina/batch"
+	"cantina/bbs"
+	"cantina/store"
+	"cantina/store/mem"
+)
+
+// TestWritesOfAJobThatCross: what is called before the earlier write is durable is
+// answered as if it were, and nothing is answered before.
+func TestWritesOfAJobThatCross(t *testing.T) {
+	apply := func(tm *Term) error {
+		_, err := view{tm}.Apply(context.Background(), api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a", "b")}}, api.Write{})
+		return err
+	}
+	pause := func(tm *Term) error {
+		_, err := view{tm}.PauseJob(context.Background(), "j", true, api.Write{})
+		return err
+	}
+	remove := func(tm *Term) error { return view{tm}.RemoveJob(context.Background(), "j", api.Write{}) }
+	stale := func(tm *Term) error { return view{tm}.RemoveJob(context.Background(), "j", api.Write{Expect: 1}) }
+	for _, c := range []struct {
+		name          string
+		before        func(*Term) error
+		one, two      func(*Term) error
+		twoErr        error
+		known, paused bool
+	}{
+		{"apply, pause", nil, apply, pause, nil, true, true},
+		{"pause, remove", apply, pause, remove, nil, false, false}, // whether the first is answered with the job depends on what has gone by then
+		{"remove, pause", apply, remove, pause, batch.ErrUnknownJob, false, false},
+		{"remove, apply", apply, remove, apply, nil, true, false},
+		{"apply, remove", nil, apply, remove, nil, false, false},
+		{"remove, remove", apply, remove, remove, batch.ErrUnknownJob, false, false},
+		{"apply, a removal that expects another revision, which leaves nothing", nil, apply, stale, bbs.ErrRevision, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var gate atomic.Pointer[chan struct{}]
+				tm, end := beginOver(t, mem.Config{Fault: func(call mem.Call, _ store.Txn) mem.Fault {
+					if held := gate.Load(); call == mem.CallTxn && held != nil {
+						<-*held
+					}
+					return mem.None
+				}})
+				defer end()
+				if c.before != nil {
+					if err := c.before(tm); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				held := make(chan struct{})
+				gate.Store(&held)
+				answers := [2]chan error{make(chan error, 1), make(chan error, 1)}
+				for i, do := range []func(*Term) error{c.one, c.two} {
+					go func() { answers[i] <- do(tm) }()
+					synctest.Wait()
+				}
+				if len(answers[0]) != 0 {
+					t.Errorf("answered before it is durable: %v", <-answers[0])
+				}
+				close(held)
+				one, two := <-answers[0], <-answers[1]
+				if one != nil && !errors.Is(one, batch.ErrUnknownJob) || !errors.Is(two, c.twoErr) {
+					t.Errorf("answers: %v; %v", one, two)
+				}
+				synctest.Wait()
+				j, err := view{tm}.GetJob("j")
+				if known := err == nil && !j.Removed; known != c.known || known && j.Paused != c.paused {
+					t.Errorf("known %t, paused %t: %v", known, j.Paused, err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnApplyWhoseSchedulesAreRefusedLeavesNoJob: the next decision does not build on it.
+func TestAnApplyWhoseSchedulesAreRefusedLeavesNoJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		bad := api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a")}, Schedules: []api.NamedSchedule{{Name: "s"}}}
+		if _, err := (view{tm}).Apply(t.Context(), bad, api.Write{}); err == nil {
+			t.Fatal("a schedule of nothing is applied")
+		}
+		if err := (view{tm}).RemoveJob(t.Context(), "j", api.Write{}); !errors.Is(err, batch.ErrUnknownJob) {
+			t.Errorf("a job that was never applied: %v", err)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"cantina/batch"
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/internal/link"
+	"cantina/lrp"
+	"cantina/worker"
+)
+
+// errNoAddress reports a cell that nothing is known of.
+var errNoAddress = errors.New("the cell's address is not known")
+
+// protocol carries the leader's calls: it implements Cells.
+type protocol struct{ cells *link.Directory }
+
+func (p protocol) to(name worker.CellName) (link.Cell, error) {
+	if c := p.cells.Cell(name); c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("cell %s: %w", name, errNoAddress)
+}
+
+// GetRunningTasks implements registry.Cells.
+func (p protocol) GetRunningTasks(ctx context.Context, name worker.CellName, q worker.ReportRequest) (worker.Report, error) {
+	c, err := p.to(name)
+	if err != nil {
+		return worker.Report{}, err
+	}
+	return c.GetRunningTasks(ctx, q)
+}
+
+// RunTasks implements registry.Cells.
+func (p protocol) RunTasks(ctx context.Context, name worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+	c, err := p.to(name)
+	if err != nil {
+		return nil, err
+	}
+	return c.RunTasks(ctx, cell.RunItems(tasks, payloads))
+}
+
+// NotifyIfTasksNotRunning implements registry.Cells.
+func (p protocol) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+	c, err := p.to(name)
+	if err != nil {
+		return worker.NotifyAnswer{}, err
+	}
+	return c.NotifyIfTasksNotRunning(ctx, q)
+}
+
+// KillTask implements registry.Cells.
+func (p protocol) KillTask(ctx context.Context, name worker.CellName, calls []worker.KillTask) error {
+	c, err := p.to(name)
+	if err == nil {
+		_, err = c.KillTask(ctx, calls)
+	}
+	return err
+}
+
+// RequestSuicide implements registry.Cells.
+func (p protocol) RequestSuicide(ctx context.Context, name worker.CellName, s worker.Suicide) error {
+	c, err := p.to(name)
+	if err == nil {
+		err = c.RequestSuicide(ctx, s)
+	}
+	return err
+}
+
+// Perform implements Performer.
+func (p protocol) Perform(ctx context.Context, name worker.CellName, work cell.Work) ([]cell.Refusal, error) {
+	c, err := p.to(name)
+	if err != nil {
+		return nil, err
+	}
+	return c.Perform(ctx, work)
+}
+
+// StopInstance implements Cells.
+func (p protocol) StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+	c, err := p.to(name)
+	if err == nil {
+		err = c.StopInstance(ctx, term, proc, key, instance)
+	}
+	return err
+}
+
+// CancelTask implements Cells.
+func (p protocol) CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
+	c, err := p.to(name)
+	if err == nil {
+		err = c.CancelTask(ctx, term, proc, uid)
+	}
+	return err
+}
+
+// Evacuate implements Cells.
+func (p protocol) Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
+	c, err := p.to(name)
+	if err == nil {
+		err = c.Evacuate(ctx, term, proc, e)
+	}
+	return err
+}
+
+// SetAddress implements Cells.
+func (p protocol) SetAddress(name worker.CellName, address string) { p.cells.SetAddress(name, address) }
+
+// NeverSent implements registry.Cells and Performer.
+func (p protocol) NeverSent(err error) bool {
+	return errors.Is(err, errNoAddress) || link.NeverSent(err)
+}
+
+var _ Cells = protocol{}

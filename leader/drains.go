@@ -1,0 +1,334 @@
+package leader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cantina/bbs"
+	"cantina/internal/run"
+	"cantina/registry"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// ErrDrainUnreadable: the row of the cell's drain cannot be read; undrain takes it back.
+var ErrDrainUnreadable = errors.New("its drain cannot be read")
+
+// DrainStore is what a desk needs of the term that was won: store.Reign.
+type DrainStore interface {
+	Quarantine(q store.Quarantine)
+	Quarantined() []store.Quarantine
+	Drop(key string, done func(revision int64, err error))
+	Restore(key string, value []byte, done func(revision int64, err error))
+}
+
+// DrainOrder is what a cell is told: to empty itself, or (Undo) that it need not. ID is the drain
+// in either case.
+type DrainOrder struct {
+	ID, Reason string
+	Deadline   time.Duration
+	StopBatch  bool
+	Undo       bool
+}
+
+// DrainReport is what a cell says of its drain with a heartbeat: which one it follows, whether its
+// deadline has ended what was left, and what it waits for, in words.
+type DrainReport struct {
+	Evacuating bool
+	ID         string
+	Over       bool
+	Waits      []string
+}
+
+// drainConfig is what a desk is made of. All is needed.
+type drainConfig struct {
+	Store DrainStore
+	Clock run.Clock
+	Log   *slog.Logger
+	// Session tells who holds a cell's name.
+	Session func(name worker.CellName) (worker.SessionView, bool)
+	// Batch counts the batch tasks that may be running on a cell, those on their way to it too.
+	Batch func(name worker.CellName) int
+	// Tell calls a cell. It must not block; a lost call is made again after the next heartbeat.
+	Tell func(name worker.CellName, proc worker.Proc, o DrainOrder)
+	// Go runs what waits for a commit.
+	Go func(f func(ctx context.Context))
+	// Changed is told of each change after its commit and before the cell is; next nil = none.
+	Changed func(name worker.CellName, next *registry.Drain, revision int64, text string)
+}
+
+// Drains has the drains of one term: an operator's stored intent to empty a cell, what the
+// cell is told of it, and when it has ended. It has them as submitted, for the next decision,
+// and as committed, for everything else. What the maps hold is never changed. Its methods may
+// be called at the same time. (Diego dev notes, Evacuation.)
+//
+//	Drain, Undrain ──► committed with the board's rows ──► placement, call to the cell
+//	heartbeat ──► call to the cell when it follows another drain ──► ended when nothing is left
+type Drains struct {
+	cfg   drainConfig
+	board *bbs.BBS
+
+	mu                sync.Mutex
+	newest, committed map[worker.CellName]*registry.Drain
+	said              map[worker.CellName]DrainReport
+}
+
+// newDrains reads the drains of a load. One that cannot be read is quarantined. Before Attach it
+// only answers.
+func newDrains(cfg drainConfig, rows []store.Row) *Drains {
+	all := registry.Drains(rows, cfg.Store.Quarantined())
+	for _, r := range rows {
+		if d := all[DrainedCell(r.Key)]; d != nil && d.Until.IsZero() && !d.Quarantined {
+			cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: d.Reason, Bytes: r.Value})
+			d.Quarantined = true
+		}
+	}
+	return &Drains{cfg: cfg, newest: all, committed: maps.Clone(all), said: map[worker.CellName]DrainReport{}}
+}
+
+// Attach gives the desk the board that commits its changes.
+func (k *Drains) Attach(b *bbs.BBS) { k.board = b }
+
+// DrainedCell is the cell whose drain a row is; empty for any other row.
+func DrainedCell(key string) worker.CellName {
+	name, ok := strings.CutPrefix(key, registry.DrainRow(""))
+	if !ok {
+		return ""
+	}
+	return worker.CellName(name)
+}
+
+// Of returns the committed drain of a cell, or nil.
+func (k *Drains) Of(name worker.CellName) *registry.Drain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.committed[name]
+}
+
+// Submitted returns the newest drain of a cell, which may be on its way to the store.
+func (k *Drains) Submitted(name worker.CellName) *registry.Drain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.newest[name]
+}
+
+// All lists the committed drains by the name of their cell.
+func (k *Drains) All() []*registry.Drain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := slices.Collect(maps.Values(k.committed))
+	slices.SortFunc(out, func(a, b *registry.Drain) int { return strings.Compare(string(a.Cell), string(b.Cell)) })
+	return out
+}
+
+func (k *Drains) submit(name worker.CellName, next *registry.Drain) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	setDrain(k.newest, name, next)
+}
+
+// withdraw takes back a drain that was submitted and not committed.
+func (k *Drains) withdraw(name worker.CellName, next, was *registry.Drain) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.newest[name] == next {
+		setDrain(k.newest, name, was)
+	}
+}
+
+// show shows next to readers, with its revision, and returns what they saw before.
+func (k *Drains) show(name worker.CellName, next *registry.Drain, revision int64) (before *registry.Drain) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before = k.committed[name]
+	shown := next
+	if next != nil {
+		c := *next
+		c.Revision = revision
+		shown = &c
+	}
+	setDrain(k.committed, name, shown)
+	if k.newest[name] == next {
+		setDrain(k.newest, name, shown)
+	}
+	return before
+}
+
+func setDrain(m map[worker.CellName]*registry.Drain, name worker.CellName, d *registry.Drain) {
+	if d == nil {
+		delete(m, name)
+		return
+	}
+	m[name] = d
+}
+
+// DecideDrain returns what a cell's drain is to be (nil = none) and what to say of it; was itself
+// when nothing changes.
+type DecideDrain func(was *registry.Drain) (next *registry.Drain, text string, err error)
+
+// Change decides on the newest drain of a cell and commits, once for w's key. It returns
+// after the commit.
+func (k *Drains) Change(ctx context.Context, w bbs.Write, operation string, request []byte, name worker.CellName, decide DecideDrain) error {
+	_, _, err := k.board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
+		was := k.Submitted(name)
+		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
+			return nil, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
+		}
+		next, text, err := decide(was)
+		if err != nil || next == was {
+			return nil, err
+		}
+		op := store.Op{Key: registry.DrainRow(name)}
+		if next != nil {
+			op = registry.DrainOp(next)
+		}
+		k.submit(name, next)
+		undo := func() { k.withdraw(name, next, was) }
+		d.Add(bbs.Extra{Ops: []store.Op{op}, Undo: undo, Done: func(revision int64, err error) {
+			if err != nil {
+				undo()
+				return
+			}
+			k.changed(name, next, revision, text)
+		}})
+		return nil, nil
+	})
+	return err
+}
+
+// changed acts on a committed change: placement at once, the cell by a call.
+func (k *Drains) changed(name worker.CellName, next *registry.Drain, revision int64, text string) {
+	before := k.show(name, next, revision)
+	k.cfg.Changed(name, next, revision, text)
+	if next == nil && before != nil {
+		k.order(name, DrainOrder{ID: before.ID(), Undo: true}) // also a cell that has not heard of it yet, or not said so
+		return
+	}
+	k.tell(name)
+}
+
+// tell tells the cell what holds, when what it said last is something else. A lost call is
+// made again after the next heartbeat; so a new process of the cell, and a new leader, need
+// nothing else.
+func (k *Drains) tell(name worker.CellName) {
+	k.mu.Lock()
+	said, d := k.said[name], k.committed[name]
+	k.mu.Unlock()
+	switch {
+	case d == nil && said.Evacuating:
+		k.order(name, DrainOrder{ID: said.ID, Undo: true})
+	case d != nil && !d.Until.IsZero() && (!said.Evacuating || said.ID != d.ID()):
+		k.order(name, DrainOrder{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.cfg.Clock.Wall()), StopBatch: d.StopBatch})
+	}
+}
+
+// order calls the process that has the cell's name, if any.
+func (k *Drains) order(name worker.CellName, o DrainOrder) {
+	if s, ok := k.cfg.Session(name); ok {
+		k.cfg.Tell(name, s.Proc, o)
+	}
+}
+
+// Heard takes what a cell that holds its name says of its drain with a heartbeat: it is told
+// what it does not know, and its drain may have ended.
+func (k *Drains) Heard(name worker.CellName, said DrainReport) {
+	k.mu.Lock()
+	k.said[name] = said
+	d := k.committed[name]
+	k.mu.Unlock()
+	k.tell(name)
+	if d == nil || !d.Ended.IsZero() || !said.Evacuating || said.ID != d.ID() {
+		return
+	}
+	lrps, tasks := k.board.OnCell(string(name))
+	if !said.Over && len(said.Waits)+lrps+tasks+k.cfg.Batch(name) > 0 {
+		return
+	}
+	k.cfg.Go(func(ctx context.Context) {
+		err := k.Change(ctx, bbs.Write{}, "", nil, name, func(was *registry.Drain) (*registry.Drain, string, error) {
+			if was == nil || was.ID() != d.ID() || !was.Ended.IsZero() {
+				return was, "", nil
+			}
+			next := *was
+			next.Ended, next.Waited = k.cfg.Clock.Wall(), said.Waits
+			return &next, drainEnded(&next), nil
+		})
+		if err != nil {
+			k.cfg.Log.Debug("end of a drain", "cell", string(name), "error", err) // the next heartbeat tries again
+		}
+	})
+}
+
+// drainEnded says how a drain ended.
+func drainEnded(d *registry.Drain) string {
+	if len(d.Waited) == 0 {
+		return "drained: nothing is left"
+	}
+	return "the drain's deadline ended what was left; it waited for " + strings.Join(d.Waited, ", ")
+}
+
+// DrainRequest asks for a drain. A zero deadline means what the caller finds right.
+type DrainRequest struct {
+	Reason    string
+	Deadline  time.Duration
+	StopBatch bool
+}
+
+// Drain stores a new drain of a cell, in place of an earlier one; normal is how long it may
+// take when the request does not say. It returns after the commit: bbs.ErrRevision,
+// bbs.ErrKeyReused, ErrUnreadable.
+func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest, normal time.Duration, w bbs.Write) error {
+	deadline := cmp.Or(n.Deadline, normal)
+	return k.Change(ctx, w, "drain", fmt.Appendf(nil, "%q %v", name, n), name, func(was *registry.Drain) (*registry.Drain, string, error) {
+		if was != nil && was.Quarantined {
+			return nil, "", fmt.Errorf("cell %s: %s: %w", name, was.Reason, ErrDrainUnreadable)
+		}
+		now := k.cfg.Clock.Wall().Round(0)
+		d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline), StopBatch: n.StopBatch}
+		return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
+	})
+}
+
+// Undrain takes the drain of a cell back, if there is one. It returns after the commit, as
+// Drain does. One whose row cannot be read is dropped with Drop.
+func (k *Drains) Undrain(ctx context.Context, name worker.CellName, w bbs.Write) error {
+	return k.Change(ctx, w, "undrain", []byte(name), name, func(*registry.Drain) (*registry.Drain, string, error) {
+		return nil, "takes work again", nil
+	})
+}
+
+// Drop deletes a quarantined drain; done is told the outcome.
+func (k *Drains) Drop(name worker.CellName, done func(err error)) {
+	k.cfg.Store.Drop(registry.DrainRow(name), func(revision int64, err error) {
+		if err == nil {
+			k.submit(name, nil)
+			k.changed(name, nil, revision, "takes work again")
+		}
+		done(err)
+	})
+}
+
+// Restore takes a quarantined drain back into service whose row somebody has mended; done is
+// told the outcome. ErrUnreadable when it still cannot be read.
+func (k *Drains) Restore(name worker.CellName, row store.Row, done func(err error)) error {
+	d := registry.Drains([]store.Row{row}, nil)[name]
+	if d == nil || d.Until.IsZero() {
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or undrain the cell)", row.Key, ErrDrainUnreadable)
+	}
+	k.cfg.Store.Restore(row.Key, row.Value, func(revision int64, err error) {
+		if err == nil {
+			k.submit(name, d)
+			k.changed(name, d, revision, "is drained: "+d.Reason)
+		}
+		done(err)
+	})
+	return nil
+}

@@ -1,0 +1,192 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/batch"
+	"cantina/cell"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/worker"
+)
+
+// TestWhatTheInitialWaitHoldsIsSaid: over a store that may be older than what cells run, status
+// lists jobs, tasks and exclusive instances that wait, explain gives the wait as their
+// reason and not the auction, and what may run twice is not listed.
+func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := beginBlind(t)
+		defer end()
+		v, ctx := view{tm}, t.Context()
+		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
+		one, free := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "one"}, Instances: 1, Exclusive: true, Workload: load}, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "free"}, Instances: 1, Workload: load}
+		if _, err := v.Apply(ctx, api.Application{Domain: "d", Services: []lrp.Desired{one, free}, Jobs: []api.NamedJob{jobOver("j", "a")}}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.DesireTask(ctx, api.NewTask{GUID: "t", Domain: "d", Definition: large()}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		held := func() string {
+			s, err := v.Status()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out []string
+			for _, h := range s.Held {
+				if h.Longest <= 0 || h.Longest != s.Longest || !strings.HasPrefix(h.Reason, "initial wait: ") {
+					t.Errorf("%+v, the wait lasts %v", h, s.Longest)
+				}
+				out = append(out, h.What)
+			}
+			return strings.Join(out, ", ")
+		}
+		if got := held(); got != "job j, instance d/one/0, task t" {
+			t.Errorf("held: %s", got)
+		}
+		subjects := []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "one"}, {Kind: api.SubjectInstance, Domain: "d", Name: "one"}, {Kind: api.SubjectTask, Name: "t"}}
+		for _, s := range subjects {
+			e, err := v.Explain(ctx, s)
+			if err != nil || e.Fine || len(e.Reasons) == 0 || e.Reasons[0].Code != codeHeld || e.Reasons[0].Longest <= 0 || slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == "placing" }) {
+				t.Errorf("%s: %+v, %v", s.Kind, e, err)
+			}
+		}
+		if e, err := v.Explain(ctx, api.Subject{Kind: api.SubjectInstance, Domain: "d", Name: "free"}); err != nil || slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeld }) {
+			t.Errorf("%+v, %v", e, err)
+		}
+		pass(worker.DefaultTimeouts().Stretch(worker.DefaultTimeouts().MaxDiesWithin))
+		if got := held(); got != "" {
+			t.Errorf("after the wait: %s", got)
+		}
+		for _, s := range subjects {
+			if e, err := v.Explain(ctx, s); err != nil || slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeld }) {
+				t.Errorf("after the wait, %s: %+v, %v", s.Kind, e, err)
+			}
+		}
+	})
+}
+
+// obedient is a cell that starts whatever it is told to, and whose probes succeed.
+type obedient struct {
+	reporter
+	mu     *sync.Mutex
+	probes *[]worker.RunTask
+}
+
+func (o obedient) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.RunAnswer, error) {
+	var out []worker.RunAnswer
+	for _, i := range items {
+		if i.Call.Probe > 0 {
+			o.mu.Lock()
+			*o.probes = append(*o.probes, i.Call)
+			o.mu.Unlock()
+			continue
+		}
+		out = append(out, worker.RunAnswer{Term: o.term, Proc: i.Call.Proc, Run: i.Call.Run, Result: worker.RunOK})
+	}
+	return out, nil
+}
+
+func (obedient) RequestSuicide(context.Context, worker.Suicide) error { return nil }
+
+// TestBatchTasksOfASilentCellAreDoubted: job nodes, explain and status say of a batch task
+// whose cell is not in order that it is not, and of one whose cell is lost for how long at
+// most it starts nowhere else.
+func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v, ctx := view{tm}, t.Context()
+		o := obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}
+		tm.cells.SetLocal("c", o)
+		beats := int64(0)
+		beat := func() {
+			beats++
+			state := cell.State{State: placement.State{Cell: "c", Version: beats, Capacity: resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}}}
+			if _, err := tm.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: beats}, state); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			for _, p := range *o.probes {
+				if _, err := tm.UpdateStatus(ctx, worker.UpdateStatus{Cluster: tm.reign.Cluster(), Term: tm.Term(), Cell: "c", Proc: "p", Items: []worker.StatusItem{{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			*o.probes = nil
+		}
+		if _, err := v.Apply(ctx, api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a")}}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			beat()
+			pass(time.Second)
+		}
+		says := func(state worker.State, want string, bounded bool) {
+			t.Helper()
+			l, err := v.ListPairs(api.PairFilter{Job: "j"}, api.Range{Limit: 9})
+			if err != nil || len(l.Items) != 1 || l.Items[0].Class != batch.ClassRunning {
+				t.Fatalf("%+v, %v", l.Items, err)
+			}
+			doubt := l.Items[0].Doubt
+			if state == worker.Healthy != (doubt == "") || doubt != "" && !strings.HasPrefix(doubt, fmt.Sprintf("cell c is %v: ", state)) {
+				t.Errorf("%v: doubt %q", state, doubt)
+			}
+			for _, s := range []api.Subject{{Kind: api.SubjectJob, Name: "j"}, {Kind: api.SubjectPair, Name: "j", Node: "a"}} {
+				e, err := v.Explain(ctx, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				i := slices.IndexFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeUnsure })
+				if (i >= 0) != (doubt != "") || i >= 0 && (!strings.Contains(e.Reasons[i].Text, want) || e.Reasons[i].Longest > 0 != bounded) {
+					t.Errorf("%v, %s: %+v", state, s.Kind, e.Reasons)
+				}
+			}
+			s, err := v.Status()
+			if err != nil || slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, doubt) && strings.Contains(w, "its 1 batch task ") }) != (doubt != "") {
+				t.Errorf("%v: %q, %v", state, s.Warnings, err)
+			}
+			if bounded && !strings.Contains(fmt.Sprint(s.Warnings), "at most") {
+				t.Errorf("%v: %q", state, s.Warnings)
+			}
+		}
+		says(worker.Healthy, "", false)
+		pass(20 * time.Second)
+		says(worker.Unhealthy, "; what was last heard of a is shown", false)
+		pass(61 * time.Second)
+		says(worker.MustDie, "; a may still run, and starts nowhere else before the cell is certainly dead", true)
+	})
+}
+
+// TestOnlyASilentCellIsBounded: certain death bounds a silence, no other reason.
+func TestOnlyASilentCellIsBounded(t *testing.T) {
+	c := api.Cell{Name: "c", Session: worker.Unhealthy, Reason: "no heartbeat for 18s", DeadIn: 8 * time.Second, Unavailable: "no room"}
+	e := explainCell(api.Subject{Kind: api.SubjectCell, Name: "c"}, &c, time.Unix(0, 0))
+	if len(e.Reasons) != 2 || e.Reasons[0].Text != "no heartbeat for 18s; if it stays silent, certainly dead in 8s" || e.Reasons[1].Text != "no room" {
+		t.Errorf("%+v", e.Reasons)
+	}
+	for _, r := range e.Reasons {
+		if r.Longest != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestCounted(t *testing.T) {
+	for want, n := range map[string][3]int{"1 instance": {1, 0, 0}, "2 instances and 1 task": {2, 1, 0}, "1 instance, 2 tasks and 3 batch tasks": {1, 2, 3}, "1 batch task": {0, 0, 1}} {
+		if got := counted(n[0], n[1], n[2]); got != want {
+			t.Errorf("%v: %q, want %q", n, got, want)
+		}
+	}
+}

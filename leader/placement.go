@@ -1,0 +1,237 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"cantina/auctioneer"
+	"cantina/bbs"
+	"cantina/cell"
+	"cantina/fence"
+	"cantina/lrp"
+	"cantina/placement"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// Performer reaches cell processes.
+type Performer interface {
+	// Perform hands work to the process that it is for, and returns what was refused. An
+	// error is an unknown outcome, unless NeverSent says that the call certainly did not leave.
+	Perform(ctx context.Context, name worker.CellName, work cell.Work) ([]cell.Refusal, error)
+	NeverSent(err error) bool
+}
+
+// PlacementBoard is told why work has no place: bbs.BBS.
+type PlacementBoard interface {
+	PlacementFailed(k lrp.Key, reason string)
+	TaskRefused(guid, uid, reason string)
+	TaskRejected(guid, uid, reason string, never bool)
+}
+
+// placementConfig is what a market is made of. All is needed.
+type placementConfig struct {
+	Term  fence.Term
+	Cells Performer
+	// NewID returns the id of an instance.
+	NewID func() string
+	// Settled says that the cells have had their time to join: what none of those that are
+	// here could ever hold may end.
+	Settled func() bool
+}
+
+// PlacementAdapter stands between the board and the auctioneer: wants become items, items
+// that were placed become the work of a Perform call, and why an item found no place goes back
+// to the board. Its methods may be called at the same time. (Diego dev notes, Distributing
+// ActualLRPs: Auctioneer.)
+//
+//	board ──wants──► PlacementAdapter ──items──► auctioneer ──placed──► PlacementAdapter ──cell.Work──► cell
+//	board ◄──reasons── PlacementAdapter ◄──refused── auctioneer ◄──refusals── PlacementAdapter ◄────────┘
+type PlacementAdapter struct {
+	cfg   placementConfig
+	house *auctioneer.Auctioneer
+	board PlacementBoard
+
+	mu    sync.Mutex
+	lrps  map[string]bbs.LRPWant // by item id
+	tasks map[string]bbs.TaskWant
+	asked map[string]int    // by item id: the number of the newest request
+	last  int               // number of a request
+	early map[string]string // items that would have ended before the cells had settled, and their holds
+}
+
+// newPlacementAdapter returns a market without wants. It is the Cells and the Feedback of its auctioneer.
+func newPlacementAdapter(cfg placementConfig) *PlacementAdapter {
+	return &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{}, early: map[string]string{}}
+}
+
+// Attach gives the market the auctioneer that places its items.
+func (m *PlacementAdapter) Attach(house *auctioneer.Auctioneer) { m.house = house }
+
+// Serve gives the market the board whose wants they are.
+func (m *PlacementAdapter) Serve(b PlacementBoard) { m.board = b }
+
+// LRPItem names the item of an index, for the auctioneer's Explain.
+func LRPItem(k lrp.Key) string { return "lrp/" + k.String() }
+
+// TaskItem names the item of a task.
+func TaskItem(guid string) string { return "task/" + guid }
+
+// Suits is what a cell must have to be given an instance.
+func Suits(d *lrp.Desired) placement.Constraint {
+	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
+}
+
+// Request implements bbs.Auctioneer.
+func (m *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
+	items := make([]placement.Item, 0, len(lrps)+len(tasks))
+	var dropped []string
+	m.mu.Lock()
+	m.last++
+	for _, w := range lrps {
+		d := w.Desired
+		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: m.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
+			Need: d.Workload.Resources, Avoid: w.Avoid,
+			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
+		m.lrps[LRPItem(w.Key)], m.asked[LRPItem(w.Key)] = w, m.last
+		dropped = append(dropped, w.Dropped...)
+	}
+	for _, w := range tasks {
+		d := w.Definition
+		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID, Kind: placement.KindTask, Need: d.Workload.Resources,
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
+		m.tasks[TaskItem(w.GUID)], m.asked[TaskItem(w.GUID)] = w, m.last
+		if w.Dropped {
+			dropped = append(dropped, w.UID)
+		}
+	}
+	m.mu.Unlock()
+	if len(dropped) > 0 {
+		m.house.Release(dropped...) // first: what is in flight is not placed a second time
+	}
+	if err := m.house.Request(items...); err != nil {
+		panic(fmt.Sprintf("items made here are refused: %v", err))
+	}
+}
+
+// Withdraw implements bbs.Auctioneer.
+func (m *PlacementAdapter) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
+	var ids []string
+	m.mu.Lock()
+	for _, k := range lrps {
+		ids = append(ids, LRPItem(k))
+		m.forget(LRPItem(k))
+	}
+	for _, t := range tasks {
+		if w, ok := m.tasks[TaskItem(t.GUID)]; ok && w.UID == t.UID {
+			ids = append(ids, TaskItem(t.GUID))
+			m.forget(TaskItem(t.GUID))
+		}
+	}
+	m.mu.Unlock()
+	m.house.Withdraw(ids...)
+}
+
+// forget drops a want; the lock is held.
+func (m *PlacementAdapter) forget(id string) {
+	delete(m.lrps, id)
+	delete(m.tasks, id)
+	delete(m.asked, id)
+}
+
+// taken forgets what a cell has taken and nobody has asked for since: it needs no place. before
+// is the number of the newest request when the call was made. What waits for a place once more,
+// because this attempt seemed to be lost, is still wanted.
+func (m *PlacementAdapter) taken(items []placement.Item, refused []cell.Refusal, before int) {
+	back := make(map[string]bool, len(refused))
+	for _, r := range refused {
+		back[r.ID] = true
+	}
+	for _, it := range items {
+		if _, _, waits := m.house.Explain(it.ID); waits {
+			back[it.Hold] = true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, it := range items {
+		if n, ok := m.asked[it.ID]; ok && n <= before && !back[it.Hold] {
+			m.forget(it.ID)
+		}
+	}
+}
+
+// Perform implements auctioneer.Cells.
+func (m *PlacementAdapter) Perform(ctx context.Context, name, process string, items []placement.Item) ([]auctioneer.Refusal, error) {
+	m.mu.Lock()
+	before := m.last
+	m.mu.Unlock()
+	refused, err := m.cfg.Cells.Perform(ctx, worker.CellName(name), m.work(process, items))
+	if err != nil && m.cfg.Cells.NeverSent(err) {
+		return neverSent(items, err), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.taken(items, refused, before)
+	out := make([]auctioneer.Refusal, len(refused))
+	for i, r := range refused {
+		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: r.Cell}
+	}
+	return out, nil
+}
+
+// work is what a call carries: what of the items is still wanted.
+func (m *PlacementAdapter) work(process string, items []placement.Item) cell.Work {
+	work := cell.Work{Term: m.cfg.Term, Proc: worker.Proc(process)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, it := range items {
+		if w, ok := m.lrps[it.ID]; ok {
+			work.LRPs = append(work.LRPs, cell.LRPWork{Key: w.Key, Service: w.Desired.Service, Instance: it.Hold, Workload: &w.Desired.Workload, DeadlineBound: w.Desired.DeadlineBound(), Exclusive: w.Desired.Exclusive})
+		} else if w, ok := m.tasks[it.ID]; ok && w.UID == it.Hold {
+			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Domain: w.Domain, Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
+		}
+	}
+	return work
+}
+
+// neverSent refuses what certainly never reached its cell: unlike work that may have
+// been accepted, it is placed again at once, and the cell rests. (Diego dev notes, Distributing ActualLRPs.)
+func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
+	out := make([]auctioneer.Refusal, len(items))
+	for i, it := range items {
+		out[i] = auctioneer.Refusal{Hold: it.Hold, Reason: "the cell cannot be reached: " + why.Error(), Full: true}
+	}
+	return out
+}
+
+// Waiting implements auctioneer.Feedback. What a task's earlier life under its guid was
+// refused says nothing of the one that is wanted now.
+func (m *PlacementAdapter) Waiting(refused []placement.Refused) {
+	for _, r := range refused {
+		m.mu.Lock()
+		l, isLRP := m.lrps[r.Item.ID]
+		t, isTask := m.tasks[r.Item.ID]
+		m.mu.Unlock()
+		isTask = isTask && t.UID == r.Item.Hold
+		switch {
+		case isLRP:
+			m.board.PlacementFailed(l.Key, r.Refusal.String())
+		case isTask && (r.Refusal.Cell != "" || t.Definition.WhenFull == task.WhenFullFail && !m.maySayNo(r.Item)):
+			m.board.TaskRefused(t.GUID, t.UID, r.Refusal.String())
+		case isTask:
+			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNo(r.Item))
+		}
+	}
+}
+
+// Unanswered implements auctioneer.Feedback: convergence decides.
+func (m *PlacementAdapter) Unanswered([]placement.Item) {}
+
+var (
+	_ bbs.Auctioneer      = (*PlacementAdapter)(nil)
+	_ auctioneer.Cells    = (*PlacementAdapter)(nil)
+	_ auctioneer.Feedback = (*PlacementAdapter)(nil)
+)

@@ -1,0 +1,161 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"cantina/bbs"
+	"cantina/lrp"
+	"cantina/schedule"
+	"cantina/timetable"
+)
+
+// instances are those of service web, in pages of ten.
+type instances []lrp.Actual
+
+func (in instances) GetService(k lrp.ServiceKey) (bbs.Service, error) {
+	if k != (lrp.ServiceKey{Domain: "d", Name: "web"}) {
+		return bbs.Service{}, fmt.Errorf("service %v: %w", k, bbs.ErrServiceNotFound)
+	}
+	return bbs.Service{}, nil
+}
+
+func (in instances) ListInstances(_ bbs.InstanceFilter, r bbs.Range) (p bbs.Page[bbs.Instance], _ error) {
+	from := 0
+	if _, err := fmt.Sscan(r.After, &from); err != nil {
+		from = 0
+	}
+	for i := from; i < min(from+10, len(in)); i++ {
+		p.Items = append(p.Items, bbs.Instance{Rows: lrp.Index{Key: in[i].Key, Ordinary: &in[i]}})
+	}
+	if from+10 < len(in) {
+		p.Next = fmt.Sprint(from + 10)
+	}
+	return p, nil
+}
+
+// web has n instances, of which every fifth is only claimed.
+func web(n int) (in instances, running int) {
+	for i := range n {
+		a := lrp.Actual{Key: lrp.Key{Process: "g", Index: i}, State: lrp.Running, Identity: lrp.Identity{Cell: fmt.Sprint("c", i)}}
+		if i%5 == 4 {
+			a.State = lrp.Claimed
+		} else {
+			running++
+		}
+		in = append(in, a)
+	}
+	return in, running
+}
+
+// hall runs what is beside everything else when the test says so: nothing runs by itself.
+type hall struct {
+	ctx  context.Context
+	jobs []func(context.Context)
+}
+
+func (h *hall) run(f func(context.Context)) { h.jobs = append(h.jobs, f) }
+
+func (h *hall) next() bool {
+	if len(h.jobs) == 0 {
+		return false
+	}
+	f := h.jobs[0]
+	h.jobs = h.jobs[1:]
+	f(h.ctx)
+	return true
+}
+
+func signalOf(service string) timetable.Sending {
+	return timetable.Sending{Key: schedule.Key{Domain: "d", Name: "n"}, Signal: schedule.Signal{Service: service, Number: 1}}
+}
+
+// TestASignalReachesEachInstanceOnce, and what was not reached is told, once.
+func TestASignalReachesEachInstanceOnce(t *testing.T) {
+	in, running := web(200)
+	h := &hall{ctx: t.Context()}
+	called := map[int]int{}
+	s := NewSignalSender(in, SignalCalls{Go: h.run, Signal: func(_ context.Context, what timetable.Sending, a *lrp.Actual) error {
+		if called[a.Key.Index]++; what.Number != 1 || a.State != lrp.Running {
+			t.Errorf("%+v to %+v", what, a)
+		}
+		if a.Key.Index == 7 {
+			return errors.New("it cannot be reached")
+		}
+		return nil
+	}})
+	var told []schedule.Delivery
+	tell := func(d schedule.Delivery) { told = append(told, d) }
+	s.Signal(signalOf("web"), tell)
+	for widest := 0; h.next(); {
+		if widest = max(widest, len(h.jobs)); widest > maxCalls {
+			t.Fatalf("%d calls at once", widest)
+		}
+	}
+	if len(called) != running || called[3] != 1 || len(told) != 1 || told[0].Of != running || told[0].Reached != running-1 || len(told[0].Missed) != 1 || told[0].Missed[0] != "instance 7 on cell c7: it cannot be reached" {
+		t.Fatalf("%d called, told %+v", len(called), told)
+	}
+	if n, known := s.Signalled("d", "web"); n != running || !known {
+		t.Fatal(n, known)
+	}
+	s.Signal(signalOf("other"), tell)
+	for h.next() {
+	}
+	if len(told) != 2 || told[1].Problem != "there is no service other in domain d" || s.firings != 0 {
+		t.Fatalf("%+v, %d being sent", told[1:], s.firings)
+	}
+}
+
+// TestTooManySignals are not sent, and say so; nobody is told when the term has ended.
+func TestTooManySignals(t *testing.T) {
+	in, _ := web(1)
+	ctx, end := context.WithCancel(t.Context())
+	h := &hall{ctx: ctx}
+	s := NewSignalSender(in, SignalCalls{Go: h.run, Signal: func(context.Context, timetable.Sending, *lrp.Actual) error { return nil }})
+	told := 0
+	for range maxFirings {
+		s.Signal(signalOf("web"), func(schedule.Delivery) { told++ })
+	}
+	problem := ""
+	s.Signal(signalOf("web"), func(d schedule.Delivery) { problem = d.Problem })
+	h.jobs[maxFirings](ctx)
+	if !strings.Contains(problem, "more than 4096") {
+		t.Fatal(problem)
+	}
+	end()
+	for h.next() {
+	}
+	if told != 0 || s.firings != 0 {
+		t.Fatal(told, s.firings)
+	}
+}
+
+// torn is a list of instances that ends after its first page.
+type torn struct{ instances }
+
+func (x torn) ListInstances(f bbs.InstanceFilter, r bbs.Range) (bbs.Page[bbs.Instance], error) {
+	if r.After != "" {
+		return bbs.Page[bbs.Instance]{}, bbs.ErrInvalid
+	}
+	return x.instances.ListInstances(f, r)
+}
+
+// TestHalfAListIsNone: what cannot be listed is told, and no part of it is called.
+func TestHalfAListIsNone(t *testing.T) {
+	in, _ := web(20)
+	h := &hall{ctx: t.Context()}
+	s := NewSignalSender(torn{in}, SignalCalls{Go: h.run, Signal: func(_ context.Context, _ timetable.Sending, a *lrp.Actual) error {
+		t.Errorf("instance %d is called", a.Key.Index)
+		return nil
+	}})
+	var told []schedule.Delivery
+	s.Signal(signalOf("web"), func(d schedule.Delivery) { told = append(told, d) })
+	for h.next() {
+	}
+	if len(told) != 1 || told[0].Problem != bbs.ErrInvalid.Error() || s.firings != 0 {
+		t.Fatalf("%+v, %d being sent", told, s.firings)
+	}
+}

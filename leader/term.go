@@ -1,0 +1,182 @@
+package leader
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cantina/api"
+	"cantina/auctioneer"
+	"cantina/bbs"
+	"cantina/bbs/callback"
+	"cantina/event"
+	"cantina/fence"
+	"cantina/internal/link"
+	"cantina/internal/run"
+	"cantina/internal/secret"
+	"cantina/placement"
+	"cantina/registry"
+	"cantina/scheduler"
+	"cantina/store"
+	"cantina/task"
+	"cantina/timetable"
+	"cantina/worker"
+)
+
+// Settings are what an operator has set of the leader, and what its server knows of itself.
+// Timeouts, Zone, Clock and Log are needed.
+type Settings struct {
+	// Name names the server to others; Cluster is the banner of the whole.
+	Name, Cluster string
+	Build         string
+
+	Timeouts      worker.Timeouts
+	Witness       worker.Witness
+	NewCluster    bool
+	InitialWait   time.Duration
+	AllowBump     bool
+	TurnoverLimit int
+	BatchReserve  int         // percent
+	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
+	// NoDeadline: server and cell are one process; Own is then the directory of that cell, asked
+	// for when a term begins.
+	NoDeadline     bool
+	Own            func() string
+	CallbackSecret secret.Text
+	// ScriptEnv is the environment of node scripts.
+	ScriptEnv []string
+	// Zone finds a time zone.
+	Zone  func(name string) (*time.Location, error)
+	Clock run.Clock
+	Log   *slog.Logger
+}
+
+// NewID returns 16 random bytes in hexadecimal.
+func NewID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Term is everything that a leader has while its term lasts.
+type Term struct {
+	*Leader
+	cfg    Settings
+	log    *slog.Logger
+	reign  *store.Reign
+	since  time.Time
+	hub    *event.Hub
+	times  *timetable.Timetable
+	sender *callback.Sender
+	cells  *link.Directory
+
+	// The parts of the office.
+	board  *bbs.BBS
+	house  *auctioneer.Auctioneer
+	jobs   *scheduler.Scheduler
+	reg    *registry.Registry
+	drains *Drains
+
+	calling sync.Mutex // no call begins while the term ends
+	calls   sync.WaitGroup
+	ctx     context.Context // of calls to cells
+	cancel  context.CancelFunc
+}
+
+// Begin builds the leader's loops from the rows of the load. It starts nothing
+// but what the board submits at once.
+func Begin(cfg Settings, reign *store.Reign, rows []store.Row, cells *link.Directory) (*Term, error) {
+	t := &Term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), cells: cells}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
+	t.sender = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.board.CallbackDone(d, ok, problem) },
+		Wanted: func(d task.Delivery) bool { return t.board.Delivers(d) },
+		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
+	cells.SetCluster(reign.Cluster())
+	own := ""
+	if cfg.Own != nil {
+		own = cfg.Own()
+	}
+	_, err := New(Config{Cluster: reign.Cluster(), Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
+		Clock: cfg.Clock, Log: t.log, NewID: NewID, Go: t.call, Resign: t.resign, Times: t.open,
+		Auction: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
+		Jobs:    scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
+		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: reign.Restored(), NewStore: reign.NewStore(), NewCluster: cfg.NewCluster,
+			InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump, NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
+		Board: bbs.Config{Tasks: cfg.Tasks},
+	}, rows)
+	if err != nil {
+		t.cancel()
+		return nil, err
+	}
+	return t, nil
+}
+
+// open takes the parts of the office, and builds what goes with them.
+func (t *Term) open(o *Leader, rows []store.Row) Times {
+	t.Leader, t.board, t.house, t.jobs, t.reg, t.drains = o, o.Board, o.House, o.Jobs, o.Registry, o.Drains
+	t.times = t.newTimes(rows)
+	return t.times
+}
+
+// resign ends the term: a higher one was heard. If the store does not know that one, it went
+// back, and the next term is beyond it.
+func (t *Term) resign(higher fence.Term) {
+	t.call(func(ctx context.Context) {
+		t.reign.Heard(higher)
+		if err := t.reign.Resign(ctx); err != nil {
+			t.log.Debug("resign", "error", err)
+		}
+	})
+}
+
+// call runs f in a goroutine of the term, unless the term is over.
+func (t *Term) call(f func(context.Context)) {
+	t.calling.Lock()
+	defer t.calling.Unlock()
+	if t.ctx.Err() == nil {
+		t.calls.Go(func() { f(t.ctx) })
+	}
+}
+
+// end ends all calls and waits for them.
+func (t *Term) end() {
+	t.calling.Lock()
+	t.cancel()
+	t.calling.Unlock()
+	t.calls.Wait()
+}
+
+// Run drives the term until ctx is done or the term is over.
+func (t *Term) Run(ctx context.Context) error {
+	defer t.end()
+	defer t.hub.Close()
+	var g run.Group
+	g.Add("reign", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.reign.Done():
+			return fmt.Errorf("term %v is over: %w", t.reign.Term(), t.reign.Err())
+		}
+	})
+	g.Add("callbacks", t.sender.Run)
+	g.Add("auctioneer", t.house.Run)
+	g.Add("board", t.board.Run)
+	g.Add("registry", t.reg.Run)
+	g.Add("scheduler", t.jobs.Run)
+	g.Add("timetable", t.times.Run)
+	return g.Run(ctx)
+}
+
+var _ link.Termed = (*Term)(nil)
+
+// Backend is the term as the API sees it.
+func (t *Term) Backend() *api.Backend {
+	v := view{t}
+	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub, Writable: t.reign.NoRoom}
+}

@@ -1,0 +1,176 @@
+package leader
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/action"
+	"cantina/api"
+	"cantina/bbs"
+	"cantina/cell"
+	"cantina/lrp"
+	"cantina/task"
+	"cantina/wire"
+	"cantina/worker"
+)
+
+// sleeping applies a service of one instance.
+func sleeping(t *testing.T, v view) lrp.ServiceKey {
+	t.Helper()
+	load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
+	web := lrp.ServiceKey{Domain: "d", Name: "web"}
+	if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, api.Write{}); err != nil {
+		t.Fatal(err)
+	}
+	return web
+}
+
+// TestStatesOfASilentCellAreDoubted: whatever is shown of work whose cell is not in order
+// says so, and is otherwise what was last heard.
+func TestStatesOfASilentCellAreDoubted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		web := sleeping(t, v)
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+			t.Fatal(err)
+		}
+		list := func() api.Instance {
+			l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+			if err != nil || len(l.Items) != 1 {
+				t.Fatalf("%+v, %v", l.Items, err)
+			}
+			return l.Items[0]
+		}
+		x := list()
+		if x.Doubt != "" {
+			t.Errorf("no cell has it: %q", x.Doubt)
+		}
+		start := wire.LRPCall{Key: x.Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		if got, err := tm.board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
+			t.Fatal(got, err)
+		}
+		if x = list(); x.State != lrp.Running || !strings.Contains(x.Doubt, "cell c is NEW: ") {
+			t.Errorf("%v, doubt %q", x.State, x.Doubt)
+		}
+		if i := v.InstanceOf(&x.Actual, x.Revision); i.Doubt != x.Doubt || i.Version != x.Version || i.Revision != x.Revision {
+			t.Errorf("its event says %+v", i)
+		}
+		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.Doubt != "" || i.Version != x.Version {
+			t.Errorf("an earlier event says %+v", i)
+		}
+		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}} {
+			e, err := v.Explain(t.Context(), s)
+			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
+				return r.Code == codeUnsure && strings.Contains(r.Text, x.Doubt) && strings.Contains(r.Text, "web/0")
+			}) {
+				t.Errorf("%s: %+v, %v", s.Kind, e, err)
+			}
+		}
+		s, err := v.Status()
+		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, x.Doubt) && strings.Contains(w, "1 instance ") }) {
+			t.Errorf("%q, %v", s.Warnings, err)
+		}
+	})
+}
+
+// TestDoubt: which sessions are in order, and which work is a cell's.
+func TestDoubt(t *testing.T) {
+	for want, s := range map[string]worker.SessionView{
+		"": {State: worker.Healthy, Reason: "beats"},
+		"cell c is UNHEALTHY: not heard of in this term": {State: worker.Unhealthy, Reason: "not heard of in this term"},
+		"cell c is MUST_DIE: lost":                       {State: worker.MustDie, Reason: "lost"},
+	} {
+		if got := doubt("c", s, true); got != want {
+			t.Errorf("%+v: %q", s, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		d := view{tm}.doubts()
+		for state, doubted := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
+			got := d.task(bbs.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).Doubt
+			if (got == "cell gone is not known in this term") != doubted || !doubted && got != "" {
+				t.Errorf("task %v: %q", state, got)
+			}
+		}
+		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true, lrp.Crashed: false} {
+			got := d.instance(bbs.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).Doubt
+			if (got == "cell gone is not known in this term") != doubted || !doubted && got != "" {
+				t.Errorf("instance %v: %q", state, got)
+			}
+		}
+	})
+	if got := list([]string{"a", "b", "c", "d", "e", "f", "g"}); got != "a, b, c, d, e and 2 more" {
+		t.Error(got)
+	}
+}
+
+// TestWhatDoesNotFitHasARemedy: explain says what would help, for instances, services and
+// tasks alike.
+func TestWhatDoesNotFitHasARemedy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		tm.join("small", 100)
+		web := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: 1, Workload: large().Workload}
+		if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{web}}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.DesireTask(t.Context(), api.NewTask{GUID: "t", Domain: "d", Definition: large()}, api.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectTask, Name: "t"}} {
+			e, err := v.Explain(t.Context(), s)
+			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
+				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") && strings.Contains(r.Change, "asking for memory 100Mi at most")
+			}) {
+				t.Errorf("%s: %+v, %v", s.Kind, e, err)
+			}
+		}
+	})
+}
+
+// TestWhatHangsIsShown: a cell says where a start hangs; ps, explain and status show it.
+func TestWhatHangsIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		web := sleeping(t, v)
+		const where = "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
+		state := cell.State{Conditions: []cell.Condition{{Instance: "i", What: "service web/0", Text: where}}}
+		state.Version = 1
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
+			t.Fatal(err)
+		}
+		l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+		if err != nil || len(l.Items) != 1 {
+			t.Fatalf("%+v, %v", l.Items, err)
+		}
+		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		if got, err := tm.board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
+			t.Fatal(got, err)
+		}
+		if l, err = v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9}); err != nil || l.Items[0].Condition != where {
+			t.Errorf("%+v, %v", l.Items, err)
+		}
+		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectCell, Name: "c"}} {
+			e, err := v.Explain(t.Context(), s)
+			if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeldUp && strings.Contains(r.Text, where) }) {
+				t.Errorf("%s: %+v, %v", s.Kind, e, err)
+			}
+		}
+		s, err := v.Status()
+		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c: service web/0: "+where) }) {
+			t.Errorf("%q, %v", s.Warnings, err)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"cantina/api"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/worker"
+)
+
+// cellNow describes the cell whose name a session holds.
+func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
+	st, since := v.State(s.Cell)
+	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Since: since, Reason: s.Reason,
+		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Evacuating: st.Evacuating, Capacity: st.Capacity,
+		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),
+		Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
+	if s.Unavailable {
+		c.Unavailable = s.Reason
+	}
+	c.LRPs, c.Tasks = v.board.OnCell(string(s.Cell))
+	c.Drain = v.drainOf(s.Cell)
+	c.Evacuating = c.Evacuating || c.Drain != nil
+	c.Unknown = v.unknownOn(string(s.Cell))
+	return c
+}
+
+// free is what each cell has left, by the one ledger.
+func (v view) free() map[string]resource.Amounts {
+	free := map[string]resource.Amounts{}
+	for _, c := range v.house.Cells() {
+		free[c.Name] = left(&c)
+	}
+	return free
+}
+
+func left(c *placement.CellView) resource.Amounts { return c.Capacity.Sub(c.Used).Sub(c.Foreign) }
+
+// goneMark is before the name of a cell that is gone in the cursor of a page: no name of a
+// cell is behind it.
+const goneMark = "~"
+
+// gone describes a cell that nobody has the name of any more.
+func (v view) gone(l *Lost) api.Cell {
+	st := &l.State
+	return api.Cell{Name: l.Cell, Proc: l.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: worker.MustDie, Since: l.At, Reason: l.Why,
+		Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags), Isolation: st.Isolation, Build: st.Build, Drain: v.drainOf(l.Cell),
+		Gone: &api.Gone{At: l.At, Left: l.Left, Why: l.Why, Work: l.Work}}
+}
+
+// foreignMark is before the name of a cell of another cluster in the cursor of a page.
+const foreignMark = "}"
+
+// appendForeign adds the cells of other clusters; false when the page is full before their end.
+func (v view) appendForeign(out *api.Listed[api.Cell], r api.Range) bool {
+	for _, f := range v.Foreigners() {
+		mark := foreignMark + string(f.Cell)
+		if mark <= r.After {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return false
+		}
+		out.Items = append(out.Items, foreigner(f))
+	}
+	return true
+}
+
+// appendGone adds the cells that are gone to the end of a list.
+func (v view) appendGone(out *api.Listed[api.Cell], lost []Lost, r api.Range) {
+	for _, l := range lost {
+		mark := goneMark + string(l.Cell)
+		if mark <= r.After {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return
+		}
+		out.Items = append(out.Items, v.gone(&l))
+	}
+}
+
+func isLost(lost []Lost, name worker.CellName) bool {
+	return slices.ContainsFunc(lost, func(l Lost) bool { return l.Cell == name })
+}
+
+// cursorOf is where the list goes on behind a cell.
+func cursorOf(c *api.Cell) string {
+	if c.Cluster != "" {
+		return foreignMark + string(c.Name)
+	}
+	if c.Gone != nil {
+		return goneMark + string(c.Name)
+	}
+	return string(c.Name)
+}
+
+// ListCells implements api.Cells.
+func (v view) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Cell]{}, err
+	}
+	out := api.Listed[api.Cell]{}
+	free, lost := v.free(), v.Lost()
+	for _, s := range v.reg.Sessions() {
+		if !s.Holder || s.Dead && isLost(lost, s.Cell) || string(s.Cell) <= r.After && r.After != "" {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return out, nil
+		}
+		out.Items = append(out.Items, v.cellNow(&s, free[string(s.Cell)]))
+	}
+	if !v.appendForeign(&out, r) {
+		return out, nil
+	}
+	if all {
+		v.appendGone(&out, lost, r)
+	}
+	return out, nil
+}
+
+// GetCell implements api.Cells.
+func (v view) GetCell(name worker.CellName) (api.Cell, error) {
+	if l, ok := v.LostCell(name); ok {
+		return v.gone(&l), v.fresh()
+	}
+	return v.present(name)
+}
+
+// present is GetCell for what only a cell that is not gone can be told.
+func (v view) present(name worker.CellName) (api.Cell, error) {
+	s, ok := v.reg.Session(name)
+	if f, foreign := v.Foreigner(name); foreign && !ok {
+		return foreigner(f), v.fresh()
+	}
+	if !ok {
+		return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
+	}
+	var free resource.Amounts
+	if c, ok := v.house.Cell(string(name)); ok {
+		free = left(&c)
+	}
+	return v.cellNow(&s, free), v.fresh()
+}
+
+// AdoptCell implements api.Cells.
+func (v view) AdoptCell(_ context.Context, name worker.CellName, w api.Write) error {
+	return v.Adopt(name, w.By)
+}
+
+// DiscardUnknown implements api.Cells.
+func (v view) DiscardUnknown(ctx context.Context, name worker.CellName, w api.Write) ([]string, error) {
+	return v.Discard(ctx, name, w.By)
+}
+
+// foreigner describes a cell of another cluster.
+func foreigner(f ForeignCell) api.Cell {
+	reason := fmt.Sprintf("it belongs to cluster %s and is refused: nothing on it changes", f.Cluster)
+	if f.Adopting {
+		reason = fmt.Sprintf("it leaves cluster %s and is about to join", f.Cluster)
+	}
+	return api.Cell{Name: f.Cell, Proc: f.Proc, Address: f.Address, Since: f.Since, Session: worker.New, Reason: reason, Cluster: f.Cluster}
+}
+
+// unknownOn lists what runs on a cell and the store does not know, in words.
+func (v view) unknownOn(name string) []string {
+	var out []string
+	for _, c := range v.conditions(name) {
+		if c.Unknown {
+			out = append(out, c.What)
+		}
+	}
+	return out
+}
+
+// ForgetCell implements api.Cells.
+func (v view) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
+	err := v.reg.Forget(proc, w.By)
+	if errors.Is(err, worker.ErrUnknownProcess) && v.Strike(proc) {
+		return nil // it is certainly dead already
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"cantina/api"
+	"cantina/store"
+	"cantina/worker"
+)
+
+// conflicting says to clients that a drain which cannot be read stands in the way.
+func conflicting(err error) error {
+	if errors.Is(err, ErrDrainUnreadable) {
+		return fmt.Errorf("%w: %w", err, api.ErrConflict)
+	}
+	return err
+}
+
+// dropDrain deletes a quarantined drain.
+func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
+	done := make(chan error, 1)
+	v.drains.Drop(name, func(err error) { done <- err })
+	return outcome(ctx, done)
+}
+
+// restoreDrain takes a quarantined drain back into service that somebody has mended.
+func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.Row) error {
+	done := make(chan error, 1)
+	if err := v.drains.Restore(name, row, func(err error) { done <- err }); err != nil {
+		return conflicting(err)
+	}
+	return outcome(ctx, done)
+}
+
+// drainOf is a cell's drain as the API shows it.
+func (t *Term) drainOf(name worker.CellName) *api.Drain {
+	d := t.drains.Of(name)
+	if d == nil {
+		return nil
+	}
+	out := &api.Drain{Reason: d.Reason, By: d.By, Since: d.Since, Until: d.Until, StopBatch: d.StopBatch, Ended: d.Ended, Waits: d.Waited}
+	if st, _ := t.State(name); d.Ended.IsZero() && st.Evacuation.ID == d.ID() {
+		out.Waits = st.Evacuation.Waits
+	}
+	return out
+}
+
+// defaultDrain is how long a drain takes when neither operator nor cell says.
+const defaultDrain = 10 * time.Minute
+
+// DrainCell implements api.Cells.
+func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w api.Write) (api.Cell, error) {
+	if _, err := v.present(name); err != nil {
+		return api.Cell{}, err
+	}
+	st, _ := v.State(name)
+	normal := st.Evacuation.Timeout
+	if normal <= 0 {
+		normal = defaultDrain
+	}
+	err := v.drains.Drain(ctx, name, DrainRequest(n), normal, toWrite(w))
+	if err != nil {
+		return api.Cell{}, conflicting(err)
+	}
+	return v.present(name)
+}
+
+// UndrainCell implements api.Cells.
+func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
+	was := v.drains.Of(name)
+	if was != nil && was.Quarantined {
+		if err := v.dropDrain(ctx, name); err != nil {
+			return api.Cell{}, err
+		}
+		return v.undrained(name, true)
+	}
+	if err := v.drains.Undrain(ctx, name, toWrite(w)); err != nil {
+		return api.Cell{}, err
+	}
+	return v.undrained(name, was != nil)
+}
+
+// undrained is the cell whose drain was taken back; drained says that it had one: then
+// it need not be here.
+func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
+	if _, here := v.reg.Session(name); !here && drained {
+		return api.Cell{Name: name}, nil
+	}
+	return v.present(name)
+}
+
+// drainState says, after the state of a session, how far a drain has come.
+func drainState(d *api.Drain) string {
+	if d.Ended.IsZero() {
+		return ", being drained"
+	}
+	return ", drained"
+}
+
+// explainDrain says in words that a cell is drained, and how far that is.
+func explainDrain(d *api.Drain) string {
+	text := "it is drained"
+	if d.By != "" {
+		text += " by " + d.By
+	}
+	text += ": " + d.Reason
+	switch {
+	case !d.Ended.IsZero() && len(d.Waits) == 0:
+		return text + "; nothing is left"
+	case !d.Ended.IsZero():
+		return text + "; its deadline ended " + strings.Join(d.Waits, ", ")
+	case len(d.Waits) > 0:
+		return text + "; it waits for " + strings.Join(d.Waits, ", ")
+	}
+	return text
+}

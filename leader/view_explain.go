@@ -1,0 +1,216 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cantina/api"
+	"cantina/batch"
+	"cantina/bbs"
+	"cantina/cell"
+	"cantina/lrp"
+	"cantina/worker"
+)
+
+// Explain implements api.Explainer.
+func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
+	if err := v.fresh(); err != nil {
+		return api.Explanation{}, err
+	}
+	switch s.Kind {
+	case api.SubjectService:
+		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
+		e, err := v.board.ExplainService(k)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsure(&out, k, -1)
+		}
+		return out, err
+	case api.SubjectInstance:
+		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
+		e, err := v.board.ExplainInstance(k, s.Index)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsure(&out, k, s.Index)
+		}
+		return out, err
+	case api.SubjectTask:
+		e, err := v.board.ExplainTask(s.Name)
+		out := explained(s, e)
+		if err == nil {
+			err = v.unsureTask(&out, s.Name)
+		}
+		return out, err
+	case api.SubjectJob, api.SubjectPair:
+		return v.explainJob(s)
+	case api.SubjectCell:
+		return v.explainCell(s)
+	case api.SubjectSchedule:
+		return v.explainSchedule(s)
+	}
+	return api.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, api.ErrInvalid)
+}
+
+func explained(s api.Subject, e bbs.Explanation) api.Explanation {
+	out := api.Explanation{Subject: s, State: e.State, Wanted: e.Wanted, Fine: e.Fine}
+	for _, r := range e.Reasons {
+		out.Reasons = append(out.Reasons, api.Reason{Code: r.Code, Text: r.Text, Change: r.Change, Longest: r.Longest})
+	}
+	return out
+}
+
+func (v view) explainJob(s api.Subject) (api.Explanation, error) {
+	j, err := v.jobs.Job(s.Name)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	if j.Removed {
+		return api.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []api.Reason{{Code: "batch",
+			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}, nil
+	}
+	why, err := v.jobs.Explain(s.Name, s.Node)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	class := batch.ClassAbsent
+	if s.Node != "" {
+		p, err := v.jobs.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
+		if err != nil {
+			return api.Explanation{}, err
+		}
+		for _, x := range p {
+			class = x.Class
+		}
+	}
+	out := explainedJob(s, &j.Progress, class, why)
+	v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
+	if s.Node != "" {
+		v.doubled(&out, worker.Work{Job: s.Name, Node: s.Node})
+	}
+	return out, v.unsurePairs(&out, s.Name, s.Node)
+}
+
+// explainedJob explains a job by its progress, or one of its batch tasks by its class.
+func explainedJob(s api.Subject, p *batch.Progress, class batch.Class, why []batch.Why) api.Explanation {
+	out := api.Explanation{Subject: s, State: p.State.String(), Wanted: batch.JobDone.String()}
+	runs := p.State == batch.JobRunning && len(why) == 0 && p.Failed == 0
+	if s.Node != "" {
+		out.State, runs = class.String(), class == batch.ClassRunning
+	}
+	if runs {
+		out.Wanted = out.State
+	}
+	out.Fine = out.State == out.Wanted
+	for _, w := range why {
+		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
+		for i, h := range w.Holders {
+			if i > 0 {
+				r.Holder += ", "
+			}
+			r.Holder += h.Job + "/" + h.Node
+		}
+		out.Reasons = append(out.Reasons, r)
+	}
+	if !out.Fine && len(out.Reasons) == 0 {
+		out.Reasons = []api.Reason{{Code: "batch", Text: unexplained(p.State)}}
+	}
+	return out
+}
+
+// unexplained says why a job is not done of which its board knows no reason.
+func unexplained(s batch.State) string {
+	switch s {
+	case batch.JobEmpty:
+		return "no node of its level passes its filters"
+	case batch.JobRunning:
+		return "it runs"
+	}
+	return "it is about to be started"
+}
+
+func (v view) explainCell(s api.Subject) (api.Explanation, error) {
+	c, err := v.GetCell(worker.CellName(s.Name))
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	if c.Gone != nil {
+		return explainGone(s, &c), nil
+	}
+	if c.Cluster != "" {
+		return v.explainForeign(s, &c), nil
+	}
+	out := explainCell(s, &c, v.cfg.Clock.Wall())
+	for _, x := range v.conditions(s.Name) {
+		if x.Unknown {
+			out.Reasons = append(out.Reasons, api.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
+				Change: "it is left alone until it ends by itself; cantina cells discard " + s.Name + " ends it"})
+			continue
+		}
+		out.Reasons = append(out.Reasons, api.Reason{Code: codeHeldUp, Text: x.What + ": " + x.Text})
+	}
+	return out, nil
+}
+
+// codeForeign and codeUnknown are the codes of the reasons that a cell belongs to another
+// cluster, and that it runs what the store does not know.
+const (
+	codeForeign = "foreign"
+	codeUnknown = "unknown_work"
+)
+
+// explainForeign tells why a cell of another cluster is refused, and what can be decided.
+func (v view) explainForeign(s api.Subject, c *api.Cell) api.Explanation {
+	return api.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []api.Reason{{Code: codeForeign,
+		Text:   fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", c.Name, c.Address, c.Cluster, v.reign.Cluster()),
+		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
+}
+
+// explainGone tells what became of a cell that is gone, and of its work.
+func explainGone(s api.Subject, c *api.Cell) api.Explanation {
+	g := c.Gone
+	out := api.Explanation{Subject: s, State: g.Word(), Wanted: worker.Healthy.String()}
+	since := "since " + g.At.UTC().Format(time.DateTime) + " UTC: "
+	why := api.Reason{Code: "lost", Text: since + g.Why, Change: "a cell that is started under this name takes its place; cantina cells forget " + string(c.Proc) + " takes it off the list"}
+	if g.Left {
+		out.Wanted, out.Fine, why.Code, why.Change = out.State, true, "left", ""
+	}
+	out.Reasons = []api.Reason{why, {Code: "work", Text: g.Work}}
+	if c.Drain != nil {
+		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
+	}
+	return out
+}
+
+// ifSilent says when a process that does not speak again is certainly dead.
+func ifSilent(dead time.Duration) string {
+	if dead <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; if it stays silent, certainly dead in %s", dead.Round(time.Second))
+}
+
+func explainCell(s api.Subject, c *api.Cell, now time.Time) api.Explanation {
+	out := api.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
+	add := func(code, text string) { out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: text}) }
+	if c.Session != worker.Healthy {
+		add("session", c.Reason+ifSilent(c.DeadIn))
+	}
+	if c.Unavailable != "" {
+		out.State += ", unavailable"
+		add("unavailable", c.Unavailable)
+	}
+	switch {
+	case c.Drain != nil:
+		out.State += drainState(c.Drain)
+		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
+			Change: "cantina undrain " + s.Name + " lets it take work again"})
+		if left := c.Drain.Until.Sub(now); left > 0 && c.Drain.Ended.IsZero() {
+			out.Reasons[len(out.Reasons)-1].Longest = left
+		}
+	case c.Evacuating:
+		out.State += ", evacuating"
+		add("evacuating", "its drain was taken back, and it has not heard of it yet")
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package leader
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"cantina/api"
+	"cantina/bbs"
+	"cantina/lrp"
+	"cantina/scheduler"
+	"cantina/task"
+	"cantina/worker"
+)
+
+// maxHeld bounds how much held work, and how many rollouts, a status lists.
+const maxHeld = 50
+
+// codeHeld is the code of the reason that the initial wait holds something.
+const codeHeld = "initial_wait"
+
+// blindText is why tasks and exclusive instances wait while the rows may be older than
+// what cells run: one that stands as not started may run.
+const blindText = bbs.HeldByWait
+
+// blind returns the initial wait when it holds tasks and exclusive instances, and not
+// only jobs: what stands in the rows is not trusted.
+func (v view) blind() (worker.WaitView, bool) {
+	w := v.reg.Wait()
+	return w, w.Blind
+}
+
+// held lists what the initial wait holds: jobs, then exclusive instances and tasks.
+func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
+	if !w.Active && !w.Blind {
+		return
+	}
+	add := func(h api.Held) {
+		if len(s.Held) == maxHeld {
+			s.HeldMore++
+			return
+		}
+		s.Held = append(s.Held, h)
+	}
+	for _, j := range all {
+		if j.Progress.State.Ended() || j.Removed {
+			continue
+		}
+		if h, ok := v.reg.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID}); !ok {
+			add(api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
+		}
+	}
+	if !w.Blind {
+		return
+	}
+	everything := bbs.Range{Limit: math.MaxInt32} // which has no error: those are of a range that begins somewhere
+	instances, _ := v.board.ListInstances(bbs.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
+	for _, i := range instances.Items {
+		if i.Exclusive {
+			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: blindText, Longest: w.Longest})
+		}
+	}
+	tasks, _ := v.board.ListTasks(bbs.TaskFilter{States: []task.State{task.Pending}}, everything)
+	for _, t := range tasks.Items {
+		add(api.Held{What: "task " + t.GUID, Reason: blindText, Longest: w.Longest})
+	}
+}
+
+// sayHeld puts that the initial wait holds something in the place of what says that it
+// is about to be placed.
+func sayHeld(x *api.Explanation, longest time.Duration) {
+	x.Reasons = slices.DeleteFunc(x.Reasons, func(r api.Reason) bool { return r.Code == "placing" })
+	x.Reasons = slices.Insert(x.Reasons, 0, api.Reason{Code: codeHeld, Text: blindText, Longest: longest,
+		Change: "cantina leader end-wait --accept-double-starts, where you know that no such cell runs anything"})
+}

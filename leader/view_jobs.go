@@ -1,0 +1,165 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"cantina/api"
+	"cantina/batch"
+	"cantina/bbs"
+	"cantina/scheduler"
+)
+
+// ListJobs implements api.Jobs.
+func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Job]{}, err
+	}
+	all := v.jobs.Jobs(domain, r.After, r.Limit+1)
+	out := api.Listed[api.Job]{}
+	for i, j := range all {
+		if i == r.Limit {
+			out.Next = all[i-1].Name
+			break
+		}
+		out.Items = append(out.Items, api.Job(j))
+	}
+	return out, nil
+}
+
+// GetJob implements api.Jobs.
+func (v view) GetJob(name string) (api.Job, error) {
+	j, err := v.jobs.Job(name)
+	return api.Job(j), errors.Join(v.fresh(), err)
+}
+
+func nodeFilter(f api.PairFilter, r api.Range) batch.NodeFilter {
+	n := batch.NodeFilter{Classes: f.Classes, Node: f.Node, Below: f.Below, After: r.After}
+	if r.Limit > 0 {
+		n.Limit = r.Limit + 1
+	}
+	return n
+}
+
+func (v view) pairs(all []scheduler.PairView, limit int) api.Listed[api.Pair] {
+	out, d := api.Listed[api.Pair]{}, v.doubts()
+	for i, p := range all {
+		if i == limit {
+			out.Next = all[i-1].Node
+			break
+		}
+		out.Items = append(out.Items, d.pair(p))
+	}
+	return out
+}
+
+// ListPairs implements api.Jobs.
+func (v view) ListPairs(f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+	if err := v.fresh(); err != nil {
+		return api.Listed[api.Pair]{}, err
+	}
+	all, err := v.jobs.Pairs(f.Job, nodeFilter(f, r))
+	return v.pairs(all, r.Limit), err
+}
+
+// ListResults implements api.Jobs.
+func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+	all, err := v.jobs.Results(ctx, f.Job, nodeFilter(f, r))
+	return v.pairs(all, r.Limit), err
+}
+
+// change commits a change of one job, once for the caller's key, and returns how
+// many batch tasks it touches.
+func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
+	answer, _, err := v.board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
+		c, err := prepare(d)
+		if err != nil {
+			return nil, err
+		}
+		d.Add(bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo})
+		// One whose creation is on its way has no revision yet.
+		j, err := v.jobs.Job(f.Job)
+		if err != nil && !errors.Is(err, batch.ErrUnknownJob) {
+			return nil, err
+		}
+		if err := d.Expect(scheduler.JobRow(f.Job), j.Revision, w.Expect); err != nil {
+			return nil, err
+		}
+		n := 0
+		for _, l := range c.Lines {
+			n += max(l.Nodes, 0)
+		}
+		return strconv.AppendInt(nil, int64(n), 10), nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(answer))
+}
+
+// define is change for what a domain desires of a job: it moves the domain's revision.
+func (v view) define(ctx context.Context, w api.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
+	_, err := v.change(ctx, w, operation, api.PairFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
+		c, err := prepare()
+		if err == nil && len(c.Ops) > 0 {
+			d.Redefine(c.Domain)
+		}
+		return c, err
+	})
+	return err
+}
+
+// request is what a call with a filter asks, to tell a repeated one from another.
+func request(f api.PairFilter) []byte {
+	return fmt.Appendf(nil, "%q %v %q %q", f.Job, f.Classes, f.Node, f.Below)
+}
+
+// RemoveJob implements api.Jobs.
+func (v view) RemoveJob(ctx context.Context, name string, w api.Write) error {
+	return v.define(ctx, w, "remove job", name, func() (*scheduler.Change, error) { return v.jobs.Remove(name) })
+}
+
+// PauseJob implements api.Jobs.
+func (v view) PauseJob(ctx context.Context, name string, paused bool, w api.Write) (api.Job, error) {
+	operation := "pause job"
+	if !paused {
+		operation = "resume job"
+	}
+	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change, error) { return v.jobs.Pause(name, paused) }); err != nil {
+		return api.Job{}, err
+	}
+	return v.GetJob(name)
+}
+
+// ForgiveJob implements api.Jobs. It may take several commits, each of which can be
+// repeated; the key is kept with the answer when all are done.
+func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
+	const operation = "forgive job"
+	answer, ok, err := v.board.Answered(ctx, toWrite(w), operation, request(f))
+	if err != nil {
+		return 0, err
+	}
+	if ok {
+		return strconv.Atoi(string(answer))
+	}
+	if w.Expect != 0 { // before anything is done
+		nothing := func(*bbs.Decision) (*scheduler.Change, error) { return &scheduler.Change{}, v.jobs.Changeable(f.Job) }
+		if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
+			return 0, err
+		}
+	}
+	n, err := v.jobs.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
+	if err != nil || w.Key == "" {
+		return n, err
+	}
+	return v.change(ctx, api.Write{Key: w.Key, By: w.By}, operation, f, func(*bbs.Decision) (*scheduler.Change, error) {
+		return &scheduler.Change{Lines: []scheduler.Line{{Name: f.Job, Nodes: n}}}, nil
+	})
+}
+
+// KillPairs implements api.Jobs.
+func (v view) KillPairs(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
+	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) { return v.jobs.Kill(f.Job, nodeFilter(f, api.Range{})) })
+}

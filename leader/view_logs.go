@@ -1,0 +1,80 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"cantina/api"
+	"cantina/internal/link"
+	"cantina/wire"
+	pb "cantina/wire/cantinav1"
+	"cantina/worker"
+)
+
+// Holders implements api.Logs. A task runs on one cell at most, so that its output is there.
+// Other output may be on every cell that can be reached, and on those that a new leader has
+// not heard of yet.
+func (v view) Holders(q *pb.LogQuery) []string {
+	if cell := v.taskCell(q.GetLabels()["task"]); cell != "" {
+		return []string{cell}
+	}
+	var out []string
+	for _, s := range v.reg.Sessions() {
+		if s.Holder && v.cells.Cell(s.Cell) != nil {
+			out = append(out, string(s.Cell))
+		}
+	}
+	for _, f := range v.reg.Wait().For {
+		if name := string(f.Cell); !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// taskCell is the cell that runs or ran a task; "" = not known, or not placed yet.
+func (v view) taskCell(guid string) string {
+	if guid == "" {
+		return ""
+	}
+	t, err := v.board.GetTask(guid)
+	if err != nil || t.Task == nil {
+		return ""
+	}
+	return t.Task.Holder.Cell
+}
+
+func (v view) callee(name string) *pb.Callee {
+	proc, _ := v.reg.Receives(worker.CellName(name))
+	return wire.FromCallee(v.Term.Term(), proc)
+}
+
+// ReadLogs implements api.Logs.
+func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return nil, fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+	}
+	m.To = v.callee(name)
+	got, err := c.ReadLogs(ctx, m)
+	return got, unreachable(name, err)
+}
+
+// FollowLogs implements api.Logs.
+func (v view) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+	}
+	m.To = v.callee(name)
+	return unreachable(name, c.FollowLogs(ctx, m, each))
+}
+
+// unreachable marks an error of the way to a cell.
+func unreachable(name string, err error) error {
+	if err == nil || !link.Unavailable(err) {
+		return err
+	}
+	return fmt.Errorf("cell %s: %w: %w", name, api.ErrUnreachable, err)
+}

@@ -1,0 +1,189 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"cantina/api"
+	"cantina/bbs"
+	"cantina/store"
+	"cantina/timetable"
+	"cantina/worker"
+)
+
+// Status implements api.Operation.
+func (v view) Status() (api.Status, error) {
+	n := v.board.Count()
+	w := v.reg.Wait()
+	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.reign.Cluster(), Leader: v.cfg.Name, Term: v.Term.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
+		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.reign.Quarantined()), Counts: map[string]int{
+			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
+			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
+			"orphans": n.Orphans, "rows_pruned": n.Pruned,
+			"batch_running": v.reg.Live()}}
+	for _, f := range w.For {
+		limit := fmt.Sprintf("at most %s", f.Longest.Round(time.Second))
+		if f.Longest <= 0 { // a process of dev has no deadline
+			limit = "until it reports, or cantina cells forget " + string(f.Proc)
+		}
+		s.For = append(s.For, fmt.Sprintf("%s (process %s, %s)", f.Cell, f.Proc, limit))
+	}
+	for _, d := range v.board.ListDomains() {
+		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
+	}
+	all := v.jobs.Jobs("", "", 0)
+	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
+	sessions := v.reg.Sessions()
+	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
+	s.Warnings = append(s.Warnings, v.heldUpCells(sessions)...)
+	for _, x := range sessions {
+		if x.Holder {
+			s.Counts["cells"]++
+			if x.State == worker.Healthy {
+				s.Counts["cells_healthy"]++
+			}
+			if x.Unavailable {
+				s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is given no new work: %s", x.Cell, x.Reason))
+			}
+		}
+	}
+	v.lostCells(&s)
+	if err := v.reign.NoRoom(); err != nil {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("nothing is written: %v; what runs goes on, reads are answered, and it goes on by itself when there is room", err))
+	}
+	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
+	for _, d := range v.drains.All() {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
+	}
+	v.held(&s, w, all)
+	rollouts, more := v.board.Rollouts(maxHeld)
+	for _, r := range rollouts {
+		s.Rollouts = append(s.Rollouts, api.Rollout(r))
+	}
+	s.RolloutsMore = more
+	if n.Orphans > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
+	}
+	s.Warnings = append(s.Warnings, v.Audits()...)
+	return s, v.fresh()
+}
+
+// identityWarnings are of cells of other clusters, of work that the store does not know, and
+// of terms that were not believed.
+func (v view) identityWarnings(sessions []worker.SessionView) []string {
+	var out []string
+	foreign := v.Foreigners()
+	for _, f := range foreign[:min(len(foreign), namedCells)] {
+		text := fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", f.Cell, f.Address, f.Cluster, v.reign.Cluster())
+		if f.Adopting {
+			text += "; it is about to join, as an operator has decided"
+		} else {
+			text += "; if this server runs on the wrong store, stop it and start it on the right one; to have the cell join this cluster: cantina cells adopt " + string(f.Cell)
+		}
+		out = append(out, text)
+	}
+	if more := len(foreign) - namedCells; more > 0 {
+		out = append(out, fmt.Sprintf("%d more cells belong to other clusters: cantina cells", more))
+	}
+	for _, s := range sessions {
+		if unknown := v.unknownOn(string(s.Cell)); s.Holder && len(unknown) > 0 {
+			out = append(out, fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, and leaves it alone: %s; to end it: cantina cells discard %s",
+				s.Cell, list(unknown), s.Cell))
+		}
+	}
+	if n := v.reg.RefusedTerms(); n > 0 {
+		out = append(out, fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; the log names their senders", n))
+	}
+	return out
+}
+
+// maxLostNamed is how many cells that are lost status names.
+const maxLostNamed = 10
+
+// lostCells has status name the cells that are lost, those that left not.
+func (v view) lostCells(s *api.Status) {
+	var names []string
+	for _, l := range v.Lost() {
+		if !l.Left {
+			names = append(names, string(l.Cell))
+		}
+	}
+	n := len(names)
+	if n == 0 {
+		return
+	}
+	s.Counts["cells_lost"] = n
+	text := strings.Join(names[:min(n, maxLostNamed)], ", ")
+	if n > maxLostNamed {
+		text += fmt.Sprintf(" and %d more", n-maxLostNamed)
+	}
+	s.Warnings = append(s.Warnings, "lost cells: "+text+"; cantina explain cell/NAME tells what became of each")
+}
+
+// EndWait implements api.Operation.
+func (v view) EndWait(_ context.Context, w api.Write) error { return v.reg.EndWait(w.By) }
+
+// ListQuarantine implements api.Operation.
+func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
+	out := api.Listed[api.Quarantined]{}
+	for _, q := range v.reign.Quarantined() {
+		if q.Key <= r.After && r.After != "" {
+			continue
+		}
+		if len(out.Items) == r.Limit {
+			out.Next = out.Items[len(out.Items)-1].Key
+			break
+		}
+		out.Items = append(out.Items, api.Quarantined{Key: q.Key, Reason: q.Reason, Bytes: q.Bytes})
+	}
+	return out, v.fresh()
+}
+
+// ReleaseQuarantined implements api.Operation.
+func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
+	drained := DrainedCell(key)
+	release := v.board.Release
+	switch {
+	case timetable.Owns(key):
+		release = v.times.Release
+	case drained != "":
+		if d := v.drains.Of(drained); d == nil || !d.Quarantined {
+			return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
+		}
+		if !restore {
+			return v.dropDrain(ctx, drained)
+		}
+	case !bbs.Owns(key):
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, api.ErrConflict)
+	}
+	var value []byte
+	if restore { // as it stands now: somebody may have repaired it
+		row, ok, err := v.reign.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, api.ErrConflict)
+		}
+		if value = row.Value; drained != "" {
+			return v.restoreDrain(ctx, drained, row)
+		}
+	}
+	done := make(chan error, 1)
+	if err := release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
+		return err
+	}
+	return outcome(ctx, done)
+}
+
+// outcome waits for what became of a commit.
+func outcome(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
