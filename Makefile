@@ -100,7 +100,7 @@ bench: $(BIN)/cantina
 
 # mutate makes small changes of the pure packages and reports those that no test notices.
 #   make mutate N=0 ARGS='-match lrp/step.go'
-mutate: $(REAPER)
+mutate:
 	$(GO) run ./internal/mutate/run -n $(N) $(ARGS) $(addprefix ./,$(PURE))
 
 container-build:

@@ -17,15 +17,25 @@ type Small struct {
 	Line int
 	Func string // in which it lies; "" = at the top level
 	Kind string // comparison, condition, constant, case, branch
-	Old  string // the text that goes, without spaces around it
+	Old  string // the text that goes, with enough around it to be found again
 	New  string // what stands in its place
+	Nth  int    // which of several in the file that have the same name, from 1
 
 	from, to int
+	with     string // what stands between from and to
 }
 
 // ID names the change by what it is and not by where it stands, so that a list of
 // known survivors outlives edits above it.
 func (m Small) ID() string {
+	id := m.name()
+	if m.Nth > 1 {
+		id += fmt.Sprintf(" (%d)", m.Nth)
+	}
+	return id
+}
+
+func (m Small) name() string {
 	squeeze := func(s string) string {
 		s = strings.Join(strings.Fields(s), " ")
 		if len(s) > 80 {
@@ -34,8 +44,12 @@ func (m Small) ID() string {
 		return s
 	}
 	dir := filepath.Base(filepath.Dir(m.Path))
-	return fmt.Sprintf("%s/%s %s: %s: %s -> %s", dir, filepath.Base(m.Path), m.Func, m.Kind, squeeze(m.Old), squeeze(m.New))
+	return strings.TrimSpace(fmt.Sprintf("%s/%s %s: %s: %s -> %s",
+		dir, filepath.Base(m.Path), m.Func, m.Kind, squeeze(m.Old), squeeze(m.New)))
 }
+
+// Apply returns the file's text with the change.
+func (m Small) Apply(text string) string { return text[:m.from] + m.with + text[m.to:] }
 
 // comparisons are what a comparison becomes.
 var comparisons = map[token.Token]string{
@@ -44,6 +58,15 @@ var comparisons = map[token.Token]string{
 
 // Smalls lists the small changes of a file.
 func Smalls(path string) ([]Small, error) {
+	l, err := list(path)
+	if err != nil {
+		return nil, err
+	}
+	return l.out, nil
+}
+
+// list finds the small changes of a file, and how each is chosen while the program runs.
+func list(path string) (*lister, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -53,11 +76,12 @@ func Smalls(path string) ([]Small, error) {
 		return nil, err
 	}
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, text, 0)
+	file, err := parser.ParseFile(fset, path, text, parser.ParseComments)
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{fset: fset, text: string(text), path: path}
+	l := &lister{fset: fset, file: file, text: string(text), path: path, clauses: map[*ast.CaseClause]*group{},
+		elses: map[*ast.IfStmt]bool{}}
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
 		if !ok || f.Body == nil {
@@ -66,15 +90,22 @@ func Smalls(path string) ([]Small, error) {
 		l.in = f.Name.Name
 		ast.Inspect(f.Body, l.visit)
 	}
-	return l.out, nil
+	l.count()
+	return l, nil
 }
 
 type lister struct {
 	fset *token.FileSet
+	file *ast.File
 	text string
 	path string
 	in   string
 	out  []Small
+
+	edits   []edit
+	groups  int
+	clauses map[*ast.CaseClause]*group
+	elses   map[*ast.IfStmt]bool
 }
 
 func (l *lister) visit(n ast.Node) bool {
@@ -83,49 +114,68 @@ func (l *lister) visit(n ast.Node) bool {
 		l.binary(n)
 	case *ast.BasicLit:
 		if v, err := strconv.Atoi(n.Value); n.Kind == token.INT && err == nil {
-			l.add("constant", n.Pos(), n.End(), strconv.Itoa(v+1))
+			l.literal(n, v)
 		}
 	case *ast.Ident:
 		if n.Name == "true" || n.Name == "false" {
-			l.add("constant", n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"))
+			id := l.add("constant", n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"))
+			l.differ(id, n)
 		}
 	case *ast.UnaryExpr:
 		if n.Op == token.NOT {
-			l.add("condition", n.Pos(), n.End(), l.at(n.X.Pos(), n.X.End()))
+			id := l.add("condition", n.Pos(), n.End(), l.at(n.X.Pos(), n.X.End()))
+			l.differ(id, n)
 		}
 	case *ast.IfStmt:
+		if other, ok := n.Else.(*ast.IfStmt); ok {
+			l.elses[other] = true
+		}
 		if n.Else == nil {
-			l.add("branch", n.Pos(), n.End(), "")
+			l.skip(l.add("branch", n.Pos(), n.End(), ""), n)
 		}
+	case *ast.SwitchStmt:
+		l.byValue(n)
+	case *ast.TypeSwitchStmt:
+		l.byType(n)
 	case *ast.CaseClause:
-		l.add("case", n.Pos(), n.End(), "")
-		if next := len(n.List); next > 1 {
-			l.add("case", n.List[0].Pos(), n.List[1].Pos(), "")
-		}
+		l.clause(n)
 	}
 	return true
 }
 
 func (l *lister) binary(n *ast.BinaryExpr) {
 	if other, ok := comparisons[n.Op]; ok {
-		l.add("comparison", n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), other)
+		id := l.add("comparison", n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), other)
+		x, y := l.at(n.X.Pos(), n.X.End()), l.at(n.Y.Pos(), n.Y.End())
+		l.out[id].Old, l.out[id].New = x+" "+n.Op.String()+" "+y, other
+		l.compare(id, n)
 		return
 	}
 	if n.Op == token.LAND || n.Op == token.LOR {
-		l.add("condition", n.Pos(), n.Y.Pos(), "") // without the left operand
-		l.add("condition", n.X.End(), n.End(), "") // without the right one
+		left := l.add("condition", n.Pos(), n.Y.Pos(), "")  // without the left operand
+		right := l.add("condition", n.X.End(), n.End(), "") // without the right one
+		l.without(left, n.X, n.Op)
+		l.without(right, n.Y, n.Op)
 	}
 }
 
-func (l *lister) at(from, to token.Pos) string {
-	return l.text[l.fset.Position(from).Offset:l.fset.Position(to).Offset]
+func (l *lister) at(from, to token.Pos) string { return l.text[l.offset(from):l.offset(to)] }
+
+func (l *lister) offset(p token.Pos) int { return l.fset.Position(p).Offset }
+
+// add lists a change and returns its index.
+func (l *lister) add(kind string, from, to token.Pos, with string) int {
+	l.out = append(l.out, Small{Path: l.path, Line: l.fset.Position(from).Line, Func: l.in, Kind: kind,
+		Old: l.at(from, to), New: with, with: with, from: l.offset(from), to: l.offset(to)})
+	return len(l.out) - 1
 }
 
-func (l *lister) add(kind string, from, to token.Pos, with string) {
-	at := l.fset.Position(from)
-	l.out = append(l.out, Small{Path: l.path, Line: at.Line, Func: l.in, Kind: kind, Old: l.at(from, to), New: with,
-		from: at.Offset, to: l.fset.Position(to).Offset})
+// count numbers the changes that have the same name.
+func (l *lister) count() {
+	names := map[string]int{}
+	for i := range l.out {
+		name := l.out[i].name()
+		names[name]++
+		l.out[i].Nth = names[name]
+	}
 }
-
-// Apply returns the file's text with the change.
-func (m Small) Apply(text string) string { return text[:m.from] + m.New + text[m.to:] }

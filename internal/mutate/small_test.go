@@ -42,9 +42,9 @@ func TestSmallChangesOfAFile(t *testing.T) {
 		got[id[strings.Index(id, " ")+1:]] = true
 	}
 	for _, want := range []string{
-		"f: comparison: < -> <=", "f: comparison: == -> !=", "f: condition: a < b && -> ", "f: condition: && on -> ",
-		"f: condition: !on -> on", "f: constant: 1 -> 2", "f: constant: 0 -> 1", "f: branch: if a < b && on { return 1 } -> ",
-		"f: case: case a == b: return b -> ", "f: case: case !on: return a -> ",
+		"f: comparison: a < b -> <=", "f: comparison: a == b -> !=", "f: condition: a < b && ->", "f: condition: && on ->",
+		"f: condition: !on -> on", "f: constant: 1 -> 2", "f: constant: 0 -> 1", "f: branch: if a < b && on { return 1 } ->",
+		"f: case: case a == b: return b ->", "f: case: case !on: return a ->",
 	} {
 		if !got[want] {
 			t.Errorf("%q is missing in %v", want, got)

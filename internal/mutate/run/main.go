@@ -1,17 +1,16 @@
-// Command run asks whether a test notices small changes of the pure packages: it makes
-// one at a time and runs the package's tests, and the simulator for a moment on what
-// they let pass. `make mutate` calls it. It exits 1 when a change survives that is not in
-// the list of known survivors, or when a known one is noticed by now.
+// Command run asks whether a test notices small changes of the pure packages: it builds
+// the tests of each package once with all changes in it, runs them with one chosen at a
+// time, and the simulator for a moment on what they let pass. `make mutate` calls it. It
+// exits 1 when a change survives that is not in the list of known survivors, when a known
+// one is noticed by now, and when the list has one that the code no longer has.
 package main
 
 import (
-	"bufio"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,115 +18,245 @@ import (
 	"cantina/internal/mutate"
 )
 
+type options struct {
+	n         int
+	seed      uint64
+	workers   int
+	match     string
+	known     string
+	simulated time.Duration
+}
+
 func main() {
-	n := flag.Int("n", 100, "how many changes to try, drawn over all packages; 0 = all")
-	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the draw")
-	workers := flag.Int("workers", 2, "changes tried at the same time")
-	match := flag.String("match", "", "only changes whose name has this text")
-	known := flag.String("known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
+	var o options
+	flag.IntVar(&o.n, "n", 100, "how many changes to try, drawn from all files in turn; 0 = all")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the draw")
+	flag.IntVar(&o.workers, "workers", 2, "changes tried at the same time")
+	flag.StringVar(&o.match, "match", "", "only changes whose name has this text")
+	flag.StringVar(&o.known, "known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
+	flag.DurationVar(&o.simulated, "sim", 10*time.Second, "how long the simulator runs on each change that the tests let pass; 0 = it does not")
 	flag.Parse()
-	if err := run(*n, *seed, *workers, *match, *known, flag.Args()); err != nil {
+	if err := run(o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(n int, seed uint64, workers int, match, known string, packages []string) error {
-	reasons, err := readKnown(known)
+// attempt is a change that is tried.
+type attempt struct {
+	mutate.Small
+	number  int
+	verdict mutate.Verdict
+	by      string // the tests or the simulator
+}
+
+// counts are the figures of a package.
+type counts struct {
+	all, tried, tests, simulator, survive, broken int
+	spent                                         time.Duration
+}
+
+func run(o options, dirs []string) error {
+	known, err := mutate.ReadKnown(o.known)
 	if err != nil {
 		return err
 	}
-	var all []mutate.Small
-	for _, p := range packages {
-		files, err := filepath.Glob(filepath.Join(p, "*.go"))
+	scratch, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	var packages []*mutate.Package
+	table := make([]counts, len(dirs))
+	first := 1
+	for _, dir := range dirs {
+		p, err := mutate.Load(dir, first)
 		if err != nil {
 			return err
 		}
-		for _, f := range files {
-			if strings.HasSuffix(f, "_test.go") || strings.HasSuffix(f, "mistakes.go") {
-				continue
-			}
-			list, err := mutate.Smalls(f)
-			if err != nil {
-				return err
-			}
-			for _, m := range list {
-				if strings.Contains(m.ID(), match) {
-					all = append(all, m)
+		first += len(p.All)
+		packages = append(packages, p)
+	}
+	chosen := draw(packages, o)
+	fmt.Printf("seed %d\n", o.seed)
+	var survivors [][]*attempt
+	for i, p := range packages {
+		table[i].all = len(p.All)
+		if len(chosen[i]) == 0 {
+			survivors = append(survivors, nil)
+			continue
+		}
+		left, err := tests(p, chosen[i], o.workers, scratch, &table[i])
+		if err != nil {
+			return err
+		}
+		survivors = append(survivors, left)
+	}
+	if o.simulated > 0 {
+		if err := simulate(packages, survivors, o, scratch, table); err != nil {
+			return err
+		}
+	}
+	bad := report(chosen, known, packages)
+	figures(dirs, table)
+	if bad > 0 {
+		return fmt.Errorf("%d changes are not as the list has them", bad)
+	}
+	return nil
+}
+
+// draw chooses changes, so that each file has about as many.
+func draw(packages []*mutate.Package, o options) [][]*attempt {
+	rng := rand.New(rand.NewPCG(o.seed, 1))
+	files := map[string][][2]int{}
+	var names []string
+	for i, p := range packages {
+		for j, m := range p.All {
+			if strings.Contains(m.ID(), o.match) {
+				if files[m.Path] == nil {
+					names = append(names, m.Path)
 				}
+				files[m.Path] = append(files[m.Path], [2]int{i, j})
 			}
 		}
 	}
-	total := len(all)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if n > 0 && n < len(all) {
-		all = all[:n]
+	for _, name := range names {
+		list := files[name]
+		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
-	fmt.Printf("%d of %d small changes, seed %d\n", len(all), total, seed)
-	return judge(all, workers, reasons)
-}
-
-func judge(all []mutate.Small, workers int, reasons map[string]string) error {
-	var mu sync.Mutex
-	var failed error
-	counts := map[mutate.Verdict]int{}
-	bad := 0
-	work := make(chan mutate.Small)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for m := range work {
-				v, err := mutate.Try(m)
-				mu.Lock()
-				failed = errors.Join(failed, err)
-				counts[v]++
-				reason, listed := reasons[m.ID()]
-				switch {
-				case v == mutate.Survives && listed:
-					fmt.Printf("known     %s (%s)\n", m.ID(), reason)
-				case v == mutate.Survives:
-					bad++
-					fmt.Printf("SURVIVES  %s  at %s:%d\n", m.ID(), m.Path, m.Line)
-				case v == mutate.Noticed && listed:
-					bad++
-					fmt.Printf("NOTICED   %s: take it off the list\n", m.ID())
-				}
-				mu.Unlock()
+	rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	out := make([][]*attempt, len(packages))
+	for left := o.n; ; {
+		more := false
+		for _, name := range names {
+			if len(files[name]) == 0 || o.n > 0 && left == 0 {
+				continue
 			}
-		})
+			more = true
+			at := files[name][0]
+			files[name] = files[name][1:]
+			out[at[0]] = append(out[at[0]], &attempt{Small: packages[at[0]].All[at[1]], number: at[1]})
+			left--
+		}
+		if !more {
+			return out
+		}
 	}
-	for _, m := range all {
-		work <- m
-	}
-	close(work)
-	wg.Wait()
-	fmt.Printf("%d noticed, %d survive, %d do not compile\n", counts[mutate.Noticed], counts[mutate.Survives], counts[mutate.Broken])
-	if failed == nil && bad > 0 {
-		failed = fmt.Errorf("%d changes are not as the list has them", bad)
-	}
-	return failed
 }
 
-// readKnown reads the list: a line per survivor, its name, two spaces, "#" and the reason.
-func readKnown(path string) (map[string]string, error) {
-	f, err := os.Open(path)
+func tests(p *mutate.Package, all []*attempt, workers int, scratch string, c *counts) ([]*attempt, error) {
+	program, err := mutate.NewTests(p, scratch)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	out := map[string]string{}
-	s := bufio.NewScanner(f)
-	for line := 1; s.Scan(); line++ {
-		text := strings.TrimSpace(s.Text())
-		if text == "" || strings.HasPrefix(text, "#") {
-			continue
+	begin := time.Now()
+	var mu sync.Mutex
+	var failed error
+	each(all, workers, func(a *attempt) {
+		var err error
+		a.number = p.Number[a.number] // an index until now
+		if a.number != 0 {
+			a.verdict = program.Try(a.number)
+		} else {
+			a.verdict, err = program.TryAlone(a.Small)
 		}
-		id, reason, ok := strings.Cut(text, "  # ")
-		if !ok || reason == "" {
-			return nil, fmt.Errorf("%s:%d: a survivor needs a reason after two spaces and #", path, line)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed = err
 		}
-		out[strings.TrimSpace(id)] = reason
+	})
+	var left []*attempt
+	for _, a := range all {
+		c.tried++
+		switch a.verdict {
+		case mutate.Noticed:
+			c.tests++
+		case mutate.Broken:
+			c.broken++
+		case mutate.Survives:
+			c.survive++
+			left = append(left, a)
+		}
 	}
-	return out, s.Err()
+	c.spent = time.Since(begin)
+	return left, failed
+}
+
+func simulate(packages []*mutate.Package, left [][]*attempt, o options, scratch string, table []counts) error {
+	if len(slices.Concat(left...)) == 0 {
+		return nil
+	}
+	program, err := mutate.NewSimulator(packages, scratch, o.simulated)
+	if err != nil {
+		return err
+	}
+	for i, list := range left {
+		each(list, o.workers, func(a *attempt) {
+			if a.number != 0 {
+				a.verdict = program.Try(a.number)
+			}
+		})
+		for _, a := range list {
+			if a.verdict == mutate.Noticed {
+				table[i].simulator++
+				table[i].survive--
+				fmt.Printf("simulator %s\n", a.ID())
+			}
+		}
+	}
+	return nil
+}
+
+func each(all []*attempt, workers int, f func(*attempt)) {
+	work := make(chan *attempt)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for a := range work {
+				f(a)
+			}
+		})
+	}
+	for _, a := range all {
+		work <- a
+	}
+	close(work)
+	wg.Wait()
+}
+
+// report prints what is not as the list of known survivors has it, and returns how much that is.
+func report(tried [][]*attempt, known map[string]string, packages []*mutate.Package) int {
+	bad := 0
+	for _, a := range slices.Concat(tried...) {
+		reason, listed := known[a.ID()]
+		switch {
+		case a.verdict == mutate.Survives && listed:
+			fmt.Printf("known     %s (%s)\n", a.ID(), reason)
+		case a.verdict == mutate.Survives:
+			bad++
+			fmt.Printf("SURVIVES  %s  at %s:%d\n", a.ID(), a.Path, a.Line)
+		case a.verdict == mutate.Noticed && listed:
+			bad++
+			fmt.Printf("NOTICED   %s: take it off the list\n", a.ID())
+		}
+	}
+	var have []mutate.Small
+	for _, p := range packages {
+		have = append(have, p.All...)
+	}
+	for _, id := range mutate.Stale(known, have) {
+		bad++
+		fmt.Printf("GONE      %s: the code has no such change, take it off the list\n", id)
+	}
+	return bad
+}
+
+func figures(dirs []string, table []counts) {
+	fmt.Printf("%-12s %8s %8s %8s %10s %8s %8s %8s\n",
+		"package", "changes", "tried", "tests", "simulator", "survive", "broken", "seconds")
+	for i, c := range table {
+		fmt.Printf("%-12s %8d %8d %8d %10d %8d %8d %8.0f\n", strings.TrimPrefix(dirs[i], "./"),
+			c.all, c.tried, c.tests, c.simulator, c.survive, c.broken, c.spent.Seconds())
+	}
 }
