@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"testing"
+
+	"cantina/fence"
+)
+
+// TestRoundRobinGoesOnWhereItWas: each pick begins after the job that started last, so that the
+// first names do not get all the slots that come free one by one.
+func TestRoundRobinGoesOnWhereItWas(t *testing.T) {
+	b := twoHosts(t)
+	for _, name := range []string{"a", "b", "c"} {
+		put(t, b, Job{Name: name})
+	}
+	got := ""
+	for range 4 {
+		got += keys(b.Pick(1)) + " "
+	}
+	if want := "a:db22 b:db21 c:db12 a:db11 "; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestATurnOutlivesItsJob: the next in order has the turn when the job that had the last one is gone.
+func TestATurnOutlivesItsJob(t *testing.T) {
+	b := twoHosts(t)
+	for _, name := range []string{"a", "b", "c"} {
+		put(t, b, Job{Name: name})
+	}
+	if got := keys(b.Pick(2)); got != "a:db22 b:db21" {
+		t.Fatal(got)
+	}
+	b.Delete("b")
+	if got := keys(b.Pick(1)); got != "c:db21" {
+		t.Errorf("got %s, want c", got)
+	}
+}
+
+// TestForgivenBeginsAnew: attempts and losses begin anew, so that it takes as many as the first
+// time to fail again.
+func TestForgivenBeginsAnew(t *testing.T) {
+	rules := Rules{Next: NextBackoff{Seconds: 1}, Retries: 1}
+	fail := func(s Status, r Report) (Status, int) {
+		for n := 1; n < 20; n++ {
+			s = Apply(s, fence.Invocation{Counter: s.Invocation.Counter + 1}, r, 0, rules)
+			if s.Bits&Failed != 0 {
+				return s, n
+			}
+		}
+		return s, 0
+	}
+	for name, c := range map[string]struct {
+		r    Report
+		want int
+	}{
+		"errors": {errorBackoff, 2}, "losses": {LostReport("gone"), 5},
+	} {
+		s, n := fail(Status{}, c.r)
+		if n != c.want {
+			t.Fatalf("%s: failed after %d, want %d", name, n, c.want)
+		}
+		f, changed := Forgiven(s)
+		if !changed || f.Attempts != 0 || f.Losses != 0 || f.Invocation != s.Invocation {
+			t.Fatalf("%s: forgiven %+v, %v", name, f, changed)
+		}
+		if _, n = fail(f, c.r); n != c.want {
+			t.Errorf("%s: after it was forgiven failed after %d, want %d", name, n, c.want)
+		}
+	}
+	if _, changed := Forgiven(Status{Bits: Done}); changed {
+		t.Error("there was nothing to forgive")
+	}
+	if s, changed := Forgiven(Status{Bits: Error | UsesBackoff, Backoff: 9, Time: 1000}); !changed || s.Due() != 1000 {
+		t.Errorf("a backoff ends: %+v, %v", s, changed)
+	}
+}
+
+// TestAClockThatGoesBack: a backoff that is over stays so, and one that begins counts from the
+// latest time that was seen.
+func TestAClockThatGoesBack(t *testing.T) {
+	b := twoHosts(t)
+	n := int64(0)
+	k := Key{"a", "db11"}
+	put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Repeat: true}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
+	b.Advance(100_000)
+	start(t, b, b.Pick(9), &n)
+	finish(t, b, k, errorBackoff)
+	b.Advance(107_000)
+	b.Advance(50_000)
+	s := b.Pick(9)
+	if got := keys(s); got != "a:db11" {
+		t.Fatalf("its backoff was over: %q", got)
+	}
+	start(t, b, s, &n)
+	if u := finish(t, b, k, errorBackoff); u.Status.Time != 107_000 {
+		t.Errorf("ended at %d, before it started", u.Status.Time)
+	}
+	if at, ok := b.NextDue(); !ok || at != 114_000 {
+		t.Errorf("due at %d, %v", at, ok)
+	}
+}
