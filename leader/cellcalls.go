@@ -28,27 +28,27 @@ func (c cellCalls) CancelTask(holder task.Holder, _, uid string) {
 	})
 }
 
-// tellDrain calls a cell.
-func (o *Leader) tellDrain(name worker.CellName, proc worker.Proc, d DrainOrder) {
-	o.cfg.Go(func(ctx context.Context) {
+// orderDrain calls a cell. A lost call is made again after the next heartbeat.
+func (l *Leader) orderDrain(name worker.CellName, proc worker.Proc, d DrainOrder) {
+	l.cfg.Go(func(ctx context.Context) {
 		e := cell.Evacuation{ID: d.ID, Reason: d.Reason, Deadline: d.Deadline, StopBatch: d.StopBatch, Undo: d.Undo}
-		o.failed("Evacuate", string(name), o.cfg.Cells.Evacuate(ctx, name, o.cfg.Term, proc, e))
+		l.failed("Evacuate", string(name), l.cfg.Cells.Evacuate(ctx, name, l.cfg.Term, proc, e))
 	})
 }
 
-func (o *Leader) failed(call, name string, err error) {
+func (l *Leader) failed(call, name string, err error) {
 	if err != nil {
-		o.log.Debug("call failed", "call", call, "cell", name, "error", err)
+		l.log.Debug("call failed", "call", call, "cell", name, "error", err)
 	}
 }
 
 // drainChanged tells placement, and whoever watches cells, of a committed change.
-func (o *Leader) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
-	o.admit(name)
-	state := event.CellState{Name: name, Term: o.cfg.Term, Evacuating: next != nil}
-	if s, ok := o.Registry.Session(name); ok {
+func (l *Leader) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
+	l.admit(name)
+	state := event.CellState{Name: name, Term: l.cfg.Term, Evacuating: next != nil}
+	if s, ok := l.Registry.Session(name); ok {
 		state.Proc, state.Session, state.Reason = s.Proc, s.State, s.Reason
 	}
-	o.log.Info("drain", "cell", string(name), "text", text)
-	o.cfg.Hub.Publish(revision, event.Event{Kind: event.Cell, Subject: string(name), Text: text, Cell: &state})
+	l.log.Info("drain", "cell", string(name), "text", text)
+	l.cfg.Hub.Publish(revision, event.Event{Kind: event.Cell, Subject: string(name), Text: text, Cell: &state})
 }

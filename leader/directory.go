@@ -16,19 +16,19 @@ import (
 // errNoAddress reports a cell that nothing is known of.
 var errNoAddress = errors.New("the cell's address is not known")
 
-// protocol carries the leader's calls: it implements Cells.
-type protocol struct{ cells *link.Directory }
+// directory carries the leader's calls: it implements Cells.
+type directory struct{ cells *link.Directory }
 
-func (p protocol) to(name worker.CellName) (link.Cell, error) {
-	if c := p.cells.Cell(name); c != nil {
+func (d directory) to(name worker.CellName) (link.Cell, error) {
+	if c := d.cells.Cell(name); c != nil {
 		return c, nil
 	}
 	return nil, fmt.Errorf("cell %s: %w", name, errNoAddress)
 }
 
 // GetRunningTasks implements registry.Cells.
-func (p protocol) GetRunningTasks(ctx context.Context, name worker.CellName, q worker.ReportRequest) (worker.Report, error) {
-	c, err := p.to(name)
+func (d directory) GetRunningTasks(ctx context.Context, name worker.CellName, q worker.ReportRequest) (worker.Report, error) {
+	c, err := d.to(name)
 	if err != nil {
 		return worker.Report{}, err
 	}
@@ -36,8 +36,8 @@ func (p protocol) GetRunningTasks(ctx context.Context, name worker.CellName, q w
 }
 
 // RunTasks implements registry.Cells.
-func (p protocol) RunTasks(ctx context.Context, name worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
-	c, err := p.to(name)
+func (d directory) RunTasks(ctx context.Context, name worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+	c, err := d.to(name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (p protocol) RunTasks(ctx context.Context, name worker.CellName, tasks []wo
 }
 
 // NotifyIfTasksNotRunning implements registry.Cells.
-func (p protocol) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
-	c, err := p.to(name)
+func (d directory) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+	c, err := d.to(name)
 	if err != nil {
 		return worker.NotifyAnswer{}, err
 	}
@@ -54,8 +54,8 @@ func (p protocol) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellN
 }
 
 // KillTask implements registry.Cells.
-func (p protocol) KillTask(ctx context.Context, name worker.CellName, calls []worker.KillTask) error {
-	c, err := p.to(name)
+func (d directory) KillTask(ctx context.Context, name worker.CellName, calls []worker.KillTask) error {
+	c, err := d.to(name)
 	if err == nil {
 		_, err = c.KillTask(ctx, calls)
 	}
@@ -63,8 +63,8 @@ func (p protocol) KillTask(ctx context.Context, name worker.CellName, calls []wo
 }
 
 // RequestSuicide implements registry.Cells.
-func (p protocol) RequestSuicide(ctx context.Context, name worker.CellName, s worker.Suicide) error {
-	c, err := p.to(name)
+func (d directory) RequestSuicide(ctx context.Context, name worker.CellName, s worker.Suicide) error {
+	c, err := d.to(name)
 	if err == nil {
 		err = c.RequestSuicide(ctx, s)
 	}
@@ -72,8 +72,8 @@ func (p protocol) RequestSuicide(ctx context.Context, name worker.CellName, s wo
 }
 
 // Perform implements Performer.
-func (p protocol) Perform(ctx context.Context, name worker.CellName, work cell.Work) ([]cell.Refusal, error) {
-	c, err := p.to(name)
+func (d directory) Perform(ctx context.Context, name worker.CellName, work cell.Work) ([]cell.Refusal, error) {
+	c, err := d.to(name)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (p protocol) Perform(ctx context.Context, name worker.CellName, work cell.W
 }
 
 // StopInstance implements Cells.
-func (p protocol) StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
-	c, err := p.to(name)
+func (d directory) StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+	c, err := d.to(name)
 	if err == nil {
 		err = c.StopInstance(ctx, term, proc, key, instance)
 	}
@@ -90,8 +90,8 @@ func (p protocol) StopInstance(ctx context.Context, name worker.CellName, term f
 }
 
 // CancelTask implements Cells.
-func (p protocol) CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
-	c, err := p.to(name)
+func (d directory) CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
+	c, err := d.to(name)
 	if err == nil {
 		err = c.CancelTask(ctx, term, proc, uid)
 	}
@@ -99,8 +99,8 @@ func (p protocol) CancelTask(ctx context.Context, name worker.CellName, term fen
 }
 
 // Evacuate implements Cells.
-func (p protocol) Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
-	c, err := p.to(name)
+func (d directory) Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
+	c, err := d.to(name)
 	if err == nil {
 		err = c.Evacuate(ctx, term, proc, e)
 	}
@@ -108,11 +108,13 @@ func (p protocol) Evacuate(ctx context.Context, name worker.CellName, term fence
 }
 
 // SetAddress implements Cells.
-func (p protocol) SetAddress(name worker.CellName, address string) { p.cells.SetAddress(name, address) }
+func (d directory) SetAddress(name worker.CellName, address string) {
+	d.cells.SetAddress(name, address)
+}
 
 // NeverSent implements registry.Cells and Performer.
-func (p protocol) NeverSent(err error) bool {
+func (d directory) NeverSent(err error) bool {
 	return errors.Is(err, errNoAddress) || link.NeverSent(err)
 }
 
-var _ Cells = protocol{}
+var _ Cells = directory{}

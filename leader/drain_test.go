@@ -33,7 +33,7 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
 			v := view{tm}
-			d := tm.drains.Of("c")
+			d := tm.Drains.Of("c")
 			if d == nil || !d.Quarantined || !d.Until.IsZero() || !strings.Contains(d.Reason, "undrain takes it back") {
 				t.Fatalf("%+v", d)
 			}
@@ -41,8 +41,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			if err != nil || s.Quarantined != 1 || !strings.Contains(strings.Join(s.Warnings, "; "), "cell c is drained: its drain cannot be read") {
 				t.Errorf("status: %d quarantined, %v, %v", s.Quarantined, s.Warnings, err)
 			}
-			tm.drains.Heard("c", DrainReport{}) // there is nothing that a cell could be told
-			err = v.drains.Change(t.Context(), toWrite(api.Write{}), "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
+			tm.Drains.Heard("c", DrainReport{}) // there is nothing that a cell could be told
+			err = v.Drains.Change(t.Context(), toWrite(api.Write{}), "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
 				return nil, "", nil
 			})
 			if !errors.Is(err, store.ErrQuarantined) {
@@ -60,10 +60,10 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			synctest.Wait()
-			if tm.drains.Of("c") != nil || tm.drains.Submitted("c") != nil || tm.reign.IsQuarantined(key) {
+			if tm.Drains.Of("c") != nil || tm.Drains.Submitted("c") != nil || tm.lease.IsQuarantined(key) {
 				t.Errorf("%s: it is still drained", name)
 			}
-			if _, ok, err := tm.reign.Get(t.Context(), key); ok || err != nil {
+			if _, ok, err := tm.lease.Get(t.Context(), key); ok || err != nil {
 				t.Errorf("%s: the row is still there: %v", name, err)
 			}
 			if b, err := sub.Next(t.Context(), time.Second); err != nil || len(b.Events) != 1 || b.Events[0].Kind != event.Cell || b.Events[0].Text != "takes work again" {
@@ -87,7 +87,7 @@ func TestADrainIsRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if d := tm.drains.Of("c"); d == nil || d.Quarantined || d.Reason != "new disk" || !d.Until.Equal(now.Add(time.Hour)) || d.Revision == 0 {
+		if d := tm.Drains.Of("c"); d == nil || d.Quarantined || d.Reason != "new disk" || !d.Until.Equal(now.Add(time.Hour)) || d.Revision == 0 {
 			t.Errorf("%+v", d)
 		}
 	})

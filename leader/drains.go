@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"cantina/bbs"
-	"cantina/internal/run"
 	"cantina/registry"
 	"cantina/store"
 	"cantina/worker"
@@ -22,7 +20,7 @@ import (
 // ErrDrainUnreadable: the row of the cell's drain cannot be read; undrain takes it back.
 var ErrDrainUnreadable = errors.New("its drain cannot be read")
 
-// DrainStore is what a desk needs of the term that was won: store.Reign.
+// DrainStore is what the drains need of the term that was won: store.Reign.
 type DrainStore interface {
 	Quarantine(q store.Quarantine)
 	Quarantined() []store.Quarantine
@@ -48,23 +46,6 @@ type DrainReport struct {
 	Waits      []string
 }
 
-// drainConfig is what a desk is made of. All is needed.
-type drainConfig struct {
-	Store DrainStore
-	Clock run.Clock
-	Log   *slog.Logger
-	// Session tells who holds a cell's name.
-	Session func(name worker.CellName) (worker.SessionView, bool)
-	// Batch counts the batch tasks that may be running on a cell, those on their way to it too.
-	Batch func(name worker.CellName) int
-	// Tell calls a cell. It must not block; a lost call is made again after the next heartbeat.
-	Tell func(name worker.CellName, proc worker.Proc, o DrainOrder)
-	// Go runs what waits for a commit.
-	Go func(f func(ctx context.Context))
-	// Changed is told of each change after its commit and before the cell is; next nil = none.
-	Changed func(name worker.CellName, next *registry.Drain, revision int64, text string)
-}
-
 // Drains has the drains of one term: an operator's stored intent to empty a cell, what the
 // cell is told of it, and when it has ended. It has them as submitted, for the next decision,
 // and as committed, for everything else. What the maps hold is never changed. Its methods may
@@ -73,29 +54,25 @@ type drainConfig struct {
 //	Drain, Undrain ──► committed with the board's rows ──► placement, call to the cell
 //	heartbeat ──► call to the cell when it follows another drain ──► ended when nothing is left
 type Drains struct {
-	cfg   drainConfig
-	board *bbs.BBS
+	leader *Leader
 
 	mu                sync.Mutex
 	newest, committed map[worker.CellName]*registry.Drain
 	said              map[worker.CellName]DrainReport
 }
 
-// newDrains reads the drains of a load. One that cannot be read is quarantined. Before Attach it
-// only answers.
-func newDrains(cfg drainConfig, rows []store.Row) *Drains {
-	all := registry.Drains(rows, cfg.Store.Quarantined())
+// newDrains reads the drains of a load. One that cannot be read is quarantined. Until l has its
+// board they only answer.
+func newDrains(l *Leader, rows []store.Row) *Drains {
+	all := registry.Drains(rows, l.cfg.Store.Quarantined())
 	for _, r := range rows {
 		if d := all[DrainedCell(r.Key)]; d != nil && d.Until.IsZero() && !d.Quarantined {
-			cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: d.Reason, Bytes: r.Value})
+			l.cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: d.Reason, Bytes: r.Value})
 			d.Quarantined = true
 		}
 	}
-	return &Drains{cfg: cfg, newest: all, committed: maps.Clone(all), said: map[worker.CellName]DrainReport{}}
+	return &Drains{leader: l, newest: all, committed: maps.Clone(all), said: map[worker.CellName]DrainReport{}}
 }
-
-// Attach gives the desk the board that commits its changes.
-func (k *Drains) Attach(b *bbs.BBS) { k.board = b }
 
 // DrainedCell is the cell whose drain a row is; empty for any other row.
 func DrainedCell(key string) worker.CellName {
@@ -177,7 +154,7 @@ type DecideDrain func(was *registry.Drain) (next *registry.Drain, text string, e
 // Change decides on the newest drain of a cell and commits, once for w's key. It returns
 // after the commit.
 func (k *Drains) Change(ctx context.Context, w bbs.Write, operation string, request []byte, name worker.CellName, decide DecideDrain) error {
-	_, _, err := k.board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
+	_, _, err := k.leader.Board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
 		was := k.Submitted(name)
 		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
 			return nil, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
@@ -207,7 +184,7 @@ func (k *Drains) Change(ctx context.Context, w bbs.Write, operation string, requ
 // changed acts on a committed change: placement at once, the cell by a call.
 func (k *Drains) changed(name worker.CellName, next *registry.Drain, revision int64, text string) {
 	before := k.show(name, next, revision)
-	k.cfg.Changed(name, next, revision, text)
+	k.leader.drainChanged(name, next, revision, text)
 	if next == nil && before != nil {
 		k.order(name, DrainOrder{ID: before.ID(), Undo: true}) // also a cell that has not heard of it yet, or not said so
 		return
@@ -226,14 +203,14 @@ func (k *Drains) tell(name worker.CellName) {
 	case d == nil && said.Evacuating:
 		k.order(name, DrainOrder{ID: said.ID, Undo: true})
 	case d != nil && !d.Until.IsZero() && (!said.Evacuating || said.ID != d.ID()):
-		k.order(name, DrainOrder{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.cfg.Clock.Wall()), StopBatch: d.StopBatch})
+		k.order(name, DrainOrder{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.leader.cfg.Clock.Wall()), StopBatch: d.StopBatch})
 	}
 }
 
 // order calls the process that has the cell's name, if any.
 func (k *Drains) order(name worker.CellName, o DrainOrder) {
-	if s, ok := k.cfg.Session(name); ok {
-		k.cfg.Tell(name, s.Proc, o)
+	if s, ok := k.leader.Registry.Session(name); ok {
+		k.leader.orderDrain(name, s.Proc, o)
 	}
 }
 
@@ -248,21 +225,21 @@ func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 	if d == nil || !d.Ended.IsZero() || !said.Evacuating || said.ID != d.ID() {
 		return
 	}
-	lrps, tasks := k.board.OnCell(string(name))
-	if !said.Over && len(said.Waits)+lrps+tasks+k.cfg.Batch(name) > 0 {
+	lrps, tasks := k.leader.Board.OnCell(string(name))
+	if !said.Over && len(said.Waits)+lrps+tasks+k.leader.Registry.OnCell(name) > 0 {
 		return
 	}
-	k.cfg.Go(func(ctx context.Context) {
+	k.leader.cfg.Go(func(ctx context.Context) {
 		err := k.Change(ctx, bbs.Write{}, "", nil, name, func(was *registry.Drain) (*registry.Drain, string, error) {
 			if was == nil || was.ID() != d.ID() || !was.Ended.IsZero() {
 				return was, "", nil
 			}
 			next := *was
-			next.Ended, next.Waited = k.cfg.Clock.Wall(), said.Waits
+			next.Ended, next.Waited = k.leader.cfg.Clock.Wall(), said.Waits
 			return &next, drainEnded(&next), nil
 		})
 		if err != nil {
-			k.cfg.Log.Debug("end of a drain", "cell", string(name), "error", err) // the next heartbeat tries again
+			k.leader.log.Debug("end of a drain", "cell", string(name), "error", err) // the next heartbeat tries again
 		}
 	})
 }
@@ -291,7 +268,7 @@ func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest
 		if was != nil && was.Quarantined {
 			return nil, "", fmt.Errorf("cell %s: %s: %w", name, was.Reason, ErrDrainUnreadable)
 		}
-		now := k.cfg.Clock.Wall().Round(0)
+		now := k.leader.cfg.Clock.Wall().Round(0)
 		d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline), StopBatch: n.StopBatch}
 		return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
 	})
@@ -307,7 +284,7 @@ func (k *Drains) Undrain(ctx context.Context, name worker.CellName, w bbs.Write)
 
 // Drop deletes a quarantined drain; done is told the outcome.
 func (k *Drains) Drop(name worker.CellName, done func(err error)) {
-	k.cfg.Store.Drop(registry.DrainRow(name), func(revision int64, err error) {
+	k.leader.cfg.Store.Drop(registry.DrainRow(name), func(revision int64, err error) {
 		if err == nil {
 			k.submit(name, nil)
 			k.changed(name, nil, revision, "takes work again")
@@ -323,7 +300,7 @@ func (k *Drains) Restore(name worker.CellName, row store.Row, done func(err erro
 	if d == nil || d.Until.IsZero() {
 		return fmt.Errorf("restore %s: %w (repair the row in the store first, or undrain the cell)", row.Key, ErrDrainUnreadable)
 	}
-	k.cfg.Store.Restore(row.Key, row.Value, func(revision int64, err error) {
+	k.leader.cfg.Store.Restore(row.Key, row.Value, func(revision int64, err error) {
 		if err == nil {
 			k.submit(name, d)
 			k.changed(name, d, revision, "is drained: "+d.Reason)

@@ -34,51 +34,51 @@ const (
 	foreignFor = time.Minute
 )
 
-// ours refuses a caller of another cluster.
-func (o *Leader) ours(cluster fence.Cluster, name worker.CellName) error {
-	if cluster == o.cfg.Cluster {
+// checkCluster refuses a caller of another cluster.
+func (l *Leader) checkCluster(cluster fence.Cluster, name worker.CellName) error {
+	if cluster == l.cfg.Cluster {
 		return nil
 	}
-	o.mu.Lock()
-	address := cmp.Or(o.foreign[name].Address, o.states[name].Address)
-	o.mu.Unlock()
-	return &cell.Foreign{Cell: name, Address: address, Cluster: cluster, Other: o.cfg.Cluster}
+	l.mu.Lock()
+	address := cmp.Or(l.foreign[name].Address, l.states[name].Address)
+	l.mu.Unlock()
+	return &cell.Foreign{Cell: name, Address: address, Cluster: cluster, Other: l.cfg.Cluster}
 }
 
-// stranger notes a cell of another cluster, and tells of it when it is news.
-func (o *Leader) stranger(b worker.Heartbeat, s cell.State, v worker.Verdict) {
-	now := o.cfg.Clock.Wall()
-	o.mu.Lock()
-	old, known := o.foreign[b.Cell]
+// noteForeign notes a cell of another cluster, and tells of it when it is news.
+func (l *Leader) noteForeign(b worker.Heartbeat, s cell.State, v worker.Verdict) {
+	now := l.cfg.Clock.Wall()
+	l.mu.Lock()
+	old, known := l.foreign[b.Cell]
 	f := ForeignCell{Cell: b.Cell, Proc: b.Proc, Address: s.Address, Cluster: b.Cluster, At: now, Since: now, Adopting: v == worker.Adopt}
 	if known = known && old.Cluster == f.Cluster && now.Sub(old.At) < foreignFor; known {
 		f.Since = old.Since
 	}
-	if _, there := o.foreign[b.Cell]; there || len(o.foreign) < maxForeign {
-		o.foreign[b.Cell] = f
+	if _, there := l.foreign[b.Cell]; there || len(l.foreign) < maxForeign {
+		l.foreign[b.Cell] = f
 	}
-	o.mu.Unlock()
+	l.mu.Unlock()
 	if known && old.Adopting == f.Adopting {
 		return
 	}
-	text := (&cell.Foreign{Cell: f.Cell, Address: f.Address, Cluster: f.Cluster, Other: o.cfg.Cluster}).Error()
-	o.log.Warn("a cell of another cluster calls: it is refused, and nothing on it changes", "cell", string(f.Cell), "address", f.Address,
-		"cluster", string(f.Cluster), "own", string(o.cfg.Cluster), "adopting", f.Adopting)
-	o.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(f.Cell), Text: text})
+	text := (&cell.Foreign{Cell: f.Cell, Address: f.Address, Cluster: f.Cluster, Other: l.cfg.Cluster}).Error()
+	l.log.Warn("a cell of another cluster calls: it is refused, and nothing on it changes", "cell", string(f.Cell), "address", f.Address,
+		"cluster", string(f.Cluster), "own", string(l.cfg.Cluster), "adopting", f.Adopting)
+	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(f.Cell), Text: text})
 }
 
-// Foreigners lists the cells of other clusters that have called lately, by name.
-func (o *Leader) Foreigners() []ForeignCell {
-	now := o.cfg.Clock.Wall()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	maps.DeleteFunc(o.foreign, func(_ worker.CellName, f ForeignCell) bool { return now.Sub(f.At) >= foreignFor })
-	return slices.SortedFunc(maps.Values(o.foreign), func(a, b ForeignCell) int { return cmp.Compare(a.Cell, b.Cell) })
+// ForeignCells lists the cells of other clusters that have called lately, by name.
+func (l *Leader) ForeignCells() []ForeignCell {
+	now := l.cfg.Clock.Wall()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.foreign, func(_ worker.CellName, f ForeignCell) bool { return now.Sub(f.At) >= foreignFor })
+	return slices.SortedFunc(maps.Values(l.foreign), func(a, b ForeignCell) int { return cmp.Compare(a.Cell, b.Cell) })
 }
 
-// Foreigner returns the cell of another cluster of that name.
-func (o *Leader) Foreigner(name worker.CellName) (ForeignCell, bool) {
-	all := o.Foreigners()
+// ForeignCell returns the cell of another cluster of that name.
+func (l *Leader) ForeignCell(name worker.CellName) (ForeignCell, bool) {
+	all := l.ForeignCells()
 	i := slices.IndexFunc(all, func(f ForeignCell) bool { return f.Cell == name })
 	if i < 0 {
 		return ForeignCell{}, false
@@ -88,30 +88,30 @@ func (o *Leader) Foreigner(name worker.CellName) (ForeignCell, bool) {
 
 // Adopt has a cell of another cluster join this one, when it beats next.
 // worker.ErrUnknownProcess when none of that name has called lately.
-func (o *Leader) Adopt(name worker.CellName, by string) error {
-	if _, ok := o.Foreigner(name); !ok {
+func (l *Leader) Adopt(name worker.CellName, by string) error {
+	if _, ok := l.ForeignCell(name); !ok {
 		return fmt.Errorf("no cell %s of another cluster has called lately: %w", name, worker.ErrUnknownProcess)
 	}
-	return o.Registry.Adopt(name, by)
+	return l.Registry.Adopt(name, by)
 }
 
 // Discard ends what runs on a cell and the store does not know, and returns what was told to
 // end, in words. worker.ErrUnknownProcess when no process has the cell's name.
-func (o *Leader) Discard(ctx context.Context, name worker.CellName, by string) ([]string, error) {
-	s, ok := o.Registry.Session(name)
+func (l *Leader) Discard(ctx context.Context, name worker.CellName, by string) ([]string, error) {
+	s, ok := l.Registry.Session(name)
 	if !ok {
 		return nil, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
 	}
-	said, _ := o.State(name)
+	said, _ := l.State(name)
 	var ended []string
 	for _, c := range said.Conditions {
 		if !c.Unknown || c.UID == "" {
 			continue
 		}
-		if err := o.cfg.Cells.CancelTask(ctx, name, o.cfg.Term, s.Proc, c.UID); err != nil {
+		if err := l.cfg.Cells.CancelTask(ctx, name, l.cfg.Term, s.Proc, c.UID); err != nil {
 			return ended, fmt.Errorf("cell %s: %s: %w", name, c.What, err)
 		}
-		o.log.Info("work that the store does not know is told to end", "cell", string(name), "work", c.What, "by", by)
+		l.log.Info("work that the store does not know is told to end", "cell", string(name), "work", c.What, "by", by)
 		ended = append(ended, c.What)
 	}
 	return ended, nil

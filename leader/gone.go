@@ -32,9 +32,9 @@ type Lost struct {
 	State cell.State
 }
 
-// departed is a process that is silent or was given up, and what it had then. Once it is certainly
+// silentProc is a process that is silent or was given up, and what it had then. Once it is certainly
 // dead, certain is set.
-type departed struct {
+type silentProc struct {
 	Lost
 	certain   bool
 	displaced bool   // another process had taken its name
@@ -44,28 +44,28 @@ type departed struct {
 	instances, tasks, batch int
 }
 
-// of returns the record of a process, which it makes when there is none. The lock is held.
-func (o *Leader) of(name worker.CellName, proc worker.Proc) *departed {
-	for i := len(o.departed) - 1; i >= 0; i-- {
-		if o.departed[i].Proc == proc {
-			return o.departed[i]
+// record returns the record of a process, which it makes when there is none. The lock is held.
+func (l *Leader) record(name worker.CellName, proc worker.Proc) *silentProc {
+	for i := len(l.silent) - 1; i >= 0; i-- {
+		if l.silent[i].Proc == proc {
+			return l.silent[i]
 		}
 	}
-	d := &departed{Lost: Lost{Cell: name, Proc: proc, At: o.cfg.Clock.Wall()}}
-	o.departed = append(o.departed, d)
-	o.trim(func(d *departed) bool { return !d.certain }, maxParting)
+	d := &silentProc{Lost: Lost{Cell: name, Proc: proc, At: l.cfg.Clock.Wall()}}
+	l.silent = append(l.silent, d)
+	l.trim(func(d *silentProc) bool { return !d.certain }, maxParting)
 	return d
 }
 
 // trim forgets the oldest of those that are meant, down to most.
-func (o *Leader) trim(meant func(*departed) bool, most int) {
+func (l *Leader) trim(meant func(*silentProc) bool, most int) {
 	n := 0
-	for _, d := range o.departed {
+	for _, d := range l.silent {
 		if meant(d) {
 			n++
 		}
 	}
-	o.departed = slices.DeleteFunc(o.departed, func(d *departed) bool {
+	l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool {
 		if !meant(d) || n <= most {
 			return false
 		}
@@ -74,68 +74,68 @@ func (o *Leader) trim(meant func(*departed) bool, most int) {
 	})
 }
 
-// keepSession keeps what a process had, instances of services among it, when it began to be
+// recordSession keeps what a process had, instances of services among it, when it began to be
 // silent, from when on they are placed anew, and when its session ended. The board has not
 // been told of that yet.
-func (o *Leader) keepSession(e worker.SessionChanged) {
+func (l *Leader) recordSession(e worker.SessionChanged) {
 	silent := e.To == worker.MustDie || e.To == worker.Unhealthy && e.From == worker.Healthy
 	instances := 0
 	if silent {
-		instances = o.Board.InstancesOn(string(e.Proc))
+		instances = l.Board.InstancesOn(string(e.Proc))
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case e.To == worker.Healthy: // it is back
-		o.departed = slices.DeleteFunc(o.departed, func(d *departed) bool { return d.Proc == e.Proc })
+		l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool { return d.Proc == e.Proc })
 	case silent:
-		d := o.of(e.Cell, e.Proc)
-		d.session, d.displaced, d.instances, d.State = e.Reason, e.Displaced && !e.Succeeded, max(d.instances, instances), o.states[e.Cell]
+		d := l.record(e.Cell, e.Proc)
+		d.session, d.displaced, d.instances, d.State = e.Reason, e.Displaced && !e.Succeeded, max(d.instances, instances), l.states[e.Cell]
 	}
 }
 
-// forgotten keeps an operator's word that a process is dead.
-func (o *Leader) forgotten(e worker.Audit) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.of(e.Cell, e.Proc).by = e.Text
+// recordForgotten keeps an operator's word that a process is dead.
+func (l *Leader) recordForgotten(e worker.Audit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record(e.Cell, e.Proc).by = e.Text
 }
 
-// lostBatch counts a batch task that ended with its process.
-func (o *Leader) lostBatch(e worker.Ended) {
+// countLost counts a batch task that ended with its process.
+func (l *Leader) countLost(e worker.Ended) {
 	if e.Kind != worker.Lost {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.of(e.Cell, e.Proc).batch++
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record(e.Cell, e.Proc).batch++
 }
 
-// died keeps the end of a process for who asks for its cell, unless another has the cell's name.
-func (o *Leader) died(e worker.Dead, tasks int) (Lost, bool) {
-	s, held := o.Registry.Session(e.Cell)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	d := o.of(e.Cell, e.Proc)
+// recordDeath keeps the end of a process for who asks for its cell, unless another has the cell's name.
+func (l *Leader) recordDeath(e worker.Dead, tasks int) (Lost, bool) {
+	s, held := l.Registry.Session(e.Cell)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.record(e.Cell, e.Proc)
 	others := held && s.Proc != e.Proc && !s.Dead
-	o.departed = slices.DeleteFunc(o.departed, func(x *departed) bool {
+	l.silent = slices.DeleteFunc(l.silent, func(x *silentProc) bool {
 		return x.Cell == e.Cell && (x != d && x.certain || x == d && others)
 	})
 	if others {
 		return Lost{}, false
 	}
-	d.certain, d.tasks, d.At, d.Left = true, tasks, o.cfg.Clock.Wall(), e.Proof == worker.ProofFarewell
+	d.certain, d.tasks, d.At, d.Left = true, tasks, l.cfg.Clock.Wall(), e.Proof == worker.ProofFarewell
 	d.Why, d.Work = d.why(e.Proof), d.work()
-	o.trim(func(d *departed) bool { return d.certain }, maxLost)
+	l.trim(func(d *silentProc) bool { return d.certain }, maxLost)
 	return d.Lost, true
 }
 
 // taken forgets the cell that was gone: a process has its name.
-func (o *Leader) taken(name worker.CellName, proc worker.Proc) {
-	o.departed = slices.DeleteFunc(o.departed, func(d *departed) bool { return d.certain && d.Cell == name && d.Proc != proc })
+func (l *Leader) taken(name worker.CellName, proc worker.Proc) {
+	l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool { return d.certain && d.Cell == name && d.Proc != proc })
 }
 
-func (d *departed) why(p worker.Proof) string {
+func (d *silentProc) why(p worker.Proof) string {
 	text := p.Words()
 	if p == worker.ProofOperator && d.by != "" {
 		text = d.by
@@ -147,7 +147,7 @@ func (d *departed) why(p worker.Proof) string {
 }
 
 // work says what was done with what the process had.
-func (d *departed) work() string {
+func (d *silentProc) work() string {
 	var out []string
 	if d.instances > 0 {
 		out = append(out, some(d.instances, "instance")+" placed anew on other cells, as these have room")
@@ -173,27 +173,27 @@ func some(n int, what string) string {
 
 // Lost lists the cells that are gone and whose names nobody has, by name: the newest that
 // this term knows of, at most maxLost.
-func (o *Leader) Lost() []Lost {
-	o.mu.Lock()
-	all := make([]departed, len(o.departed))
-	for i, d := range o.departed {
+func (l *Leader) Lost() []Lost {
+	l.mu.Lock()
+	all := make([]silentProc, len(l.silent))
+	for i, d := range l.silent {
 		all[i] = *d
 	}
-	o.mu.Unlock()
+	l.mu.Unlock()
 	newest := map[worker.CellName]Lost{}
 	for _, d := range all {
 		switch _, known := newest[d.Cell]; {
 		case d.certain:
 			newest[d.Cell] = d.Lost
-		case !known && o.Registry.IsDead(d.Proc): // it never had a row: nobody tells that it is dead
+		case !known && l.Registry.IsDead(d.Proc): // it never had a row: nobody tells that it is dead
 			d.Why, d.Work = d.session, "it was never given work"
 			newest[d.Cell] = d.Lost
 		}
 	}
 	var out []Lost
-	for name, l := range newest {
-		if s, held := o.Registry.Session(name); !held || s.Dead && s.Proc == l.Proc {
-			out = append(out, l)
+	for name, x := range newest {
+		if s, held := l.Registry.Session(name); !held || s.Dead && s.Proc == x.Proc {
+			out = append(out, x)
 		}
 	}
 	slices.SortFunc(out, func(a, b Lost) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Cell, b.Cell)) })
@@ -203,8 +203,8 @@ func (o *Leader) Lost() []Lost {
 }
 
 // LostCell returns the cell of a name when it is gone.
-func (o *Leader) LostCell(name worker.CellName) (Lost, bool) {
-	all := o.Lost()
+func (l *Leader) LostCell(name worker.CellName) (Lost, bool) {
+	all := l.Lost()
 	i := slices.IndexFunc(all, func(l Lost) bool { return l.Cell == name })
 	if i < 0 {
 		return Lost{}, false
@@ -213,10 +213,10 @@ func (o *Leader) LostCell(name worker.CellName) (Lost, bool) {
 }
 
 // Strike takes a cell that is gone off the list. It reports whether the process was on it.
-func (o *Leader) Strike(proc worker.Proc) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := len(o.departed)
-	o.departed = slices.DeleteFunc(o.departed, func(d *departed) bool { return d.certain && d.Proc == proc })
-	return len(o.departed) < n
+func (l *Leader) Strike(proc worker.Proc) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.silent)
+	l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool { return d.certain && d.Proc == proc })
+	return len(l.silent) < n
 }

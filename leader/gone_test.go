@@ -66,7 +66,7 @@ func (t *Term) answerProbes(test *testing.T, o obedient, name, proc string) {
 	o.mu.Unlock()
 	for _, p := range probes {
 		item := worker.StatusItem{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}
-		if _, err := t.UpdateStatus(test.Context(), worker.UpdateStatus{Cluster: t.reign.Cluster(), Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc), Items: []worker.StatusItem{item}}); err != nil {
+		if _, err := t.UpdateStatus(test.Context(), worker.UpdateStatus{Cluster: t.lease.Cluster(), Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc), Items: []worker.StatusItem{item}}); err != nil {
 			test.Fatal(err)
 		}
 	}
@@ -170,8 +170,8 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err1 := tm.board.LRPEvents(ctx, []wire.LRPCall{start})
-		got2, err2 := tm.board.TaskEvents(ctx, []wire.TaskCall{{GUID: "t", Event: task.Start{UID: row.UID, By: task.Holder{Cell: "c3", Proc: "p"}}}})
+		got, err1 := tm.Board.LRPEvents(ctx, []wire.LRPCall{start})
+		got2, err2 := tm.Board.TaskEvents(ctx, []wire.TaskCall{{GUID: "t", Event: task.Start{UID: row.UID, By: task.Holder{Cell: "c3", Proc: "p"}}}})
 		if err := errors.Join(err1, err2, got[0], got2[0]); err != nil {
 			t.Fatal(err)
 		}
@@ -212,20 +212,20 @@ func TestInstancesOfASilentCellAreCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := tm.board.LRPEvents(ctx, []wire.LRPCall{{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}})
+			got, err := tm.Board.LRPEvents(ctx, []wire.LRPCall{{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}})
 			if err != nil || got[0] != nil {
 				t.Fatal(got, err)
 			}
 		}
 		starts(lrp.Identity{Instance: "i", Cell: "c3", Proc: "p"})
 		pass(30 * time.Second)
-		if s, ok := tm.reg.Session("c3"); !ok || s.State != worker.Unhealthy {
+		if s, ok := tm.Registry.Session("c3"); !ok || s.State != worker.Unhealthy {
 			t.Fatalf("%+v", s)
 		}
 		tm.joins(t, "c1", "q")
 		starts(lrp.Identity{Instance: "j", Cell: "c1", Proc: "q"})
 		pass(time.Second)
-		if n := tm.board.InstancesOn("p"); n != 0 {
+		if n := tm.Board.InstancesOn("p"); n != 0 {
 			t.Fatalf("%d are still on it", n)
 		}
 		pass(time.Hour)

@@ -120,7 +120,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			for _, p := range *o.probes {
-				if _, err := tm.UpdateStatus(ctx, worker.UpdateStatus{Cluster: tm.reign.Cluster(), Term: tm.Term(), Cell: "c", Proc: "p", Items: []worker.StatusItem{{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}}}); err != nil {
+				if _, err := tm.UpdateStatus(ctx, worker.UpdateStatus{Cluster: tm.lease.Cluster(), Term: tm.Term(), Cell: "c", Proc: "p", Items: []worker.StatusItem{{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}}}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -35,7 +36,7 @@ type Cells interface {
 	StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error
 	CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error
 	Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error
-	// SetAddress tells where a cell is reached, by the process that has its name.
+	// SetAddress sets where a cell is reached, by the process that has its name.
 	SetAddress(name worker.CellName, address string)
 }
 
@@ -44,13 +45,7 @@ type Hub interface {
 	Publish(revision int64, events ...event.Event)
 }
 
-// Times is the timetable, as far as sessions matter to it.
-type Times interface {
-	// Changed tells that more may start.
-	Changed()
-}
-
-// Config is what an office is made of.
+// Config is what a leader is made of.
 type Config struct {
 	// Cluster is the identity of the store: calls of cells of another one are refused.
 	Cluster fence.Cluster
@@ -70,26 +65,30 @@ type Config struct {
 	Go func(func(context.Context))
 	// Resign ends the term, for a cell of this cluster has seen a higher one; it must not wait.
 	Resign func(higher fence.Term)
-	// Times makes the timetable from the rows, once the board is there; nil = there is none.
-	Times func(o *Leader, rows []store.Row) Times
+	// Signals is how signals of schedules reach cells.
+	Signals SignalCalls
 
 	// The settings of the parts: what they are connected to is filled in.
-	Auction  auctioneer.Config
-	Jobs     scheduler.Config
-	Registry registry.Config
-	Board    bbs.Config
-	Edges    Edges
+	Auctioneer auctioneer.Config
+	Scheduler  scheduler.Config
+	Registry   registry.Config
+	Board      bbs.Config
+	// Timetable has a clock, zones and ids, too; nil = there is none.
+	Timetable *timetable.Config
+	Edges     Edges
 }
 
-// Edges put something between two parts, for whoever checks what passes there, or has the
-// process end in between: the simulator. Nil = nothing.
+// Edges put something between two parts, to check what passes there, or to end the process
+// in between: the simulator. Nil = nothing.
 type Edges struct {
-	// News is between the registry and the office, Wants between board and market.
-	News  func(registry.Listener) registry.Listener
-	Wants func(bbs.Auctioneer) bbs.Auctioneer
-	// Starts and Room are between the scheduler and the registry, and the ledger.
-	Starts func(scheduler.Registry) scheduler.Registry
-	Room   func(scheduler.Auctioneer) scheduler.Auctioneer
+	// Listener is between the registry and the leader, Placement between board and auctioneer.
+	Listener  func(registry.Listener) registry.Listener
+	Placement func(bbs.Auctioneer) bbs.Auctioneer
+	// Registry and Ledger are between the scheduler and the registry, and the auctioneer.
+	Registry func(scheduler.Registry) scheduler.Registry
+	Ledger   func(scheduler.Auctioneer) scheduler.Auctioneer
+	// Signals is between the timetable and the sender of signals.
+	Signals func(timetable.Signals) timetable.Signals
 }
 
 func edge[T any](between func(T) T, x T) T {
@@ -101,19 +100,19 @@ func edge[T any](between func(T) T, x T) T {
 
 // Leader has the parts of one term. Its methods may be called at the same time.
 type Leader struct {
-	Registry *registry.Registry
-	Board    *bbs.BBS
-	House    *auctioneer.Auctioneer
-	Market   *PlacementAdapter
-	Jobs     *scheduler.Scheduler
-	Drains   *Drains
+	Registry   *registry.Registry
+	Board      *bbs.BBS
+	Auctioneer *auctioneer.Auctioneer
+	Placement  *PlacementAdapter
+	Scheduler  *scheduler.Scheduler
+	Timetable  *timetable.Timetable // nil when there is none
+	Drains     *Drains
 
 	cfg   Config
 	log   *slog.Logger
 	began time.Duration // by the boot clock
-	times Times
 
-	// admitting makes what is told to the auctioneer the newest of what is known. It comes
+	// admitting makes what the auctioneer is given the newest of what is known. It comes
 	// before the locks of registry, drains and auctioneer.
 	admitting sync.Mutex
 
@@ -124,78 +123,75 @@ type Leader struct {
 	audits  []string
 	// foreign are the cells of other clusters that call, by name.
 	foreign map[worker.CellName]ForeignCell
-	// departed are the processes that were given up, in order.
-	departed []*departed
+	// silent are the processes that are silent or were given up, in order.
+	silent []*silentProc
 }
 
-// lateRegistry is filled in after the scheduler was made: each needs the other.
-type lateRegistry struct{ *registry.Registry }
-
-// New builds the parts from the rows of the load, which it does not keep, what others have
-// left undone first. It starts nothing but what the board submits at once. Its error is that
-// of registry.New.
+// New builds the parts from the rows of the load, which it does not keep; manifests of earlier
+// terms are rolled forward first. A part that needs a later one asks l for it, and does so only
+// once New has returned. Begin starts them. The error is that of registry.New.
 func New(cfg Config, rows []store.Row) (*Leader, error) {
 	rows = bbs.RollForwardOthers(cfg.Store, rows)
-	o := &Leader{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{}, changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]ForeignCell{}}
-	o.Drains = newDrains(drainConfig{Store: cfg.Store, Clock: cfg.Clock, Log: cfg.Log, Tell: o.tellDrain, Go: cfg.Go, Changed: o.drainChanged,
-		Batch:   func(name worker.CellName) int { return o.Registry.OnCell(name) },
-		Session: func(name worker.CellName) (worker.SessionView, bool) { return o.Registry.Session(name) }}, rows)
-	o.Market = newPlacementAdapter(placementConfig{Term: cfg.Term, Cells: cfg.Cells, NewID: cfg.NewID, Settled: o.settled})
-	cfg.Auction.Clock, cfg.Auction.Log = cfg.Clock, cfg.Log
-	o.House = auctioneer.New(cfg.Auction, o.Market, o.Market)
-	o.Market.Attach(o.House)
-	late := &lateRegistry{}
-	o.Jobs = newJobs(&cfg, edge[scheduler.Registry](cfg.Edges.Starts, late), edge[scheduler.Auctioneer](cfg.Edges.Room, o.House), rows)
+	l := &Leader{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{},
+		changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]ForeignCell{}}
+	l.Drains = newDrains(l, rows)
+
+	auction := cfg.Auctioneer
+	auction.Clock, auction.Log = cfg.Clock, cfg.Log
+	l.Placement = newPlacementAdapter(placementConfig{Term: cfg.Term, Cells: cfg.Cells, NewID: cfg.NewID, Settled: l.settled,
+		Board: func() PlacementBoard { return l.Board }, Auctioneer: auction})
+	l.Auctioneer = l.Placement.auctioneer
+
+	sessions := &lateRegistry{}
+	jobs := cfg.Scheduler
+	jobs.Term, jobs.Store, jobs.Hub, jobs.Clock, jobs.Log, jobs.NewID = cfg.Term, cfg.Store, cfg.Hub, cfg.Clock, cfg.Log, cfg.NewID
+	jobs.Registry = edge[scheduler.Registry](cfg.Edges.Registry, sessions)
+	jobs.Auctioneer = edge[scheduler.Auctioneer](cfg.Edges.Ledger, l.Auctioneer)
+	l.Scheduler = scheduler.New(jobs, rows)
+
+	reg := cfg.Registry
+	reg.Worker.Cluster, reg.Worker.Term = cfg.Cluster, cfg.Term
+	reg.Worker.Jobs, reg.Worker.HeldNodes = l.Scheduler.Names(), l.Scheduler.HeldNodes()
+	reg.Worker.Known = func(id string) bool { return l.Board != nil && l.Board.Names(id) }
+	reg.Store, reg.Cells, reg.Statuses, reg.Clock, reg.Log = cfg.Store, cfg.Cells, l.Scheduler, cfg.Clock, cfg.Log
+	reg.Listener = edge[registry.Listener](cfg.Edges.Listener, l)
 	var err error
-	if o.Registry, err = o.newRegistry(rows); err != nil {
+	if l.Registry, err = registry.New(reg, rows); err != nil {
 		return nil, err
 	}
-	late.Registry = o.Registry
-	o.newBoard(rows)
-	if cfg.Times != nil {
-		o.times = cfg.Times(o, rows)
+	sessions.Registry = l.Registry
+
+	feed := newLedgerFeed(l.Auctioneer, func(process string) *lrp.Desired { return l.Board.Definition(process) })
+	board := cfg.Board
+	board.Store, board.Hub, board.Clock, board.Log, board.NewID = cfg.Store, &ledgerHub{cfg.Hub, feed}, cfg.Clock, cfg.Log, cfg.NewID
+	board.Auctioneer = edge[bbs.Auctioneer](cfg.Edges.Placement, l.Placement)
+	board.Cells, board.Sessions, board.Callbacks, board.Machines = cellCalls{l}, l.Registry, cfg.Callbacks, l.machines
+	l.Board = bbs.New(board, rows, cfg.Revision, l.Registry.Members())
+	feed.Load(l.Board)
+
+	if cfg.Timetable != nil {
+		times := *cfg.Timetable
+		times.Store, times.Hub, times.Log = cfg.Store, cfg.Hub, cfg.Log
+		times.Signals = edge[timetable.Signals](cfg.Edges.Signals, NewSignalSender(l.Board, cfg.Signals))
+		l.Timetable = timetable.New(ConnectTimetable(times, l.Board, l.Scheduler, l.Registry), rows)
 	}
-	o.Board.RequestPending()
-	return o, nil
+	return l, nil
 }
 
-func newJobs(cfg *Config, starts scheduler.Registry, room scheduler.Auctioneer, rows []store.Row) *scheduler.Scheduler {
-	c := cfg.Jobs
-	c.Term, c.Store, c.Registry, c.Auctioneer, c.Hub = cfg.Term, cfg.Store, starts, room, cfg.Hub
-	c.Clock, c.Log, c.NewID = cfg.Clock, cfg.Log, cfg.NewID
-	return scheduler.New(c, rows)
-}
+// lateRegistry is the registry as the scheduler has it, which is made first.
+type lateRegistry struct{ *registry.Registry }
 
-func (o *Leader) newRegistry(rows []store.Row) (*registry.Registry, error) {
-	c := o.cfg.Registry
-	c.Worker.Cluster, c.Worker.Term, c.Worker.Jobs, c.Worker.HeldNodes = o.cfg.Cluster, o.cfg.Term, o.Jobs.Names(), o.Jobs.HeldNodes()
-	c.Worker.Known = func(id string) bool { return o.Board != nil && o.Board.Names(id) }
-	c.Store, c.Cells, c.Statuses, c.Clock, c.Log = o.cfg.Store, o.cfg.Cells, o.Jobs, o.cfg.Clock, o.cfg.Log
-	c.Listener = edge[registry.Listener](o.cfg.Edges.News, o)
-	return registry.New(c, rows)
-}
+// Begin has places asked for what waits for one. The loops of the parts may run from then on.
+func (l *Leader) Begin() { l.Board.RequestPending() }
 
-// newBoard makes the board, and the ledger's book of what its rows hold.
-func (o *Leader) newBoard(rows []store.Row) {
-	h := &ledgerHub{o.cfg.Hub, newLedgerFeed(o.House, func(process string) *lrp.Desired { return o.Board.Definition(process) })}
-	c := o.cfg.Board
-	c.Store, c.Auctioneer, c.Cells, c.Sessions, c.Hub = o.cfg.Store, edge[bbs.Auctioneer](o.cfg.Edges.Wants, o.Market), cellCalls{o}, o.Registry, h
-	c.Machines = o.machines
-	c.Callbacks, c.Clock, c.Log, c.NewID = o.cfg.Callbacks, o.cfg.Clock, o.cfg.Log, o.cfg.NewID
-	o.Board = bbs.New(c, rows, o.cfg.Revision, o.Registry.Members())
-	o.Market.Serve(o.Board)
-	o.Drains.Attach(o.Board)
-	h.book.Load(o.Board)
-}
-
-// ledgerHub hands every event of the board to the ledger's book before it goes to the hub.
+// ledgerHub hands every event of the board to the ledger before it goes to the hub.
 type ledgerHub struct {
 	hub  Hub
-	book *LedgerFeed
+	feed *LedgerFeed
 }
 
 // Publish books or frees what the rows of one commit hold, and passes the events on.
 func (h *ledgerHub) Publish(revision int64, events ...event.Event) {
-	h.book.Take(events...)
+	h.feed.Take(events...)
 	h.hub.Publish(revision, events...)
 }

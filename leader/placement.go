@@ -30,10 +30,14 @@ type PlacementBoard interface {
 	TaskRejected(guid, uid, reason string, never bool)
 }
 
-// placementConfig is what a market is made of. All is needed.
+// placementConfig is what a PlacementAdapter is made of. All is needed.
 type placementConfig struct {
 	Term  fence.Term
 	Cells Performer
+	// Board returns the board whose wants they are.
+	Board func() PlacementBoard
+	// Auctioneer has the settings of the auctioneer that places the items.
+	Auctioneer auctioneer.Config
 	// NewID returns the id of an instance.
 	NewID func() string
 	// Settled says that the cells have had their time to join: what none of those that are
@@ -49,9 +53,8 @@ type placementConfig struct {
 //	board ──wants──► PlacementAdapter ──items──► auctioneer ──placed──► PlacementAdapter ──cell.Work──► cell
 //	board ◄──reasons── PlacementAdapter ◄──refused── auctioneer ◄──refusals── PlacementAdapter ◄────────┘
 type PlacementAdapter struct {
-	cfg   placementConfig
-	house *auctioneer.Auctioneer
-	board PlacementBoard
+	cfg        placementConfig
+	auctioneer *auctioneer.Auctioneer
 
 	mu    sync.Mutex
 	lrps  map[string]bbs.LRPWant // by item id
@@ -61,16 +64,13 @@ type PlacementAdapter struct {
 	early map[string]string // items that would have ended before the cells had settled, and their holds
 }
 
-// newPlacementAdapter returns a market without wants. It is the Cells and the Feedback of its auctioneer.
+// newPlacementAdapter makes the auctioneer, too, whose Cells and Feedback it is.
 func newPlacementAdapter(cfg placementConfig) *PlacementAdapter {
-	return &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{}, early: map[string]string{}}
+	p := &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{},
+		early: map[string]string{}}
+	p.auctioneer = auctioneer.New(cfg.Auctioneer, p, p)
+	return p
 }
-
-// Attach gives the market the auctioneer that places its items.
-func (m *PlacementAdapter) Attach(house *auctioneer.Auctioneer) { m.house = house }
-
-// Serve gives the market the board whose wants they are.
-func (m *PlacementAdapter) Serve(b PlacementBoard) { m.board = b }
 
 // LRPItem names the item of an index, for the auctioneer's Explain.
 func LRPItem(k lrp.Key) string { return "lrp/" + k.String() }
@@ -84,97 +84,97 @@ func Suits(d *lrp.Desired) placement.Constraint {
 }
 
 // Request implements bbs.Auctioneer.
-func (m *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
+func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	items := make([]placement.Item, 0, len(lrps)+len(tasks))
 	var dropped []string
-	m.mu.Lock()
-	m.last++
+	p.mu.Lock()
+	p.last++
 	for _, w := range lrps {
 		d := w.Desired
-		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: m.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
+		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: p.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
 			Need: d.Workload.Resources, Avoid: w.Avoid,
 			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
-		m.lrps[LRPItem(w.Key)], m.asked[LRPItem(w.Key)] = w, m.last
+		p.lrps[LRPItem(w.Key)], p.asked[LRPItem(w.Key)] = w, p.last
 		dropped = append(dropped, w.Dropped...)
 	}
 	for _, w := range tasks {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID, Kind: placement.KindTask, Need: d.Workload.Resources,
 			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
-		m.tasks[TaskItem(w.GUID)], m.asked[TaskItem(w.GUID)] = w, m.last
+		p.tasks[TaskItem(w.GUID)], p.asked[TaskItem(w.GUID)] = w, p.last
 		if w.Dropped {
 			dropped = append(dropped, w.UID)
 		}
 	}
-	m.mu.Unlock()
+	p.mu.Unlock()
 	if len(dropped) > 0 {
-		m.house.Release(dropped...) // first: what is in flight is not placed a second time
+		p.auctioneer.Release(dropped...) // first: what is in flight is not placed a second time
 	}
-	if err := m.house.Request(items...); err != nil {
+	if err := p.auctioneer.Request(items...); err != nil {
 		panic(fmt.Sprintf("items made here are refused: %v", err))
 	}
 }
 
 // Withdraw implements bbs.Auctioneer.
-func (m *PlacementAdapter) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
+func (p *PlacementAdapter) Withdraw(lrps []lrp.Key, tasks []bbs.TaskID) {
 	var ids []string
-	m.mu.Lock()
+	p.mu.Lock()
 	for _, k := range lrps {
 		ids = append(ids, LRPItem(k))
-		m.forget(LRPItem(k))
+		p.forget(LRPItem(k))
 	}
 	for _, t := range tasks {
-		if w, ok := m.tasks[TaskItem(t.GUID)]; ok && w.UID == t.UID {
+		if w, ok := p.tasks[TaskItem(t.GUID)]; ok && w.UID == t.UID {
 			ids = append(ids, TaskItem(t.GUID))
-			m.forget(TaskItem(t.GUID))
+			p.forget(TaskItem(t.GUID))
 		}
 	}
-	m.mu.Unlock()
-	m.house.Withdraw(ids...)
+	p.mu.Unlock()
+	p.auctioneer.Withdraw(ids...)
 }
 
 // forget drops a want; the lock is held.
-func (m *PlacementAdapter) forget(id string) {
-	delete(m.lrps, id)
-	delete(m.tasks, id)
-	delete(m.asked, id)
+func (p *PlacementAdapter) forget(id string) {
+	delete(p.lrps, id)
+	delete(p.tasks, id)
+	delete(p.asked, id)
 }
 
 // taken forgets what a cell has taken and nobody has asked for since: it needs no place. before
 // is the number of the newest request when the call was made. What waits for a place once more,
 // because this attempt seemed to be lost, is still wanted.
-func (m *PlacementAdapter) taken(items []placement.Item, refused []cell.Refusal, before int) {
+func (p *PlacementAdapter) taken(items []placement.Item, refused []cell.Refusal, before int) {
 	back := make(map[string]bool, len(refused))
 	for _, r := range refused {
 		back[r.ID] = true
 	}
 	for _, it := range items {
-		if _, _, waits := m.house.Explain(it.ID); waits {
+		if _, _, waits := p.auctioneer.Explain(it.ID); waits {
 			back[it.Hold] = true
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, it := range items {
-		if n, ok := m.asked[it.ID]; ok && n <= before && !back[it.Hold] {
-			m.forget(it.ID)
+		if n, ok := p.asked[it.ID]; ok && n <= before && !back[it.Hold] {
+			p.forget(it.ID)
 		}
 	}
 }
 
 // Perform implements auctioneer.Cells.
-func (m *PlacementAdapter) Perform(ctx context.Context, name, process string, items []placement.Item) ([]auctioneer.Refusal, error) {
-	m.mu.Lock()
-	before := m.last
-	m.mu.Unlock()
-	refused, err := m.cfg.Cells.Perform(ctx, worker.CellName(name), m.work(process, items))
-	if err != nil && m.cfg.Cells.NeverSent(err) {
+func (p *PlacementAdapter) Perform(ctx context.Context, name, process string, items []placement.Item) ([]auctioneer.Refusal, error) {
+	p.mu.Lock()
+	before := p.last
+	p.mu.Unlock()
+	refused, err := p.cfg.Cells.Perform(ctx, worker.CellName(name), p.work(process, items))
+	if err != nil && p.cfg.Cells.NeverSent(err) {
 		return neverSent(items, err), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.taken(items, refused, before)
+	p.taken(items, refused, before)
 	out := make([]auctioneer.Refusal, len(refused))
 	for i, r := range refused {
 		out[i] = auctioneer.Refusal{Hold: r.ID, Reason: r.Reason, Full: r.Cell}
@@ -183,14 +183,14 @@ func (m *PlacementAdapter) Perform(ctx context.Context, name, process string, it
 }
 
 // work is what a call carries: what of the items is still wanted.
-func (m *PlacementAdapter) work(process string, items []placement.Item) cell.Work {
-	work := cell.Work{Term: m.cfg.Term, Proc: worker.Proc(process)}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (p *PlacementAdapter) work(process string, items []placement.Item) cell.Work {
+	work := cell.Work{Term: p.cfg.Term, Proc: worker.Proc(process)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, it := range items {
-		if w, ok := m.lrps[it.ID]; ok {
+		if w, ok := p.lrps[it.ID]; ok {
 			work.LRPs = append(work.LRPs, cell.LRPWork{Key: w.Key, Service: w.Desired.Service, Instance: it.Hold, Workload: &w.Desired.Workload, DeadlineBound: w.Desired.DeadlineBound(), Exclusive: w.Desired.Exclusive})
-		} else if w, ok := m.tasks[it.ID]; ok && w.UID == it.Hold {
+		} else if w, ok := p.tasks[it.ID]; ok && w.UID == it.Hold {
 			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Domain: w.Domain, Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
 		}
 	}
@@ -209,26 +209,26 @@ func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
 
 // Waiting implements auctioneer.Feedback. What a task's earlier life under its guid was
 // refused says nothing of the one that is wanted now.
-func (m *PlacementAdapter) Waiting(refused []placement.Refused) {
+func (p *PlacementAdapter) Waiting(refused []placement.Refused) {
 	for _, r := range refused {
-		m.mu.Lock()
-		l, isLRP := m.lrps[r.Item.ID]
-		t, isTask := m.tasks[r.Item.ID]
-		m.mu.Unlock()
+		p.mu.Lock()
+		l, isLRP := p.lrps[r.Item.ID]
+		t, isTask := p.tasks[r.Item.ID]
+		p.mu.Unlock()
 		isTask = isTask && t.UID == r.Item.Hold
 		switch {
 		case isLRP:
-			m.board.PlacementFailed(l.Key, r.Refusal.String())
-		case isTask && (r.Refusal.Cell != "" || t.Definition.WhenFull == task.WhenFullFail && !m.maySayNo(r.Item)):
-			m.board.TaskRefused(t.GUID, t.UID, r.Refusal.String())
+			p.cfg.Board().PlacementFailed(l.Key, r.Refusal.String())
+		case isTask && (r.Refusal.Cell != "" || t.Definition.WhenFull == task.WhenFullFail && !p.maySayNo(r.Item)):
+			p.cfg.Board().TaskRefused(t.GUID, t.UID, r.Refusal.String())
 		case isTask:
-			m.board.TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && m.maySayNo(r.Item))
+			p.cfg.Board().TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && p.maySayNo(r.Item))
 		}
 	}
 }
 
 // Unanswered implements auctioneer.Feedback: convergence decides.
-func (m *PlacementAdapter) Unanswered([]placement.Item) {}
+func (p *PlacementAdapter) Unanswered([]placement.Item) {}
 
 var (
 	_ bbs.Auctioneer      = (*PlacementAdapter)(nil)

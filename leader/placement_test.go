@@ -70,7 +70,7 @@ type placementRig struct {
 func (r *placementRig) drain(t *testing.T) {
 	t.Helper()
 	for {
-		do, _ := r.house.Loop().Next()
+		do, _ := r.auctioneer.Loop().Next()
 		if do == nil {
 			return
 		}
@@ -78,22 +78,21 @@ func (r *placementRig) drain(t *testing.T) {
 	}
 }
 
-// begin makes a market with one cell of 100 MB.
+// beginPlacement makes an adapter with one cell of 100 MB.
 func beginPlacement() *placementRig {
 	r := &placementRig{cells: &performer{}, board: &refusals{}}
 	ids := 0
-	r.PlacementAdapter = newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: r.cells, NewID: func() string { ids++; return fmt.Sprint("i", ids) }, Settled: func() bool { return r.settled }})
-	house := auctioneer.New(auctioneer.Config{Clock: run.Kernel(), Ground: auctioneer.Ground{Go: func(f func()) { f() }}}, r.PlacementAdapter, r.PlacementAdapter)
-	r.Attach(house)
-	r.Serve(r.board)
+	r.PlacementAdapter = newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: r.cells, Board: func() PlacementBoard { return r.board },
+		Auctioneer: auctioneer.Config{Clock: run.Kernel(), Ground: auctioneer.Ground{Go: func(f func()) { f() }}},
+		NewID:      func() string { ids++; return fmt.Sprint("i", ids) }, Settled: func() bool { return r.settled }})
 	r.offer(100, 1)
 	return r
 }
 
 func (r *placementRig) offer(memory int, version int64) {
-	r.house.Push(placement.State{Cell: "c", Process: "p", Version: version, Labels: map[string]string{"disk": "fast"},
+	r.auctioneer.Push(placement.State{Cell: "c", Process: "p", Version: version, Labels: map[string]string{"disk": "fast"},
 		Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
-	r.house.Admit("c", "p", "")
+	r.auctioneer.Admit("c", "p", "")
 }
 
 func service(memory int, labels map[string]string) bbs.LRPWant {
@@ -245,7 +244,7 @@ func TestWhatACellHasTakenIsForgotten(t *testing.T) {
 	for i := range 100 {
 		r.Request(nil, []bbs.TaskWant{oneOff(fmt.Sprint("t", i), fmt.Sprint("u", i), 1)})
 		r.drain(t)
-		r.house.Release(fmt.Sprint("u", i))
+		r.auctioneer.Release(fmt.Sprint("u", i))
 	}
 	r.Request([]bbs.LRPWant{service(1, nil)}, nil)
 	r.drain(t)

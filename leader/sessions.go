@@ -16,15 +16,15 @@ import (
 )
 
 // admit tells the auctioneer whether a cell may be given work.
-func (o *Leader) admit(name worker.CellName) {
-	o.admitting.Lock()
-	proc, reason := o.Registry.Receives(name)
-	if d := o.Drains.Of(name); d != nil && reason == "" {
+func (l *Leader) admit(name worker.CellName) {
+	l.admitting.Lock()
+	proc, reason := l.Registry.Receives(name)
+	if d := l.Drains.Of(name); d != nil && reason == "" {
 		reason = "being drained: " + d.Reason
 	}
-	o.House.Admit(string(name), string(proc), reason)
-	o.admitting.Unlock()
-	o.Market.Recheck()
+	l.Auctioneer.Admit(string(name), string(proc), reason)
+	l.admitting.Unlock()
+	l.Placement.Recheck()
 }
 
 // JoinGrace is how long a term leaves to cells that were never members to join,
@@ -33,11 +33,11 @@ const JoinGrace = 5 * time.Second
 
 // settled says that the cells have had their time to join: the initial wait is over,
 // every member has reported, and JoinGrace has passed since the term began.
-func (o *Leader) settled() bool {
-	if o.cfg.Clock.Boot()-o.began < JoinGrace || o.Registry.Wait().Active {
+func (l *Leader) settled() bool {
+	if l.cfg.Clock.Boot()-l.began < JoinGrace || l.Registry.Wait().Active {
 		return false
 	}
-	for _, s := range o.Registry.Sessions() {
+	for _, s := range l.Registry.Sessions() {
 		if s.Member && !s.Reported && !s.Dead && !s.Displaced {
 			return false
 		}
@@ -48,9 +48,9 @@ func (o *Leader) settled() bool {
 // machines counts the machines whose cells let in one of the definitions: of cells that are
 // here, and of those that were. It does not know while cells may still join, or when none is known;
 // where the leader and its cell are one process there is one.
-func (o *Leader) machines(any []*lrp.Desired) (n int, ok bool) {
-	alone := o.cfg.Registry.Worker.NoDeadline
-	if !alone && !o.settled() {
+func (l *Leader) machines(any []*lrp.Desired) (n int, ok bool) {
+	alone := l.cfg.Registry.Worker.NoDeadline
+	if !alone && !l.settled() {
 		return 0, false
 	}
 	constraints := make([]placement.Constraint, len(any))
@@ -58,79 +58,79 @@ func (o *Leader) machines(any []*lrp.Desired) (n int, ok bool) {
 		constraints[i] = Suits(d)
 	}
 	var gone []placement.State
-	for _, l := range o.Lost() {
-		s := l.State.State
-		s.Cell = string(l.Cell)
+	for _, x := range l.Lost() {
+		s := x.State.State
+		s.Cell = string(x.Cell)
 		gone = append(gone, s)
 	}
-	n = o.House.Machines(constraints, gone)
+	n = l.Auctioneer.Machines(constraints, gone)
 	return n, n > 0
 }
 
 // SessionChanged implements registry.Listener.
-func (o *Leader) SessionChanged(e worker.SessionChanged) {
-	o.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
-	o.keepSession(e)
-	o.Board.SessionChanged(e)
-	o.admit(e.Cell)
-	if s, ok := o.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
-		o.mu.Lock()
-		o.changed[e.Cell] = o.cfg.Clock.Wall()
-		o.mu.Unlock()
+func (l *Leader) SessionChanged(e worker.SessionChanged) {
+	l.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
+	l.recordSession(e)
+	l.Board.SessionChanged(e)
+	l.admit(e.Cell)
+	if s, ok := l.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
+		l.mu.Lock()
+		l.changed[e.Cell] = l.cfg.Clock.Wall()
+		l.mu.Unlock()
 	}
-	o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
-		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: o.cfg.Term, Evacuating: o.Drains.Of(e.Cell) != nil}})
+	l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
+		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: l.cfg.Term, Evacuating: l.Drains.Of(e.Cell) != nil}})
 }
 
 // Unheard implements registry.Listener.
-func (o *Leader) Unheard(e worker.Unheard) {
-	o.log.Info("cell is not back under this leader: its services are replaced, but for exclusive ones", "cell", string(e.Cell), "reason", e.Reason)
-	o.Board.CellUnheard(string(e.Cell), string(e.Proc))
+func (l *Leader) Unheard(e worker.Unheard) {
+	l.log.Info("cell is not back under this leader: its services are replaced, but for exclusive ones", "cell", string(e.Cell), "reason", e.Reason)
+	l.Board.CellUnheard(string(e.Cell), string(e.Proc))
 }
 
 // Availability implements registry.Listener.
-func (o *Leader) Availability(e worker.Availability) {
+func (l *Leader) Availability(e worker.Availability) {
 	if e.Unavailable {
-		o.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
+		l.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
-	o.admit(e.Cell)
-	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: o.cfg.Term, Evacuating: o.Drains.Of(e.Cell) != nil}, "takes new work again"
+	l.admit(e.Cell)
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: l.cfg.Term, Evacuating: l.Drains.Of(e.Cell) != nil}, "takes new work again"
 	if e.Unavailable {
 		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
 	}
-	if s, ok := o.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
+	if s, ok := l.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
 		state.Session, state.Reason = s.State, s.Reason
 	}
-	o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: text, Cell: &state})
+	l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: text, Cell: &state})
 }
 
 // Eligible implements registry.Listener.
-func (o *Leader) Eligible(e worker.Eligible) { o.admit(e.Cell) }
+func (l *Leader) Eligible(e worker.Eligible) { l.admit(e.Cell) }
 
 // Dead implements registry.Listener.
-func (o *Leader) Dead(e worker.Dead) {
-	o.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
-	holder, _ := o.Registry.Receives(e.Cell)
-	tasks := o.Board.Dead(e, holder)
-	o.admit(e.Cell)
-	if l, ok := o.died(e, tasks); ok {
-		o.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(l.Left) + ": " + l.Why + "; " + l.Work,
-			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: l.Why, Term: o.cfg.Term, Gone: true}})
+func (l *Leader) Dead(e worker.Dead) {
+	l.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
+	holder, _ := l.Registry.Receives(e.Cell)
+	tasks := l.Board.Dead(e, holder)
+	l.admit(e.Cell)
+	if x, ok := l.recordDeath(e, tasks); ok {
+		l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(x.Left) + ": " + x.Why + "; " + x.Work,
+			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: x.Why, Term: l.cfg.Term, Gone: true}})
 	}
 }
 
 // Ended implements registry.Listener.
-func (o *Leader) Ended(e worker.Ended) {
-	o.lostBatch(e)
-	o.Jobs.Ended(e)
+func (l *Leader) Ended(e worker.Ended) {
+	l.countLost(e)
+	l.Scheduler.Ended(e)
 }
 
 // StartsChanged implements registry.Listener.
-func (o *Leader) StartsChanged() {
-	o.Jobs.StartsChanged()
-	o.Board.StartsChanged()
-	if o.times != nil {
-		o.times.Changed()
+func (l *Leader) StartsChanged() {
+	l.Scheduler.StartsChanged()
+	l.Board.StartsChanged()
+	if l.Timetable != nil {
+		l.Timetable.Changed()
 	}
 }
 
@@ -138,20 +138,20 @@ func (o *Leader) StartsChanged() {
 const maxAudits = 20
 
 // Audit implements registry.Listener.
-func (o *Leader) Audit(e worker.Audit) {
-	logAudit(o.log, e)
+func (l *Leader) Audit(e worker.Audit) {
+	logAudit(l.log, e)
 	if e.Kind == worker.AuditForgotten {
-		o.forgotten(e)
+		l.recordForgotten(e)
 	}
-	o.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
+	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
 	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.audits = append(o.audits, auditText(e))
-	if len(o.audits) > maxAudits {
-		o.audits = slices.Delete(o.audits, 0, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.audits = append(l.audits, auditText(e))
+	if len(l.audits) > maxAudits {
+		l.audits = slices.Delete(l.audits, 0, 1)
 	}
 }
 
@@ -168,10 +168,10 @@ func auditText(e worker.Audit) string {
 }
 
 // Audits are the newest texts of what was not as it should be in this term, oldest first.
-func (o *Leader) Audits() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.audits)
+func (l *Leader) Audits() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.audits)
 }
 
 // logAudit writes what is to be kept, as a warning when something was not as it should
@@ -195,9 +195,9 @@ func logAudit(log *slog.Logger, e worker.Audit) {
 }
 
 // Deposed implements registry.Listener.
-func (o *Leader) Deposed(higher fence.Term) {
-	o.log.Warn("a higher term was heard: this one ends", "higher", higher.String())
-	o.cfg.Resign(higher)
+func (l *Leader) Deposed(higher fence.Term) {
+	l.log.Warn("a higher term was heard: this one ends", "higher", higher.String())
+	l.cfg.Resign(higher)
 }
 
 var _ registry.Listener = (*Leader)(nil)

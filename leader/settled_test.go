@@ -89,8 +89,8 @@ func (silent) Perform(context.Context, cell.Work) ([]cell.Refusal, error) {
 
 func (t *Term) join(name string, memory int) {
 	t.cells.SetLocal(worker.CellName(name), silent{})
-	t.house.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1, Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
-	t.house.Admit(name, "p-"+name, "")
+	t.Auctioneer.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1, Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
+	t.Auctioneer.Admit(name, "p-"+name, "")
 }
 
 func pass(d time.Duration) {
@@ -112,26 +112,26 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 			if guid == "never" {
 				n.Definition.Workload.Resources[resource.MemoryMB] = 5000
 			}
-			if _, err := tm.board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
+			if _, err := tm.Board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		pass(JoinGrace / 2)
-		tm.Market.Recheck()
+		tm.Placement.Recheck()
 		synctest.Wait()
 		for _, guid := range []string{"helped", "never"} {
-			if x, err := tm.board.GetTask(guid); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "largest cell 100") {
+			if x, err := tm.Board.GetTask(guid); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "largest cell 100") {
 				t.Fatalf("cells are still joining: %+v, %v", x.Task, err)
 			}
 		}
 		tm.join("large", 2000)
 		pass(JoinGrace)
-		tm.Market.Recheck()
+		tm.Placement.Recheck()
 		synctest.Wait()
-		if x, _ := tm.board.GetTask("helped"); x.Ended() {
+		if x, _ := tm.Board.GetTask("helped"); x.Ended() {
 			t.Errorf("a cell that helps has joined: %+v", x.Task)
 		}
-		if x, _ := tm.board.GetTask("never"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "largest cell 2000") {
+		if x, _ := tm.Board.GetTask("never"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "largest cell 2000") {
 			t.Errorf("no cell could ever hold it: %+v", x.Task)
 		}
 	})
@@ -146,30 +146,30 @@ func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 		tm.join("c", 5000)
 		n := bbs.NewTask{GUID: "t", Domain: "d", Definition: large()}
 		n.Definition.WhenFull = task.WhenFullFail
-		if _, err := tm.board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
+		if _, err := tm.Board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		wanted, err := tm.board.GetTask("t")
+		wanted, err := tm.Board.GetTask("t")
 		if err != nil {
 			t.Fatal(err)
 		}
 		item := placement.Item{ID: TaskItem("t"), Hold: wanted.UID}
-		tm.Market.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
+		tm.Placement.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
 		synctest.Wait()
-		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
+		if x, err := tm.Board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
 			t.Fatalf("one cell refused: %+v, %v", x.Task, err)
 		}
 		full := []placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}}
-		tm.Market.Waiting(full)
+		tm.Placement.Waiting(full)
 		synctest.Wait()
-		if x, err := tm.board.GetTask("t"); err != nil || x.State != task.Pending {
+		if x, err := tm.Board.GetTask("t"); err != nil || x.State != task.Pending {
 			t.Fatalf("cells are still joining: %+v, %v", x.Task, err)
 		}
 		pass(JoinGrace)
-		tm.Market.Waiting(full)
+		tm.Placement.Waiting(full)
 		synctest.Wait()
-		if x, err := tm.board.GetTask("t"); err != nil || x.Outcome != task.Failed {
+		if x, err := tm.Board.GetTask("t"); err != nil || x.Outcome != task.Failed {
 			t.Fatalf("no cell has room: %+v, %v", x.Task, err)
 		}
 	})

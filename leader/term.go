@@ -62,24 +62,17 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Term is everything that a leader has while its term lasts.
+// Term is everything that a leading server has while its term lasts: the Leader, and what is
+// below it.
 type Term struct {
 	*Leader
-	cfg    Settings
-	log    *slog.Logger
-	reign  *store.Reign
-	since  time.Time
-	hub    *event.Hub
-	times  *timetable.Timetable
-	sender *callback.Sender
-	cells  *link.Directory
-
-	// The parts of the office.
-	board  *bbs.BBS
-	house  *auctioneer.Auctioneer
-	jobs   *scheduler.Scheduler
-	reg    *registry.Registry
-	drains *Drains
+	cfg       Settings
+	log       *slog.Logger
+	lease     *store.Reign
+	since     time.Time
+	hub       *event.Hub
+	callbacks *callback.Sender
+	cells     *link.Directory
 
 	calling sync.Mutex // no call begins while the term ends
 	calls   sync.WaitGroup
@@ -87,27 +80,31 @@ type Term struct {
 	cancel  context.CancelFunc
 }
 
-// Begin builds the leader's loops from the rows of the load. It starts nothing
-// but what the board submits at once.
-func Begin(cfg Settings, reign *store.Reign, rows []store.Row, cells *link.Directory) (*Term, error) {
-	t := &Term{cfg: cfg, log: cfg.Log.With("term", reign.Term().String()), reign: reign, since: cfg.Clock.Wall(), cells: cells}
+// Begin builds the parts of a term that was won, from the rows of its load. It starts nothing
+// but what the board submits at once; Run does.
+func Begin(cfg Settings, lease *store.Reign, rows []store.Row, cells *link.Directory) (*Term, error) {
+	t := &Term{cfg: cfg, log: cfg.Log.With("term", lease.Term().String()), lease: lease, since: cfg.Clock.Wall(), cells: cells}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.hub = event.New(0, reign.Revision(), cfg.Clock.Wall)
-	t.sender = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.board.CallbackDone(d, ok, problem) },
-		Wanted: func(d task.Delivery) bool { return t.board.Delivers(d) },
+	t.hub = event.New(0, lease.Revision(), cfg.Clock.Wall)
+	t.callbacks = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.Board.CallbackDone(d, ok, problem) },
+		Wanted: func(d task.Delivery) bool { return t.Board.Delivers(d) },
 		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
-	cells.SetCluster(reign.Cluster())
+	cells.SetCluster(lease.Cluster())
 	own := ""
 	if cfg.Own != nil {
 		own = cfg.Own()
 	}
-	_, err := New(Config{Cluster: reign.Cluster(), Term: reign.Term(), Store: reign, Revision: reign.Revision(), Cells: protocol{cells}, Hub: t.hub, Callbacks: t.sender,
-		Clock: cfg.Clock, Log: t.log, NewID: NewID, Go: t.call, Resign: t.resign, Times: t.open,
-		Auction: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
-		Jobs:    scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
-		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: reign.Restored(), NewStore: reign.NewStore(), NewCluster: cfg.NewCluster,
-			InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump, NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
-		Board: bbs.Config{Tasks: cfg.Tasks},
+	var err error
+	t.Leader, err = New(Config{Cluster: lease.Cluster(), Term: lease.Term(), Store: lease, Revision: lease.Revision(),
+		Cells: directory{cells}, Hub: t.hub, Callbacks: t.callbacks, Clock: cfg.Clock, Log: t.log, NewID: NewID,
+		Go: t.call, Resign: t.resign, Signals: SignalCalls{Go: t.call, Signal: t.signal},
+		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
+		Scheduler:  scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
+		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
+			NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,
+			NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
+		Board:     bbs.Config{Tasks: cfg.Tasks},
+		Timetable: &timetable.Config{Clock: cfg.Clock, Zone: cfg.Zone, NewID: NewID},
 	}, rows)
 	if err != nil {
 		t.cancel()
@@ -116,19 +113,38 @@ func Begin(cfg Settings, reign *store.Reign, rows []store.Row, cells *link.Direc
 	return t, nil
 }
 
-// open takes the parts of the office, and builds what goes with them.
-func (t *Term) open(o *Leader, rows []store.Row) Times {
-	t.Leader, t.board, t.house, t.jobs, t.reg, t.drains = o, o.Board, o.House, o.Jobs, o.Registry, o.Drains
-	t.times = t.newTimes(rows)
-	return t.times
+// Run starts the loops of the parts and drives the term until ctx is done or the term is over.
+func (t *Term) Run(ctx context.Context) error {
+	defer t.end()
+	defer t.hub.Close()
+	t.Leader.Begin()
+	var g run.Group
+	g.Add("lease", t.watchLease)
+	g.Add("callbacks", t.callbacks.Run)
+	g.Add("auctioneer", t.Auctioneer.Run)
+	g.Add("board", t.Board.Run)
+	g.Add("registry", t.Registry.Run)
+	g.Add("scheduler", t.Scheduler.Run)
+	g.Add("timetable", t.Timetable.Run)
+	return g.Run(ctx)
+}
+
+// watchLease returns when the term is over.
+func (t *Term) watchLease(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.lease.Done():
+		return fmt.Errorf("term %v is over: %w", t.lease.Term(), t.lease.Err())
+	}
 }
 
 // resign ends the term: a higher one was heard. If the store does not know that one, it went
 // back, and the next term is beyond it.
 func (t *Term) resign(higher fence.Term) {
 	t.call(func(ctx context.Context) {
-		t.reign.Heard(higher)
-		if err := t.reign.Resign(ctx); err != nil {
+		t.lease.Heard(higher)
+		if err := t.lease.Resign(ctx); err != nil {
 			t.log.Debug("resign", "error", err)
 		}
 	})
@@ -151,32 +167,13 @@ func (t *Term) end() {
 	t.calls.Wait()
 }
 
-// Run drives the term until ctx is done or the term is over.
-func (t *Term) Run(ctx context.Context) error {
-	defer t.end()
-	defer t.hub.Close()
-	var g run.Group
-	g.Add("reign", func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.reign.Done():
-			return fmt.Errorf("term %v is over: %w", t.reign.Term(), t.reign.Err())
-		}
-	})
-	g.Add("callbacks", t.sender.Run)
-	g.Add("auctioneer", t.house.Run)
-	g.Add("board", t.board.Run)
-	g.Add("registry", t.reg.Run)
-	g.Add("scheduler", t.jobs.Run)
-	g.Add("timetable", t.times.Run)
-	return g.Run(ctx)
-}
-
 var _ link.Termed = (*Term)(nil)
 
 // Backend is the term as the API sees it.
 func (t *Term) Backend() *api.Backend {
 	v := view{t}
-	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub, Writable: t.reign.NoRoom}
+	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub, Writable: t.lease.NoRoom}
 }
+
+// ZonesChanged has the timetable read the rules of time zones again.
+func (t *Term) ZonesChanged(names []string) { t.Timetable.ZonesChanged(names) }

@@ -161,11 +161,11 @@ func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		err := tm.drains.Change(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
+		err := tm.Drains.Change(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
 			return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
 		})
-		if err == nil || tm.drains.Submitted("c") != nil {
-			t.Errorf("%v, %v", err, tm.drains.Submitted("c") != nil)
+		if err == nil || tm.Drains.Submitted("c") != nil {
+			t.Errorf("%v, %v", err, tm.Drains.Submitted("c") != nil)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		from := cell.Caller{Cluster: tm.reign.Cluster(), Cell: "c", Proc: "p", Term: tm.Term()}
+		from := cell.Caller{Cluster: tm.lease.Cluster(), Cell: "c", Proc: "p", Term: tm.Term()}
 		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, own := view{tm}, tm.reign.Cluster()
+		v, own := view{tm}, tm.lease.Cluster()
 		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
 		a, err := tm.Heartbeat(t.Context(), beat, cell.State{Address: "10.0.0.7:1"})
 		if err != nil || a.Verdict != worker.Foreign || a.Cluster != own {
@@ -304,10 +304,10 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		pass(2 * time.Minute)
-		if got := tm.Foreigners(); len(got) > 0 {
+		if got := tm.ForeignCells(); len(got) > 0 {
 			t.Errorf("one that does not call any more is still listed: %+v", got)
 		}
-		if err := tm.reign.Err(); err != nil {
+		if err := tm.lease.Err(); err != nil {
 			t.Errorf("the term is over: %v", err)
 		}
 	})

@@ -51,7 +51,7 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 			t.Errorf("no cell has it: %q", x.Doubt)
 		}
 		start := wire.LRPCall{Key: x.Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
-		if got, err := tm.board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
+		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
 		if x = list(); x.State != lrp.Running || !strings.Contains(x.Doubt, "cell c is NEW: ") {
@@ -156,7 +156,7 @@ func TestWhatHangsIsShown(t *testing.T) {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
 		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
-		if got, err := tm.board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
+		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
 		if l, err = v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9}); err != nil || l.Items[0].Condition != where {

@@ -16,7 +16,7 @@ func TestWorkThatNeverReachedItsCellIsPlacedAgain(t *testing.T) {
 	cells := link.NewDirectory(link.Security{})
 	defer cells.Close()
 	cells.SetAddress("gone", "unix:"+t.TempDir()+"/nobody")
-	m := newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: protocol{cells}})
+	m := newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: directory{cells}})
 	items := []placement.Item{{ID: "lrp/a", Hold: "h1"}, {ID: "lrp/b", Hold: "h2"}}
 	for _, name := range []string{"gone", "unknown"} {
 		got, err := m.Perform(context.Background(), name, "p", items)

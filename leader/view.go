@@ -15,7 +15,7 @@ import (
 type view struct{ *Term }
 
 func (v view) fresh() error {
-	if !v.reign.LeaseHeld() {
+	if !v.lease.LeaseHeld() {
 		return store.ErrLeaseNotProven
 	}
 	return nil
@@ -103,9 +103,9 @@ func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
 		return api.Applied{}, err
 	}
 	w := application(a)
-	got, err2 := v.board.Plan(w.board) // first: its revision may be older than what the others see, not newer
-	lines, err := v.jobs.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
-	times, err3 := v.times.Plan(a.Domain, w.times, a.Prune)
+	got, err2 := v.Board.Plan(w.board) // first: its revision may be older than what the others see, not newer
+	lines, err := v.Scheduler.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
+	times, err3 := v.Timetable.Plan(a.Domain, w.times, a.Prune)
 	if err := errors.Join(err2, err, err3); err != nil {
 		return api.Applied{}, err
 	}
@@ -123,19 +123,19 @@ func remarked(out api.Applied, a api.Application) api.Applied {
 // Apply implements api.Applications: services, tasks, jobs and schedules in one commit.
 func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Applied, error) {
 	all := application(a)
-	if _, err := v.board.Plan(all.board); err != nil {
-		_, err2 := v.jobs.Plan(a.Domain, all.jobs, a.Prune, all.kept()...)
-		_, err3 := v.times.Plan(a.Domain, all.times, a.Prune)
+	if _, err := v.Board.Plan(all.board); err != nil {
+		_, err2 := v.Scheduler.Plan(a.Domain, all.jobs, a.Prune, all.kept()...)
+		_, err3 := v.Timetable.Plan(a.Domain, all.times, a.Prune)
 		return api.Applied{}, errors.Join(err, err2, err3)
 	}
 	var lines []scheduler.Line
 	var times []timetable.Line
 	all.board.Extra = func() (bbs.Extra, error) {
-		c, err := v.jobs.Apply(a.Domain, all.jobs, a.Prune, all.kept()...)
+		c, err := v.Scheduler.Apply(a.Domain, all.jobs, a.Prune, all.kept()...)
 		if err != nil {
 			return bbs.Extra{}, err
 		}
-		t, err := v.times.Apply(a.Domain, all.times, a.Prune)
+		t, err := v.Timetable.Apply(a.Domain, all.times, a.Prune)
 		if err != nil {
 			c.Undo()
 			return bbs.Extra{}, err
@@ -149,7 +149,7 @@ func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Ap
 			t.Done(revision, err)
 		}}, nil
 	}
-	got, err := v.board.Apply(ctx, all.board, toWrite(w))
+	got, err := v.Board.Apply(ctx, all.board, toWrite(w))
 	if err != nil {
 		return api.Applied{}, err
 	}

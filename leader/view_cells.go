@@ -22,7 +22,7 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	if s.Unavailable {
 		c.Unavailable = s.Reason
 	}
-	c.LRPs, c.Tasks = v.board.OnCell(string(s.Cell))
+	c.LRPs, c.Tasks = v.Board.OnCell(string(s.Cell))
 	c.Drain = v.drainOf(s.Cell)
 	c.Evacuating = c.Evacuating || c.Drain != nil
 	c.Unknown = v.unknownOn(string(s.Cell))
@@ -32,7 +32,7 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 // free is what each cell has left, by the one ledger.
 func (v view) free() map[string]resource.Amounts {
 	free := map[string]resource.Amounts{}
-	for _, c := range v.house.Cells() {
+	for _, c := range v.Auctioneer.Cells() {
 		free[c.Name] = left(&c)
 	}
 	return free
@@ -57,7 +57,7 @@ const foreignMark = "}"
 
 // appendForeign adds the cells of other clusters; false when the page is full before their end.
 func (v view) appendForeign(out *api.Listed[api.Cell], r api.Range) bool {
-	for _, f := range v.Foreigners() {
+	for _, f := range v.ForeignCells() {
 		mark := foreignMark + string(f.Cell)
 		if mark <= r.After {
 			continue
@@ -108,7 +108,7 @@ func (v view) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
 	}
 	out := api.Listed[api.Cell]{}
 	free, lost := v.free(), v.Lost()
-	for _, s := range v.reg.Sessions() {
+	for _, s := range v.Registry.Sessions() {
 		if !s.Holder || s.Dead && isLost(lost, s.Cell) || string(s.Cell) <= r.After && r.After != "" {
 			continue
 		}
@@ -137,15 +137,15 @@ func (v view) GetCell(name worker.CellName) (api.Cell, error) {
 
 // present is GetCell for what only a cell that is not gone can be told.
 func (v view) present(name worker.CellName) (api.Cell, error) {
-	s, ok := v.reg.Session(name)
-	if f, foreign := v.Foreigner(name); foreign && !ok {
+	s, ok := v.Registry.Session(name)
+	if f, foreign := v.ForeignCell(name); foreign && !ok {
 		return foreigner(f), v.fresh()
 	}
 	if !ok {
 		return api.Cell{}, fmt.Errorf("cell %s: %w", name, worker.ErrUnknownProcess)
 	}
 	var free resource.Amounts
-	if c, ok := v.house.Cell(string(name)); ok {
+	if c, ok := v.Auctioneer.Cell(string(name)); ok {
 		free = left(&c)
 	}
 	return v.cellNow(&s, free), v.fresh()
@@ -183,7 +183,7 @@ func (v view) unknownOn(name string) []string {
 
 // ForgetCell implements api.Cells.
 func (v view) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
-	err := v.reg.Forget(proc, w.By)
+	err := v.Registry.Forget(proc, w.By)
 	if errors.Is(err, worker.ErrUnknownProcess) && v.Strike(proc) {
 		return nil // it is certainly dead already
 	}

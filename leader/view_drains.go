@@ -23,14 +23,14 @@ func conflicting(err error) error {
 // dropDrain deletes a quarantined drain.
 func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
 	done := make(chan error, 1)
-	v.drains.Drop(name, func(err error) { done <- err })
+	v.Drains.Drop(name, func(err error) { done <- err })
 	return outcome(ctx, done)
 }
 
 // restoreDrain takes a quarantined drain back into service that somebody has mended.
 func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.Row) error {
 	done := make(chan error, 1)
-	if err := v.drains.Restore(name, row, func(err error) { done <- err }); err != nil {
+	if err := v.Drains.Restore(name, row, func(err error) { done <- err }); err != nil {
 		return conflicting(err)
 	}
 	return outcome(ctx, done)
@@ -38,7 +38,7 @@ func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.
 
 // drainOf is a cell's drain as the API shows it.
 func (t *Term) drainOf(name worker.CellName) *api.Drain {
-	d := t.drains.Of(name)
+	d := t.Drains.Of(name)
 	if d == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 	if normal <= 0 {
 		normal = defaultDrain
 	}
-	err := v.drains.Drain(ctx, name, DrainRequest(n), normal, toWrite(w))
+	err := v.Drains.Drain(ctx, name, DrainRequest(n), normal, toWrite(w))
 	if err != nil {
 		return api.Cell{}, conflicting(err)
 	}
@@ -71,14 +71,14 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 
 // UndrainCell implements api.Cells.
 func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
-	was := v.drains.Of(name)
+	was := v.Drains.Of(name)
 	if was != nil && was.Quarantined {
 		if err := v.dropDrain(ctx, name); err != nil {
 			return api.Cell{}, err
 		}
 		return v.undrained(name, true)
 	}
-	if err := v.drains.Undrain(ctx, name, toWrite(w)); err != nil {
+	if err := v.Drains.Undrain(ctx, name, toWrite(w)); err != nil {
 		return api.Cell{}, err
 	}
 	return v.undrained(name, was != nil)
@@ -87,7 +87,7 @@ func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write
 // undrained is the cell whose drain was taken back; drained says that it had one: then
 // it need not be here.
 func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
-	if _, here := v.reg.Session(name); !here && drained {
+	if _, here := v.Registry.Session(name); !here && drained {
 		return api.Cell{Name: name}, nil
 	}
 	return v.present(name)

@@ -21,7 +21,7 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 	switch s.Kind {
 	case api.SubjectService:
 		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
-		e, err := v.board.ExplainService(k)
+		e, err := v.Board.ExplainService(k)
 		out := explained(s, e)
 		if err == nil {
 			err = v.unsure(&out, k, -1)
@@ -29,14 +29,14 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 		return out, err
 	case api.SubjectInstance:
 		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
-		e, err := v.board.ExplainInstance(k, s.Index)
+		e, err := v.Board.ExplainInstance(k, s.Index)
 		out := explained(s, e)
 		if err == nil {
 			err = v.unsure(&out, k, s.Index)
 		}
 		return out, err
 	case api.SubjectTask:
-		e, err := v.board.ExplainTask(s.Name)
+		e, err := v.Board.ExplainTask(s.Name)
 		out := explained(s, e)
 		if err == nil {
 			err = v.unsureTask(&out, s.Name)
@@ -61,7 +61,7 @@ func explained(s api.Subject, e bbs.Explanation) api.Explanation {
 }
 
 func (v view) explainJob(s api.Subject) (api.Explanation, error) {
-	j, err := v.jobs.Job(s.Name)
+	j, err := v.Scheduler.Job(s.Name)
 	if err != nil {
 		return api.Explanation{}, err
 	}
@@ -69,13 +69,13 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 		return api.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []api.Reason{{Code: "batch",
 			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}, nil
 	}
-	why, err := v.jobs.Explain(s.Name, s.Node)
+	why, err := v.Scheduler.Explain(s.Name, s.Node)
 	if err != nil {
 		return api.Explanation{}, err
 	}
 	class := batch.ClassAbsent
 	if s.Node != "" {
-		p, err := v.jobs.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
+		p, err := v.Scheduler.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
 		if err != nil {
 			return api.Explanation{}, err
 		}
@@ -162,7 +162,7 @@ const (
 // explainForeign tells why a cell of another cluster is refused, and what can be decided.
 func (v view) explainForeign(s api.Subject, c *api.Cell) api.Explanation {
 	return api.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []api.Reason{{Code: codeForeign,
-		Text:   fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", c.Name, c.Address, c.Cluster, v.reign.Cluster()),
+		Text:   fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", c.Name, c.Address, c.Cluster, v.lease.Cluster()),
 		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 

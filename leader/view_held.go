@@ -27,7 +27,7 @@ const blindText = bbs.HeldByWait
 // blind returns the initial wait when it holds tasks and exclusive instances, and not
 // only jobs: what stands in the rows is not trusted.
 func (v view) blind() (worker.WaitView, bool) {
-	w := v.reg.Wait()
+	w := v.Registry.Wait()
 	return w, w.Blind
 }
 
@@ -47,7 +47,7 @@ func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
 		if j.Progress.State.Ended() || j.Removed {
 			continue
 		}
-		if h, ok := v.reg.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID}); !ok {
+		if h, ok := v.Registry.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID}); !ok {
 			add(api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
 		}
 	}
@@ -55,13 +55,13 @@ func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
 		return
 	}
 	everything := bbs.Range{Limit: math.MaxInt32} // which has no error: those are of a range that begins somewhere
-	instances, _ := v.board.ListInstances(bbs.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
+	instances, _ := v.Board.ListInstances(bbs.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
 	for _, i := range instances.Items {
 		if i.Exclusive {
 			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: blindText, Longest: w.Longest})
 		}
 	}
-	tasks, _ := v.board.ListTasks(bbs.TaskFilter{States: []task.State{task.Pending}}, everything)
+	tasks, _ := v.Board.ListTasks(bbs.TaskFilter{States: []task.State{task.Pending}}, everything)
 	for _, t := range tasks.Items {
 		add(api.Held{What: "task " + t.GUID, Reason: blindText, Longest: w.Longest})
 	}

@@ -17,7 +17,7 @@ func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) 
 	if err := v.fresh(); err != nil {
 		return api.Listed[api.Job]{}, err
 	}
-	all := v.jobs.Jobs(domain, r.After, r.Limit+1)
+	all := v.Scheduler.Jobs(domain, r.After, r.Limit+1)
 	out := api.Listed[api.Job]{}
 	for i, j := range all {
 		if i == r.Limit {
@@ -31,7 +31,7 @@ func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) 
 
 // GetJob implements api.Jobs.
 func (v view) GetJob(name string) (api.Job, error) {
-	j, err := v.jobs.Job(name)
+	j, err := v.Scheduler.Job(name)
 	return api.Job(j), errors.Join(v.fresh(), err)
 }
 
@@ -60,27 +60,27 @@ func (v view) ListPairs(f api.PairFilter, r api.Range) (api.Listed[api.Pair], er
 	if err := v.fresh(); err != nil {
 		return api.Listed[api.Pair]{}, err
 	}
-	all, err := v.jobs.Pairs(f.Job, nodeFilter(f, r))
+	all, err := v.Scheduler.Pairs(f.Job, nodeFilter(f, r))
 	return v.pairs(all, r.Limit), err
 }
 
 // ListResults implements api.Jobs.
 func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
-	all, err := v.jobs.Results(ctx, f.Job, nodeFilter(f, r))
+	all, err := v.Scheduler.Results(ctx, f.Job, nodeFilter(f, r))
 	return v.pairs(all, r.Limit), err
 }
 
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
 func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
-	answer, _, err := v.board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
+	answer, _, err := v.Board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		c, err := prepare(d)
 		if err != nil {
 			return nil, err
 		}
 		d.Add(bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo})
 		// One whose creation is on its way has no revision yet.
-		j, err := v.jobs.Job(f.Job)
+		j, err := v.Scheduler.Job(f.Job)
 		if err != nil && !errors.Is(err, batch.ErrUnknownJob) {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func request(f api.PairFilter) []byte {
 
 // RemoveJob implements api.Jobs.
 func (v view) RemoveJob(ctx context.Context, name string, w api.Write) error {
-	return v.define(ctx, w, "remove job", name, func() (*scheduler.Change, error) { return v.jobs.Remove(name) })
+	return v.define(ctx, w, "remove job", name, func() (*scheduler.Change, error) { return v.Scheduler.Remove(name) })
 }
 
 // PauseJob implements api.Jobs.
@@ -127,7 +127,7 @@ func (v view) PauseJob(ctx context.Context, name string, paused bool, w api.Writ
 	if !paused {
 		operation = "resume job"
 	}
-	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change, error) { return v.jobs.Pause(name, paused) }); err != nil {
+	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change, error) { return v.Scheduler.Pause(name, paused) }); err != nil {
 		return api.Job{}, err
 	}
 	return v.GetJob(name)
@@ -137,7 +137,7 @@ func (v view) PauseJob(ctx context.Context, name string, paused bool, w api.Writ
 // repeated; the key is kept with the answer when all are done.
 func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
 	const operation = "forgive job"
-	answer, ok, err := v.board.Answered(ctx, toWrite(w), operation, request(f))
+	answer, ok, err := v.Board.Answered(ctx, toWrite(w), operation, request(f))
 	if err != nil {
 		return 0, err
 	}
@@ -145,12 +145,14 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 		return strconv.Atoi(string(answer))
 	}
 	if w.Expect != 0 { // before anything is done
-		nothing := func(*bbs.Decision) (*scheduler.Change, error) { return &scheduler.Change{}, v.jobs.Changeable(f.Job) }
+		nothing := func(*bbs.Decision) (*scheduler.Change, error) {
+			return &scheduler.Change{}, v.Scheduler.Changeable(f.Job)
+		}
 		if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
 			return 0, err
 		}
 	}
-	n, err := v.jobs.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
+	n, err := v.Scheduler.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
 	if err != nil || w.Key == "" {
 		return n, err
 	}
@@ -161,5 +163,7 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 
 // KillPairs implements api.Jobs.
 func (v view) KillPairs(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
-	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) { return v.jobs.Kill(f.Job, nodeFilter(f, api.Range{})) })
+	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) {
+		return v.Scheduler.Kill(f.Job, nodeFilter(f, api.Range{}))
+	})
 }

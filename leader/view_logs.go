@@ -20,12 +20,12 @@ func (v view) Holders(q *pb.LogQuery) []string {
 		return []string{cell}
 	}
 	var out []string
-	for _, s := range v.reg.Sessions() {
+	for _, s := range v.Registry.Sessions() {
 		if s.Holder && v.cells.Cell(s.Cell) != nil {
 			out = append(out, string(s.Cell))
 		}
 	}
-	for _, f := range v.reg.Wait().For {
+	for _, f := range v.Registry.Wait().For {
 		if name := string(f.Cell); !slices.Contains(out, name) {
 			out = append(out, name)
 		}
@@ -38,7 +38,7 @@ func (v view) taskCell(guid string) string {
 	if guid == "" {
 		return ""
 	}
-	t, err := v.board.GetTask(guid)
+	t, err := v.Board.GetTask(guid)
 	if err != nil || t.Task == nil {
 		return ""
 	}
@@ -46,7 +46,7 @@ func (v view) taskCell(guid string) string {
 }
 
 func (v view) callee(name string) *pb.Callee {
-	proc, _ := v.reg.Receives(worker.CellName(name))
+	proc, _ := v.Registry.Receives(worker.CellName(name))
 	return wire.FromCallee(v.Term.Term(), proc)
 }
 

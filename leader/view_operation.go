@@ -15,14 +15,14 @@ import (
 
 // Status implements api.Operation.
 func (v view) Status() (api.Status, error) {
-	n := v.board.Count()
-	w := v.reg.Wait()
-	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.reign.Cluster(), Leader: v.cfg.Name, Term: v.Term.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
-		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.reign.Quarantined()), Counts: map[string]int{
+	n := v.Board.Count()
+	w := v.Registry.Wait()
+	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.lease.Cluster(), Leader: v.cfg.Name, Term: v.Term.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
+		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.lease.Quarantined()), Counts: map[string]int{
 			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
 			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
 			"orphans": n.Orphans, "rows_pruned": n.Pruned,
-			"batch_running": v.reg.Live()}}
+			"batch_running": v.Registry.Live()}}
 	for _, f := range w.For {
 		limit := fmt.Sprintf("at most %s", f.Longest.Round(time.Second))
 		if f.Longest <= 0 { // a process of dev has no deadline
@@ -30,12 +30,12 @@ func (v view) Status() (api.Status, error) {
 		}
 		s.For = append(s.For, fmt.Sprintf("%s (process %s, %s)", f.Cell, f.Proc, limit))
 	}
-	for _, d := range v.board.ListDomains() {
+	for _, d := range v.Board.ListDomains() {
 		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
 	}
-	all := v.jobs.Jobs("", "", 0)
-	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.times.Len()
-	sessions := v.reg.Sessions()
+	all := v.Scheduler.Jobs("", "", 0)
+	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.Timetable.Len()
+	sessions := v.Registry.Sessions()
 	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
 	s.Warnings = append(s.Warnings, v.heldUpCells(sessions)...)
 	for _, x := range sessions {
@@ -50,15 +50,15 @@ func (v view) Status() (api.Status, error) {
 		}
 	}
 	v.lostCells(&s)
-	if err := v.reign.NoRoom(); err != nil {
+	if err := v.lease.NoRoom(); err != nil {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("nothing is written: %v; what runs goes on, reads are answered, and it goes on by itself when there is room", err))
 	}
 	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
-	for _, d := range v.drains.All() {
+	for _, d := range v.Drains.All() {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
 	v.held(&s, w, all)
-	rollouts, more := v.board.Rollouts(maxHeld)
+	rollouts, more := v.Board.Rollouts(maxHeld)
 	for _, r := range rollouts {
 		s.Rollouts = append(s.Rollouts, api.Rollout(r))
 	}
@@ -74,9 +74,9 @@ func (v view) Status() (api.Status, error) {
 // of terms that were not believed.
 func (v view) identityWarnings(sessions []worker.SessionView) []string {
 	var out []string
-	foreign := v.Foreigners()
+	foreign := v.ForeignCells()
 	for _, f := range foreign[:min(len(foreign), namedCells)] {
-		text := fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", f.Cell, f.Address, f.Cluster, v.reign.Cluster())
+		text := fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", f.Cell, f.Address, f.Cluster, v.lease.Cluster())
 		if f.Adopting {
 			text += "; it is about to join, as an operator has decided"
 		} else {
@@ -93,7 +93,7 @@ func (v view) identityWarnings(sessions []worker.SessionView) []string {
 				s.Cell, list(unknown), s.Cell))
 		}
 	}
-	if n := v.reg.RefusedTerms(); n > 0 {
+	if n := v.Registry.RefusedTerms(); n > 0 {
 		out = append(out, fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; the log names their senders", n))
 	}
 	return out
@@ -123,12 +123,12 @@ func (v view) lostCells(s *api.Status) {
 }
 
 // EndWait implements api.Operation.
-func (v view) EndWait(_ context.Context, w api.Write) error { return v.reg.EndWait(w.By) }
+func (v view) EndWait(_ context.Context, w api.Write) error { return v.Registry.EndWait(w.By) }
 
 // ListQuarantine implements api.Operation.
 func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 	out := api.Listed[api.Quarantined]{}
-	for _, q := range v.reign.Quarantined() {
+	for _, q := range v.lease.Quarantined() {
 		if q.Key <= r.After && r.After != "" {
 			continue
 		}
@@ -144,12 +144,12 @@ func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 // ReleaseQuarantined implements api.Operation.
 func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
 	drained := DrainedCell(key)
-	release := v.board.Release
+	release := v.Board.Release
 	switch {
 	case timetable.Owns(key):
-		release = v.times.Release
+		release = v.Timetable.Release
 	case drained != "":
-		if d := v.drains.Of(drained); d == nil || !d.Quarantined {
+		if d := v.Drains.Of(drained); d == nil || !d.Quarantined {
 			return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
 		}
 		if !restore {
@@ -160,7 +160,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 	}
 	var value []byte
 	if restore { // as it stands now: somebody may have repaired it
-		row, ok, err := v.reign.Get(ctx, key)
+		row, ok, err := v.lease.Get(ctx, key)
 		if err != nil {
 			return err
 		}

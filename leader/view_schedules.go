@@ -23,7 +23,7 @@ func (v view) ListSchedules(domain string, r api.Range) (api.Listed[api.Schedule
 	if r.After != "" {
 		after = timetable.ParseKey(r.After)
 	}
-	list, more := v.times.List(domain, after, r.Limit)
+	list, more := v.Timetable.List(domain, after, r.Limit)
 	out := api.Listed[api.Schedule]{Revision: v.hub.Newest().Revision}
 	for _, s := range list {
 		out.Items = append(out.Items, toSchedule(s))
@@ -39,7 +39,7 @@ func (v view) GetSchedule(k schedule.Key) (api.Schedule, error) {
 	if err := v.fresh(); err != nil {
 		return api.Schedule{}, err
 	}
-	s, err := v.times.Get(k)
+	s, err := v.Timetable.Get(k)
 	if err != nil {
 		return api.Schedule{}, err
 	}
@@ -51,7 +51,7 @@ func (v view) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
 	if err := v.fresh(); err != nil {
 		return nil, err
 	}
-	return v.times.Preview(k, n)
+	return v.Timetable.Preview(k, n)
 }
 
 // ListMissed implements api.Schedules.
@@ -59,7 +59,7 @@ func (v view) ListMissed(k schedule.Key, limit int) (list []api.Missed, more int
 	if err := v.fresh(); err != nil {
 		return nil, 0, err
 	}
-	got, more, err := v.times.Missed(k, limit)
+	got, more, err := v.Timetable.Missed(k, limit)
 	for _, m := range got {
 		list = append(list, api.Missed(m))
 	}
@@ -68,7 +68,7 @@ func (v view) ListMissed(k schedule.Key, limit int) (list []api.Missed, more int
 
 // Outcome implements api.Schedules.
 func (v view) Outcome(run string) string {
-	t, err := v.board.GetTask(run)
+	t, err := v.Board.GetTask(run)
 	if err != nil {
 		return ""
 	}
@@ -84,31 +84,31 @@ func toTimeWrite(w api.Write) timetable.Write {
 
 // PauseSchedule implements api.Schedules.
 func (v view) PauseSchedule(ctx context.Context, k schedule.Key, paused bool, w api.Write) error {
-	return v.times.Pause(ctx, k, paused, toTimeWrite(w))
+	return v.Timetable.Pause(ctx, k, paused, toTimeWrite(w))
 }
 
 // RunSchedule implements api.Schedules.
 func (v view) RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w api.Write) (string, error) {
-	return v.times.Fire(ctx, k, at, toTimeWrite(w))
+	return v.Timetable.Fire(ctx, k, at, toTimeWrite(w))
 }
 
 // Backfill implements api.Schedules.
 func (v view) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w api.Write) (int, error) {
-	return v.times.Backfill(ctx, k, from, to, limit, toTimeWrite(w))
+	return v.Timetable.Backfill(ctx, k, from, to, limit, toTimeWrite(w))
 }
 
 // ResetSchedule implements api.Schedules.
 func (v view) ResetSchedule(ctx context.Context, k schedule.Key, w api.Write) (time.Time, error) {
-	return v.times.Reset(ctx, k, toTimeWrite(w))
+	return v.Timetable.Reset(ctx, k, toTimeWrite(w))
 }
 
 // RemoveSchedule implements api.Schedules.
 func (v view) RemoveSchedule(ctx context.Context, k schedule.Key, w api.Write) error {
-	return v.times.Remove(ctx, k, toTimeWrite(w))
+	return v.Timetable.Remove(ctx, k, toTimeWrite(w))
 }
 
 func (v view) explainSchedule(s api.Subject) (api.Explanation, error) {
-	state, fine, reasons, err := v.times.Explain(schedule.Key{Domain: s.Domain, Name: s.Name})
+	state, fine, reasons, err := v.Timetable.Explain(schedule.Key{Domain: s.Domain, Name: s.Name})
 	if err != nil {
 		return api.Explanation{}, err
 	}

@@ -47,7 +47,7 @@ func (d *doubts) of(cell string) string {
 	}
 	text, ok := d.text[cell]
 	if !ok {
-		s, known := d.v.reg.Session(worker.CellName(cell))
+		s, known := d.v.Registry.Session(worker.CellName(cell))
 		text = doubt(cell, s, known)
 		d.text[cell] = text
 	}
@@ -86,7 +86,7 @@ func (d *doubts) pair(p scheduler.PairView) api.Pair {
 // unsurePairs adds, for each cell that has running batch tasks of a job and is not in
 // order, that it is not, and how long what it has counts as running; node "" = all.
 func (v view) unsurePairs(x *api.Explanation, job, node string) error {
-	running, err := v.jobs.Pairs(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
+	running, err := v.Scheduler.Pairs(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (d *doubts) sayUnsure(x *api.Explanation, on map[string][]string) {
 // unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
 // one that is lost is what must not run twice.
 func (v view) unsureOf(cell, doubt, what string) api.Reason {
-	if s, ok := v.reg.Session(worker.CellName(cell)); ok && s.State == worker.MustDie {
+	if s, ok := v.Registry.Session(worker.CellName(cell)); ok && s.State == worker.MustDie {
 		return api.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before the cell is certainly dead", Longest: s.Expiry}
 	}
 	return api.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
@@ -123,7 +123,7 @@ func (v view) unsureOf(cell, doubt, what string) api.Reason {
 
 // doubled adds that a batch task runs more than once: after a wait that was cut short.
 func (v view) doubled(x *api.Explanation, w worker.Work) {
-	if text := doubledText(v.reg.Running(w)); text != "" {
+	if text := doubledText(v.Registry.Running(w)); text != "" {
 		x.Reasons = append(x.Reasons, api.Reason{Code: "doubled", Text: text})
 	}
 }
@@ -143,7 +143,7 @@ func doubledText(runs []worker.RunView) string {
 // not and what it has; index < 0 = all.
 func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 	on, d := map[string][]string{}, v.doubts()
-	p, err := v.board.ListInstances(bbs.InstanceFilter{Domain: k.Domain, Service: k.Name}, bbs.Range{Limit: math.MaxInt32})
+	p, err := v.Board.ListInstances(bbs.InstanceFilter{Domain: k.Domain, Service: k.Name}, bbs.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func list(names []string) string {
 
 // unsureTask does the same for a task.
 func (v view) unsureTask(x *api.Explanation, guid string) error {
-	t, err := v.board.GetTask(guid)
+	t, err := v.Board.GetTask(guid)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 
 // remedy adds what would help to the reasons for which a waiting item has no place.
 func (v view) remedy(x *api.Explanation, item string) {
-	_, why, waits := v.house.Explain(item)
+	_, why, waits := v.Auctioneer.Explain(item)
 	if !waits || why == nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 		text := doubt(string(s.Cell), s, true)
 		lrps, tasks := 0, 0
 		if s.Holder {
-			lrps, tasks = v.board.OnCell(string(s.Cell))
+			lrps, tasks = v.Board.OnCell(string(s.Cell))
 		} else { // only what its rows of batch tasks hold is known to be its own
 			text += fmt.Sprintf(" (process %s, which does not hold the name)", s.Proc)
 		}

@@ -246,7 +246,7 @@ func (l *link) UpdateStatus(ctx context.Context, u worker.UpdateStatus) (got []w
 // Rows implements cell.Leader.
 func (l *link) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (got cell.Rows, err error) {
 	err = l.request(ctx, OpRows, OpRowsAnswer, func(r *reign) (func(), error) {
-		rows, err := r.office.Rows(context.Background(), from, q)
+		rows, err := r.leads.Rows(context.Background(), from, q)
 		return func() { got = rows }, err
 	})
 	return got, err
@@ -258,7 +258,7 @@ func (l *link) LRPEvents(ctx context.Context, from cell.Caller, es []cell.LRPEve
 		l.m.w.res.Coverage.add(lrpOp(e.Event), l.m.w)
 	}
 	err = l.request(ctx, lrpOp(es[0].Event), OpLRPAnswer, func(r *reign) (func(), error) {
-		errs, err := r.office.LRPEvents(context.Background(), from, es)
+		errs, err := r.leads.LRPEvents(context.Background(), from, es)
 		return func() { got = errs }, err
 	})
 	return got, err
@@ -270,7 +270,7 @@ func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskE
 		l.m.w.res.Coverage.add(taskOp(e.Event), l.m.w)
 	}
 	err = l.request(ctx, taskOp(es[0].Event), OpTaskAnswer, func(r *reign) (func(), error) {
-		errs, err := r.office.TaskEvents(context.Background(), from, es)
+		errs, err := r.leads.TaskEvents(context.Background(), from, es)
 		if err == nil && !r.dead {
 			for i, e := range es {
 				l.m.w.check.answered(r, e.GUID, e.Event, errs[i])

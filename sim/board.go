@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"cantina/leader"
 	"time"
 
 	"cantina/bbs"
+	"cantina/leader"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -25,11 +25,11 @@ func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
 // board is the bulletin board of one term, the shell itself, with the drains that it commits.
 type board struct {
 	*bbs.BBS
-	r    *reign
-	desk *leader.Drains
-	full time.Duration // of the last pass over everything
-	next time.Duration // of a pass that is planned; 0 = none
-	off  time.Duration // how far the server's wall clock was off when the term began
+	r      *reign
+	drains *leader.Drains
+	full   time.Duration // of the last pass over everything
+	next   time.Duration // of a pass that is planned; 0 = none
+	off    time.Duration // how far the server's wall clock was off when the term began
 }
 
 // The settings of the boards: short, so that much happens.

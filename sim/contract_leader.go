@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"cantina/leader"
 	"slices"
 
+	"cantina/leader"
 	"cantina/task"
 	"cantina/worker"
 )

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cantina/leader"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"cantina/action"
 	"cantina/bbs"
 	"cantina/cell"
+	"cantina/leader"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -97,10 +97,10 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 
 // discard is the word of a person that what a restored store does not know is not wanted.
 func (r *reign) discard() {
-	for _, name := range r.office.Heard() {
-		if s, _ := r.office.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
+	for _, name := range r.leads.Heard() {
+		if s, _ := r.leads.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
 			r.s.w.trace("customer: discard what runs on %s and no row names", name)
-			r.beside(func(ctx context.Context) { _, _ = r.office.Discard(ctx, name, "customer") })
+			r.beside(func(ctx context.Context) { _, _ = r.leads.Discard(ctx, name, "customer") })
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (w *world) tidy(b *board) {
 		})
 	}
 	for i := range w.cfg.Cells {
-		if name := w.machines[i].name; b.desk.Submitted(name) != nil {
+		if name := w.machines[i].name; b.drains.Submitted(name) != nil {
 			b.drain(name, false)
 		}
 	}
@@ -346,5 +346,5 @@ func (w *world) drainOne(name worker.CellName) {
 	if r == nil {
 		return
 	}
-	r.board.drain(name, r.board.desk.Submitted(name) == nil)
+	r.board.drain(name, r.board.drains.Submitted(name) == nil)
 }

@@ -1,29 +1,29 @@
 package sim
 
 import (
-	"cantina/leader"
 	"context"
 	"time"
 
 	"cantina/bbs"
+	"cantina/leader"
 	"cantina/worker"
 )
 
 // drain empties a cell, or takes that back: an operator's word.
 func (b *board) drain(name worker.CellName, wanted bool) {
 	w := b.r.s.w
-	if d := b.desk.Of(name); !wanted && d != nil && d.Quarantined {
-		b.desk.Drop(name, func(error) {})
+	if d := b.drains.Of(name); !wanted && d != nil && d.Quarantined {
+		b.drains.Drop(name, func(error) {})
 		return
 	}
 	if !wanted {
 		w.trace("customer: undrain %s", name)
-		b.ask("undrain", func(ctx context.Context) error { return b.desk.Undrain(ctx, name, bbs.Write{}) })
+		b.ask("undrain", func(ctx context.Context) error { return b.drains.Undrain(ctx, name, bbs.Write{}) })
 		return
 	}
 	n := leader.DrainRequest{Reason: "by hand", Deadline: w.between(3*time.Second, 40*time.Second), StopBatch: w.chance(300)}
 	w.trace("customer: drain %s for %v, stop batch tasks %v", name, n.Deadline, n.StopBatch)
 	b.ask("drain", func(ctx context.Context) error {
-		return b.desk.Drain(ctx, name, n, time.Minute, bbs.Write{By: "operator"})
+		return b.drains.Drain(ctx, name, n, time.Minute, bbs.Write{By: "operator"})
 	})
 }

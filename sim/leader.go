@@ -63,7 +63,7 @@ func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(work
 		return
 	}
 	r.threads.run(func() {
-		a, err := r.office.Heartbeat(context.Background(), b, state)
+		a, err := r.leads.Heartbeat(context.Background(), b, state)
 		if err == nil && !r.dead && !r.dies() {
 			reply(a)
 		}
@@ -78,7 +78,7 @@ func (s *server) status(u worker.UpdateStatus, reply func([]worker.StatusAnswer)
 		return
 	}
 	r.threads.run(func() {
-		all, err := r.office.UpdateStatus(context.Background(), u)
+		all, err := r.leads.UpdateStatus(context.Background(), u)
 		if err != nil || r.dead || r.dies() {
 			return
 		}

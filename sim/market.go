@@ -62,7 +62,7 @@ func (r *reign) placed(calls []auctioneer.Call) {
 
 // fit: I4, no cell is given work above its capacity.
 func (r *reign) fit(given func(cell string) bool) {
-	for _, v := range r.office.House.Cells() {
+	for _, v := range r.leads.Auctioneer.Cells() {
 		if given(v.Name) && len(v.Capacity.Sub(v.Foreign).Lacking(v.Used)) > 0 {
 			r.s.w.fail("I4", "%s is given work: %v of %v", v.Name, v.Used, v.Capacity)
 		}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cantina/leader"
 	"context"
 	"log/slog"
 	"time"
@@ -11,49 +10,51 @@ import (
 	"cantina/event"
 	"cantina/fence"
 	"cantina/internal/run"
+	"cantina/leader"
 	"cantina/lrp"
 	"cantina/placement"
 	"cantina/registry"
 	"cantina/scheduler"
-	disk "cantina/store"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
 // performTimeout bounds one call of the auction to a cell.
 const performTimeout = 1500 * time.Millisecond
 
-// open makes the office of the term: the parts of a leader and their wiring, as they are,
-// over the world. What passes between them is checked, and the process may die there.
+// open makes the parts of the term and their wiring, as they are, over the world. What passes
+// between them is checked, and the process may die there.
 func (r *reign) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
 	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
-	_, err := leader.New(leader.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
-		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside, Times: r.connect,
+	r.times = newTimes(r)
+	l, err := leader.New(leader.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
+		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside,
 		Resign: func(fence.Term) { r.end("a higher term was heard") },
-		Auction: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
+		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
 			Ground: auctioneer.Ground{Go: r.threads.run, Within: within, Watch: r.placed}},
-		Jobs:     scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
-		Registry: registry.Config{Worker: cfg, Ground: r.ground()},
+		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
+		Registry:  registry.Config{Worker: cfg, Ground: r.ground()},
 		Board: bbs.Config{Park: r.threads.park, Mistakes: r.board.rules(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
 			KeyLife: w.keyLife()},
+		Timetable: r.times.config(), Signals: leader.SignalCalls{Go: r.times.beside, Signal: r.times.signal},
 		Edges: leader.Edges{
-			News:   func(to registry.Listener) registry.Listener { return news{r, to} },
-			Wants:  func(to bbs.Auctioneer) bbs.Auctioneer { return wants{r, to} },
-			Starts: func(to scheduler.Registry) scheduler.Registry { return runs{to, r} },
-			Room:   func(to scheduler.Auctioneer) scheduler.Auctioneer { return ledger{to, r} },
+			Listener:  func(to registry.Listener) registry.Listener { return news{r, to} },
+			Placement: func(to bbs.Auctioneer) bbs.Auctioneer { return wants{r, to} },
+			Registry:  func(to scheduler.Registry) scheduler.Registry { return runs{to, r} },
+			Ledger:    func(to scheduler.Auctioneer) scheduler.Auctioneer { return ledger{to, r} },
+			Signals:   func(to timetable.Signals) timetable.Signals { return signals{to, r.times} },
 		}}, w.store.rowsOf(""))
-	return err
-}
-
-// connect takes the parts of the office, and makes the timetable if there are schedules.
-func (r *reign) connect(o *leader.Leader, rows []disk.Row) leader.Times {
-	r.office, r.reg = o, o.Registry
-	r.sched.Scheduler, r.board.BBS, r.board.desk = o.Jobs, o.Board, o.Drains
-	if r.s.w.cfg.Schedules == 0 {
-		return nil
+	if err != nil {
+		return err
 	}
-	r.times = newTimes(r, rows)
-	return r.times
+	r.leads, r.reg = l, l.Registry
+	r.sched.Scheduler, r.board.BBS, r.board.drains = l.Scheduler, l.Board, l.Drains
+	if r.times.Timetable = l.Timetable; l.Timetable == nil {
+		r.times = nil
+	}
+	l.Begin()
+	return nil
 }
 
 // ground is how the registry runs: its machine and its steps are watched.
@@ -74,7 +75,7 @@ func (r *reign) begin() {
 	r.board.full = r.s.local()
 	r.board.pass()
 	r.reg.Begin()
-	r.drive(r.office.House.Loop(), shift)
+	r.drive(r.leads.Auctioneer.Loop(), shift)
 	r.tick()
 	r.keepAlive()
 	if r.times != nil {

@@ -1,18 +1,15 @@
 package sim
 
 import (
-	"cantina/leader"
 	"context"
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"cantina/cell"
 	"cantina/lrp"
 	"cantina/schedule"
-	disk "cantina/store"
 	"cantina/timetable"
 	"cantina/worker"
 )
@@ -110,16 +107,19 @@ type times struct {
 	p *plans
 }
 
-// newTimes reads the rows of the load; board, scheduler and registry are there already.
-func newTimes(r *reign, rows []disk.Row) *times {
-	w := r.s.w
-	t := &times{r: r, p: w.plans}
-	clock := r.s.kernel()
+// newTimes is made before the timetable, which config is for.
+func newTimes(r *reign) *times { return &times{r: r, p: r.s.w.plans} }
+
+// config is what a timetable is made of; nil when there are no schedules.
+func (t *times) config() *timetable.Config {
+	w := t.r.s.w
+	if w.cfg.Schedules == 0 {
+		return nil
+	}
+	clock := t.r.s.kernel()
 	clock.Wall = t.wall
-	t.Timetable = timetable.New(leader.ConnectTimetable(timetable.Config{Store: termStore{r}, Hub: r.hub, Clock: clock,
-		Log: slog.New(complaints{r}), Zone: w.plans.zone, NewID: func() string { return w.newID("schedule-") }, Mistakes: w.cfg.ScheduleMistakes,
-		Signals: signals{leader.NewSignalSender(r.board.BBS, leader.SignalCalls{Go: t.beside, Signal: t.signal}), t}}, r.board.BBS, r.sched.Scheduler, r.reg), rows)
-	return t
+	return &timetable.Config{Clock: clock, Zone: w.plans.zone, NewID: func() string { return w.newID("schedule-") },
+		Mistakes: w.cfg.ScheduleMistakes}
 }
 
 // run drives the loop while the term lasts.
@@ -144,7 +144,7 @@ func (t *times) beside(f func(context.Context)) {
 
 // signals sends signals: it implements timetable.Signals.
 type signals struct {
-	*leader.SignalSender
+	timetable.Signals
 	t *times
 }
 
@@ -155,7 +155,7 @@ func (x signals) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
 		return
 	}
 	x.t.p.signalled(r, s)
-	x.SignalSender.Signal(s, func(d schedule.Delivery) {
+	x.Signals.Signal(s, func(d schedule.Delivery) {
 		if !r.over {
 			tell(d)
 		}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cantina/leader"
 	"context"
 	"errors"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/leader"
 	"cantina/registry"
 	"cantina/worker"
 	"cantina/workerset"
@@ -38,7 +38,7 @@ type reign struct {
 	term      fence.Term
 	reg       *registry.Registry
 	leader    *worker.Leader // its machine, for the checks
-	office    *leader.Leader // the parts of a leader
+	leads     *leader.Leader // the parts of a leader
 	hub       *hub
 	sched     *sched
 	board     *board

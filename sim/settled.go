@@ -166,7 +166,7 @@ func (c *checker) ledgerSettled(w *world, b *board, all *rows) {
 			want[p.Cell] = want[p.Cell].Add(need(j.Resources[batch.LevelWorker]))
 		}
 	}
-	for _, v := range b.r.office.House.Cells() {
+	for _, v := range b.r.leads.Auctioneer.Cells() {
 		w.trace("ledger %+v", v)
 		if w.stuckBatch(func(k *container) bool { return string(k.m.name) == v.Name && w.jobGone(k) }) {
 			continue // it is booked, and no row says what it takes

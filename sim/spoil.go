@@ -1,12 +1,12 @@
 package sim
 
 import (
-	"cantina/leader"
 	"errors"
 	"slices"
 	"strings"
 
 	"cantina/bbs"
+	"cantina/leader"
 	"cantina/lrp"
 	disk "cantina/store"
 	"cantina/timetable"
@@ -55,11 +55,11 @@ func (b *board) repair() {
 		var err error
 		switch name := leader.DrainedCell(key); {
 		case name != "" && drop:
-			b.desk.Drop(name, func(error) {})
+			b.drains.Drop(name, func(error) {})
 		case timetable.Owns(key):
 			err = b.r.times.Release(key, !drop, x.valueOf(), nil)
 		case name != "":
-			err = b.desk.Restore(name, disk.Row{Key: key, Value: x.sound}, func(error) {})
+			err = b.drains.Restore(name, disk.Row{Key: key, Value: x.sound}, func(error) {})
 		case drop:
 			err = b.Release(key, false, nil, nil)
 		default:

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cantina/leader"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/run"
+	"cantina/leader"
 	"cantina/registry"
 	"cantina/scheduler"
 	disk "cantina/store"

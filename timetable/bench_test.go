@@ -1,7 +1,6 @@
 package timetable_test
 
 import (
-	"cantina/leader"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/internal/run"
+	"cantina/leader"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/store"

@@ -1,7 +1,6 @@
 package timetable_test
 
 import (
-	"cantina/leader"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/internal/run"
+	"cantina/leader"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/store"

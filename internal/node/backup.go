@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cantina/leader"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"cantina/bbs"
+	"cantina/leader"
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
