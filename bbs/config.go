@@ -124,9 +124,8 @@ type Config struct {
 	NewID func() string
 	// Park is how a call waits for its commit; nil = run.OnChannel.
 	Park run.Park
-	// Mistakes are wrong decisions; a test of the architecture allows them in the simulator
-	// and in tests only.
-	Mistakes Mistakes
+	// Watch is called with each decision.
+	Watch Watch
 
 	Converge lrp.ConvergePolicy
 	Tasks    task.Policy
@@ -136,12 +135,11 @@ type Config struct {
 	KeyLife time.Duration
 }
 
-// Mistakes stand in the place of lrp.Step and task.Step. Nil = the right one.
-type Mistakes struct {
-	Step     func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error)
-	StepTask func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error)
-	// AskWhileBlind asks for places for everything, also while rows may be older than what runs.
-	AskWhileBlind bool
+// Watch has functions that are called with each decision of lrp.Step and task.Step, right after
+// it and under the board's lock. They change nothing; the simulator checks there. Nil = not called.
+type Watch struct {
+	Index func(before lrp.Index, e lrp.Event, env lrp.Env, after lrp.Index, err error)
+	Task  func(before *task.Task, e task.Event, after *task.Task, err error)
 }
 
 // withDefaults fills in what a board cannot be without.
@@ -151,12 +149,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Park == nil {
 		c.Park = run.OnChannel
-	}
-	if c.Mistakes.Step == nil {
-		c.Mistakes.Step = lrp.Step
-	}
-	if c.Mistakes.StepTask == nil {
-		c.Mistakes.StepTask = task.Step
 	}
 	return c
 }

@@ -22,9 +22,7 @@ type held struct {
 // request asks for places, but for what has to wait until the rows are believed: that stays
 // UNCLAIMED or PENDING, and says why.
 func (b *BBS) request(lrps []LRPWant, tasks []TaskWant) {
-	if !b.cfg.Mistakes.AskWhileBlind {
-		lrps, tasks = b.held.back(b.cfg.Sessions.Blind, lrps, tasks, b.sayHeld)
-	}
+	lrps, tasks = b.held.back(b.cfg.Sessions.Blind, lrps, tasks, b.sayHeld)
 	if len(lrps)+len(tasks) > 0 {
 		b.cfg.Auctioneer.Request(lrps, tasks)
 	}

@@ -108,7 +108,10 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Blind())
 	}
 	before := b.services.Index(k)
-	after, effects, err := b.cfg.Mistakes.Step(before, e, env)
+	after, effects, err := lrp.Step(before, e, env)
+	if b.cfg.Watch.Index != nil {
+		b.cfg.Watch.Index(before, e, env, after, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -169,7 +172,10 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	if _, ok := e.(task.Delete); ok && before != nil {
 		env.Over, env.HolderDead = b.tasks.SinceEnd(before, t.now), b.tasks.Dead(before.Holder.Proc)
 	}
-	after, effects, err := b.cfg.Mistakes.StepTask(before, e, env)
+	after, effects, err := task.Step(before, e, env)
+	if b.cfg.Watch.Task != nil {
+		b.cfg.Watch.Task(before, e, after, err)
+	}
 	if err != nil {
 		return err
 	}

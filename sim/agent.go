@@ -103,7 +103,7 @@ type session struct {
 }
 
 func (m *machine) newSession(cfg worker.CellConfig) cell.Machine {
-	cfg.Gone, cfg.Mistakes = cfg.Gone && m.cleared, m.w.cfg.Mistakes
+	cfg.Gone = cfg.Gone && m.cleared
 	m.agent = worker.NewCell(cfg)
 	return &session{m.agent, m, m.life}
 }

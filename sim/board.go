@@ -9,19 +9,6 @@ import (
 	"cantina/task"
 )
 
-// rules are the decisions of the core. Tests put wrong ones in their place.
-type rules struct {
-	step     func(lrp.Index, lrp.Event, lrp.Env) (lrp.Index, []lrp.Effect, error)
-	stepTask func(*task.Task, task.Event, task.Env) (*task.Task, []task.Effect, error)
-	early    bool // answers and effects go out before the commit
-	fakes    bool // what was killed is taken for ended
-	forgets  bool // a new process of a cell takes what it could not end for gone
-	alone    bool // what a successor reports of services and tasks is not heard
-	asks     bool // places are asked for while rows may be older than what runs
-}
-
-func rightRules() rules { return rules{step: lrp.Step, stepTask: task.Step} }
-
 // board is the bulletin board of one term, the shell itself, with the drains that it commits.
 type board struct {
 	*bbs.BBS
@@ -47,14 +34,11 @@ func taskPolicy() task.Policy {
 // epoch is where all wall clocks begin.
 func epoch() time.Time { return firstWall() }
 
-// rules are those that the run has, watched: each decision is traced, and keeps the
-// invariants of an index.
-func (b *board) rules() bbs.Mistakes {
+// watch traces each decision of the board, and checks that it keeps the invariants of an index.
+func (b *board) watch() bbs.Watch {
 	w := b.r.s.w
-	return bbs.Mistakes{
-		AskWhileBlind: w.cfg.rules.asks,
-		Step: func(x lrp.Index, e lrp.Event, env lrp.Env) (lrp.Index, []lrp.Effect, error) {
-			after, effects, err := w.cfg.rules.step(x, e, env)
+	return bbs.Watch{
+		Index: func(x lrp.Index, e lrp.Event, env lrp.Env, after lrp.Index, err error) {
 			switch {
 			case w.cfg.Trace == nil:
 			case err != nil:
@@ -65,10 +49,8 @@ func (b *board) rules() bbs.Mistakes {
 			if err == nil {
 				w.check.decided(w, x, e, env, after)
 			}
-			return after, effects, err
 		},
-		StepTask: func(t *task.Task, e task.Event, env task.Env) (*task.Task, []task.Effect, error) {
-			after, effects, err := w.cfg.rules.stepTask(t, e, env)
+		Task: func(t *task.Task, e task.Event, after *task.Task, err error) {
 			if x, ok := e.(task.Reject); ok && x.Never {
 				b.r.joined(t)
 			}
@@ -82,7 +64,6 @@ func (b *board) rules() bbs.Mistakes {
 			if err == nil && after != t {
 				w.check.told(b.r, e, after)
 			}
-			return after, effects, err
 		},
 	}
 }

@@ -88,9 +88,6 @@ func (c calls) GetRunningTasks(ctx context.Context, _ worker.CellName, q worker.
 		if err != nil {
 			return nil
 		}
-		if c.r.s.w.cfg.rules.alone {
-			got.Alive = nil
-		}
 		return func() { out = got }
 	})
 	return out, err

@@ -39,7 +39,7 @@ func (w *world) whole() bool {
 // TestLeaderChangeIsQuick: with healthy cells, work may start again within 2 s of
 // the election, ten times in a row, and nothing is restarted, lost or run twice.
 func TestLeaderChangeIsQuick(t *testing.T) {
-	w := newWorld(Config{Seed: 5, Only: []Fault{}, Servers: 3}.withDefaults())
+	w := newWorld(Config{Seed: 5, Faults: []Fault{}, Servers: 3}.withDefaults())
 	w.calm = true
 	if !w.until(20*time.Second, func() bool { return w.now > 10*time.Second && w.whole() }) {
 		t.Fatalf("no start: %v", w.failed)

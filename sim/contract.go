@@ -67,7 +67,7 @@ func (m *machine) accepts(es []worker.CellEffect) {
 			m.promises.until = d.At
 		}
 	}
-	if m.w.cfg.Mistakes == (worker.Mistakes{}) && m.agent.Accepts(m.local()) == nil {
+	if m.agent.Accepts(m.local()) == nil {
 		m.grounded("accepts work", m.promises.until)
 	}
 }
@@ -147,7 +147,7 @@ func (m *machine) timely(b before, es []worker.CellEffect) {
 	if p.beatBy > 0 && m.w.now > p.beatBy || p.statusBy > 0 && m.w.now > p.statusBy {
 		m.w.fail("contract", "%s is late: beat by %v, status by %v", m.name, p.beatBy, p.statusBy)
 	}
-	if p.credited == 0 || m.w.cfg.Mistakes != (worker.Mistakes{}) {
+	if p.credited == 0 {
 		return
 	}
 	gap := p.t.HeartbeatGap()
@@ -161,9 +161,6 @@ func (m *machine) timely(b before, es []worker.CellEffect) {
 
 // starting: work starts in a HEALTHY session with a durable row and credit, in time.
 func (m *machine) starting() {
-	if m.w.cfg.Mistakes != (worker.Mistakes{}) {
-		return
-	}
 	m.grounded("starts work", m.deadline)
 }
 

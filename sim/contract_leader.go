@@ -77,9 +77,6 @@ func (r *reign) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool {
 
 // contract checks what the leader promises, right after a step.
 func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
-	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
-		return
-	}
 	for _, f := range out.Effects {
 		if d, ok := f.(worker.Dead); ok {
 			r.perished[d.Proc] = true
@@ -305,9 +302,6 @@ func (r *reign) succession(before seen, e worker.Event) {
 
 // explains: a refusal names the reason that the views show.
 func (r *reign) explains(q worker.Request) {
-	if r.s.w.cfg.Mistakes != (worker.Mistakes{}) {
-		return
-	}
 	if !r.receives(q.Cell) {
 		return // EndTerm waits for the commit before it
 	}

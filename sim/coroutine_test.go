@@ -10,7 +10,7 @@ import (
 // TestCoroutinesTakeTurns: what waits goes on in the order in which it was let through,
 // never within what lets it through, and an end of the process lets everything go.
 func TestCoroutinesTakeTurns(t *testing.T) {
-	w := newWorld(Config{Only: []Fault{}}.withDefaults())
+	w := newWorld(Config{Faults: []Fault{}}.withDefaults())
 	defer w.close()
 	w.q, w.now = nil, 0
 	p := newThreads(w, func(fn func()) { w.after(0, fn) })

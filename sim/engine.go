@@ -127,7 +127,7 @@ func (h *engine) Delete(id string) error {
 		return nil
 	}
 	if c := m.container(id); c != nil {
-		if c.alive && !c.faked {
+		if c.alive {
 			c.deleting, c.asked = true, true
 			m.end(c, m.grace())
 		} else {

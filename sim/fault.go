@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cantina/worker"
@@ -47,6 +49,50 @@ var faultNames = [faultCount]string{"kill server", "pause server", "cut store", 
 	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
 	"other flags", "farewell", "hang work", "drain", "fail work", "change service", "change task", "spoil row"}
 
+// parseFaults reads the value of `cantina sim --faults`: all, none, or names with a comma
+// between them.
+func parseFaults(value string) ([]Fault, error) {
+	switch value {
+	case "all":
+		return nil, nil
+	case "none":
+		return []Fault{}, nil
+	}
+	var out []Fault
+	for name := range strings.SplitSeq(value, ",") {
+		f := slices.Index(faultNames[:], strings.ReplaceAll(name, "-", " "))
+		if f < 0 {
+			return nil, fmt.Errorf("no fault %q: want all, none, or some of %s", name, formatFaults(every()))
+		}
+		out = append(out, Fault(f))
+	}
+	return out, nil
+}
+
+// every returns all faults.
+func every() []Fault {
+	var out []Fault
+	for f := range faultCount {
+		out = append(out, f)
+	}
+	return out
+}
+
+// formatFaults is what parseFaults reads.
+func formatFaults(fs []Fault) string {
+	switch {
+	case fs == nil:
+		return "all"
+	case len(fs) == 0:
+		return "none"
+	}
+	var names []string
+	for _, f := range fs {
+		names = append(names, strings.ReplaceAll(f.String(), " ", "-"))
+	}
+	return strings.Join(names, ",")
+}
+
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
 
@@ -70,7 +116,7 @@ func (w *world) allowed(f Fault) bool {
 	if w.cfg.Alone && slices.Contains(between, f) {
 		return false
 	}
-	return !w.calm && (w.cfg.Only == nil || slices.Contains(w.cfg.Only, f))
+	return !w.calm && (w.cfg.Faults == nil || slices.Contains(w.cfg.Faults, f))
 }
 
 func (w *world) faults() Fault {
@@ -87,7 +133,7 @@ func (w *world) fault() {
 	}
 	w.after(w.between(time.Second, 10*time.Second), w.fault)
 	f := Fault(w.rng.IntN(int(w.faults())))
-	if only := w.cfg.Only; w.cfg.focus {
+	if only := w.cfg.Faults; len(only) > 0 {
 		f = only[w.rng.IntN(len(only))]
 	}
 	if !w.allowed(f) {

@@ -164,7 +164,7 @@ func (c *container) snapshot() executor.Container {
 	if c.nameless {
 		ct.Labels = nil
 	}
-	if !c.alive || c.faked {
+	if !c.alive {
 		ct.State = executor.Completed
 		switch c.status {
 		case "ok":
@@ -204,7 +204,6 @@ func (m *machine) end(c *container, d time.Duration) {
 	m.w.after(d, func() {
 		if m.ended(c, "killed"); c.alive {
 			m.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })
-			m.fakeEnd(c)
 		}
 	})
 }

@@ -82,6 +82,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.many.Draw, "draw", false, "draw the flags of the cluster that are not given from each seed")
 	fs.BoolVar(&o.trace, "trace", false, "print every step of one seed")
 	fs.BoolVar(&o.cover, "coverage", false, "print how often each operation met each fault")
+	fs.Func("faults", "`names` of the faults that are made, with a comma between them; all; none (default all)", func(v string) (err error) {
+		o.many.Faults, err = parseFaults(v)
+		return err
+	})
 	for _, p := range parts() {
 		usage := fmt.Sprintf("%s (default %s)", p.help, p.get(&o.many.Config))
 		fs.Func(p.name, usage, func(v string) error {

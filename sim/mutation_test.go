@@ -139,7 +139,7 @@ func tryMutant(t *testing.T, dir string, m mutant) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, remove, err := mutate.Overlay(path, string(src[:m.from])+string(src[m.to:]))
+	overlay, remove, err := mutate.Overlay(map[string]string{path: string(src[:m.from]) + string(src[m.to:])})
 	if err != nil {
 		t.Fatal(err)
 	}

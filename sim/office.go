@@ -35,7 +35,7 @@ func (r *reign) open(cfg worker.Config) error {
 			Ground: auctioneer.Ground{Go: r.threads.run, Within: within, Watch: r.placed}},
 		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
 		Registry:  registry.Config{Worker: cfg, Ground: r.ground()},
-		Board: bbs.Config{Park: r.threads.park, Mistakes: r.board.rules(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
+		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
 			KeyLife: w.keyLife()},
 		Timetable: r.times.config(), Signals: leader.SignalCalls{Go: r.times.beside, Signal: r.times.signal},
 		Edges: leader.Edges{
@@ -63,7 +63,6 @@ func (r *reign) ground() registry.Ground {
 	return registry.Ground{Park: r.threads.park, Within: within, Watch: r.watch,
 		Go: func(f func()) { s.later(0, func() { r.threads.run(f) }) },
 		Machine: func(c worker.Config) (*worker.Leader, error) {
-			c.Mistakes = s.w.cfg.Mistakes
 			l, err := worker.NewLeader(c)
 			r.leader = l
 			return l, err

@@ -2,10 +2,7 @@ package sim
 
 import (
 	"bytes"
-	"errors"
 	"testing"
-
-	"cantina/timetable"
 )
 
 // schedules is how many a run has: two each of tasks, jobs and signals.
@@ -39,30 +36,5 @@ func TestSchedulesDecideBySeed(t *testing.T) {
 		if !bytes.Equal(a.Bytes(), b.Bytes()) {
 			t.Fatalf("two runs of one seed differ (%v)", load)
 		}
-	}
-}
-
-// TestPlantedMistakesOfSchedules: the checks find each broken rule soon.
-func TestPlantedMistakesOfSchedules(t *testing.T) {
-	for name, c := range map[string]Config{
-		"the cursor is committed apart from the start":       {ScheduleMistakes: timetable.Mistakes{CursorApart: true}, Only: []Fault{UnknownCommit, KillServer}},
-		"a leader takes its wall clock, behind the cursor":   {ScheduleMistakes: timetable.Mistakes{WallBehindCursor: true}, Only: []Fault{KillServer}},
-		"a signal is sent before its firing is durable":      {ScheduleMistakes: timetable.Mistakes{SignalBeforeCommit: true}, Only: []Fault{UnknownCommit, KillServer}},
-		"the same, with all faults and a restored store too": {ScheduleMistakes: timetable.Mistakes{SignalBeforeCommit: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.Schedules = schedules
-			sum, err := RunMany(Many{Seed: 1, Seeds: 300, Config: c})
-			var v *Violation
-			if !errors.As(err, &v) || v.Invariant != "I12" {
-				t.Fatalf("not found in %d seeds: %v", sum.Seeds, err)
-			}
-			t.Logf("seed %d, step %d: %s", v.Seed(), v.Step, v.Text)
-			right := c
-			right.Seed, right.ScheduleMistakes = v.Seed(), timetable.Mistakes{}
-			if _, err := Run(right); err != nil {
-				t.Fatalf("the same seed without the mistake: %v", err)
-			}
-		})
 	}
 }

@@ -25,8 +25,7 @@ type server struct {
 	paused time.Duration
 	inbox  []func()
 	reign  *reign
-	old    fence.Term // its last term, for the mistake of campaigning on the same lease
-	wall   time.Time  // what its wall clock shows when its own clock is 0
+	wall   time.Time // what its wall clock shows when its own clock is 0
 }
 
 // reign is one term won by a server.
@@ -180,7 +179,7 @@ func (s *server) campaign() {
 	s.w.seq++
 	id := s.w.seq
 	sent := s.local()
-	term, ok := s.w.store.campaign(s.id, id, s.old)
+	term, ok := s.w.store.campaign(s.id, id)
 	if !ok {
 		retry()
 		return
@@ -212,7 +211,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 		cfg.NoDeadline, cfg.Own = true, w.machines[0].identity.Folder
 	}
 	w.store.fresh = false
-	s.reign, s.old = r, term
+	s.reign = r
 	if err := r.open(cfg); err != nil {
 		w.fail("setup", "%v", err)
 		return
@@ -346,22 +345,14 @@ func (r *reign) commit() {
 // transact is one fenced transaction with an outcome that may stay unknown.
 func (r *reign) transact(all []op, done func()) {
 	w, s := r.s.w, r.s
-	half := len(all)
-	if w.cfg.Mistakes.SplitTransition && half > 1 {
-		half = 1 + w.rng.IntN(half-1)
-	}
 	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
 		unknown := s.storeCut() || w.allowed(UnknownCommit) && w.chance(10)
 		lost := unknown && w.chance(500)
 		if w.loseJob && hasJob(all) {
 			w.loseJob, unknown, lost = false, true, true
 		}
-		ok := !lost && w.store.commit(s.id, r.id, r.term, all[:half])
+		ok := !lost && w.store.commit(s.id, r.id, r.term, all)
 		revision := w.store.revision
-		if ok && half < len(all) {
-			r.transact(all[half:], done)
-			return
-		}
 		if unknown {
 			w.active[UnknownCommit] = max(w.active[UnknownCommit], w.now+time.Second)
 		}

@@ -86,7 +86,8 @@ func sortedNames[T any](m map[string]T) []string {
 	return names
 }
 
-// flags prints the shape as flags of `cantina sim`: all that differ from the defaults, and the load.
+// flags prints the shape and the faults as flags of `cantina sim`: all that differ from the
+// defaults, and the load.
 func (c *Config) flags() string {
 	is, usual := c.withDefaults(), Config{Load: Alternate}
 	usual.Seed = c.Seed
@@ -96,6 +97,9 @@ func (c *Config) flags() string {
 		if v := p.get(&is); p.name == "load" || v != p.get(&usual) {
 			out = append(out, "--"+p.name+" "+v)
 		}
+	}
+	if c.Faults != nil {
+		out = append(out, "--faults "+formatFaults(c.Faults))
 	}
 	return strings.Join(out, " ")
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"cantina/worker"
 )
@@ -39,11 +40,13 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 func TestAReplayLineReplays(t *testing.T) {
 	for name, m := range map[string]Many{
 		"the usual shape": {Config: Config{Load: Alternate}},
-		"all flags":       {Config: Config{Servers: 3, Cells: 4, Jobs: 3, Nodes: 1, Schedules: 2, Load: Mixed, Witness: worker.WitnessConsensus}},
-		"drawn":           {Draw: true},
+		"all flags": {Config: Config{Servers: 3, Cells: 4, Jobs: 3, Nodes: 1, Schedules: 2, Load: Mixed, Witness: worker.WitnessConsensus,
+			Faults: []Fault{KillServer, CutLink}}},
+		"no faults": {Config: Config{Load: Mixed, Faults: []Fault{}}},
+		"drawn":     {Draw: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m.Seed, m.Seeds, m.Mistakes = 1, 500, worker.Mistakes{PartialConsensus: true, AckBeforeCommit: true}
+			m.Seed, m.Seeds, m.Calm = 7, 500, time.Millisecond // nothing is settled so soon
 			_, err := RunMany(m)
 			var v, again *Violation
 			if !errors.As(err, &v) {
@@ -57,7 +60,7 @@ func TestAReplayLineReplays(t *testing.T) {
 			if err != nil || !o.trace || o.many.Draw {
 				t.Fatalf("%q: %+v, %v", line, o, err)
 			}
-			o.many.Mistakes, o.many.Seeds = m.Mistakes, 1
+			o.many.Calm, o.many.Seeds = m.Calm, 1
 			if _, err = RunMany(o.many); !errors.As(err, &again) || again.Error() != v.Error() {
 				t.Fatalf("%q: %v\nagain: %v", line, v, err)
 			}
@@ -71,6 +74,7 @@ func TestWrongFlags(t *testing.T) {
 		"--cells 0":        `invalid value "0" for flag -cells: want a number of at least 1`,
 		"--schedules -1":   `invalid value "-1" for flag -schedules: want a number of at least 0`,
 		"--load all":       `invalid value "all" for flag -load: want one of batch, both, mixed`,
+		"--faults flood":   `invalid value "flood" for flag -faults: no fault "flood": want all, none, or some of kill-server,pause-server,`,
 		"--witness nobody": `invalid value "nobody" for flag -witness: want one of consensus, list`,
 		"--seed 1 more":    `cantina sim takes no argument "more"; see --help`,
 	} {

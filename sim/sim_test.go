@@ -127,7 +127,7 @@ func TestSeedDecides(t *testing.T) {
 // TestCalmClusterHoldsNothing: without faults nothing is lost and one term is enough.
 func TestCalmClusterHoldsNothing(t *testing.T) {
 	for _, load := range []Load{Batch, Mixed} {
-		r, err := Run(Config{Seed: 7, Load: load, Only: []Fault{}})
+		r, err := Run(Config{Seed: 7, Load: load, Faults: []Fault{}})
 		if err != nil || r.Terms != 1 || r.Launches == 0 || r.TasksLost > 0 || r.Begun == 0 && load == Mixed {
 			t.Fatalf("%v: %v %+v", load, err, r)
 		}

@@ -48,16 +48,10 @@ const leaseTTL = 2 * time.Second
 
 func (s *storage) free() bool { return s.lease < 0 || s.expires <= s.w.now }
 
-// campaign gives a free lease to a server: a fresh create revision, unless the
-// server keeps its old lease by mistake.
-func (s *storage) campaign(server, id int, old fence.Term) (fence.Term, bool) {
-	same := s.w.cfg.Mistakes.SameLease && !old.IsZero() && s.term == old && old.Epoch == s.epoch && s.lease == server
-	if !same && !s.free() {
+// campaign gives a free lease to a server, with a fresh create revision.
+func (s *storage) campaign(server, id int) (fence.Term, bool) {
+	if !s.free() {
 		return fence.Term{}, false
-	}
-	if same {
-		s.leaseID, s.expires = id, s.w.now+leaseTTL
-		return old, true
 	}
 	s.revision++
 	t := fence.Term{Epoch: s.epoch, Revision: s.revision}

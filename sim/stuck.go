@@ -23,7 +23,6 @@ type grip struct {
 	// unseen: the cell was given up by its promise and could not say that they do not die.
 	// What never twice assumes does not hold of them any more (docs/design/safety.md).
 	unseen bool
-	faked  bool // by a planted mistake: shown as ended
 }
 
 // waits reports whether an end has to wait until the container is let go.
@@ -334,18 +333,4 @@ func (c *checker) lostSight(k *container) {
 func (c *checker) lostSightOf(u *unit) {
 	u.unseen = true
 	c.ceased(u)
-}
-
-// fakeUnit and fakeEnd are a planted mistake: what was killed is taken for ended.
-func (m *machine) fakeUnit(u *unit) {
-	if m.w.cfg.rules.fakes && !u.orphan && u.state != completed {
-		m.complete(u)
-	}
-}
-
-func (m *machine) fakeEnd(c *container) {
-	if m.w.cfg.rules.fakes && !c.orphan && !c.faked {
-		c.faked, c.status = true, "killed"
-		m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
-	}
 }

@@ -92,11 +92,6 @@ func (t termStore) Submit(x disk.Transition, done func(revision int64, err error
 
 func (t termStore) write(x disk.Transition, done func(revision int64, err error)) {
 	r := t.r
-	if (r.s.w.cfg.rules.early || r.s.w.cfg.Mistakes.EffectBeforeCommit) && done != nil {
-		landed := done
-		done = nil
-		r.s.later(0, func() { landed(r.revision, nil) })
-	}
 	r.put(item{ops: r.opsOf(x.Ops), landed: done, alone: r.tight})
 }
 

@@ -212,7 +212,6 @@ func (m *machine) killUnit(u *unit, d time.Duration, failed bool) {
 	m.w.after(d, func() {
 		if m.gone(u, failed); u.alive {
 			m.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
-			m.fakeUnit(u)
 		}
 	})
 }
@@ -257,10 +256,6 @@ func (m *machine) complete(u *unit) {
 
 func (m *machine) forget(u *unit) {
 	m.told(executor.EventDeleted, u)
-	if u.alive { // a planted mistake has forgotten it
-		u.orphan = true
-		return
-	}
 	m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
 	if u.nameless {
 		m.clearedIf()
@@ -344,9 +339,6 @@ func (m *machine) disinherit() (gone bool) {
 		c.orphan = c.orphan || !c.keep || c.dying || c.extra || c.left
 		switch {
 		case c.orphan && c.held && c.alive && !c.extra:
-			if m.w.cfg.rules.forgets {
-				continue
-			}
 			c.orphan, c.deleting, c.dying = false, false, true
 			c.inherit(m, func() { m.ended(c, "killed") })
 			gone = gone && !c.nameless
@@ -363,9 +355,6 @@ func (m *machine) disinherit() (gone bool) {
 	for _, u := range m.units {
 		switch {
 		case u.orphan && u.held && u.alive:
-			if m.w.cfg.rules.forgets {
-				continue
-			}
 			u.orphan, u.deleting = false, false
 			u.inherit(m, func() { m.gone(u, true) })
 			gone = gone && !u.nameless

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -27,18 +26,11 @@ type Config struct {
 	Load         Load
 	Witness      worker.Witness
 	// Alone: the server and its one cell are one process (cantina dev).
-	Alone    bool
-	Mistakes worker.Mistakes
-	// ScheduleMistakes are broken rules of schedules.
-	ScheduleMistakes timetable.Mistakes
-	// Only restricts the faults to these; nil = all.
-	Only []Fault
+	Alone bool
+	// Faults are those that are made; nil = all.
+	Faults []Fault
 	// Trace gets one line for each step; nil = none.
 	Trace io.Writer
-	// focus makes each fault one of Only; tests look for a mistake with it.
-	focus bool
-	// rules are those of services and tasks; tests put wrong ones in their place.
-	rules rules
 }
 
 // Load is the kinds of work that a cluster is given.
@@ -76,9 +68,6 @@ func (c Config) withDefaults() Config {
 	c = c.withShape()
 	if c.Load == Alternate {
 		c.Load = Load(1 - c.Seed%2)
-	}
-	if c.rules.step == nil {
-		c.rules = rightRules()
 	}
 	if c.Faulty == 0 {
 		c.Faulty = 150 * time.Second

@@ -461,7 +461,7 @@ func TestASyntaxErrorHasItsLine(t *testing.T) {
 	}
 }
 
-func TestPortsAreToldWithTheOtherMistakes(t *testing.T) {
+func TestPortsAreReportedWithAllOtherErrors(t *testing.T) {
 	text := `services:
   web:
     command: [a]
@@ -539,9 +539,9 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestAMistakeOfFormHidesNoOther: whatever one thing of a file has wrong in its form,
+// TestAnErrorOfFormHidesNoOther: whatever one thing of a file has wrong in its form,
 // what the others mean is judged in the same run; of the thing itself nothing is guessed.
-func TestAMistakeOfFormHidesNoOther(t *testing.T) {
+func TestAnErrorOfFormHidesNoOther(t *testing.T) {
 	const meaning = `
 services:
   s1: {command: [a], exclusive: true, on_partition: keep}

@@ -93,7 +93,7 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 	if p.state.Key != "" {
 		if _, s, err := decodeState(p.state.Value); err == nil {
 			now := t.cfg.Clock.Wall()
-			row.State, revision = schedule.GoneOn(t.cfg.Mistakes.loaded(s, now), row.Definition, now), max(revision, p.state.Revision)
+			row.State, revision = schedule.GoneOn(schedule.Forgotten(s), row.Definition, now), max(revision, p.state.Revision)
 		}
 	}
 	t.put(row)

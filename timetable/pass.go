@@ -217,12 +217,7 @@ func (b *batch) start(row *schedule.Row, m schedule.Start) error {
 		b.others += jobOps
 		return b.t.cfg.Jobs.Renew(b.rows, row.Domain, &j)
 	case d.Signal != nil:
-		send := b.t.send(Sending{row.Key, row.UID, m.Firing.At, *d.Signal})
-		if b.t.cfg.Mistakes.SignalBeforeCommit {
-			send()
-			return nil
-		}
-		b.sends = append(b.sends, send)
+		b.sends = append(b.sends, b.t.send(Sending{row.Key, row.UID, m.Firing.At, *d.Signal}))
 	}
 	return nil
 }
@@ -246,11 +241,7 @@ func (b *batch) submit(ended func()) {
 	for i := range b.is {
 		t.flying[b.is[i].Key]++
 	}
-	add := b.rows.Add
-	if t.cfg.Mistakes.CursorApart && b.others > 0 {
-		add = b.apart
-	}
-	add(b.ops, func(revision int64, err error) { b.committed(revision, err, ended) }, func() { b.undo(ended) })
+	b.rows.Add(b.ops, func(revision int64, err error) { b.committed(revision, err, ended) }, func() { b.undo(ended) })
 }
 
 // undo takes everything back: the transaction was not submitted.

@@ -162,8 +162,6 @@ type Config struct {
 	NewID func() string
 	// Differ lists the fields in which two definitions differ.
 	Differ func(was, is any) []FieldChange
-	// Mistakes are rules to break.
-	Mistakes Mistakes
 }
 
 // Timetable is the loop of schedules of one term. Its methods may be called at the

@@ -18,10 +18,6 @@ func (l *Leader) begin() {
 	c := &l.cfg
 	own := c.NoDeadline && c.Own != ""
 	l.alone = own && (c.Alone || c.NewStore || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
-	if l.m.AloneWithOthers {
-		l.alone = true
-		return
-	}
 	if l.alone && !l.cfg.Alone {
 		l.rows = append(l.rows, PutAlone{})
 	}
@@ -42,7 +38,7 @@ func (l *Leader) accounted(now time.Duration) bool {
 		return lapsed
 	}
 	return slices.ContainsFunc(l.order, func(p *process) bool {
-		return (p.row.Folder == l.cfg.Own || l.m.AloneWithOthers) && p.holds(l) && p.reported && !p.remains && p.health.State != MustDie &&
+		return p.row.Folder == l.cfg.Own && p.holds(l) && p.reported && !p.remains && p.health.State != MustDie &&
 			(lapsed || !slices.ContainsFunc(p.alive, l.unnamed))
 	})
 }

@@ -45,14 +45,12 @@ type CellConfig struct {
 	Deadline    time.Duration
 	Promise     time.Duration
 	Gone        bool
-	Mistakes    Mistakes
 }
 
 // Cell is the cell's end of its session. One caller owns it.
 type Cell struct {
 	cfg CellConfig
 	t   Timeouts
-	m   Mistakes
 
 	proc        Proc
 	started     int64
@@ -136,7 +134,7 @@ const (
 
 // NewCell begins the first session of a process.
 func NewCell(c CellConfig) *Cell {
-	k := &Cell{cfg: c, t: c.Timeouts, m: c.Mistakes, proc: c.Proc, started: c.Started, cluster: c.Cluster, predecessor: c.Predecessor,
+	k := &Cell{cfg: c, t: c.Timeouts, proc: c.Proc, started: c.Started, cluster: c.Cluster, predecessor: c.Predecessor,
 		gone: c.Gone, health: NewHealth(c.Now), seen: map[int64]bool{}, epoch: c.Epoch, setID: c.SetID,
 		deadline: c.Deadline, promise: c.Promise, held: map[fence.Invocation]*held{}, byWork: map[Work]*held{}, unacked: map[fence.Invocation]*held{},
 		nextBeat: c.Now, hurry: firstHurry}
@@ -217,9 +215,6 @@ func (c *Cell) gaps() Gaps {
 	g := Gaps{Probe: c.t.HealthcheckGap(), Beat: c.t.HeartbeatGap(), Lost: c.t.Lost - c.t.Check}
 	if c.credited && c.promise == 0 {
 		g.Lost = 0
-	}
-	if c.m.CellOutlives {
-		g.Lost *= 3
 	}
 	return g
 }

@@ -186,9 +186,6 @@ func (c *Cell) takeSet(id workerset.ID) {
 // credited heartbeat was sent; false when that is not known any more.
 func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) bool {
 	at := c.sentAt(a.Beat)
-	if c.m.CountFromAnswer {
-		at = now
-	}
 	if at == never {
 		return false
 	}
@@ -196,9 +193,6 @@ func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) bool {
 	first := !c.credited
 	c.epoch, c.promise, c.credited, c.spent = c.term.Epoch, a.Promise, true, false
 	deadline := at + a.Promise - c.t.KillWait
-	if c.m.CellOutlives {
-		deadline += a.Promise
-	}
 	if a.Promise == 0 {
 		deadline = 0
 	}
@@ -269,7 +263,7 @@ func (c *Cell) run(now time.Duration, r RunTask) {
 		c.probe(r)
 		return
 	}
-	if h := c.held[r.Invocation]; h != nil && h.run == r.Run && !c.m.DuplicateNeverStarted {
+	if h := c.held[r.Invocation]; h != nil && h.run == r.Run {
 		answer(RunOK, "held already")
 		return
 	}
@@ -283,7 +277,7 @@ func (c *Cell) run(now time.Duration, r RunTask) {
 		answer(RunRefused, err.Error())
 		return
 	}
-	if r.Seq < c.seq && !c.m.SkipSequence {
+	if r.Seq < c.seq {
 		answer(RunRefused, "sent before the last notifyIfTasksNotRunning")
 		return
 	}

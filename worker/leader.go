@@ -75,14 +75,12 @@ type Config struct {
 	// ones queue; 0 = never queue.
 	TurnoverLimit int
 	Statuses      Statuses
-	Mistakes      Mistakes
 }
 
 // Leader is the leader's end of all sessions of one term. One caller owns it.
 type Leader struct {
 	cfg Config
 	t   Timeouts
-	m   Mistakes
 
 	seq       int64 // of the newest Output
 	committed int64 // of the newest durable Output
@@ -174,7 +172,7 @@ func NewLeader(c Config) (*Leader, error) {
 		return nil, ErrAlone
 	}
 	l := &Leader{
-		cfg: c, t: c.Timeouts, m: c.Mistakes,
+		cfg: c, t: c.Timeouts,
 		procs: map[Proc]*process{}, holders: map[CellName]*process{}, folders: map[string][]*process{},
 		gone: map[Proc]Verdict{}, list: c.List, model: newModel(), t0: c.Now, wait: true,
 		blind: c.Restored || c.NewStore && !c.NewCluster, restored: c.Restored,
@@ -183,7 +181,7 @@ func NewLeader(c Config) (*Leader, error) {
 	}
 	l.list.Leader = fence.Term{Epoch: c.Term.Epoch}
 	for _, j := range c.Jobs {
-		l.jobs[l.jobKey(j.Name, j.UID)] = true
+		l.jobs[j.Name] = true
 	}
 	for _, n := range c.HeldNodes {
 		l.nodes[n] = true

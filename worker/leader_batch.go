@@ -42,7 +42,7 @@ func (l *Leader) MayReceive(cell CellName) (Hold, bool) {
 		h.Reason = HoldNoSession
 	case !p.reported:
 		h.Reason = HoldNotReported
-	case !l.isDurable(p):
+	case !p.durable:
 		h.Reason = HoldNotMember
 	case p.health.State == Unhealthy && p.blocked:
 		h.Reason = HoldConsensus
@@ -72,7 +72,7 @@ func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 	}
 	reason := HoldNone
 	switch {
-	case l.unlistable() || l.jobs[l.jobKey(r.Work.Job, r.JobUID)]:
+	case l.unlistable() || l.jobs[r.Work.Job]:
 		reason = HoldWait
 	case slices.ContainsFunc(r.Nodes, func(n string) bool { return l.nodes[n] }):
 		reason = HoldNode
@@ -80,14 +80,6 @@ func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 		return Hold{}, true
 	}
 	return Hold{Reason: reason, Waiting: len(l.silent), Longest: l.longest(now)}, false
-}
-
-// jobKey is by what a job of an earlier term is known again: its name.
-func (l *Leader) jobKey(name, uid string) string {
-	if l.m.NewByUID {
-		return name + "\x00" + uid
-	}
-	return name
 }
 
 // RunBatch starts a batch task on a cell: it enters the model, then the call
@@ -152,9 +144,6 @@ func (l *Leader) runAnswered(now time.Duration, a RunAnswer) {
 		return
 	}
 	result := a.Result
-	if result == RunStale && l.m.DuplicateNeverStarted {
-		result, e.sure = RunRefused, false
-	}
 	switch result {
 	case RunOK:
 		e.sure = true
@@ -233,9 +222,6 @@ func (l *Leader) statusEnded(p *process, it StatusItem) {
 	}
 	if !e.ending || e.end != Real {
 		l.end(e, p, Ended{Kind: Real, Status: it.Status})
-	}
-	if l.m.AckBeforeCommit {
-		l.ack(p.row.Proc, it, true)
 	}
 }
 

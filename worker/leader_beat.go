@@ -279,11 +279,11 @@ func (l *Leader) lower(p *process, h Heartbeat) {
 // welcome answers a heartbeat of a live session.
 func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
 	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
-		Reported: p.reported, Eligible: p.reported && l.isDurable(p), Settled: l.settled(p), Timeouts: l.t}
+		Reported: p.reported, Eligible: p.reported && p.durable, Settled: l.settled(p), Timeouts: l.t}
 	if !p.reported {
 		l.requestReport(p)
 	}
-	if (lease || l.m.CreditWithoutLease) && (a.Eligible || l.m.CreditBeforeRecord) {
+	if lease && a.Eligible {
 		l.credit(now, p, &a)
 	}
 	a.SetID = l.setFor(p, a.Credit)
@@ -302,8 +302,6 @@ func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 	p.credited, p.credit, a.Credit = true, now, true
 }
 
-func (l *Leader) isDurable(p *process) bool { return p.durable || l.m.MemberAfterEligible }
-
 // setFor is the set that the answer to p carries. With the list as witness it is the list. Else it
 // is what p will show to the next leader, who ends its wait when all that it names are back: nobody
 // who may run work is missing from it only once this leader's own wait is over, and it must not
@@ -312,7 +310,7 @@ func (l *Leader) setFor(p *process, credit bool) workerset.ID {
 	switch {
 	case l.set == nil:
 		return l.list
-	case l.m.SetBeforeWaitEnds, !l.wait && credit && l.set.Has(string(p.row.Proc)):
+	case !l.wait && credit && l.set.Has(string(p.row.Proc)):
 		return l.set.Current()
 	}
 	return workerset.ID{}

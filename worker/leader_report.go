@@ -93,7 +93,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 	delete(l.silent, r.Proc)
 	p.health.State = Unhealthy
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, false, "reported what it runs"})
-	if !p.member && !l.m.MemberAfterEligible {
+	if !p.member {
 		l.enlist(p, now)
 	} else if p.durable {
 		l.do(Eligible{p.row.Cell, p.row.Proc})

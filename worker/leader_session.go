@@ -119,13 +119,10 @@ func (l *Leader) mustDie(p *process, now time.Duration, why string, how parting)
 	from := p.health.State
 	p.health.State = MustDie
 	p.unsure = unsureList{}
-	if !p.member || how != lost && l.m.DisplacedLeaves {
+	if !p.member {
 		l.leaveSet(p)
 	}
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
-	if l.m.DeleteAtMustDie && p.member {
-		l.die(p, now, ProofExpiry)
-	}
 }
 
 // leaveSet takes p out of the worker set: when it is certainly dead, or has never had a row. One
@@ -168,10 +165,7 @@ func (l *Leader) tick(now time.Duration, lease bool) {
 }
 
 func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
-	if l.m.MemberAfterEligible && p.reported && !p.member && !p.dead {
-		l.enlist(p, now)
-	}
-	if at, ok := l.expiry(p); ok && !p.dead && now > at && !l.reports(p) && (!l.survived(p) || l.m.DeadByTimeAlone) {
+	if at, ok := l.expiry(p); ok && !p.dead && now > at && !l.reports(p) && !l.survived(p) {
 		l.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
@@ -236,9 +230,6 @@ func (l *Leader) expiry(p *process) (at time.Duration, ok bool) {
 	promise := max(p.row.Promise, p.promised)
 	if !p.member || promise == 0 {
 		return 0, false
-	}
-	if l.m.WaitByOwnFlags {
-		promise = l.ownPromise()
 	}
 	from := p.since
 	if p.credited {

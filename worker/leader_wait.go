@@ -84,9 +84,6 @@ func (l *Leader) lapseEnd() time.Duration {
 	for _, p := range l.silent {
 		lapse = max(lapse, p.row.Promise)
 	}
-	if l.m.WaitByOwnFlags {
-		lapse = l.ownPromise()
-	}
 	return l.t0 + l.t.Stretch(lapse)
 }
 
@@ -101,10 +98,6 @@ func (l *Leader) tickWait(now time.Duration) {
 	}
 	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait && !l.reporting() {
 		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %s", l.cfg.InitialWait, l.unheard()))
-		return
-	}
-	if l.m.PartialConsensus && l.partial() {
-		l.endWait(AuditWaitEnded, "the connected cells agree")
 		return
 	}
 	if l.agreed() {
@@ -140,21 +133,6 @@ func (l *Leader) agreed() bool {
 // word (Bistro: no worker is NEW).
 func (l *Leader) reporting() bool {
 	return slices.ContainsFunc(l.order, func(p *process) bool { return p.connected && p.health.State == New })
-}
-
-// partial is a planted mistake: whoever is connected decides.
-func (l *Leader) partial() bool {
-	if l.set != nil {
-		return l.set.Agree()
-	}
-	some := false
-	for _, p := range l.order {
-		if p.connected && p.health.State == New {
-			return false
-		}
-		some = some || p.connected
-	}
-	return some
 }
 
 func (l *Leader) endWait(kind AuditKind, why string) {

@@ -91,7 +91,7 @@ func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
 	if p == nil {
 		return true
 	}
-	known := e.sure && !s.m.DuplicateNeverStarted && !slices.Contains(p.open, e.run.Invocation.Counter)
+	known := e.sure && !slices.Contains(p.open, e.run.Invocation.Counter)
 	return p.dead || p.health.State == MustDie || known || a.Result == RunUnknown && c.proc != a.Proc
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"flag"
 	"hash/maphash"
 	"os"
 	"runtime"
@@ -40,8 +41,8 @@ type search struct {
 	found    string
 }
 
-func newSearch(t testing.TB, m Mistakes) *search {
-	s := &search{world: world{t: t, m: m}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func newSearch(t testing.TB) *search {
+	s := &search{world: world{t: t}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	s.more = sync.NewCond(&s.mu)
 	for i := range s.seen {
 		s.seen[i].keys = map[stateKey]struct{}{}
@@ -158,6 +159,9 @@ var soakBudgets = []budget{
 	{tasks: 2, lose: 1}, {tasks: 2, twice: 1}, {tasks: 2, calls: 1}, {tasks: 2, restart: 1}, {tasks: 2, restart: 1, calls: 1},
 }
 
+// budgetFlag is how the search for planted mistakes (sim/mistake) asks for one of the budgets.
+var budgetFlag = flag.String("budget", "", "TestSearch: up to 10,000 states within this budget alone, such as `calls 1, pause 1`")
+
 // TestSearch visits every state within small budgets, in the long form within larger ones, each whole.
 func TestSearch(t *testing.T) {
 	limit, calms, workers := 2500, uint64(1), 1
@@ -166,10 +170,17 @@ func TestSearch(t *testing.T) {
 		limit, calms, workers, budgets = 0, 64, runtime.GOMAXPROCS(0), soakBudgets
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
+	if *budgetFlag != "" {
+		b, err := parseBudget(*budgetFlag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit, calms, budgets = 10_000, 0, []budget{b}
+	}
 	all, began := int64(0), time.Now()
 	for _, b := range budgets {
 		t.Run(b.String(), func(t *testing.T) {
-			s := newSearch(t, Mistakes{})
+			s := newSearch(t)
 			s.limit, s.calms = limit, calms
 			began := time.Now()
 			whole := s.run(b, workers)
@@ -187,31 +198,6 @@ func TestSearch(t *testing.T) {
 	t.Logf("%d states in %v", all, time.Since(began).Round(time.Millisecond))
 }
 
-// TestSearchFindsMistakes: the mistakes that need few steps are found by the
-// search, too; the simulator finds all.
-func TestSearchFindsMistakes(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		m Mistakes
-		b budget
-	}{
-		"skip the sequence check":             {Mistakes{SkipSequence: true}, budget{calls: 1}},
-		"leave the wait on partial consensus": {Mistakes{PartialConsensus: true}, budget{restart: 1, time: 1}},
-		"a repeated call was never started":   {Mistakes{DuplicateNeverStarted: true}, budget{twice: 1}},
-		"the cell outlives the promise":       {Mistakes{CellOutlives: true}, budget{pause: 1, time: 1}},
-		"the member row goes at MUST_DIE":     {Mistakes{DeleteAtMustDie: true}, budget{pause: 1, time: 1}},
-	} {
-		s := newSearch(t, c.m)
-		s.limit = 10_000
-		s.run(c.b, 1)
-		if !strings.Contains(s.found, "is alive on cell") {
-			t.Errorf("%s: not found in %d states: %q", name, s.states.Load(), s.found)
-			continue
-		}
-		t.Logf("%s: found after %d states", name, s.states.Load())
-	}
-}
-
 // TestSearchFindsLostRuns: where effects get lost each time they are asked for, the search finds a
 // task that never comes right.
 func TestSearchFindsLostRuns(t *testing.T) {
@@ -223,7 +209,7 @@ func TestSearchFindsLostRuns(t *testing.T) {
 		"the end is lost":    {func(e Effect) bool { _, ok := e.(Ended); return ok }, budget{kill: 1}},
 		"the call goes lost": {func(e Effect) bool { r, ok := e.(SendRun); return ok && r.Call.Probe == 0 }, budget{}},
 	} {
-		s := newSearch(t, Mistakes{})
+		s := newSearch(t)
 		s.never, s.calms, s.limit = c.never, 1, 10_000
 		s.run(c.b, 1)
 		if !strings.Contains(s.found, "does not run") {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,18 +85,37 @@ type budget struct {
 	lose, twice, late, calls, restart, pause, time, kill int
 }
 
+// budgetParts are the names of the parts of a budget, in the order of parts.
+var budgetParts = []string{"tasks", "lose", "twice", "late", "calls", "restart", "pause", "time", "end"}
+
+func (b *budget) parts() []*int {
+	return []*int{&b.tasks, &b.lose, &b.twice, &b.late, &b.calls, &b.restart, &b.pause, &b.time, &b.kill}
+}
+
 func (b budget) String() string {
-	s := fmt.Sprintf("tasks %d", max(1, b.tasks))
-	for _, p := range []struct {
-		name string
-		n    int
-	}{{"lose", b.lose}, {"twice", b.twice}, {"late", b.late}, {"calls", b.calls}, {"restart", b.restart},
-		{"pause", b.pause}, {"time", b.time}, {"end", b.kill}} {
-		if p.n > 0 {
-			s += fmt.Sprintf(", %s %d", p.name, p.n)
+	b.tasks = max(1, b.tasks)
+	var out []string
+	for i, n := range b.parts() {
+		if *n > 0 {
+			out = append(out, fmt.Sprint(budgetParts[i], " ", *n))
 		}
 	}
-	return s
+	return strings.Join(out, ", ")
+}
+
+// parseBudget reads what String prints.
+func parseBudget(text string) (b budget, err error) {
+	for part := range strings.SplitSeq(text, ", ") {
+		name, n, _ := strings.Cut(part, " ")
+		i := slices.Index(budgetParts, name)
+		if i < 0 {
+			return b, fmt.Errorf("no part %q of a budget: want some of %v", name, budgetParts)
+		}
+		if *b.parts()[i], err = strconv.Atoi(n); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
 }
 
 type searchStore struct {
@@ -143,14 +163,13 @@ const tick = 850 * time.Millisecond
 // world performs what the machines of a node want.
 type world struct {
 	t testing.TB
-	m Mistakes
 	// never is nil, or tells of effects of the leader that get lost always: a planted fault.
 	never func(Effect) bool
 }
 
 func (s *world) leaderConfig(n *node) Config {
 	c := Config{Term: fence.Term{Epoch: 1, Revision: n.term}, Now: n.now, Timeouts: searchTimeouts(), List: n.store.list,
-		NewCluster: true, Statuses: n, Mistakes: s.m}
+		NewCluster: true, Statuses: n}
 	for _, m := range n.store.members {
 		c.Members = append(c.Members, m)
 	}
@@ -167,7 +186,7 @@ func (s *world) start(b budget) *node {
 	for i := range n.cells {
 		n.procs = append(n.procs, session{i, 1})
 		n.cells[i] = NewCell(CellConfig{Cell: CellName(fmt.Sprint("c", i)), Proc: Proc(fmt.Sprint("p", i)), Started: 1,
-			Folder: fmt.Sprint("f", i), Boot: "b", Now: n.now, Timeouts: searchTimeouts(), Gone: true, Mistakes: s.m})
+			Folder: fmt.Sprint("f", i), Boot: "b", Now: n.now, Timeouts: searchTimeouts(), Gone: true})
 		n.own.cells[i] = true
 	}
 	for range 8 {

@@ -193,10 +193,6 @@ func (t *Tracker) Consensus() bool {
 	return false
 }
 
-// Agree reports whether every living process first showed the same set, whoever is
-// missing from it. It decides nothing; a planted mistake uses it.
-func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
-
 // Permits reports whether a process may take its first work: it shows the present
 // set, and every living one, directly or through others, requires it.
 func (t *Tracker) Permits(proc string) bool {

@@ -113,21 +113,23 @@ func Environ() []string {
 	return append(os.Environ(), Marker+"=1", "CANTINA_SOAK=", "CANTINA_MUTATION=")
 }
 
-// Overlay writes what `go build -overlay` reads to see another text in the place of the file
-// at an absolute path. remove deletes it, with all else in its folder.
-func Overlay(path, text string) (overlay string, remove func(), err error) {
+// Overlay writes what `go build -overlay` reads to see other texts in the place of files, by
+// absolute path. remove deletes it, with all else in its directory.
+func Overlay(texts map[string]string) (overlay string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return "", nil, err
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
-	file := filepath.Join(dir, "mutant.go")
-	overlay = filepath.Join(dir, "overlay.json")
-	table, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})
-	if err == nil {
-		err = errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(overlay, table, 0o600))
+	replace := map[string]string{}
+	for path, text := range texts {
+		file := filepath.Join(dir, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
+		replace[path] = file
+		err = errors.Join(err, os.WriteFile(file, []byte(text), 0o600))
 	}
-	if err != nil {
+	table, e := json.Marshal(map[string]any{"Replace": replace})
+	overlay = filepath.Join(dir, "overlay.json")
+	if err = errors.Join(err, e, os.WriteFile(overlay, table, 0o600)); err != nil {
 		remove()
 		return "", nil, err
 	}
@@ -136,7 +138,7 @@ func Overlay(path, text string) (overlay string, remove func(), err error) {
 
 // judge runs the package's tests with one file replaced.
 func judge(path, mutant string) (Verdict, error) {
-	overlay, remove, err := Overlay(path, mutant)
+	overlay, remove, err := Overlay(map[string]string{path: mutant})
 	if err != nil {
 		return Noticed, err
 	}

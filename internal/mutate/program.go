@@ -161,7 +161,7 @@ func (t *Program) TryAlone(m Small) (Verdict, error) {
 	if err != nil {
 		return Noticed, err
 	}
-	overlay, remove, err := Overlay(m.Path, m.Apply(string(text)))
+	overlay, remove, err := Overlay(map[string]string{m.Path: m.Apply(string(text))})
 	if err != nil {
 		return Noticed, err
 	}

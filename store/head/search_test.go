@@ -194,7 +194,7 @@ func TestEveryScheduleCommitsOnce(t *testing.T) {
 	t.Logf("%d worlds, %v", s.worlds, s.ends)
 }
 
-func TestPlantedMistakesAreFound(t *testing.T) {
+func TestPlantedErrorsAreFound(t *testing.T) {
 	for name, plant := range map[string]mistake{
 		"skip the sequence check":                   skipSequenceCheck,
 		"take an unchanged head for a lost request": takeUnchangedForNever,

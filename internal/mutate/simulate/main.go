@@ -1,4 +1,4 @@
-// Command simulate runs the simulator alone, for changes of the packages below it.
+// Command simulate is `cantina sim` alone, for builds of changed sources.
 package main
 
 import (

@@ -1,0 +1,163 @@
+package mistake
+
+import "cantina/internal/mutate"
+
+// sessions are mistakes of the leader's side of the worker protocol.
+func sessions() []Mistake {
+	return []Mistake{
+		{Name: "PartialConsensus", Rule: "the wait ends when the connected cells agree, whoever is missing", Args: "--load batch",
+			Search: "tasks 1, restart 1, time 1", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_wait.go", "\tif l.agreed() {\n", `	if mistake.On("PartialConsensus") && l.partial() {
+		l.endWait(AuditWaitEnded, "the connected cells agree")
+		return
+	}
+	if l.agreed() {
+`),
+				patch("worker/leader_wait.go", "func (l *Leader) endWait(", `func (l *Leader) partial() bool {
+	if l.set != nil {
+		return l.set.Agree()
+	}
+	some := false
+	for _, p := range l.order {
+		if p.connected && p.health.State == New {
+			return false
+		}
+		some = some || p.connected
+	}
+	return some
+}
+
+func (l *Leader) endWait(`),
+				patch("workerset/tracker.go", "// Permits reports", `// Agree reports that all that live first showed the same set.
+func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
+
+// Permits reports`),
+			}},
+		{Name: "CreditWithoutLease", Rule: "credit is given without a check of the lease",
+			Args: "--load batch --faults cut-store,pause-server,pause-agent", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_beat.go", "if lease &&", `if (lease || mistake.On("CreditWithoutLease")) &&`),
+			}},
+		{Name: "CreditBeforeRecord", Rule: "credit is given to a process whose adopted work is not recorded",
+			Args: "--load batch --faults cut-calls,kill-agent,pause-agent", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_beat.go", " a.Eligible {", ` (a.Eligible || mistake.On("CreditBeforeRecord")) {`),
+			}},
+		{Name: "MemberAfterEligible", Rule: "a process is eligible before its member row is durable",
+			Args: "--load batch --faults kill-server,cut-link,kill-agent,unknown-commit,farewell", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_batch.go", "case !p.durable:", `case !p.durable && !mistake.On("MemberAfterEligible"):`),
+				patch("worker/leader_beat.go", "p.reported && p.durable,", `p.reported && (p.durable || mistake.On("MemberAfterEligible")),`),
+				patch("worker/leader_report.go", "\tif !p.member {\n\t\tl.enlist(p, now)",
+					"\tif !p.member && !mistake.On(\"MemberAfterEligible\") {\n\t\tl.enlist(p, now)"),
+				patch("worker/leader_session.go", "func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {\n",
+					`func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
+	if mistake.On("MemberAfterEligible") && p.reported && !p.member && !p.dead {
+		l.enlist(p, now)
+	}
+`),
+			}},
+		{Name: "DeleteAtMustDie", Rule: "the member row goes at MUST_DIE, before certain death", Args: "--load batch",
+			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_session.go", "how != lost, how == succeeded, why})\n", `how != lost, how == succeeded, why})
+	if mistake.On("DeleteAtMustDie") && p.member {
+		l.die(p, now, ProofExpiry)
+	}
+`),
+			}},
+		{Name: "WaitByOwnFlags", Rule: "waits use the leader's time-outs, not the rows'",
+			Args: "--load batch --faults other-flags,kill-server,pause-agent,cut-link", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_session.go", "\tfrom := p.since\n", `	if mistake.On("WaitByOwnFlags") {
+		promise = l.ownPromise()
+	}
+	from := p.since
+`),
+				patch("worker/leader_wait.go", "\treturn l.t0 + l.t.Stretch(lapse)\n", `	if mistake.On("WaitByOwnFlags") {
+		lapse = l.ownPromise()
+	}
+	return l.t0 + l.t.Stretch(lapse)
+`),
+			}},
+		{Name: "NewByUID", Rule: "a job counts as new when its uid is, though its name had a row",
+			Args: "--load batch --faults delete-job,kill-server,cut-link", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader.go", "l.jobs[j.Name] = true", "l.jobs[l.jobKey(j.Name, j.UID)] = true"),
+				patch("worker/leader_batch.go", "l.jobs[r.Work.Job]", "l.jobs[l.jobKey(r.Work.Job, r.JobUID)]"),
+				patch("worker/leader_batch.go", "// RunBatch starts", `func (l *Leader) jobKey(name, uid string) string {
+	if mistake.On("NewByUID") {
+		return name + "\x00" + uid
+	}
+	return name
+}
+
+// RunBatch starts`),
+			}},
+		{Name: "AckBeforeCommit", Rule: "a status is acknowledged before it is durable", Args: "--load batch", Quiet: true, Patches: []mutate.Patch{
+			patch("worker/leader_batch.go", "l.end(e, p, Ended{Kind: Real, Status: it.Status})\n\t}\n", `l.end(e, p, Ended{Kind: Real, Status: it.Status})
+	}
+	if mistake.On("AckBeforeCommit") {
+		l.ack(p.row.Proc, it, true)
+	}
+`),
+		}},
+		{Name: "SetBeforeWaitEnds", Rule: "a cell is given the set of a leader that still waits",
+			Args: "--load batch --witness consensus --faults restore-store,kill-server,cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_beat.go", "case !l.wait && credit &&", `case mistake.On("SetBeforeWaitEnds"), !l.wait && credit &&`),
+			}},
+		{Name: "DisplacedLeaves", Rule: "a process that has lost its cell's name leaves the set before it is certainly dead",
+			Args: "--load batch --witness consensus --faults restore-store,cut-link,kill-agent,hang-work", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_session.go", "\tif !p.member {\n\t\tl.leaveSet(p)", "\tif !p.member || how != lost && mistake.On(\"DisplacedLeaves\") {\n\t\tl.leaveSet(p)"),
+			}},
+		{Name: "AloneWithOthers", Rule: "the first cell that reports ends the wait for what no row names, as if there were no other",
+			Args: "--load batch --faults restore-store,cut-link,pause-agent,change-task", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/alone.go", "\tif l.alone && !l.cfg.Alone {\n", `	if mistake.On("AloneWithOthers") {
+		l.alone = true
+		return
+	}
+	if l.alone && !l.cfg.Alone {
+`),
+				patch("worker/alone.go", "return p.row.Folder == l.cfg.Own &&", `return (p.row.Folder == l.cfg.Own || mistake.On("AloneWithOthers")) &&`),
+			}},
+		{Name: "DeadByTimeAlone", Rule: "a promise that passed is proof, though a successor says that something is not gone",
+			Args: "--load batch --faults hang-work,kill-agent", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/leader_session.go", "!l.reports(p) && !l.survived(p) {", `!l.reports(p) && (!l.survived(p) || mistake.On("DeadByTimeAlone")) {`),
+			}},
+	}
+}
+
+// cells are mistakes of the cell's side of the worker protocol.
+func cells() []Mistake {
+	return []Mistake{
+		{Name: "SkipSequence", Rule: "the cell accepts a RunTask older than the last Notify", Args: "--load batch",
+			Search: "tasks 1, calls 1", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/cell_call.go", "if r.Seq < c.seq {", `if r.Seq < c.seq && !mistake.On("SkipSequence") {`),
+			}},
+		{Name: "CellOutlives", Rule: "the cell's time-out is longer than the leader's promise", Args: "--load batch",
+			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/cell.go", "\treturn g\n", `	if mistake.On("CellOutlives") {
+		g.Lost *= 3
+	}
+	return g
+`),
+				patch("worker/cell_call.go", "\tif a.Promise == 0 {\n", `	if mistake.On("CellOutlives") {
+		deadline += a.Promise
+	}
+	if a.Promise == 0 {
+`),
+			}},
+		{Name: "CountFromAnswer", Rule: "the cell counts credit from the answer's arrival",
+			Args: "--load batch --faults cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/cell_call.go", "\tat := c.sentAt(a.Beat)\n", `	at := c.sentAt(a.Beat)
+	if mistake.On("CountFromAnswer") {
+		at = now
+	}
+`),
+			}},
+		{Name: "DuplicateNeverStarted", Rule: `a repeated RunTask is answered stale, and that is read as "never started"`, Args: "--load batch",
+			Search: "tasks 1, twice 1", Quiet: true, Patches: []mutate.Patch{
+				patch("worker/cell_call.go", "h != nil && h.run == r.Run {", `h != nil && h.run == r.Run && !mistake.On("DuplicateNeverStarted") {`),
+				patch("worker/leader_batch.go", "\tresult := a.Result\n", `	result := a.Result
+	if result == RunStale && mistake.On("DuplicateNeverStarted") {
+		result, e.sure = RunRefused, false
+	}
+`),
+				patch("worker/search_moves_test.go", "known := e.sure &&", `known := e.sure && !mistake.On("DuplicateNeverStarted") &&`),
+			}},
+	}
+}
