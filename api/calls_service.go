@@ -120,7 +120,7 @@ func knownIndices(b *Backend, k lrp.ServiceKey, indices []int) error {
 	}
 	for _, i := range indices {
 		if i >= s.Instances {
-			return fmt.Errorf("service %s has %d instances, and none with index %d: %w", k, s.Instances, i, ErrNotFound)
+			return fmt.Errorf("service %s has %d instances and no index %d: %w", k, s.Instances, i, ErrNotFound)
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func watch(args []string) int {
 		case "clean":
 			w.clean = append(w.clean, dir)
 		default:
-			say("not understood: " + a)
+			say("unexpected input: " + a)
 			return 2
 		}
 	}

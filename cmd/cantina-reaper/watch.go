@@ -159,7 +159,7 @@ func (w *watcher) command(m string) {
 	case len(f) == 1 && f[0] == "bye":
 		w.stopping = true
 	default:
-		say("not understood: " + m)
+		say("unexpected input: " + m)
 	}
 }
 

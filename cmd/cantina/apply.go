@@ -27,10 +27,11 @@ func (c *cli) applyVerb() *cobra.Command {
 	var prune bool
 	var check int64
 	cmd := &cobra.Command{
-		Use:   "apply FILE|FOLDER|-|URL ...",
-		Short: "Make services, tasks and jobs as spec files say",
-		Long: "apply reads spec files and changes each domain in one commit. What a file does not mention stays, unless --prune is\n" +
-			"given. A file that changed nothing starts nothing. docs/spec.md describes the files.",
+		Use:   "apply FILE|DIR|-|URL ...",
+		Short: "Create or update services, tasks, jobs and schedules from spec files",
+		Long: "apply reads spec files and changes each domain in one commit. Resources that are not in the " +
+			"files stay, unless --prune is given. Applying an unchanged file is a no-op. See docs/spec.md " +
+			"for the fields.",
 		Example: "  cantina apply cantina.yaml\n" +
 			"  cantina apply -f services/ --prune --yes\n" +
 			"  generate | cantina apply -",
@@ -40,7 +41,7 @@ func (c *cli) applyVerb() *cobra.Command {
 				return err
 			}
 			if prune {
-				if err := c.confirm("remove what the domains have and the files have not"); err != nil {
+				if err := c.confirm("delete resources that are not in the spec files"); err != nil {
 					return err
 				}
 			}
@@ -51,9 +52,9 @@ func (c *cli) applyVerb() *cobra.Command {
 			return c.printChanges(got.Domains)
 		},
 	}
-	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, folder of them, - for standard input, or URL")
-	cmd.Flags().BoolVar(&prune, "prune", false, "remove what the domains have and the files have not")
-	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "apply only when nothing was changed in the domain since this revision (from plan)")
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, directory of spec files, - for standard input, or URL")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete resources that are not in the spec files")
+	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "fail unless the domain is still at this revision (printed by plan)")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return c.reading(cmd)
@@ -63,9 +64,10 @@ func (c *cli) planVerb() *cobra.Command {
 	var files []string
 	var prune, schema bool
 	cmd := &cobra.Command{
-		Use:   "plan FILE|FOLDER|-|URL ...",
+		Use:   "plan FILE|DIR|-|URL ...",
 		Short: "Show what apply would change",
-		Long:  "plan prints what apply would do and changes nothing. It ends with 0 when there is nothing to do and with 10 when there is.",
+		Long: "plan prints the changes that apply would make and changes nothing. Exits 0 if there are no " +
+			"changes, 10 if there are.",
 		Example: "  cantina plan cantina.yaml\n" +
 			"  cantina plan cantina.yaml -o json | jq '.[].changes[] | select(.verb != \"keep\")'\n" +
 			"  cantina plan --schema > cantina.schema.json",
@@ -95,9 +97,9 @@ func (c *cli) planVerb() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, folder of them, - for standard input, or URL")
-	cmd.Flags().BoolVar(&prune, "prune", false, "show removals too")
-	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of spec files and end")
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, directory of spec files, - for standard input, or URL")
+	cmd.Flags().BoolVar(&prune, "prune", false, "include deletions, as apply --prune would make them")
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of spec files and exit")
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
@@ -106,7 +108,7 @@ func (c *cli) planVerb() *cobra.Command {
 // without a server; the server checks them again.
 func (c *cli) readSpecs(verb string, sources []string) ([]*pb.SpecFile, error) {
 	if len(sources) == 0 {
-		return nil, failf(api.ExitUsage, "which file? try cantina %s cantina.yaml", verb)
+		return nil, failf(api.ExitUsage, "no spec file given; for example: cantina %s cantina.yaml", verb)
 	}
 	var out []*pb.SpecFile
 	for _, s := range sources {
@@ -154,7 +156,7 @@ func (c *cli) times() (spec.Times, error) {
 func (c *cli) readSource(s string) ([]*pb.SpecFile, error) {
 	here, err := os.Getwd()
 	if err != nil {
-		return nil, failf(api.ExitFailed, "the working folder: %v", err)
+		return nil, failf(api.ExitFailed, "working directory: %v", err)
 	}
 	switch {
 	case s == "-":

@@ -45,7 +45,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	var f cellFlags
 	cmd := &cobra.Command{
 		Use:   "cell",
-		Short: "Run the agent of a machine that runs work",
+		Short: "Run the agent that runs work on this machine",
 		Example: "  cantina cell --servers 127.0.0.1:7480\n" +
 			"  cantina cell --servers s1:7480,s2:7480 --name db7 --zone z1 --capacity gpu=2 --listen 10.0.0.7:7481 --tls-cert c.pem --tls-key c.key --tls-ca ca.pem",
 		Args: atMost(0, "none"),
@@ -54,27 +54,27 @@ func (c *cli) cellVerb() *cobra.Command {
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
-	p.StringVar(&f.data, "data", c.dataFolder("cell"), "data folder")
-	p.StringVar(&f.name, "name", hostName(), "name of the cell: at most one process holds it")
-	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "servers, host:port or unix:PATH")
-	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address at which the leader calls, host:port or unix:PATH")
-	p.StringVar(&f.advertise, "advertise", "", "address at which the leader reaches the cell (default: that of --listen)")
-	p.StringVar(&f.host, "instance-host", "", "address at which instances are reached (default 127.0.0.1)")
-	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
+	p.StringVar(&f.data, "data", c.dataFolder("cell"), "data directory")
+	p.StringVar(&f.name, "name", hostName(), "name of the cell; only one process at a time can use it")
+	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "addresses of the servers: host:port or unix:PATH")
+	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to listen on for calls of the leader: host:port or unix:PATH")
+	p.StringVar(&f.advertise, "advertise", "", "address that the leader calls (default: the one of --listen)")
+	p.StringVar(&f.host, "instance-host", "", "address at which clients reach instances (default 127.0.0.1)")
+	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	p.StringVar(&f.offer.Zone, "zone", "", "availability zone")
-	p.StringSliceVar(&f.offer.Stacks, "stack", nil, "stacks that the cell can run")
-	p.StringSliceVar(&f.offer.RequiredTags, "required-tag", nil, "placement tags that work must carry")
-	p.StringSliceVar(&f.offer.OptionalTags, "optional-tag", nil, "placement tags that work may carry")
-	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels, name=value")
-	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints that keep work away that does not tolerate them")
-	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of named resources that replace or join what the machine has, name=number")
-	longerVar(p, &f.evacuate, "evacuation-timeout", 10*time.Minute, "how long an evacuation may take")
-	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "run so many cells in this process, NAME-0 and so on, with containers that exist in memory alone")
+	p.StringSliceVar(&f.offer.Stacks, "stack", nil, "stacks that this cell provides")
+	p.StringSliceVar(&f.offer.RequiredTags, "required-tag", nil, "placement tags that work must ask for to run here")
+	p.StringSliceVar(&f.offer.OptionalTags, "optional-tag", nil, "placement tags that work may ask for")
+	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels of the cell: NAME=VALUE")
+	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints: only work that tolerates them runs here")
+	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of resources that replace or extend the detected ones: NAME=NUMBER")
+	longerVar(p, &f.evacuate, "evacuation-timeout", 10*time.Minute, "maximum duration of a drain")
+	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "simulate this many cells in this process (NAME-0, NAME-1, ...) with containers in memory")
 	f.stuck.add(cmd)
 	runcFlag(cmd, &f.runc)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
-	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the address, once the cell listens")
+	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the address once the cell listens")
 	return cmd
 }
 
@@ -107,7 +107,7 @@ func (c *cli) cell(f cellFlags) error {
 	for name, text := range f.capacity {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return failf(api.ExitUsage, "--capacity %s=%s: must be a whole number that is not negative", name, text)
+			return failf(api.ExitUsage, "--capacity %s=%s: must be a whole number, 0 or more", name, text)
 		}
 		if cfg.Capacity == nil {
 			cfg.Capacity = resource.Amounts{}
@@ -138,7 +138,7 @@ func (c *cli) simulated(cfg node.CellConfig, f cellFlags, log *slog.Logger) erro
 	_, port, err := net.SplitHostPort(f.listen)
 	switch {
 	case err != nil || port != "0" || f.advertise != "":
-		return failf(api.ExitUsage, "--simulate needs an address for each cell: --listen HOST:0, without --advertise")
+		return failf(api.ExitUsage, "--simulate needs a separate address per cell: use --listen HOST:0 without --advertise")
 	}
 	// Each has the amounts of a middling machine, but for what --capacity says.
 	amounts := resource.Amounts{resource.MemoryMB: 65536, resource.CPUMilli: 32000, resource.DiskMB: 1 << 20, resource.Containers: 250}

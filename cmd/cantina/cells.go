@@ -66,17 +66,17 @@ func (c *cli) cellNote(x *pb.Cell) string {
 	case x.Aftermath != "":
 		return x.Reason + "; " + x.Aftermath
 	case x.Unavailable != "":
-		return "takes no work: " + x.Unavailable
+		return "not accepting work: " + x.Unavailable
 	case x.Drain != nil:
 		return c.drainNote(x.Drain)
 	case len(x.Unknown) > 0:
-		return fmt.Sprintf("runs what the store does not know (%s): cantina cells discard %s ends it", strings.Join(x.Unknown, ", "), x.Name)
+		return fmt.Sprintf("runs work that is not in the store (%s); end it: cantina cells discard %s", strings.Join(x.Unknown, ", "), x.Name)
 	case x.Evacuating:
-		return "its drain was taken back, and it has not heard of it yet"
+		return "undrained; waiting for the cell's next heartbeat"
 	case x.DeadIn != nil && x.Session != worker.Healthy.String():
-		return fmt.Sprintf("%s; if it stays silent, certainly dead in %s", x.Reason, short(x.DeadIn.AsDuration()))
+		return fmt.Sprintf("%s; declared dead in %s if it stays silent", x.Reason, short(x.DeadIn.AsDuration()))
 	case !x.Reported:
-		return "has not said what it runs"
+		return "waiting for its first report"
 	}
 	return x.Reason
 }
@@ -85,9 +85,10 @@ func (c *cli) cellsVerb() *cobra.Command {
 	var watch, all bool
 	cmd := &cobra.Command{
 		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
-		Long: "cells lists the cells, below them those that are lost (certainly dead: why, and what was done with their work), and with --all those that left. The newest\n" +
-			"of the leader's term are kept, until a process takes the name. FOREIGN is a cell that belongs to another cluster and calls this one: it is refused, and\n" +
-			"nothing on it changes.",
+		Long: "cells lists the live cells, then the lost ones with the reason and the fate of their work. " +
+			"--all adds cells that have deregistered. The leader keeps the newest 50 lost cells of its " +
+			"term. FOREIGN marks a cell of another cluster that calls this one; it is refused and stays " +
+			"unchanged.",
 		Example: "  cantina cells\n  cantina cells -o wide\n  cantina cells node7 -o yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -104,13 +105,13 @@ func (c *cli) cellsVerb() *cobra.Command {
 		},
 	}
 	watchFlag(cmd, &watch)
-	cmd.Flags().BoolVar(&all, "all", false, "cells that said farewell too")
+	cmd.Flags().BoolVar(&all, "all", false, "include cells that have deregistered")
 	forget := &cobra.Command{
-		Use: "forget CELL", Short: "Declare a cell process dead, on your word",
-		Long: "forget declares that nothing of a cell process is alive any more: what it ran counts as lost and may run again, and another\n" +
-			"process can take its name. If it is alive after all, work runs twice. The leader does this by itself when the process has been\n" +
-			"silent for long enough (cells shows when). CELL is the name of the cell, or its process id or a prefix (cells -o wide). Your word\n" +
-			"is recorded.",
+		Use: "forget CELL", Short: "Declare a cell process dead",
+		Long: "forget declares a cell process dead: its work counts as lost and may run again, and another " +
+			"process can use its name. If the process is alive, work may run twice. The leader does this by " +
+			"itself after enough silence; cells shows the time left. CELL is a cell name, a process id, or " +
+			"a prefix of a process id (cells -o wide). The decision is recorded.",
 		Example: "  cantina cells forget node7\n  cantina cells forget 9f2c --yes", Args: exactly(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			proc, err := c.cellProcess(args[0])
@@ -123,7 +124,7 @@ func (c *cli) cellsVerb() *cobra.Command {
 			if _, err := call(c, calls.ForgetCell, &pb.ForgetCellRequest{Proc: proc}); err != nil {
 				return err
 			}
-			c.notef("process %s is declared dead\n", proc)
+			c.notef("process %s declared dead\n", proc)
 			return nil
 		},
 	}
@@ -144,7 +145,7 @@ func (c *cli) cellProcess(text string) (string, error) {
 	for _, x := range l.Cells {
 		if x.Name == text && x.Proc != "" && x.Session != "FOREIGN" {
 			if x.Session == "HEALTHY" {
-				return "", failf(api.ExitFailed, "cell %s is HEALTHY: its process %s is alive; to move its work away: cantina drain %s", text, x.Proc, text)
+				return "", failf(api.ExitFailed, "cell %s is HEALTHY (process %s); to move its work away: cantina drain %s", text, x.Proc, text)
 			}
 			return x.Proc, nil
 		}
@@ -158,5 +159,5 @@ func (c *cli) cellProcess(text string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", failf(api.ExitUsage, "%q is a prefix of %d process ids: %s", text, len(found), strings.Join(found, ", "))
+	return "", failf(api.ExitUsage, "process id prefix %q is ambiguous (%d matches): %s", text, len(found), strings.Join(found, ", "))
 }

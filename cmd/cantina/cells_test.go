@@ -41,7 +41,7 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 // TestExplainSaysWhyThereAreNoEvents: those of an earlier leader are not known.
 func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
 	for want, x := range map[string]*pb.ExplainResponse{
-		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z: the leader knows those of its own term, and the newest\n": {EventsSince: timestamppb.New(now())},
+		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z; only the newest of this leader's term are kept\n": {EventsSince: timestamppb.New(now())},
 		"cell/c1 is HEALTHY, as wanted\n":                                             {}, // an older server
 		"cell/c1 is HEALTHY, as wanted\nevents\n  2027-01-15T08:00:00Z      joined\n": {EventsSince: timestamppb.New(now()), Events: []*pb.Event{{Time: timestamppb.New(now()), Text: "joined"}}},
 	} {

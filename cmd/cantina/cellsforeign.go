@@ -10,13 +10,14 @@ import (
 
 func (c *cli) adoptVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "adopt CELL...", Short: "Have a cell of another cluster join this one",
-		Long: "adopt decides what becomes of a FOREIGN cell: it leaves its cluster and joins this one, when it beats next. Its deadline-bound work ends (batch tasks,\n" +
-			"tasks, exclusive services), for its own cluster starts that elsewhere; services run on, and this cluster takes them in. Be sure that this is the right\n" +
-			"cluster: a server that was started on an empty or a wrong data directory has to be stopped instead.",
+		Use: "adopt CELL...", Short: "Move a cell of another cluster into this one",
+		Long: "adopt moves a FOREIGN cell from its cluster into this one at its next heartbeat. Its tasks, " +
+			"batch tasks and exclusive services end, because its own cluster starts them elsewhere. Other " +
+			"services keep running and are taken over. Check first that this is the right cluster: if a " +
+			"server was started with an empty or wrong data directory, stop that server instead.",
 		Example: "  cantina cells adopt node7 --yes", Args: atLeast(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("have %s leave their cluster; their tasks and batch tasks end", strings.Join(args, ", ")); err != nil {
+			if err := c.confirm("move %s into this cluster and end their tasks and batch tasks", strings.Join(args, ", ")); err != nil {
 				return err
 			}
 			for _, name := range args {
@@ -24,7 +25,7 @@ func (c *cli) adoptVerb() *cobra.Command {
 				if _, err := call(c, calls.AdoptCell, &pb.AdoptCellRequest{Name: name}); err != nil {
 					return err
 				}
-				c.notef("cell %s joins when it calls next\n", name)
+				c.notef("cell %s joins at its next heartbeat\n", name)
 			}
 			return nil
 		},
@@ -35,12 +36,12 @@ func (c *cli) adoptVerb() *cobra.Command {
 
 func (c *cli) discardVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "discard CELL...", Short: "End what runs on a cell and the store does not know",
-		Long: "A store that was restored from a backup does not know the tasks that were started after it. A cell leaves them alone until they end by themselves, and cells\n" +
-			"and status list them. discard ends them; their results are lost.",
+		Use: "discard CELL...", Short: "End work on a cell that is not in the store",
+		Long: "A store restored from a backup lacks tasks that started after the backup. Cells let such tasks " +
+			"run to their end, and cells and status list them. discard ends them; their results are lost.",
 		Example: "  cantina cells discard node7 --yes", Args: atLeast(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("end what runs on %s and the store does not know", strings.Join(args, ", ")); err != nil {
+			if err := c.confirm("end work on %s that is not in the store", strings.Join(args, ", ")); err != nil {
 				return err
 			}
 			for _, name := range args {
@@ -50,10 +51,10 @@ func (c *cli) discardVerb() *cobra.Command {
 					return err
 				}
 				if len(got.Ended) == 0 {
-					c.notef("cell %s runs nothing that the store does not know\n", name)
+					c.notef("cell %s has no work outside the store\n", name)
 					continue
 				}
-				c.notef("cell %s: told to end: %s\n", name, strings.Join(got.Ended, ", "))
+				c.notef("cell %s: ending %s\n", name, strings.Join(got.Ended, ", "))
 			}
 			return nil
 		},

@@ -162,15 +162,15 @@ func TestSchedules(t *testing.T) {
 	want("NOTE", "cron", "next", "tick", "-n", "3")
 	want("AT", "cron", "missed", "tick")
 	want("tick", "cron", "backfill", "tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-01T01:00:00Z", "--max", "2")
-	s.fails(api.ExitNotFound, "no schedule is called", "cron", "run", "none")
+	s.fails(api.ExitNotFound, "schedule \"none\" not found", "cron", "run", "none")
 	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
 	s.fails(api.ExitUsage, "the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
-	s.fails(api.ExitUsage, "go with a crontab line", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
+	s.fails(api.ExitUsage, "apply to a crontab line only", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
 	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
 	// A run has the name of its schedule: nobody removes one who means the other.
 	s.ok("run", "-d", "--name", "tick", "--domain", "d", "--", "x")
 	for _, verb := range [][]string{{"rm", "--yes", "tick"}, {"stop", "tick"}} {
-		s.fails(api.ExitUsage, "more than one thing", verb...)
+		s.fails(api.ExitUsage, "is ambiguous", verb...)
 	}
 	s.ok("stop", "task/tick")
 	s.ok("rm", "schedule/tick", "--yes")
@@ -241,7 +241,7 @@ func TestABadSpecIsToldWholeAndSentNowhere(t *testing.T) {
 		t.Fatalf("%d\n%s", code, errs)
 	}
 	s.fails(api.ExitUsage, "no such file", "apply", dir+"/none.yaml")
-	s.fails(api.ExitUsage, "which file", "apply")
+	s.fails(api.ExitUsage, "no spec file given", "apply")
 }
 
 func TestNoServerAndWrongUsage(t *testing.T) {
@@ -388,7 +388,7 @@ func TestJobVerbs(t *testing.T) {
 	s.ok("job", "pause", "job/count")
 	s.ok("job", "resume", "count")
 	s.ok("job", "kill", "count")
-	s.fails(api.ExitNotFound, `no job is called "none"`, "job", "results", "none")
+	s.fails(api.ExitNotFound, `job "none" not found`, "job", "results", "none")
 }
 
 func TestSubjects(t *testing.T) {
@@ -399,7 +399,7 @@ func TestSubjects(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "task/web", "logs", "web")
 	s.fails(api.ExitUsage, "task/abc2", "wait", "abc", "--for", "done")
-	s.fails(api.ExitNotFound, "nothing is called", "logs", "none")
+	s.fails(api.ExitNotFound, "resource \"none\" not found", "logs", "none")
 	for arg, want := range map[string]string{
 		"service/web": "service/d/web", "d/web": "service/d/web", "web/1": "service/d/web/1", "d/web/0": "service/d/web/0",
 		"task/abc1": "task/abc1", "abc1": "task/abc1", "count": "job/count", "count[a]": "job/count/a", "count/b": "job/count/b", "c1": "cell/c1", "once": "task/d.once",
@@ -430,16 +430,16 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 		}
 	}
 	s.fails(api.ExitNotFound, "job count has no node h2/net/http (it has 3); did you mean net/http?", "explain", "count[h2/net/http]")
-	s.fails(api.ExitNotFound, "job count has no node http (it has 3); cantina job nodes count", "explain", "count[http]")
+	s.fails(api.ExitNotFound, "job count has no node http (it has 3); list them: cantina job nodes count", "explain", "count[http]")
 }
 
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	for says, all := range map[string][][]string{
-		"job count has no node 3001 (it has 3); cantina job nodes count lists them": {{"explain", "count/3001"}, {"explain", "count[3001]"}, {"explain", "job/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
-		"has 2 instances, and none with index 9":                                    {{"logs", "web/9"}, {"ps", "web/9"}, {"restart", "web/9"}},
-		`service web has no instance "x"; cantina ps web`:                           {{"explain", "web/x"}, {"ps", "web/x"}},
+		"job count has no node 3001 (it has 3); list them: cantina job nodes count": {{"explain", "count/3001"}, {"explain", "count[3001]"}, {"explain", "job/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
+		"has 2 instances and no index 9":                                            {{"logs", "web/9"}, {"ps", "web/9"}, {"restart", "web/9"}},
+		`service web has no instance "x"; list them: cantina ps web`:                {{"explain", "web/x"}, {"ps", "web/x"}},
 		"did you mean web?":         {{"explain", "wbe"}, {"logs", "wbe"}, {"stop", "wbe"}, {"ps", "wbe"}, {"service", "get", "wbe"}, {"service", "scale", "wbe", "3"}},
 		"did you mean d/web?":       {{"explain", "d/wbe"}},
 		"did you mean count?":       {{"explain", "coutn"}, {"job", "get", "coutn"}, {"job", "nodes", "coutn"}, {"job", "results", "coutn"}, {"job", "pause", "coutn"}, {"job", "retry", "coutn"}, {"job", "kill", "coutn"}},
@@ -470,8 +470,8 @@ func TestAnInstanceIsNotItsService(t *testing.T) {
 		if got := s.ok("ps", name, "-q"); got != "d/web/1\n" {
 			t.Errorf("ps %s: %q", name, got)
 		}
-		s.fails(api.ExitUsage, "give d/web", "service", "scale", name, "3")
-		s.fails(api.ExitUsage, "give d/web", "service", "get", name)
+		s.fails(api.ExitUsage, "needs the whole service: d/web", "service", "scale", name, "3")
+		s.fails(api.ExitUsage, "needs the whole service: d/web", "service", "get", name)
 	}
 	if got := s.ok("ps", "web", "-q"); got != "d/web/0\nd/web/1\n" {
 		t.Errorf("ps web: %q", got)
@@ -504,14 +504,14 @@ type counted struct {
 func (c counted) Containers() (ending, staying int) { return c.ending, c.staying }
 
 func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
-	const keep = " on (on_cell_restart: keep): start this again on the same data folder to reach what was kept.\n" +
-		"Until then nobody can stop it from here, and a service that is not exclusive may get another copy elsewhere\n"
+	const keep = " on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n" +
+		"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n"
 	for h, want := range map[counted]string{
 		{}:                      "\nstopping\n",
-		{ending: 1}:             "\nstopping 1 container; Ctrl-C again kills now\n",
-		{ending: 3}:             "\nstopping 3 containers; Ctrl-C again kills now\n",
+		{ending: 1}:             "\nstopping 1 container; press Ctrl-C again to kill at once\n",
+		{ending: 3}:             "\nstopping 3 containers; press Ctrl-C again to kill at once\n",
 		{staying: 2}:            "\nstopping\n2 containers run" + keep,
-		{ending: 1, staying: 2}: "\nstopping 1 container; Ctrl-C again kills now\n2 containers run" + keep,
+		{ending: 1, staying: 2}: "\nstopping 1 container; press Ctrl-C again to kill at once\n2 containers run" + keep,
 	} {
 		var errs bytes.Buffer
 		(&cli{surroundings: surroundings{Err: &errs}}).leaving(h)

@@ -14,7 +14,7 @@ import (
 func (c *cli) completionVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish|powershell", Short: "Print the completion script of a shell",
-		Long: "completion prints a script that makes the shell complete verbs, flags and the names of what runs.",
+		Long: "completion prints a script that completes verbs, flags and the names of resources.",
 		Example: "  source <(cantina completion bash)\n" +
 			"  cantina completion fish > ~/.config/fish/completions/cantina.fish",
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"}, Args: exactly(1, "the name of a shell"),
@@ -30,7 +30,7 @@ func (c *cli) completionVerb() *cobra.Command {
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(c.Out)
 			}
-			return failf(api.ExitUsage, "no completion for %q; there are bash, zsh, fish and powershell", args[0])
+			return failf(api.ExitUsage, "no completion for shell %q; supported: bash, zsh, fish, powershell", args[0])
 		},
 	}
 }

@@ -29,11 +29,12 @@ func (c *cli) cronVerb() *cobra.Command {
 	f := &cronFlags{}
 	next := &cobra.Command{
 		Use:   "next NAME|LINE",
-		Short: "Print the next firings of a schedule, or of a crontab line",
-		Long: "next prints when a schedule fires next. What has a space in it, or begins with @, is a line instead, and needs no server:\n" +
-			"next reads a crontab line (five fields, six with seconds first, @daily, @every 90s; L, # and H work), says it in words, warns of what is probably not meant,\n" +
-			"and prints the coming firings in the zone --tz, with marks where clocks change. A line that can fire in a skipped or repeated hour needs\n" +
-			"--gap and --fold.",
+		Short: "Print the next firings of a schedule or of a crontab line",
+		Long: "next prints the next firings of a schedule. An argument with a space or a leading @ is a " +
+			"crontab line and needs no server: five fields, six with seconds first, @daily or @every 90s; " +
+			"L, # and H are supported. For a line, next prints its meaning in words, warnings, and the " +
+			"firings in the zone --tz, with marks at clock changes. A line that can fire in a skipped or " +
+			"repeated hour needs --gap and --fold.",
 		Example: "  cantina cron next nightly -n 3\n" +
 			"  cantina cron next '0 9 * * 1-5' --tz Europe/Berlin\n" +
 			"  cantina cron next '30 2 * * *' --tz America/New_York --gap run --fold first -n 5\n" +
@@ -48,22 +49,22 @@ func (c *cli) cronVerb() *cobra.Command {
 	}
 	// --tz of reading verbs is the zone of the output; here it is the zone of the
 	// line too, so the flag is shared.
-	numberVar(next.Flags(), &f.n, "number", "n", 10, 1, api.MaxPage, "how many firings")
-	choiceVar(next.Flags(), &f.gap, "gap", "", "", []string{"run", "skip"}, "of a line: run or skip: what a time that does not exist does")
-	choiceVar(next.Flags(), &f.fold, "fold", "", "", []string{"first", "last", "both"}, "of a line: first, last or both: when a time that comes twice fires")
-	next.Flags().StringVar(&f.from, "from", "", "of a line: from this time on, RFC 3339 (now)")
-	next.Flags().StringVar(&f.id, "name", "", "of a line: name that H is spread by")
-	next.Flags().BoolVar(&f.strict, "strict", false, "warnings are errors (exit code 1)")
+	numberVar(next.Flags(), &f.n, "number", "n", 10, 1, api.MaxPage, "number of firings to print")
+	choiceVar(next.Flags(), &f.gap, "gap", "", "", []string{"run", "skip"}, "for a line: run or skip a time that the clock change skips")
+	choiceVar(next.Flags(), &f.fold, "fold", "", "", []string{"first", "last", "both"}, "for a line: first, last or both, for a time that the clock change repeats")
+	next.Flags().StringVar(&f.from, "from", "", "for a line: start time, RFC 3339 (default now)")
+	next.Flags().StringVar(&f.id, "name", "", "for a line: name that seeds H")
+	next.Flags().BoolVar(&f.strict, "strict", false, "treat warnings as errors (exit code 1)")
 	domainFlag(next, &f.domain)
-	return group("cron", "Look at schedules, run them by hand, and check crontab lines", c.cronListVerb(), c.cronShowVerb(), c.reading(next), c.cronRunVerb(),
-		c.cronPauseVerb("pause", true, "Stop a schedule", "pause stops a schedule: nothing fires until resume. The time in between does not count as missed."),
-		c.cronPauseVerb("resume", false, "Let a schedule go on", "resume lets a paused schedule go on, from its next time on."),
+	return group("cron", "Manage schedules and check crontab lines", c.cronListVerb(), c.cronShowVerb(), c.reading(next), c.cronRunVerb(),
+		c.cronPauseVerb("pause", true, "Pause a schedule", "Nothing fires until resume. Times that pass in between do not count as missed."),
+		c.cronPauseVerb("resume", false, "Resume a paused schedule", "The schedule continues with its next time."),
 		c.cronMissedVerb(), c.cronBackfillVerb(), c.cronHistoryVerb(), c.cronResetVerb())
 }
 
 func (c *cli) cronNext(f *cronFlags, text string) error {
 	if f.domain != "" {
-		return failf(api.ExitUsage, "--domain goes with the name of a schedule")
+		return failf(api.ExitUsage, "--domain needs the name of a schedule")
 	}
 	opt := cron.LineOptions{Now: c.Now(), Name: f.id}
 	var err error
@@ -113,7 +114,7 @@ func (c *cli) cronZone() (*time.Location, error) {
 	}
 	z, err := loader.System(c.Getenv("TZ"))
 	if err != nil {
-		return nil, failf(api.ExitUsage, "the zone of this machine is not known (%v); give --tz", err)
+		return nil, failf(api.ExitUsage, "cannot determine this machine's time zone (%v); give --tz", err)
 	}
 	return z.Location, nil
 }

@@ -44,34 +44,35 @@ func (c *cli) devVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a server and one cell in one process, on an embedded store",
-		Long: "dev is the default for one machine: server and cell in one process, an embedded store in the data folder.\n" +
-			"Ctrl-C stops everything that runs and leaves nothing behind, but for work with on_cell_restart: keep, which the next\n" +
-			"dev on the same data folder has again (cantina rm or stop it first to end it); a second one kills now.",
-		Example: "  cantina dev                       # data in the default folder\n" +
+		Long: "dev is for one machine: server and cell in one process, with an embedded store in the data " +
+			"directory. Ctrl-C stops all work, except work with on_cell_restart: keep. The next dev on the " +
+			"same data directory takes that over; to end it, use cantina rm or stop first. A second Ctrl-C " +
+			"kills at once.",
+		Example: "  cantina dev                       # data in the default directory\n" +
 			"  cantina dev --data /tmp/try       # elsewhere",
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.dev(f) },
 	}
 	f.log.add(cmd)
-	cmd.Flags().StringVar(&f.data, "data", c.dataFolder("dev"), "folder for everything that is kept")
+	cmd.Flags().StringVar(&f.data, "data", c.dataFolder("dev"), "data directory")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	socketFlags(cmd, &f.socket, &f.group, devSocket)
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
-	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on an address that others reach, without TLS: whoever reaches it controls this machine")
+	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	f.stuck.add(cmd)
 	runcFlag(cmd, &f.runc)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
-	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the addresses, one a line, once the API answers")
+	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
 	return cmd
 }
 
 // socketFlags are those of the Unix socket of dev and server; name is its file's.
 func socketFlags(cmd *cobra.Command, socket, group *string, name string) {
-	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none = without (default: "+name+" where clients look first)")
-	cmd.Flags().StringVar(group, "socket-group", "", "group whose members may use the Unix socket, and so control everything (default: its owner alone)")
+	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none disables it (default: "+name+"the first that clients try)")
+	cmd.Flags().StringVar(group, "socket-group", "", "group with access to the Unix socket, which is full control (default: the owner only)")
 }
 
 // socketOf is where dev or server listens for clients of this machine; empty = nowhere.
@@ -84,7 +85,7 @@ func (c *cli) socketOf(asked, group, name string) (string, error) {
 	}
 	dir := c.runtimeFolders()[0]
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("directory of the socket: %w; choose another with --socket", err)
+		return "", fmt.Errorf("socket directory: %w; choose another path with --socket", err)
 	}
 	if group != "" {
 		if err := guard.ShareDirectory(dir, group); err != nil {
@@ -194,11 +195,12 @@ func (c *cli) leaving(h host) {
 	ending, staying := h.Containers()
 	text := "\nstopping\n"
 	if ending > 0 {
-		text = fmt.Sprintf("\nstopping %s; Ctrl-C again kills now\n", plural(int32(ending), "container", "containers"))
+		text = fmt.Sprintf("\n"+
+			"stopping %s; press Ctrl-C again to kill at once\n", plural(int32(ending), "container", "containers"))
 	}
 	if staying > 0 {
-		text += fmt.Sprintf("%s on (on_cell_restart: keep): start this again on the same data folder to reach what was kept.\n"+
-			"Until then nobody can stop it from here, and a service that is not exclusive may get another copy elsewhere\n", plural(int32(staying), "container runs", "containers run"))
+		text += fmt.Sprintf("%s on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n"+
+			"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n", plural(int32(staying), "container runs", "containers run"))
 	}
 	c.sayf("%s", text)
 }

@@ -33,9 +33,9 @@ func (c *cli) doctorVerb() *cobra.Command {
 		},
 	}
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Say what this machine can and cannot isolate, and why", Args: atMost(0, "none"),
-		Long: "doctor tries the machine with real containers, as a cell would use it, and says what works, what is not enforced, and what may leak. It asks no server. A failure,\n" +
-			"which keeps a cell from running containers, is exit code 1.",
+		Use: "doctor", Short: "Check which isolation this machine supports", Args: atMost(0, "none"),
+		Long: "doctor runs real containers as a cell would, and reports supported, unenforced and leaking " +
+			"features. It needs no server. Exits 1 if a failure would keep a cell from running containers.",
 		Example: "  cantina doctor\n  cantina doctor -o json | jq '.[] | select(.level != \"ok\")'",
 		RunE: func(*cobra.Command, []string) error {
 			reboot, err := stuck.command()
@@ -66,8 +66,9 @@ func (c *cli) doctorVerb() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "folder to work in (the default data folder where there is one, else the system's temporary folder)")
-	cmd.Flags().StringVar(&reaper, "reaper", "", "path of cantina-reaper (the one in this program)")
+	cmd.Flags().StringVar(&dir, "dir", "", "directory to work in (default: the data directory if it exists, else the system's temporary "+
+		"directory)")
+	cmd.Flags().StringVar(&reaper, "reaper", "", "path to cantina-reaper (default: the built-in one)")
 	stuck.choose(cmd)
 	runcFlag(cmd, &runc)
 	defaultUserFlag(cmd, &user)

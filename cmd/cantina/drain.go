@@ -18,15 +18,16 @@ func (c *cli) drainVerb() *cobra.Command {
 	var deadline time.Duration
 	var stopBatch, wait bool
 	cmd := &cobra.Command{
-		Use: "drain CELL", Short: "Empty a cell: it takes no new work, and what it runs moves or ends",
-		Long: "drain has a cell take no new work at once. Services start elsewhere before they stop here; tasks and batch tasks may end by themselves until the\n" +
-			"deadline. Then what is left is ended: tasks fail, batch tasks run again elsewhere. A drain holds for the cell's name, also when cell or leader\n" +
-			"start again, until cantina undrain takes it back; another drain replaces it. With --wait the exit code is 1 when the deadline had to end something.",
+		Use: "drain CELL", Short: "Move work off a cell and accept no new work",
+		Long: "A drained cell accepts no new work. Services start elsewhere before they stop here. Tasks and " +
+			"batch tasks may finish until the deadline; then tasks fail and batch tasks run again " +
+			"elsewhere. A drain belongs to the cell's name and survives restarts of cell and leader, until " +
+			"cantina undrain; another drain replaces it. With --wait, exits 1 if the deadline ended work.",
 		Example: "  cantina drain node7 --reason 'new disk'\n  cantina drain node7 --reason kernel --deadline 1h --wait\n  cantina drain node7 --reason urgent --batch stop --deadline 30s",
 		Args:    exactly(1, "CELL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
-				return failf(api.ExitUsage, "a drain needs a reason for those who wonder: --reason 'new disk'")
+				return failf(api.ExitUsage, "a reason is required, for example --reason 'new disk'")
 			}
 			stopBatch = stopBatch || batch == "stop"
 			q := &pb.DrainCellRequest{Name: strings.TrimPrefix(args[0], "cell/"), Reason: reason, StopBatch: stopBatch}
@@ -38,7 +39,7 @@ func (c *cli) drainVerb() *cobra.Command {
 				return c.noCell(args[0], err)
 			}
 			d := got.Cell.Drain
-			c.notef("cell %s is drained, for %s at most; cantina undrain %[1]s takes it back\n", q.Name, short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
+			c.notef("cell %s draining, deadline in %s; to cancel: cantina undrain %[1]s\n", q.Name, short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
 			if !wait {
 				return nil
 			}
@@ -48,10 +49,11 @@ func (c *cli) drainVerb() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&reason, "reason", "", "why (needed); shown to everybody who looks at the cell")
-	f.Var(&durationFlag{d: &deadline}, "deadline", "end what is left after this long, like 30m (default: the cell's --evacuation-timeout)")
-	choiceVar(f, &batch, "batch", "", "finish", []string{"finish", "stop"}, "finish: batch tasks may end by themselves until the deadline; stop: they are stopped at once, run again elsewhere, and no retry is counted")
-	f.BoolVar(&stopBatch, "stop-batch", false, "the same as --batch stop")
+	f.StringVar(&reason, "reason", "", "reason (required); shown wherever the cell is listed")
+	f.Var(&durationFlag{d: &deadline}, "deadline", "end remaining work after this duration, like 30m (default: the cell's --evacuation-timeout)")
+	choiceVar(f, &batch, "batch", "", "finish", []string{"finish", "stop"}, "finish: batch tasks may finish until the deadline; stop: end them at once and run them "+
+		"elsewhere, without counting a retry")
+	f.BoolVar(&stopBatch, "stop-batch", false, "same as --batch stop")
 	_ = f.MarkHidden("stop-batch")
 	f.BoolVar(&wait, "wait", false, "wait until the cell is empty")
 	c.waiting(cmd)
@@ -73,7 +75,7 @@ func (c *cli) waitDrained(ctx context.Context, name string, d *pb.Drain) error {
 		}
 		end = got.Cell.Drain
 		if end == nil || !end.Since.AsTime().Equal(d.GetSince().AsTime()) {
-			return false, "", failf(api.ExitFailed, "the drain of cell %s was taken back, or replaced by another", name)
+			return false, "", failf(api.ExitFailed, "drain of cell %s was cancelled or replaced", name)
 		}
 		return end.Ended != nil, got.Position, nil
 	})
@@ -81,7 +83,7 @@ func (c *cli) waitDrained(ctx context.Context, name string, d *pb.Drain) error {
 		return err
 	}
 	if len(end.Waits) > 0 {
-		return failf(api.ExitFailed, "the deadline ended what cell %s waited for: %s", name, printable(strings.Join(end.Waits, ", ")))
+		return failf(api.ExitFailed, "cell %s: deadline exceeded; ended: %s", name, printable(strings.Join(end.Waits, ", ")))
 	}
 	c.notef("cell %s is empty\n", name)
 	return nil
@@ -89,8 +91,8 @@ func (c *cli) waitDrained(ctx context.Context, name string, d *pb.Drain) error {
 
 func (c *cli) undrainVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "undrain CELL", Short: "Let a drained cell take work again",
-		Long:    "undrain takes a drain back, also one that has ended. What has moved away stays where it is.",
+		Use: "undrain CELL", Short: "Accept work on a drained cell again",
+		Long:    "undrain cancels a drain, even a finished one. Work that has moved away does not move back.",
 		Example: "  cantina undrain node7", Args: exactly(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := strings.TrimPrefix(args[0], "cell/")
@@ -101,7 +103,7 @@ func (c *cli) undrainVerb() *cobra.Command {
 			}
 			_, err = call(c, calls.UndrainCell, &pb.UndrainCellRequest{Name: name})
 			if err == nil {
-				c.notef("cell %s takes work again\n", name)
+				c.notef("cell %s accepts work again\n", name)
 			}
 			return c.noCell(args[0], err)
 		},
@@ -115,7 +117,7 @@ func (c *cli) drainNote(d *pb.Drain) string {
 	case d.Ended != nil && len(d.Waits) == 0:
 		return "drained" + why
 	case d.Ended != nil:
-		return fmt.Sprintf("drained, the deadline ended %d%s", len(d.Waits), why)
+		return fmt.Sprintf("drained; %d ended by the deadline%s", len(d.Waits), why)
 	}
-	return fmt.Sprintf("being drained, until %s, %d left%s", c.when(d.Until), len(d.Waits), why)
+	return fmt.Sprintf("draining until %s; %d left%s", c.when(d.Until), len(d.Waits), why)
 }

@@ -17,9 +17,11 @@ func (c *cli) explainVerb() *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use:   "explain SUBJECT",
-		Short: "Say why something is in its state",
-		Long: "explain says first why the subject is as it is: what it needs, what there is, who holds the rest, and the smallest change that would help; then its newest\n" +
-			"events and its last lines of output.\n\n" + subjectHelp,
+		Short: "Show why a resource is in its state",
+		Long: "explain prints the reason first: the resources needed and available, their holders, and the " +
+			"smallest change that would help. Then it prints the newest events and the last lines of " +
+			"output.\n" +
+			"\n" + subjectHelp,
 		Example: "  cantina explain web/0\n" +
 			"  cantina explain count/net/http -o json | jq '.reasons'",
 		Args: exactly(1, "SUBJECT"),
@@ -51,7 +53,7 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	var b strings.Builder
 	unsure := slices.ContainsFunc(x.Reasons, func(r *pb.Reason) bool { return r.Code == "cell_unsure" })
 	if x.Fine && unsure {
-		fmt.Fprintf(&b, "%s was %s, as wanted, when it was last heard of\n", s, printable(x.State))
+		fmt.Fprintf(&b, "%s was %s, as wanted, at its last report\n", s, printable(x.State))
 	} else if x.Fine {
 		fmt.Fprintf(&b, "%s is %s, as wanted\n", s, printable(x.State))
 	} else {
@@ -76,7 +78,7 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 		}
 	}
 	if len(x.Events) == 0 && x.EventsSince != nil {
-		fmt.Fprintf(&b, "no events since %s: the leader knows those of its own term, and the newest\n", x.EventsSince.AsTime().In(c.location()).Format(time.RFC3339))
+		fmt.Fprintf(&b, "no events since %s; only the newest of this leader's term are kept\n", x.EventsSince.AsTime().In(c.location()).Format(time.RFC3339))
 	}
 	if len(x.Lines) > 0 {
 		b.WriteString("last output\n")

@@ -55,9 +55,9 @@ func allowedOf(kind string) string {
 	case "bool":
 		return "must be true or false"
 	case "stringToString":
-		return "must be NAME=VALUE, or several with commas between"
+		return "must be NAME=VALUE, several separated by commas"
 	case "stringSlice":
-		return "must be a value, or several with commas between, and quotes only around a whole one"
+		return "must be a value, several separated by commas; quote a whole value only"
 	}
 	return "must be another " + kind
 }

@@ -130,11 +130,11 @@ func TestABadTextIsToldWithItsFlag(t *testing.T) {
 		{[]string{"--from must be a time like", `"a"`}, []string{"cron", "backfill", "tick", "--from", "a", "--to", "b", "--max", "1"}},
 		{[]string{"--from must be a time like", `"a"`}, []string{"cron", "next", "@daily", "--from", "a", "--utc"}},
 		{[]string{"INSTANCES must be a whole number", `"-3"`}, []string{"service", "scale", "web", "--", "-3"}},
-		{[]string{"--ports must be FIRST-LAST", `"x"`}, []string{"cell", "--ports", "x"}},
+		{[]string{"--ports must be a range FIRST-LAST", `"x"`}, []string{"cell", "--ports", "x"}},
 		{[]string{"--capacity gpu=x: must be a whole number"}, []string{"cell", "--capacity", "gpu=x"}},
 		{[]string{"--capacity must be NAME=VALUE", `"gpu"`}, []string{"cell", "--capacity", "gpu"}},
-		{[]string{`--data "/nowhere": there is no such folder`}, []string{"store", "backup", "x", "--data", "/nowhere"}},
-		{[]string{`--data "/nowhere": there is no such folder`}, []string{"store", "mark-restored", "--data", "/nowhere"}},
+		{[]string{`--data "/nowhere": no such directory`}, []string{"store", "backup", "x", "--data", "/nowhere"}},
+		{[]string{`--data "/nowhere": no such directory`}, []string{"store", "mark-restored", "--data", "/nowhere"}},
 	} {
 		s.in = demo
 		out, errs, code := s.run(c.args...)
@@ -153,8 +153,8 @@ func TestABadTextIsToldWithItsFlag(t *testing.T) {
 		}
 	}
 	for want, g := range map[string]*pb.Gap{
-		"events between 3.1 and 7.2 are missing":                                                 {After: "3.1", Before: "7.2"},
-		"the stream stands at 3.1, before 50: the store was restored, and events may be missing": {After: "50", Before: "3.1"},
+		"events between 3.1 and 7.2 missing":                                         {After: "3.1", Before: "7.2"},
+		"stream is at 3.1, before 50: the store was restored, events may be missing": {After: "50", Before: "3.1"},
 	} {
 		if got := missing("events", g); got != want {
 			t.Errorf("%q", got)

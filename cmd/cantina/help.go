@@ -15,54 +15,65 @@ import (
 // topics are the help pages beside those of the verbs.
 func topics() map[string]struct{ short, text string } {
 	return map[string]struct{ short, text string }{
-		"exit-codes": {"What the exit codes mean", exitCodes},
-		"subjects":   {"How services, tasks, jobs and cells are named", subjectHelp + "\n"},
-		"output":     {"Forms of output, colours and times", outputHelp},
-		"addresses":  {"How a server is found", addressHelp},
+		"exit-codes": {"Exit codes", exitCodes},
+		"subjects":   {"Names of services, tasks, jobs and cells", subjectHelp + "\n"},
+		"output":     {"Output formats, colours and times", outputHelp},
+		"addresses":  {"How clients find a server", addressHelp},
 	}
 }
 
 const exitCodes = `EXIT CODES
-  0    done, or nothing to do
-  1    refused, or failed
-  2    wrong usage, or a spec file with mistakes: nothing was done
-  3    not found, or collected
-  4    timed out (--timeout)
-  5    no connection to a server, or not allowed
-  6    lost: nobody knows how far it came
+  0    success, or nothing to do
+  1    refused or failed
+  2    wrong usage or invalid spec file; nothing was changed
+  3    not found, or deleted after its retention time
+  4    timeout (--timeout)
+  5    no connection to a server, or access denied
+  6    lost: the outcome is unknown
   10   plan: there are changes
-  130  detached by Ctrl-C; what was followed goes on
+  130  detached by Ctrl-C; the task or job continues
 
-  run and wait end with the program's own code, and with 128+n when signal n ended it; --client-exit-code gives
-  0, 1 or 6 instead. wait for a job gives 1 when some of it failed.
+  run and wait exit with the program's own code, or 128+n if signal n ended it.
+  --client-exit-code gives 0, 1 or 6 instead. wait for a job exits 1 if any of
+  its batch tasks failed.
 `
 
 const outputHelp = `OUTPUT
-  Data goes to standard output; progress, notes, warnings and questions go to standard error. -q prints ids only.
+  Data goes to standard output. Progress, notes, warnings and prompts go to
+  standard error. -q prints only ids.
 
-  -o table   for people: one row per item, fitted to the terminal, in full when piped (--no-trunc)
-  -o wide    more columns; --columns a,b chooses, --no-header drops the first line
-  -o json    a list of objects, or one object; the same fields as the API
-  -o jsonl   one object a line
+  -o table   one row per item; fits the terminal, full width when piped
+             or with --no-trunc
+  -o wide    more columns; select with --columns a,b; --no-header omits the header
+  -o json    an array of objects, or one object; the same fields as the API
+  -o jsonl   one JSON object per line
   -o yaml    the same as YAML
-  -o name    ids only
-  --template a Go template for each item, over its JSON: --template '{{.name}} {{.running}}'
+  -o name    only ids
+  --template Go template for each item, applied to its JSON:
+             --template '{{.name}} {{.running}}'
 
-  Times are relative on a terminal and RFC 3339 with their zone elsewhere; --utc and --tz choose the zone.
-  Colours only on a terminal; --color=always|never and NO_COLOR decide otherwise.
+  Times are relative on a terminal and RFC 3339 with zone elsewhere; select the
+  zone with --utc or --tz. Colours appear only on a terminal; override with
+  --color=always|never or NO_COLOR.
 `
 
 const addressHelp = `ADDRESSES
-  A server is named by --addr, else by CANTINA_ADDR (several with commas; any of them may lead), else it is the
-  cantina dev or server that left its socket in $XDG_RUNTIME_DIR/cantina or /run/cantina, else 127.0.0.1:7480.
-  An address is host:port, or unix:PATH. Servers with mutual TLS need --tls-cert, --tls-key and --tls-ca. A loopback
-  port needs the token of its server's user, which is read from --token-file by itself (CANTINA_TOKEN has one, too).
+  A client uses the first of these:
+    1. --addr
+    2. CANTINA_ADDR (several addresses separated by commas; any may lead)
+    3. the socket of a running cantina dev or server, in
+       $XDG_RUNTIME_DIR/cantina or /run/cantina
+    4. 127.0.0.1:7480
+
+  An address is host:port or unix:PATH. Mutual TLS needs --tls-cert, --tls-key
+  and --tls-ca. A loopback port needs the token of the server's user, read from
+  --token-file or CANTINA_TOKEN.
 `
 
 func (c *cli) helpVerb(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [VERB|TOPIC]", Short: "Help about a verb or topic",
-		Long:    "help prints the page of a verb, or of a topic: " + strings.Join(topicNames(), ", ") + ".",
+		Long:    "help prints the page of a verb or of a topic: " + strings.Join(topicNames(), ", ") + ".",
 		Example: "  cantina help run\n  cantina help exit-codes\n  cantina help topics",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -82,7 +93,7 @@ func (c *cli) helpVerb(root *cobra.Command) *cobra.Command {
 			}
 			cmd, rest, err := root.Find(args)
 			if err != nil || cmd == root || len(rest) > 0 {
-				return failf(api.ExitUsage, "no help about %q; see cantina help and cantina help topics", strings.Join(args, " "))
+				return failf(api.ExitUsage, "no help for %q; see cantina help and cantina help topics", strings.Join(args, " "))
 			}
 			return cmd.Help()
 		},
@@ -98,19 +109,24 @@ func topicNames() []string {
 	return names
 }
 
-// widestHelp is how wide prose is at most on a terminal.
-const widestHelp = 110
+// Columns of the prose of a page: at most widestHelp on a terminal, plainHelp
+// elsewhere.
+const (
+	widestHelp = 110
+	plainHelp  = 80
+)
 
-// help has pages fit a terminal; elsewhere they stay as they are.
+// help has pages fit a terminal. Elsewhere a flag stays on one line, for grep.
 func (c *cli) help(root *cobra.Command) {
-	width := 0
+	width, prose := 0, plainHelp
 	if c.OutTTY {
 		width = min(c.Width(), widestHelp)
+		prose = width
 	}
 	root.SetHelpTemplate(strings.ReplaceAll(helpText, "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		cmd.Long = fill(cmd.Long, width)
+		cmd.Long = fill(cmd.Long, prose)
 		// In one piece: the library tells an error of its writer without saying who it is.
 		var page bytes.Buffer
 		cmd.SetOut(&page)

@@ -13,7 +13,7 @@ func (c *cli) tellInput(told bool) bool {
 	if told || c.InTTY || !waits(c.In) {
 		return told
 	}
-	c.sayf("what stands on standard input is not passed on: a task has none; put it into a file that its cell can reach, or into --env\n")
+	c.sayf("standard input is ignored: a task has none; use a file that the cell can read, or --env\n")
 	return true
 }
 

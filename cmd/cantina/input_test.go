@@ -62,7 +62,7 @@ func TestRunTellsThatATaskHasNoInput(t *testing.T) {
 		s := newShell(t)
 		s.in = in
 		_, errs, code := s.run("run", "-d", "--id", "t", "--", "wc", "-l")
-		if code != 0 || strings.Count(errs, "standard input is not passed on") != min(len(in), 1) {
+		if code != 0 || strings.Count(errs, "standard input is ignored") != min(len(in), 1) {
 			t.Errorf("input %q: code %d, %s", in, code, errs)
 		}
 		s.SetTask("t", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })

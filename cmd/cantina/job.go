@@ -45,7 +45,7 @@ func (c *cli) jobTable() table[*pb.Job] {
 // nodeNote is the doubt about one that runs, else how the last attempt ended.
 func nodeNote(x *pb.JobNode) string {
 	if x.State == batch.ClassRunning.String() && x.Reason != "" {
-		return cmp.Or(x.Doubt, "attempt before: "+x.Reason)
+		return cmp.Or(x.Doubt, "previous attempt: "+x.Reason)
 	}
 	return cmp.Or(x.Doubt, x.Reason)
 }
@@ -140,7 +140,7 @@ func (c *cli) jobVerb() *cobra.Command {
 			return one(c, c.jobTable(), got.Job)
 		},
 	}
-	return group("job", "Show jobs, their nodes and results, and steer them",
+	return group("job", "Manage jobs, their nodes and results",
 		c.reading(ls), c.reading(get), c.jobNodesVerb(), c.jobResultsVerb(), c.jobPauseVerb(true), c.jobPauseVerb(false), c.jobRetryVerb(), c.jobKillVerb())
 }
 
@@ -150,8 +150,9 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 	q := &pb.ListNodesRequest{}
 	cmd := &cobra.Command{
 		Use: "nodes JOB", Short: "List the nodes of a job with their status", Args: exactly(1, "JOB"),
-		Long: "nodes lists the batch tasks of a job. ERRORS counts the attempts that ended in an error since the last that did not, or since job retry; LOSSES (-o wide) those whose\n" +
-			"cell was lost. Attempt ERRORS + LOSSES + 1 is the one that runs, or comes next.",
+		Long: "nodes lists the batch tasks of a job. ERRORS counts failed attempts since the last success or " +
+			"job retry; LOSSES (-o wide) counts attempts whose cell was lost. The current or next attempt " +
+			"is number ERRORS + LOSSES + 1.",
 		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Job = jobName(args[0])
@@ -163,18 +164,19 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 		},
 	}
 	choicesVar(cmd.Flags(), &q.State, "state", []string{"ready", "running", "done", "failed", "backoff", "blocked", "stranded", "avoided", "disabled", "absent"},
-		"ready, running, done, failed, backoff, blocked, stranded (the job before it will not be done on this node), avoided, disabled or absent")
-	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
-	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+		"ready, running, done, failed, backoff, blocked, stranded (a job it depends on cannot finish on "+
+			"this node), avoided, disabled or absent")
+	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	return c.reading(cmd)
 }
 
 func (c *cli) jobResultsVerb() *cobra.Command {
 	q := &pb.ListResultsRequest{}
 	cmd := &cobra.Command{
-		Use: "results JOB", Short: "Print what the batch tasks of a job reported", Args: exactly(1, "JOB"),
-		Long: "results prints each batch task that has ended with its state, exit code and the data that it reported. It reads page by page, so that a\n" +
-			"job of a million nodes needs no memory; -o jsonl gives one object a line.",
+		Use: "results JOB", Short: "Print the results of a job's batch tasks", Args: exactly(1, "JOB"),
+		Long: "results prints each finished batch task with its state, exit code and reported data. Output is " +
+			"streamed page by page, so a job of a million nodes needs little memory.",
 		Example: "  cantina job results count -o jsonl | jq .data.lines\n  cantina job results count --state failed",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Job = jobName(args[0])
@@ -186,15 +188,15 @@ func (c *cli) jobResultsVerb() *cobra.Command {
 		},
 	}
 	choicesVar(cmd.Flags(), &q.State, "state", []string{"done", "failed"}, "done or failed")
-	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
-	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	return c.reading(cmd)
 }
 
 func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
-	verb, short := "resume", "Let a paused job go on"
+	verb, short := "resume", "Resume a paused job"
 	if pause {
-		verb, short = "pause", "Start nothing more of a job; what runs goes on"
+		verb, short = "pause", "Start no more batch tasks of a job; running ones continue"
 	}
 	return &cobra.Command{
 		Use: verb + " JOB", Short: short, Example: "  cantina job " + verb + " count", Args: exactly(1, "JOB"),
@@ -211,7 +213,7 @@ func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
 func (c *cli) jobRetryVerb() *cobra.Command {
 	q := &pb.ForgiveJobRequest{}
 	cmd := &cobra.Command{
-		Use: "retry JOB", Short: "Let failed batch tasks of a job run again", Args: exactly(1, "JOB"),
+		Use: "retry JOB", Short: "Retry failed batch tasks of a job", Args: exactly(1, "JOB"),
 		Example: "  cantina job retry count\n  cantina job retry count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Name = jobName(args[0])
@@ -225,8 +227,8 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 			return c.noJob(args[0], err)
 		},
 	}
-	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
-	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	return cmd
 }
 
@@ -234,15 +236,16 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 func (c *cli) tellStranded(name string) {
 	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
 	if err == nil && got.Job.Counts.GetStranded() > 0 {
-		c.notef("  %s; cantina explain job/%s names the batch task to retry\n", printable(got.Job.Reason), name)
+		c.notef("  %s; cantina explain job/%s lists the batch tasks to retry\n", printable(got.Job.Reason), name)
 	}
 }
 
 func (c *cli) jobKillVerb() *cobra.Command {
 	q := &pb.KillJobRequest{}
 	cmd := &cobra.Command{
-		Use: "kill JOB", Short: "End running batch tasks of a job", Args: exactly(1, "JOB"),
-		Long:    "kill ends what runs of a job now. The job goes on: what was ended counts as incomplete and may run again; pause it first to keep it from that.",
+		Use: "kill JOB", Short: "Kill running batch tasks of a job", Args: exactly(1, "JOB"),
+		Long: "kill ends the running batch tasks of a job now. The job continues, and they may run again as " +
+			"incomplete; pause the job first to prevent that.",
 		Example: "  cantina job kill count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Name = jobName(args[0])
@@ -253,7 +256,7 @@ func (c *cli) jobKillVerb() *cobra.Command {
 			return c.noJob(args[0], err)
 		},
 	}
-	cmd.Flags().StringVar(&q.Node, "node", "", "this node only")
-	cmd.Flags().StringVar(&q.Below, "below", "", "nodes below this one only")
+	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	return cmd
 }

@@ -30,14 +30,14 @@ func (f *storageFlags) add(cmd *cobra.Command) {
 	const gib = 1 << 30
 	*f = storageFlags{perContainer: gib, total: 10 * gib, downloads: 10 * gib, images: 20 * gib, unpack: executor.DefaultUnpack}
 	p := cmd.Flags()
-	p.Var(&sizeFlag{&f.perContainer, minStorage}, "log-per-container", "output that is kept of one container; the middle goes first, and the gap is told")
-	p.Var(&sizeFlag{&f.total, minStorage}, "log-total", "output that is kept of all containers of the cell; the oldest goes first")
-	longerVar(p, &f.age, "log-keep", 24*time.Hour, "how long output is kept after its container is gone")
-	p.Var(&sizeFlag{&f.downloads, minStorage}, "download-cache", "downloads that are kept for the next container; the longest unused go first")
-	p.Var(&sizeFlag{&f.images, minStorage}, "image-cache", "unpacked images that are kept for the next container; the longest unused go first")
-	p.Var(&sizeFlag{&f.unpack, minStorage}, "unpack-limit", "what a downloaded archive may unpack to when the work has no disk of its own")
-	p.StringVar(&f.ports, "ports", "20000-29999", "ports that are given to containers, FIRST-LAST; those of the kernel's ephemeral range are left out")
-	p.StringVar(&f.registry, "registry-config", "", "file with the credentials of image registries, as \"docker login\" writes it; read at each pull")
+	p.Var(&sizeFlag{&f.perContainer, minStorage}, "log-per-container", "maximum log size per container; the middle is dropped first and marked as a gap")
+	p.Var(&sizeFlag{&f.total, minStorage}, "log-total", "maximum log size of all containers of the cell; the oldest is dropped first")
+	longerVar(p, &f.age, "log-keep", 24*time.Hour, "how long to keep logs of a removed container")
+	p.Var(&sizeFlag{&f.downloads, minStorage}, "download-cache", "size of the download cache; least recently used entries are evicted first")
+	p.Var(&sizeFlag{&f.images, minStorage}, "image-cache", "size of the cache of unpacked images; least recently used entries are evicted first")
+	p.Var(&sizeFlag{&f.unpack, minStorage}, "unpack-limit", "maximum unpacked size of a downloaded archive, for work without a disk limit")
+	p.StringVar(&f.ports, "ports", "20000-29999", "ports for containers, FIRST-LAST; ports in the kernel's ephemeral range are skipped")
+	p.StringVar(&f.registry, "registry-config", "", "file with credentials for image registries, as written by \"docker login\"; read at each pull")
 }
 
 // minStorage is the least that the stores work well with, in bytes: below it a store
@@ -73,9 +73,9 @@ func portRange(s string) (first, last int, err error) {
 	last, err2 := strconv.Atoi(b)
 	switch {
 	case !ok || err1 != nil || err2 != nil:
-		return 0, 0, failf(api.ExitUsage, "--ports must be FIRST-LAST like 20000-29999, not %q", s)
+		return 0, 0, failf(api.ExitUsage, "--ports must be a range FIRST-LAST like 20000-29999, not %q", s)
 	case first < 1024 || last > 65535 || first > last:
-		return 0, 0, failf(api.ExitUsage, "--ports %s: FIRST and LAST must be between 1024 and 65535, and FIRST not above LAST", s)
+		return 0, 0, failf(api.ExitUsage, "--ports %s: both must be between 1024 and 65535, FIRST not above LAST", s)
 	}
 	if n, low, high := executor.FreePorts(first, last); n == 0 {
 		return 0, 0, failf(api.ExitUsage, "--ports %s is all of it in the kernel's ephemeral range (%d-%d, net.ipv4.ip_local_port_range): no port is left to give out", s, low, high)

@@ -35,9 +35,11 @@ func (c *cli) logsVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs SUBJECT",
 		Short: "Print the output of a service, task or job",
-		Long: "logs prints what the processes of a subject wrote, also after they ended, merged over instances and cells in the order of time,\n" +
-			"each line with the instance before it when there can be several. -f follows until the task or job has ended. --raw prints the bytes exactly\n" +
-			"as they were written. Lines of standard error go to standard output too, unless --stream chooses.\n\n" + subjectHelp,
+		Long: "logs prints the output of a service, task or job, also after its end, merged over instances " +
+			"and cells by time. Each line begins with its instance if there are several. -f follows until " +
+			"the task or job ends. --raw prints the original bytes. Lines of standard error go to standard " +
+			"output too, unless --stream selects one.\n" +
+			"\n" + subjectHelp,
 		Example: "  cantina logs web\n" +
 			"  cantina logs -f -n 20 web/0\n" +
 			"  cantina logs count --since 10m --grep 'error|panic'\n" +
@@ -47,17 +49,17 @@ func (c *cli) logsVerb() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	domainFlag(cmd, &f.domain)
-	fl.BoolVarP(&f.follow, "follow", "f", false, "go on as new lines come")
-	numberVar(fl, &f.tail, "tail", "n", 0, 1, api.MaxPage, "only the last lines (at most 1000)")
-	fl.StringVar(&f.since, "since", "", "lines from this time on: a duration ago like 10m, or RFC 3339")
-	fl.StringVar(&f.until, "until", "", "lines before this time")
-	fl.StringVar(&f.grep, "grep", "", "lines that match this regular expression (RE2)")
-	fl.StringVar(&f.attempt, "attempt", "", "of one attempt only: its number for a job (1 = the first), the instance for a service (ps -o wide)")
+	fl.BoolVarP(&f.follow, "follow", "f", false, "follow: print new lines as they arrive")
+	numberVar(fl, &f.tail, "tail", "n", 0, 1, api.MaxPage, "number of last lines to print (at most 1000)")
+	fl.StringVar(&f.since, "since", "", "only lines since this time: a duration ago like 10m, or RFC 3339")
+	fl.StringVar(&f.until, "until", "", "only lines before this time")
+	fl.StringVar(&f.grep, "grep", "", "only lines that match this regular expression (RE2)")
+	fl.StringVar(&f.attempt, "attempt", "", "only this attempt: a number for a job (1 is the first), an instance id for a service (ps -o wide)")
 	choicesVar(fl, &f.streams, "stream", []string{"stdout", "stderr", "event"}, "stdout, stderr or event (stdout,stderr)")
-	fl.StringVar(&f.node, "node", "", "of this node of a job only")
-	fl.BoolVar(&f.raw, "raw", false, "the bytes exactly as they were written")
-	fl.BoolVar(&f.timestamps, "timestamps", false, "the time before each line")
-	fl.BoolVar(&f.noPrefix, "no-prefix", false, "no instance before each line")
+	fl.StringVar(&f.node, "node", "", "for a job: only this node")
+	fl.BoolVar(&f.raw, "raw", false, "print the original bytes")
+	fl.BoolVar(&f.timestamps, "timestamps", false, "print the time before each line")
+	fl.BoolVar(&f.noPrefix, "no-prefix", false, "do not print the instance before each line")
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
@@ -124,7 +126,7 @@ func (c *cli) whyEmpty(s subject, q *pb.OutputQuery) error {
 	if err != nil || len(got.Lines) > 0 {
 		return err
 	}
-	return failf(api.ExitNotFound, "%s left no output in an attempt %s", s, q.Attempt)
+	return failf(api.ExitNotFound, "%s: no output in attempt %s", s, q.Attempt)
 }
 
 func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {

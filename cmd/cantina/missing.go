@@ -29,14 +29,14 @@ func (c *cli) nothingCalled(kind, rest, domain string) error {
 	hint := c.nearName(kind, rest, domain)
 	if hint == "" || kind == "cell" { // the lost ones have names too
 		hint = strings.TrimSpace(hint + " " + map[string]string{
-			"": "see cantina ps, task ls, job ls, cron ls, cells", "service": "see cantina service ls", "task": "see cantina task ls", "job": "see cantina job ls", "schedule": "see cantina cron ls",
-			"cell": "see cantina cells --all. A leader remembers the cells that were lost in its own term",
+			"": "list them: cantina ps, task ls, job ls, cron ls, cells", "service": "list them: cantina service ls", "task": "list them: cantina task ls", "job": "list them: cantina job ls", "schedule": "list them: cantina cron ls",
+			"cell": "list them: cantina cells --all (a leader keeps only the lost cells of its term)",
 		}[kind])
 	}
 	if kind != "" {
-		return failf(api.ExitNotFound, "no %s is called %q; %s", kind, rest, hint)
+		return failf(api.ExitNotFound, "%s %q not found; %s", kind, rest, hint)
 	}
-	return failf(api.ExitNotFound, "nothing is called %q; %s", text, hint)
+	return failf(api.ExitNotFound, "resource %q not found; %s", text, hint)
 }
 
 // partOf says what a name asks for of a job or a service that there is.
@@ -51,7 +51,7 @@ func (c *cli) partOf(kind, rest, domain string) string {
 		return ""
 	}
 	if found, err := c.findService(name, domain); err == nil && len(found) == 1 {
-		return fmt.Sprintf("service %s has no instance %q; cantina ps %[1]s lists them", name, index)
+		return fmt.Sprintf("service %s has no instance %q; list them: cantina ps %[1]s", name, index)
 	}
 	return ""
 }
@@ -60,7 +60,7 @@ func (c *cli) partOf(kind, rest, domain string) string {
 func (c *cli) noNode(x subject, job *pb.Job) string {
 	total := job.Counts.GetTotal()
 	if total == 0 && job.NodesError == "" {
-		return fmt.Sprintf("job %s has no node %s: its nodes are not known yet, or it has none", x.name, x.node)
+		return fmt.Sprintf("job %s has no node %s; its nodes are not known yet, or it has none", x.name, x.node)
 	}
 	var names []string
 	if l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: x.name, Page: &pb.Page{Limit: api.MaxPage}}); err == nil {
@@ -70,7 +70,7 @@ func (c *cli) noNode(x subject, job *pb.Job) string {
 	}
 	hint := spec.DidYouMean(x.node, names)
 	if hint == "" {
-		hint = "cantina job nodes " + x.name + " lists them"
+		hint = "list them: cantina job nodes " + x.name + ""
 	}
 	return fmt.Sprintf("job %s has no node %s (it has %d); %s", x.name, x.node, total, hint)
 }

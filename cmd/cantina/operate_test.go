@@ -24,9 +24,9 @@ import (
 
 func TestNotesOfInstances(t *testing.T) {
 	for want, x := range map[string]*pb.Instance{
-		"no service owns it: kept until its domain is fresh": {Orphan: true, State: "RUNNING"},
-		"insufficient resources: 1 cell":                     {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
-		"exit 1":                                             {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
+		"orphan; kept until its domain is applied again": {Orphan: true, State: "RUNNING"},
+		"insufficient resources: 1 cell":                 {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
+		"exit 1":                                         {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
 	} {
 		if got := instanceNote(x); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -55,13 +55,13 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 	got := s.ok("status")
 	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening", "1 rows cannot be read",
 		"rollout     d/web: rolling out, version 3: 1 of 4 healthy\n",
-		"rollout     d/web: taken back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
+		"rollout     d/web: rolled back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 	s.SetStatus(func(x *api.Status) { x.For = nil })
-	if got := s.ok("status"); strings.Contains(got, "for ,") || !strings.Contains(got, "cells that it does not know may run something, at most 42s") {
+	if got := s.ok("status"); strings.Contains(got, "for ,") || !strings.Contains(got, "cells may run work that is not in it, at most 42s") {
 		t.Error(got)
 	}
 	if got := s.ok("cells"); !strings.Contains(got, "c1    HEALTHY") || !strings.Contains(got, "memory_mb 40/100") {
@@ -131,11 +131,11 @@ func TestBackupAndRestore(t *testing.T) {
 	s := newShell(t)
 	dir := t.TempDir()
 	s.fails(api.ExitUsage, "--data or --etcd-endpoints", "store", "backup", dir+"/b")
-	s.fails(api.ExitUsage, "there is no such folder", "store", "backup", dir+"/b", "--data", dir+"/none")
+	s.fails(api.ExitUsage, "no such directory", "store", "backup", dir+"/b", "--data", dir+"/none")
 	if err := os.Mkdir(dir+"/empty", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.fails(api.ExitFailed, "there is no store in it", "store", "backup", dir+"/b", "--data", dir+"/empty")
+	s.fails(api.ExitFailed, "no store found", "store", "backup", dir+"/b", "--data", dir+"/empty")
 	if _, err := os.Stat(dir + "/empty/server"); err == nil {
 		t.Fatal("a backup made a store")
 	}
@@ -179,7 +179,7 @@ func TestABackupComesBack(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "exists", "store", "backup", dir+"/b", "--data", dir+"/old")
 	s.ok("store", "backup", dir+"/b", "--data", dir+"/old", "--force")
-	s.fails(api.ExitUsage, "is no file", "store", "backup", dir, "--data", dir+"/old", "--force")
+	s.fails(api.ExitUsage, "is not a file", "store", "backup", dir, "--data", dir+"/old", "--force")
 	s.ok("store", "restore", dir+"/b", "--data", dir+"/new")
 	s.ok("store", "restore", dir+"/b", "--data", dir+"/second", "--new-identity")
 	s.fails(api.ExitFailed, "not empty", "store", "restore", dir+"/b", "--data", dir+"/new")
@@ -245,13 +245,13 @@ func TestEventsAndWatch(t *testing.T) {
 func TestDrainVerbs(t *testing.T) {
 	s := newShell(t)
 	s.apply()
-	s.fails(api.ExitUsage, "needs a reason", "drain", "c1")
-	s.fails(api.ExitNotFound, `no cell is called "c9"`, "drain", "c9", "--reason", "x")
+	s.fails(api.ExitUsage, "a reason is required", "drain", "c1")
+	s.fails(api.ExitNotFound, `cell "c9"`, "drain", "c9", "--reason", "x")
 	s.fails(api.ExitUsage, "from 1 s to 30 days", "drain", "c1", "--reason", "x", "--deadline", "10ms")
-	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 || !strings.Contains(errs, "for 30m at most; cantina undrain c1") {
+	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 || !strings.Contains(errs, "deadline in 30m; to cancel: cantina undrain c1") {
 		t.Fatalf("%d %s", code, errs)
 	}
-	if got := s.ok("cells", "c1"); !strings.Contains(got, "being drained, until") || !strings.Contains(got, "0 left: new disk") {
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "draining until") || !strings.Contains(got, "0 left: new disk") {
 		t.Fatal(got)
 	}
 	s.fails(api.ExitUsage, `finish or stop, not "wait"`, "drain", "c1", "--reason", "x", "--batch", "wait")
@@ -261,17 +261,17 @@ func TestDrainVerbs(t *testing.T) {
 			t.Errorf("%s: %q", flag, got)
 		}
 	}
-	for _, want := range []string{"takes work again", "cell c1 is not drained"} {
+	for _, want := range []string{"accepts work again", "cell c1 is not drained"} {
 		if _, errs, code := s.run("undrain", "c1"); code != 0 || !strings.Contains(errs, want) {
 			t.Fatalf("%d %s", code, errs)
 		}
 	}
-	s.fails(api.ExitNotFound, `no cell is called "c9"`, "undrain", "c9")
+	s.fails(api.ExitNotFound, `cell "c9"`, "undrain", "c9")
 	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
 		t.Fatal(got)
 	}
 	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Evacuating: true, Since: time.Now()})
-	if got := s.ok("cells", "c1"); !strings.Contains(got, "its drain was taken back, and it has not heard of it yet") {
+	if got := s.ok("cells", "c1"); !strings.Contains(got, "undrained; waiting for the cell") {
 		t.Error(got)
 	}
 }

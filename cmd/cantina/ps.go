@@ -48,9 +48,9 @@ func addressOf(x *pb.Instance) string {
 func instanceNote(x *pb.Instance) string {
 	switch {
 	case x.Orphan:
-		return "no service owns it: kept until its domain is fresh"
+		return "orphan; kept until its domain is applied again"
 	case x.Quarantined:
-		return "its row cannot be read; see cantina store quarantine show"
+		return "row cannot be read; see cantina store quarantine show"
 	case x.Doubt != "":
 		return x.Doubt
 	case x.Condition != "":
@@ -75,7 +75,8 @@ func (c *cli) psVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [SERVICE[/INDEX]]",
 		Short: "List instances of services",
-		Long:  "ps lists each index of each service by the one row that counts; --all lists every row. -w goes on with one row per change.",
+		Long: "ps lists one row per instance index (the one serving traffic); --all lists every row. -w " +
+			"follows with one row per change.",
 		Example: "  cantina ps\n" +
 			"  cantina ps web -o wide\n" +
 			"  cantina ps --state CRASHED -o json | jq -r '.[].crash_reason'",
@@ -103,11 +104,11 @@ func (c *cli) psVerb() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
-	cmd.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
+	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	cmd.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
 	choicesVar(cmd.Flags(), &q.State, "state", wordsOf(lrp.Unclaimed, lrp.Crashed), "UNCLAIMED, CLAIMED, RUNNING or CRASHED")
-	cmd.Flags().BoolVar(&q.All, "all", false, "every row, not the one that counts")
-	cmd.Flags().BoolVar(&q.Orphans, "orphans", false, "only what no service owns: kept until its domain is fresh")
+	cmd.Flags().BoolVar(&q.All, "all", false, "list every row, also replaced and suspect ones")
+	cmd.Flags().BoolVar(&q.Orphans, "orphans", false, "list only orphans: instances without a service, kept until their domain is applied again")
 	watchFlag(cmd, &watch)
 	return c.reading(cmd)
 }
@@ -174,14 +175,14 @@ func (c *cli) serviceVerb() *cobra.Command {
 		},
 	}
 	domainFlag(get, &domain)
-	return group("service", "List, show and scale services", c.reading(ls), c.reading(get), c.scaleVerb())
+	return group("service", "Manage services", c.reading(ls), c.reading(get), c.scaleVerb())
 }
 
 func (c *cli) scaleVerb() *cobra.Command {
 	var domain string
 	var check int64
 	cmd := &cobra.Command{
-		Use: "scale SERVICE INSTANCES", Short: "Set how many instances of a service are wanted", Example: "  cantina service scale web 5",
+		Use: "scale SERVICE INSTANCES", Short: "Set the number of instances of a service", Example: "  cantina service scale web 5",
 		Args: exactly(2, "SERVICE and INSTANCES"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var n int32
@@ -200,6 +201,6 @@ func (c *cli) scaleVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "only when the service still has this revision")
+	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "fail unless the service is still at this revision")
 	return cmd
 }

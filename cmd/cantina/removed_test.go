@@ -28,7 +28,7 @@ func TestLogsOfWhatWasRemoved(t *testing.T) {
 	}
 	s.Logs.Write("c1", "b2", map[string]string{"kind": "batch", "job": "web", "node": "n"}, out, "three")
 	s.fails(api.ExitUsage, "service/default/web\n  job/web", "logs", "web")
-	s.fails(api.ExitNotFound, "nothing is called", "logs", "never")
-	s.fails(api.ExitNotFound, "nothing is called", "logs", "web", "--domain", "other")
-	s.fails(api.ExitNotFound, "nothing is called", "logs", "web/7")
+	s.fails(api.ExitNotFound, "not found", "logs", "never")
+	s.fails(api.ExitNotFound, "not found", "logs", "web", "--domain", "other")
+	s.fails(api.ExitNotFound, "not found", "logs", "web/7")
 }

@@ -16,13 +16,13 @@ func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cantina",
 		Short: "Run services, tasks and batch jobs on one machine or many",
-		Long: "cantina runs services, one-off tasks and data-parallel batch jobs, on one machine or on many, and never\n" +
-			"starts a second copy of a task, a batch task or an exclusive service that may still be running.",
+		Long: "cantina runs services, one-off tasks, data-parallel batch jobs and schedules, on one machine or on many.\n" +
+			"It never starts a second copy of a task, a batch task or an exclusive service that may still be running.",
 		Example: "  cantina dev                        # server and cell in one process\n" +
-			"  cantina apply cantina.yaml         # make it so\n" +
-			"  cantina run -- ./measure.sh        # run once, follow, keep the exit code\n" +
-			"  cantina ps                         # what runs\n" +
-			"  cantina explain web                # why it is not as it should be",
+			"  cantina apply cantina.yaml         # create or update resources\n" +
+			"  cantina run -- ./measure.sh        # run once, follow, return the exit code\n" +
+			"  cantina ps                         # list instances\n" +
+			"  cantina explain web                # show why it is in its state",
 		Version:      version,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -40,13 +40,13 @@ func (c *cli) root() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(wrongFlag)
 	f := root.PersistentFlags()
-	f.StringSliceVar(&c.addr, "addr", nil, "servers, host:port or unix:PATH (CANTINA_ADDR)")
-	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"), "certificate file for mutual TLS (CANTINA_TLS_CERT)")
-	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"), "key file of the certificate (CANTINA_TLS_KEY)")
-	f.StringVar(&c.tls.CA, "tls-ca", c.Getenv("CANTINA_TLS_CA"), "file with the authority of the servers (CANTINA_TLS_CA)")
-	f.StringVar(&c.tokenFile, "token-file", c.defaultTokenFile(), "file with the token of loopback ports: dev, server and cell make it, clients read it (CANTINA_TOKEN_FILE)")
-	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"}, "auto, always or never (NO_COLOR)")
-	f.BoolVarP(&c.quiet, "quiet", "q", false, "print ids only, and no notes")
+	f.StringSliceVar(&c.addr, "addr", nil, "addresses of the servers: host:port or unix:PATH (CANTINA_ADDR)")
+	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"), "client certificate for mutual TLS (CANTINA_TLS_CERT)")
+	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"), "private key of the client certificate (CANTINA_TLS_KEY)")
+	f.StringVar(&c.tls.CA, "tls-ca", c.Getenv("CANTINA_TLS_CA"), "CA certificate used to verify servers (CANTINA_TLS_CA)")
+	f.StringVar(&c.tokenFile, "token-file", c.defaultTokenFile(), "file with the token for loopback ports; written by dev, server and cell (CANTINA_TOKEN_FILE)")
+	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"}, "use colours: auto, always or never (NO_COLOR)")
+	f.BoolVarP(&c.quiet, "quiet", "q", false, "print only ids, and no notes")
 	root.AddCommand(c.verbs()...)
 	root.SetHelpCommand(c.helpVerb(root))
 	c.help(root)
@@ -77,13 +77,13 @@ func hintFor(cmd *cobra.Command, name string) string {
 // reading adds the flags of a verb that prints data.
 func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 	f := cmd.Flags()
-	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"}, "table, wide, json, yaml, name or jsonl")
+	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"}, "output format: table, wide, json, yaml, name or jsonl")
 	f.StringSliceVar(&c.columns, "columns", nil, "columns of the table, by name")
-	f.StringVar(&c.template, "template", "", "Go template for each item, over its JSON")
-	f.BoolVar(&c.noHeader, "no-header", false, "no line with the names of the columns")
-	f.BoolVar(&c.noTrunc, "no-trunc", false, "do not cut long values on a terminal")
-	f.BoolVar(&c.utc, "utc", false, "times in UTC")
-	f.StringVar(&c.tz, "tz", "", "times in this zone")
+	f.StringVar(&c.template, "template", "", "Go template for each item, applied to its JSON")
+	f.BoolVar(&c.noHeader, "no-header", false, "omit the header line")
+	f.BoolVar(&c.noTrunc, "no-trunc", false, "do not truncate long values on a terminal")
+	f.BoolVar(&c.utc, "utc", false, "print times in UTC")
+	f.StringVar(&c.tz, "tz", "", "print times in this zone")
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
 	}
@@ -119,5 +119,5 @@ func (c *cli) chooseZone() error {
 
 // waiting adds --timeout.
 func (c *cli) waiting(cmd *cobra.Command) {
-	cmd.Flags().Var(&durationFlag{d: &c.timeout}, "timeout", "give up after this long, like 5m (exit code 4)")
+	cmd.Flags().Var(&durationFlag{d: &c.timeout}, "timeout", "give up after this duration, like 5m (exit code 4)")
 }

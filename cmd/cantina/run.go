@@ -47,16 +47,19 @@ func (c *cli) runVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARG...]",
 		Short: "Run a program once as a task and follow it",
-		Long: "run submits a task, follows its output and ends with the program's own exit code, 128+n when a signal ended it, 6 when the task\n" +
-			"was lost. A task is started at most once, ever. With -d only the id is printed, and the task goes on by itself. A task runs on any cell and\n" +
-			"outlives this command, so it has no standard input: put what it reads into a file that its cell can reach, or into --env.\n" +
-			"Ctrl-C detaches and says how to come back; a second Ctrl-C stops the task.",
+		Long: "run submits a task, follows its output and exits with the program's exit code: 128+n if signal " +
+			"n ended it, 6 if the task was lost. A task starts at most once. -d prints the id and returns " +
+			"while the task continues.\n" +
+			"\n" +
+			"A task can run on any cell and outlives this command. It has no standard input and not your " +
+			"working directory: use --dir and --env, or files that its cell can read. Ctrl-C detaches; a " +
+			"second Ctrl-C stops the task.",
 		Example: "  cantina run -- sh -c 'echo hello; exit 3'\n" +
 			"  id=$(cantina run -d --memory 512Mi -- ./measure.sh)\n" +
 			"  cantina run --result out.json -- ./report && cantina task result report",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return failf(api.ExitUsage, "which program? try cantina run -- echo hello")
+				return failf(api.ExitUsage, "no program given; for example: cantina run -- echo hello")
 			}
 			return nil
 		},
@@ -64,27 +67,27 @@ func (c *cli) runVerb() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
-	fl.StringVar(&f.id, "id", "", "id of the task; the leader makes one when left out")
+	fl.StringVar(&f.id, "id", "", "id of the task (default: generated)")
 	fl.StringVar(&f.domain, "domain", "default", "domain of the task")
-	fl.StringVar(&f.name, "name", "", "name to find it by")
-	fl.BoolVarP(&f.detach, "detach", "d", false, "print the id and end")
-	fl.BoolVar(&f.ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, NAME=VALUE, or NAME to pass on what it is here; left out when it is not set")
-	fl.StringVar(&f.dir, "dir", "", "folder to run in")
-	fl.Var(&userFlag{&f.user}, "user", "user name, or uid or uid:gid; a name must exist on the cell")
-	fl.StringVar(&f.result, "result", "", "file whose content becomes the task's result")
-	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory that is set aside, and the limit, like 64Mi")
-	fl.Var(&sizeFlag{bytes: &f.disk}, "disk", "disk space, like 1Gi")
-	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors, like 0.5 or 500m")
-	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "for the whole run")
-	fl.Var(&durationFlag{d: &f.pending}, "pending-timeout", "end it when it was not started in time (30m)")
-	choiceVar(fl, &f.onLost, "on-lost", "", "end", []string{"end", "keep"}, "end or keep: what its cell does with it when it lost the leader")
-	choiceVar(fl, &f.whenFull, "when-full", "", "wait", []string{"wait", "fail"}, "wait or fail: when no cell has room (what no cell could ever hold fails at once either way)")
-	fl.StringVar(&f.stack, "stack", "", "kind of cell that can run it")
-	fl.StringVar(&f.annotation, "annotation", "", "opaque text")
-	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must carry, NAME=VALUE")
-	choiceVar(fl, &f.isolation, "isolation", "", "process", []string{"process", "none", "namespaces"}, "process, none or namespaces")
-	fl.BoolVar(&f.timestamps, "timestamps", false, "the time before each line")
+	fl.StringVar(&f.name, "name", "", "name of the task")
+	fl.BoolVarP(&f.detach, "detach", "d", false, "print the id and return")
+	fl.BoolVar(&f.ownCode, "client-exit-code", false, "exit with 0, 1 or 6 instead of the program's exit code")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable: NAME=VALUE, or NAME to pass on the local value if set")
+	fl.StringVar(&f.dir, "dir", "", "working directory of the program")
+	fl.Var(&userFlag{&f.user}, "user", "user: name, uid or uid:gid; a name must exist on the cell")
+	fl.StringVar(&f.result, "result", "", "file with the task's result, read when the program ends")
+	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory to reserve, also the limit, like 64Mi")
+	fl.Var(&sizeFlag{bytes: &f.disk}, "disk", "disk space to reserve, like 1Gi")
+	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors to reserve, like 0.5 or 500m")
+	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "maximum run time")
+	fl.Var(&durationFlag{d: &f.pending}, "pending-timeout", "fail the task if it has not started after this duration (default 30m)")
+	choiceVar(fl, &f.onLost, "on-lost", "", "end", []string{"end", "keep"}, "end or keep: reaction of the cell when it loses contact with the leader")
+	choiceVar(fl, &f.whenFull, "when-full", "", "wait", []string{"wait", "fail"}, "wait or fail: reaction when no cell has room (a task too large for any cell always fails at once)")
+	fl.StringVar(&f.stack, "stack", "", "stack that the cell must provide")
+	fl.StringVar(&f.annotation, "annotation", "", "opaque text, kept with the task")
+	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must have: NAME=VALUE")
+	choiceVar(fl, &f.isolation, "isolation", "", "process", []string{"process", "none", "namespaces"}, "isolation: process, none or namespaces")
+	fl.BoolVar(&f.timestamps, "timestamps", false, "print the time before each line")
 	c.waiting(cmd)
 	return cmd
 }
@@ -126,7 +129,7 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 		return c.timedOut(subject{kind: "task", name: id}, err)
 	}
 	if f.dir != "" && strings.Contains(end.Reason, "no such file or directory") {
-		end.Reason += fmt.Sprintf("; is there a folder %s (--dir) on cell %s?", f.dir, end.Cell)
+		end.Reason += fmt.Sprintf("; does directory %s (--dir) exist on cell %s?", f.dir, end.Cell)
 	}
 	return c.taskCode(end, f.ownCode)
 }
@@ -142,7 +145,7 @@ func (c *cli) variables(given []string) ([]action.Variable, error) {
 		}
 		if !ok {
 			if value, ok = c.LookupEnv(name); !ok {
-				c.notef("--env %s: it is not set here, and is left out\n", name)
+				c.notef("--env %s: not set here; omitted\n", name)
 				continue
 			}
 		}
@@ -178,14 +181,14 @@ func (f *runFlags) definition(args []string) (task.Definition, error) {
 // slash is looked up where it runs.
 func program(name string) (string, error) {
 	if name == "" {
-		return "", failf(api.ExitUsage, "the program's name is empty")
+		return "", failf(api.ExitUsage, "program name is empty")
 	}
 	if !strings.Contains(name, "/") || filepath.IsAbs(name) {
 		return name, nil
 	}
 	here, err := os.Getwd()
 	if err != nil {
-		return "", failf(api.ExitFailed, "the working folder: %v", err)
+		return "", failf(api.ExitFailed, "working directory: %v", err)
 	}
 	return filepath.Join(here, name), nil
 }
@@ -222,7 +225,8 @@ func (c *cli) taskCode(t *pb.Task, own bool) error {
 	case task.Succeeded.String():
 		return nil
 	case task.Lost.String():
-		c.sayf("task %s was lost: %s; whether it did its work is not known: cantina task resolve %s --as done, failed or rerun\n", t.Id, printable(t.Reason), t.Id)
+		c.sayf("task %s was lost: %s; check whether it did its work, then: cantina task resolve %s --as done, "+
+			"failed or rerun\n", t.Id, printable(t.Reason), t.Id)
 		return code(api.ExitLost)
 	}
 	switch t.Reason {

@@ -99,7 +99,7 @@ func TestRunTakesItsFlags(t *testing.T) {
 		w.Resources.String() != "cpu_milli=500 memory_mb=64" || w.TimeLimit != time.Minute || got.Definition.OnLost != task.LostKeep || w.ResultFile != "r" {
 		t.Fatalf("%+v", got.Definition)
 	}
-	s.fails(api.ExitUsage, "which program", "run")
+	s.fails(api.ExitUsage, "no program given", "run")
 	s.fails(api.ExitUsage, "must be a size", "run", "--memory", "64", "--", "x")
 	s.fails(api.ExitFailed, "already exists", "run", "-d", "--id", id, "--", "x")
 }
@@ -127,8 +127,8 @@ func TestWait(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.fails(api.ExitTimeout, "timed out", "wait", "once", "--timeout", "50ms")
-	s.fails(api.ExitUsage, "does not end", "wait", "c1")
-	s.fails(api.ExitUsage, "does not fit", "wait", "web", "--for", "done")
+	s.fails(api.ExitUsage, "cannot wait for a cell", "wait", "c1")
+	s.fails(api.ExitUsage, "is not a state of a service", "wait", "web", "--for", "done")
 	web := lrp.ServiceKey{Domain: "d", Name: "web"}
 	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.ok("wait", "web", "--for", "healthy")
@@ -139,16 +139,16 @@ func TestWait(t *testing.T) {
 	}
 	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.SetService(web, func(x *lrp.Service) { x.Failure = "version 2: no progress for 10s: 0 of 2 instances healthy" })
-	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; version 1 serves again", "wait", "web")
+	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; rolled back to version 1", "wait", "web")
 	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollingBack })
 	s.fails(api.ExitTimeout, "timed out", "wait", "web", "--timeout", "50ms")
 	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollFailed })
-	s.fails(api.ExitFailed, "it is left as it is", "wait", "web")
+	s.fails(api.ExitFailed, "not rolled back", "wait", "web")
 	s.ok("stop", "web")
 	s.ok("wait", "web", "--for", "stopped")
 	s.ok("rm", "web", "--yes")
 	for range 2 { // its last instance was gone before we looked
-		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 || !strings.Contains(said, `nothing is called "web": nothing of it runs`) {
+		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 || !strings.Contains(said, `"web" not found; it counts as stopped`) {
 			t.Errorf("removed: %d %s", code, said)
 		}
 	}
@@ -161,8 +161,8 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "2s")
-	s.fails(api.ExitTimeout, "it goes on: cantina logs -f task/d.once follows it, cantina stop task/d.once ends it", "wait", "once", "--timeout", "2s")
-	s.fails(api.ExitTimeout, "cantina stop service/d/web ends it", "wait", "web/1", "--timeout", "2s")
+	s.fails(api.ExitTimeout, "it continues; follow it with cantina logs -f task/d.once, stop it with cantina stop task/d.once", "wait", "once", "--timeout", "2s")
+	s.fails(api.ExitTimeout, "stop it with cantina stop service/d/web", "wait", "web/1", "--timeout", "2s")
 	s.ticks = make(chan time.Time)
 	done := make(chan struct{})
 	go func() {
@@ -273,7 +273,7 @@ func TestAVariableThatIsNotSetIsLeftOut(t *testing.T) {
 	s := newShell(t)
 	s.env["SET"], s.env["EMPTY"] = "a=b", ""
 	_, errs, code := s.run("run", "-d", "--id", "t", "-e", "SET", "-e", "EMPTY", "-e", "UNSET", "-e", "GIVEN=", "--", "true")
-	if code != 0 || errs != "--env UNSET: it is not set here, and is left out\n" {
+	if code != 0 || errs != "--env UNSET: not set here; omitted\n" {
 		t.Fatalf("%d %q", code, errs)
 	}
 	if got := s.ok("task", "get", "t", "--template", `{{range .definition.workload.env}}{{.name}}={{.value}};{{end}}`); got != "SET=[secret];EMPTY=;GIVEN=;\n" {

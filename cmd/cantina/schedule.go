@@ -67,13 +67,13 @@ func scheduleNote(x *pb.Schedule) string {
 	case x.Problem != "":
 		return x.Problem
 	case x.State == schedule.CatchingUp:
-		return fmt.Sprintf("%d wait for their turn", len(x.Pending))
+		return fmt.Sprintf("%d waiting for a running one", len(x.Pending))
 	case len(x.Pending) > 0:
-		return fmt.Sprintf("%d due and undecided", len(x.Pending))
+		return fmt.Sprintf("%d due, undecided", len(x.Pending))
 	case x.Note != "":
 		return x.Note
 	case x.State == "waiting" && x.Next == nil:
-		return "never fires again"
+		return "no more firings"
 	}
 	return ""
 }
@@ -118,7 +118,7 @@ func (c *cli) schedule(text, domain string) (subject, error) {
 		for _, s := range found {
 			names = append(names, s.domain+"/"+s.name)
 		}
-		return subject{}, failf(api.ExitUsage, "%q may mean %s: name one", text, strings.Join(names, " or "))
+		return subject{}, failf(api.ExitUsage, "%q is ambiguous: use %s", text, strings.Join(names, " or "))
 	}
 	return found[0], nil
 }
@@ -140,7 +140,7 @@ func (c *cli) cronListVerb() *cobra.Command {
 			})
 		},
 	}
-	ls.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
+	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
 	watchFlag(ls, &watch)
 	return c.reading(ls)
 }
@@ -163,7 +163,8 @@ func (c *cli) onSchedule(use, short, long, example string, run func(s subject) e
 }
 
 func (c *cli) cronShowVerb() *cobra.Command {
-	return c.onSchedule("show", "Show one schedule", "show prints a schedule with all its settings, what is undecided and its history (-o yaml or json for all of it).",
+	return c.onSchedule("show", "Show one schedule", "show prints a schedule with its settings, undecided times and history. -o yaml or json prints "+
+		"all of it.",
 		"  cantina cron show nightly -o yaml", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
@@ -190,7 +191,7 @@ func (c *cli) historyTable() table[*pb.ScheduleEntry] {
 }
 
 func (c *cli) cronHistoryVerb() *cobra.Command {
-	return c.onSchedule("history", "Tell what became of the last logical times", "history lists the last twenty or so decisions, newest last: what was started and what became of it, what was skipped and why.",
+	return c.onSchedule("history", "Show the outcome of recent logical times", "history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the reason.",
 		"  cantina cron history nightly", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
@@ -213,8 +214,9 @@ func (c *cli) missedTable() table[*pb.Missed] {
 
 func (c *cli) cronMissedVerb() *cobra.Command {
 	var limit int
-	cmd := c.onSchedule("missed", "List the logical times that did not fire", "missed lists logical times that passed without a run and could be filled in with cron backfill, or one of them with cron run --at.\n"+
-		"Time spent paused, and time before the schedule was made or changed, does not count as missed.",
+	cmd := c.onSchedule("missed", "List the logical times that did not fire", "missed lists logical times that passed without a run. Run them with cron backfill, or a single "+
+		"one with cron run --at. Times while paused, or before the schedule was created or changed, do "+
+		"not count as missed.",
 		"  cantina cron missed nightly", func(s subject) error {
 			got, err := call(c, calls.ListMissed, &pb.ListMissedRequest{Domain: s.domain, Name: s.name, Limit: int32(limit)})
 			if err != nil {
@@ -225,7 +227,7 @@ func (c *cli) cronMissedVerb() *cobra.Command {
 			}
 			return list(c, c.missedTable(), got.Missed)
 		})
-	numberVar(cmd.Flags(), &limit, "number", "n", 100, 1, api.MaxPage, "how many at most")
+	numberVar(cmd.Flags(), &limit, "number", "n", 100, 1, api.MaxPage, "maximum number of times to list")
 	return cmd
 }
 
@@ -240,9 +242,10 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 
 func (c *cli) cronRunVerb() *cobra.Command {
 	var at string
-	cmd := c.onSchedule("run", "Start a run now", "run starts what the schedule starts, now. With --at it is the run of that logical time, which must be one of the schedule's that did not fire yet: each\n"+
-		"logical time fires at most once, whoever asks. The overlap policy holds: with forbid it is refused while an earlier run may still run.\n"+
-		"A schedule of a signal sends it once to each instance of its service that runs now; what it does not reach is told in the history and not tried again.",
+	cmd := c.onSchedule("run", "Start a run now", "run starts the task, job or signal of the schedule now. --at runs a given logical time of the "+
+		"schedule that has not fired yet; each logical time fires at most once. The overlap policy "+
+		"applies: with forbid, the run is refused while an earlier one may still run. A signal goes "+
+		"once to each running instance; failed deliveries are recorded in the history and not retried.",
 		"  cantina cron run nightly\n  cantina cron run nightly --at 2026-03-01T02:00:00Z", func(s subject) error {
 			q := &pb.RunScheduleRequest{Domain: s.domain, Name: s.name}
 			if at != "" {
@@ -257,18 +260,18 @@ func (c *cli) cronRunVerb() *cobra.Command {
 				return err
 			}
 			if got.Run == "" {
-				c.notef("it starts once the earlier run has ended\n")
+				c.notef("the run starts when the earlier one has ended\n")
 				return nil
 			}
 			if got.Schedule.Signal != nil {
-				c.notef("%s; cantina cron history %s tells how many instances it reached\n", startsText(got.Schedule), s.name)
+				c.notef("%s; see the number of instances reached: cantina cron history %s\n", startsText(got.Schedule), s.name)
 			}
 			return one(c, table[*pb.RunScheduleResponse]{
 				id:      func(x *pb.RunScheduleResponse) string { return x.Run },
 				columns: []column[*pb.RunScheduleResponse]{{name: "RUN", whole: true, text: func(x *pb.RunScheduleResponse) string { return x.Run }}},
 			}, got)
 		})
-	cmd.Flags().StringVar(&at, "at", "", "logical time, RFC 3339 (now, beside the calendar)")
+	cmd.Flags().StringVar(&at, "at", "", "logical time, RFC 3339 (default: now, outside the calendar)")
 	return cmd
 }
 
@@ -285,12 +288,13 @@ func (c *cli) cronPauseVerb(verb string, paused bool, short, long string) *cobra
 func (c *cli) cronBackfillVerb() *cobra.Command {
 	var from, to string
 	var most int
-	cmd := c.onSchedule("backfill", "Run logical times that did not fire", "backfill runs the logical times from --from to --to that did not fire, the oldest first and at most --max, one after the other as the overlap policy\n"+
-		"allows. Times before the schedule was made can be filled in too. Each run finds its logical time as CANTINA_SCHEDULED_AT.",
+	cmd := c.onSchedule("backfill", "Run logical times that did not fire", "backfill runs missed logical times from --from to --to, oldest first and at most --max, within "+
+		"the overlap policy. It also accepts times before the schedule was created. Each run gets its "+
+		"logical time as CANTINA_SCHEDULED_AT.",
 		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7", func(s subject) error {
 			q := &pb.BackfillScheduleRequest{Domain: s.domain, Name: s.name, Max: int32(most)}
 			if from == "" || to == "" || most < 1 {
-				return failf(api.ExitUsage, "which times, and how many at most? give --from, --to and --max; see cantina cron backfill --help")
+				return failf(api.ExitUsage, "--from, --to and --max are required; see cantina cron backfill --help")
 			}
 			var err error
 			if q.From, err = moment("from", from); err != nil {
@@ -308,14 +312,15 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&from, "from", "", "first logical time, RFC 3339")
 	cmd.Flags().StringVar(&to, "to", "", "last logical time, RFC 3339")
-	numberVar(cmd.Flags(), &most, "max", "", 0, 1, api.MaxPage, "how many at most, up to 1000")
+	numberVar(cmd.Flags(), &most, "max", "", 0, 1, api.MaxPage, "maximum number of runs, up to 1000")
 	return cmd
 }
 
 func (c *cli) cronResetVerb() *cobra.Command {
-	return c.onSchedule("reset", "Let a schedule follow the clock again, after a clock that was ahead", "reset is for a schedule that moved on by a wrong clock. Each logical time fires at most once, so a schedule never goes back by itself: after a clock that was ahead\n"+
-		"nothing fires until the time that it had reached, as explain and cron ls say. reset sets it back to the clock of now. What lies after now and was not started\n"+
-		"comes again at its time; what was started never does. @every counts elapsed time and needs no reset; with it, it counts anew from now on.",
+	return c.onSchedule("reset", "Reset a schedule that a wrong clock has moved ahead", "reset returns a schedule that a wrong clock has moved ahead to the current time. Such a "+
+		"schedule does not fire until the time it has reached, because each logical time fires at most "+
+		"once. After reset, future times that have not started fire as usual; started ones never fire "+
+		"again. @every measures elapsed time: it needs no reset and would start counting anew.",
 		"  cantina cron reset nightly", func(s subject) error {
 			got, err := call(c, calls.ResetSchedule, &pb.ResetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
@@ -331,7 +336,7 @@ func (c *cli) cronResetVerb() *cobra.Command {
 // cronNextOf lists the coming firings of a schedule.
 func (c *cli) cronNextOf(f *cronFlags, text string) error {
 	if f.from != "" || f.gap != "" || f.fold != "" || f.id != "" || f.strict {
-		return failf(api.ExitUsage, "--from, --gap, --fold, --name and --strict go with a crontab line; a schedule has its own, and is listed from now on")
+		return failf(api.ExitUsage, "--from, --gap, --fold, --name and --strict apply to a crontab line only")
 	}
 	s, err := c.schedule(text, f.domain)
 	if err != nil {
@@ -346,7 +351,7 @@ func (c *cli) cronNextOf(f *cronFlags, text string) error {
 		c.notef("each starts up to %s later (jitter)\n", j)
 	}
 	if x.State == "paused" {
-		c.notef("it is paused: nothing fires until cantina cron resume %s\n", x.Name)
+		c.notef("paused; to resume: cantina cron resume %s\n", x.Name)
 	}
 	if x.Timezone != "" {
 		x.Words = "in " + x.Timezone + ": " + x.Words

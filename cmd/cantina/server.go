@@ -35,7 +35,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	var f serverFlags
 	cmd := &cobra.Command{
 		Use:   "server",
-		Short: "Run a control-plane process: one of several leads, the others stand by",
+		Short: "Run a server: one of several leads, the others stand by",
 		Example: "  cantina server --data /var/lib/cantina/server\n" +
 			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem\n" +
 			"  cantina server --print-timeouts",
@@ -45,27 +45,28 @@ func (c *cli) serverVerb() *cobra.Command {
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
-	p.StringVar(&f.data, "data", c.dataFolder(""), "data directory; the store is in server/ below it, for every verb")
+	p.StringVar(&f.data, "data", c.dataFolder(""), "data directory; the store is in server/ below it")
 	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
-	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses of API and cells, host:port or unix:PATH")
+	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses to listen on for clients and cells: host:port or unix:PATH")
 	socketFlags(cmd, &f.socket, &f.group, serverSocket)
-	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "addresses at which others reach this server (default: those of --listen)")
-	p.StringSliceVar(&f.cfg.Hosts, "host", nil, "further names under which clients may address the API")
-	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on addresses that others reach, without TLS: whoever reaches them controls the cluster")
-	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil, "members of an etcd cluster of your own (default: an embedded member)")
-	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "certificate file for etcd")
-	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "key file for etcd")
-	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "file with the authority of etcd")
-	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"}, "what ends the initial wait: list (all stored members are back or dead) or consensus (the cells agree on one worker set; until then no cell takes new work, at most for the longest promise)")
-	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false, "no cell of an earlier store is alive: a new store waits for nobody")
-	durationVar(p, &f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this time whoever is missing: work may run twice")
-	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false, "let a new process take the name of a cell that is not HEALTHY")
-	numberVar(p, &f.cfg.TurnoverLimit, "turnover-limit", "", 0, 0, math.MaxInt32, "newcomers without consensus after which further ones queue (witness consensus); 0 = never queue")
-	numberVar(p, &f.cfg.BatchReserve, "batch-reserve", "", 0, 0, 100, "share of every cell in percent that services and tasks leave to batch tasks")
+	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "addresses that others use to reach this server (default: those of --listen)")
+	p.StringSliceVar(&f.cfg.Hosts, "host", nil, "additional host names that clients may use for the API")
+	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on non-loopback addresses without TLS; anyone who can connect controls the cluster")
+	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil, "members of an external etcd cluster (default: an embedded member)")
+	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "client certificate for etcd")
+	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "private key for etcd")
+	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "CA certificate used to verify etcd")
+	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"}, "when the initial wait ends: list (all stored cells are back or dead) or consensus (cells agree "+
+		"on one worker set; cells accept no new work until then, at most for --longest-promise)")
+	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false, "new cluster: skip the initial wait, because no cell of an earlier store is alive")
+	durationVar(p, &f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this duration even if cells are missing; work may run twice")
+	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false, "let a new process replace an unhealthy cell of the same name")
+	numberVar(p, &f.cfg.TurnoverLimit, "turnover-limit", "", 0, 0, math.MaxInt32, "with worker-set consensus: queue further new cells while this many wait; 0 never queues")
+	numberVar(p, &f.cfg.BatchReserve, "batch-reserve", "", 0, 0, 100, "percentage of each cell reserved for batch tasks")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
-	p.BoolVar(&f.print, "print-timeouts", false, "print all time-outs and their inequalities, and exit")
-	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "descriptor that gets the addresses, one a line, once the API answers")
+	p.BoolVar(&f.print, "print-timeouts", false, "print all timeouts and their constraints, and exit")
+	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
 	return cmd
 }
 
@@ -83,7 +84,8 @@ func (c *cli) server(f serverFlags) error {
 		return err
 	}
 	if stored, err := hasStore(cfg.Dir); err != nil || stored && len(f.cfg.Endpoints) > 0 {
-		return errors.Join(err, failf(api.ExitUsage, "--data %s holds a store of its own, and --etcd-endpoints names another one: move %s out of the data directory, or leave out --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd")))
+		return errors.Join(err, failf(api.ExitUsage, "data directory %s already has a store of its own, but --etcd-endpoints is set: move %s away, "+
+			"or omit --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd")))
 	}
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts, f.insecure
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait

@@ -16,8 +16,8 @@ import (
 
 func (c *cli) statusVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the state of the whole", Args: atMost(0, "none"),
-		Long:    "status shows who leads, how much there is of everything, what may not start yet, why and for how long at most, and what an operator must know.",
+		Use: "status", Short: "Show cluster status", Args: atMost(0, "none"),
+		Long:    "status shows the leader, object counts, blocked work (with reason and maximum wait) and warnings.",
 		Example: "  cantina status\n  cantina status -o json | jq .held",
 		RunE: func(*cobra.Command, []string) error {
 			got, err := call(c, calls.GetStatus, &pb.GetStatusRequest{})
@@ -63,7 +63,7 @@ func (c *cli) statusText(s *pb.Status) error {
 	for _, d := range s.Domains {
 		switch {
 		case !d.Fresh:
-			row("domain", d.Name+", expired: nothing of it is destroyed")
+			row("domain", d.Name+", expired: its instances are kept")
 		case d.Expires != nil:
 			row("domain", d.Name+", fresh until "+c.when(d.Expires))
 		}
@@ -77,14 +77,14 @@ func (c *cli) statusText(s *pb.Status) error {
 	if s.Waiting {
 		text := "for " + strings.Join(s.WaitingFor, ", ")
 		if len(s.WaitingFor) == 0 {
-			text = "the store is new, restored or moved: cells that it does not know may run something"
+			text = "the store is new, restored or moved; cells may run work that is not in it"
 		}
 		if s.Longest != nil {
 			text += ", at most " + s.Longest.AsDuration().Round(time.Second).String()
 		}
-		text += ": nothing that may already run is started"
+		text += ": work that may already run is not started"
 		if len(s.WaitingFor) == 0 {
-			text += "; where no such cell is alive: cantina leader end-wait --accept-double-starts"
+			text += "; if no such cell is alive: cantina leader end-wait --accept-double-starts --yes"
 		}
 		row("waiting", text)
 	}
@@ -130,7 +130,7 @@ func (c *cli) lostTasks(n int32) string {
 func rolloutText(r *pb.Rollout) string {
 	text := fmt.Sprintf("%s/%s: %s, version %d: %d of %d healthy", r.Domain, r.Service, r.Phase, r.Version, r.Healthy, r.Instances)
 	if r.Phase == lrp.Steady.String() {
-		text = fmt.Sprintf("%s/%s: taken back, version %d serves", r.Domain, r.Service, r.Version)
+		text = fmt.Sprintf("%s/%s: rolled back, version %d serves", r.Domain, r.Service, r.Version)
 	}
 	if r.Failure != "" {
 		text += "; " + r.Failure
@@ -153,12 +153,13 @@ func (c *cli) leaderVerb() *cobra.Command {
 	var accept bool
 	end := &cobra.Command{
 		Use: "end-wait --accept-double-starts", Short: "End the initial wait now", Args: atMost(0, "none"),
-		Long: "After a leader change nothing that may still run is started before every cell that may run it has reported or is certainly dead. end-wait ends that wait. What\n" +
-			"still runs on a silent cell may then run twice. It is recorded, and status shows it.",
+		Long: "After a leader change, work that may still run is not started until every cell that may run it " +
+			"has reported or is declared dead. end-wait ends that wait, so work on a silent cell may run " +
+			"twice. It is recorded and shown in status.",
 		Example: "  cantina leader end-wait --accept-double-starts --yes",
 		RunE: func(*cobra.Command, []string) error {
 			if !accept {
-				return failf(api.ExitUsage, "what still runs on a silent cell may be started a second time: give --accept-double-starts to accept that")
+				return failf(api.ExitUsage, "work on a silent cell may start a second time; add --accept-double-starts to accept that")
 			}
 			if err := c.confirm("end the initial wait; work that still runs on a silent cell may run twice"); err != nil {
 				return err
@@ -178,7 +179,7 @@ func (c *cli) leaderVerb() *cobra.Command {
 			return err
 		},
 	}
-	end.Flags().BoolVar(&accept, "accept-double-starts", false, "say that you accept that work may run twice")
+	end.Flags().BoolVar(&accept, "accept-double-starts", false, "accept that work may run twice")
 	c.needYes(end)
-	return group("leader", "What operators ask of the leader", end)
+	return group("leader", "Change decisions of the leader", end)
 }

@@ -16,8 +16,10 @@ func (c *cli) stopVerb() *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use:   "stop SUBJECT ...",
-		Short: "Stop services, tasks and jobs, and keep their definitions",
-		Long:  "stop scales a service to 0 instances, cancels a task, and pauses a job and ends what runs of it.\n\n" + subjectHelp,
+		Short: "Stop services, tasks and jobs; keep their definitions",
+		Long: "stop scales a service to 0 instances, cancels a task, or pauses a job and ends its running " +
+			"batch tasks.\n" +
+			"\n" + subjectHelp,
 		Example: "  cantina stop web\n" +
 			"  cantina stop task/4f1c job/count",
 		Args: atLeast(1, "SUBJECT"),
@@ -77,13 +79,13 @@ func (c *cli) stopOne(s subject) (string, error) {
 		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
 		return beingEnded(got.GetKilled()), err
 	case "instance":
-		return "", failf(api.ExitUsage, "an instance would be started again; cantina restart %s, or scale the service", s)
+		return "", failf(api.ExitUsage, "a stopped instance would start again; use cantina restart %s, or scale the service", s)
 	}
-	instead := "cantina cron pause " + s.name + " has it start nothing more"
+	instead := "to pause it: cantina cron pause " + s.name
 	if s.kind == "cell" {
-		instead = "cantina drain " + s.name + " empties it"
+		instead = "to move its work away: cantina drain " + s.name
 	}
-	return "", failf(api.ExitUsage, "a %s cannot be stopped; %s", s.kind, instead)
+	return "", failf(api.ExitUsage, "cannot stop a %s; %s", s.kind, instead)
 }
 
 // stopTask cancels a task. One that has ended is as it should be.
@@ -105,9 +107,10 @@ func (c *cli) rmVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm SUBJECT ...",
 		Short: "Remove services, tasks, jobs and schedules",
-		Long: "rm undesires a service, removes a task that has ended, and deletes a job; what runs of them is stopped. A schedule is removed, and what it\n" +
-			"has started goes on. A task that has not ended is removed only with --force, which cancels it first, waits until\n" +
-			"its container is gone, and does not guarantee that it did nothing.\n\n" + subjectHelp,
+		Long: "rm deletes a service or a job and stops its processes, and removes a finished task. It removes " +
+			"a schedule; tasks and jobs that it has started continue. For an unfinished task use --force: " +
+			"it cancels the task and waits until its container is gone, but its work may be done in part.\n" +
+			"\n" + subjectHelp,
 		Example: "  cantina rm web --yes\n" +
 			"  cantina rm task/4f1c --yes",
 		Args: atLeast(1, "SUBJECT"),
@@ -119,7 +122,7 @@ func (c *cli) rmVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().BoolVar(&force, "force", false, "cancel a task that has not ended, and wait until its container is gone")
+	cmd.Flags().BoolVar(&force, "force", false, "cancel an unfinished task and wait until its container is gone")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return cmd
@@ -145,11 +148,12 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 	}
 	switch s.kind {
 	case "instance":
-		return "", failf(api.ExitUsage, "an instance would be started again; cantina service scale %s N sets how many there are, cantina rm %s removes all", s.name, s.name)
+		return "", failf(api.ExitUsage, "a removed instance would start again; scale with cantina service scale %s N, remove all with "+
+			"cantina rm %s", s.name, s.name)
 	case "node":
-		return "", failf(api.ExitUsage, "the nodes of a job come from its node sources; cantina job kill %s --node %s ends what runs on it", s.name, s.node)
+		return "", failf(api.ExitUsage, "nodes come from the job's node sources; to end work on this node: cantina job kill %s --node %s", s.name, s.node)
 	}
-	return "", failf(api.ExitUsage, "a %s cannot be removed; cantina cells forget PROC declares a dead one dead", s.kind)
+	return "", failf(api.ExitUsage, "cannot remove a %s; to declare a cell process dead: cantina cells forget PROC", s.kind)
 }
 
 // rmPause is how long rm --force waits before it asks again whether a container is gone.
@@ -183,10 +187,10 @@ func (c *cli) restartVerb() *cobra.Command {
 	var allAtOnce bool
 	cmd := &cobra.Command{
 		Use:   "restart SERVICE[/INDEX] ...",
-		Short: "Start the instances of services afresh",
-		Long: "restart replaces the instances of a service a few at a time, by the rules of an update: in batches, the new one first\n" +
-			"unless the service stops first, and back to the old ones when no progress is made. An instance that is named by\n" +
-			"its index is stopped and started again at once; with --all-at-once all are.",
+		Short: "Restart the instances of services",
+		Long: "restart replaces the instances of a service by the rules of an update: in batches, start-first " +
+			"or stop-first as configured, with rollback when it makes no progress. A single instance " +
+			"SERVICE/INDEX, or with --all-at-once every instance, is stopped and started at once.",
 		Example: "  cantina restart web\n" +
 			"  cantina restart web --all-at-once\n" +
 			"  cantina restart web/0",
@@ -198,12 +202,12 @@ func (c *cli) restartVerb() *cobra.Command {
 				switch s.kind {
 				case "service":
 					if !allAtOnce {
-						rolling = ", a few at a time; cantina wait " + s.String() + " waits for it"
+						rolling = ", a few at a time; to wait for it: cantina wait " + s.String()
 					}
 				case "instance":
 					q.Index = []int32{s.index}
 				default:
-					return "", failf(api.ExitUsage, "only services are restarted, not a %s", s.kind)
+					return "", failf(api.ExitUsage, "cannot restart a %s; only services can be restarted", s.kind)
 				}
 				got, err := call(c, calls.RestartService, q)
 				return plural(got.GetRestarted(), "instance restarts", "instances restart") + rolling, err

@@ -10,7 +10,7 @@ import (
 )
 
 func (c *cli) storeVerb() *cobra.Command {
-	return group("store", "Look after the store", append([]*cobra.Command{c.quarantineVerb()}, c.offlineVerbs()...)...)
+	return group("store", "Back up, restore and repair the store", append([]*cobra.Command{c.quarantineVerb()}, c.offlineVerbs()...)...)
 }
 
 func (c *cli) quarantineVerb() *cobra.Command {
@@ -24,7 +24,8 @@ func (c *cli) quarantineVerb() *cobra.Command {
 	}
 	show := &cobra.Command{
 		Use: "show", Short: "List rows that cannot be read", Args: atMost(0, "none"),
-		Long:    "A row that cannot be read counts as existing for its key: nothing is started, deleted or changed for it until it is dropped or can be read again.",
+		Long: "An unreadable row still counts as existing: work under its key is not started, deleted or " +
+			"changed until the row is dropped or restored.",
 		Example: "  cantina store quarantine show -o json",
 		RunE: func(*cobra.Command, []string) error {
 			return stream(c, t, func(cursor string) ([]*pb.Quarantined, string, error) {
@@ -37,7 +38,7 @@ func (c *cli) quarantineVerb() *cobra.Command {
 		Use: "drop KEY", Short: "Delete a row that cannot be read", Args: exactly(1, "KEY"),
 		Example: "  cantina store quarantine drop task/4f1c --yes",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("delete the row %s for good", args[0]); err != nil {
+			if err := c.confirm("permanently delete row %s", args[0]); err != nil {
 				return err
 			}
 			_, err := call(c, calls.ReleaseQuarantined, &pb.ReleaseQuarantinedRequest{Key: args[0]})
@@ -49,7 +50,7 @@ func (c *cli) quarantineVerb() *cobra.Command {
 	}
 	c.needYes(drop)
 	restore := &cobra.Command{
-		Use: "restore KEY", Short: "Read a row again, after its bytes or the program were mended", Args: exactly(1, "KEY"),
+		Use: "restore KEY", Short: "Read a row again after a repair or an upgrade", Args: exactly(1, "KEY"),
 		Example: "  cantina store quarantine restore task/4f1c",
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, err := call(c, calls.ReleaseQuarantined, &pb.ReleaseQuarantinedRequest{Key: args[0], Restore: true})
@@ -59,5 +60,5 @@ func (c *cli) quarantineVerb() *cobra.Command {
 			return err
 		},
 	}
-	return group("quarantine", "Rows of the store that cannot be read", c.reading(show), drop, restore)
+	return group("quarantine", "Manage rows of the store that cannot be read", c.reading(show), drop, restore)
 }

@@ -21,9 +21,10 @@ func (c *cli) backupVerb() *cobra.Command {
 	p, force := &place{}, false
 	cmd := &cobra.Command{
 		Use: "backup FILE", Short: "Write the whole store to a file", Args: exactly(1, "FILE"),
-		Long: "backup writes all rows as they were at one moment, reads the file again, and gives it its name when it is good. It disturbs no running server: with --data\n" +
-			"the server that runs on the data directory takes it (run the verb on its machine, as its user); with --etcd-endpoints it reads your etcd.\n" +
-			"A file that is there is kept, unless --force is given.",
+		Long: "backup writes a consistent copy of all rows, verifies it, and then renames it to FILE. It does " +
+			"not disturb a running server. With --data, the running server takes the backup; run the verb " +
+			"on its machine and as its user. With --etcd-endpoints, backup reads that etcd. An existing " +
+			"FILE is kept unless --force is given.",
 		Example: "  cantina store backup --data /var/lib/cantina before.backup",
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := args[0]
@@ -47,9 +48,9 @@ func free(name string, force bool) error {
 	case err != nil:
 		return failf(api.ExitUsage, "%v", err)
 	case !info.Mode().IsRegular():
-		return failf(api.ExitUsage, "%s is no file", name)
+		return failf(api.ExitUsage, "%s is not a file", name)
 	case !force:
-		return failf(api.ExitUsage, "%s exists: give another name, or --force to overwrite it", name)
+		return failf(api.ExitUsage, "%s exists; choose another name, or overwrite it with --force", name)
 	}
 	return nil
 }
@@ -69,7 +70,7 @@ func (p *place) backup(ctx context.Context, w io.Writer) error {
 	}
 	a, aerr := node.RunningBackup(ctx, path)
 	if aerr != nil {
-		return failf(api.ExitFailed, "%v; it gives no backup: %v", err, aerr)
+		return failf(api.ExitFailed, "%v; backup failed: %v", err, aerr)
 	}
 	_, err = io.Copy(w, a)
 	return errors.Join(err, a.Close())
@@ -158,7 +159,8 @@ func described(i store.BackupInfo) string {
 func (c *cli) unreadable(i store.BackupInfo) {
 	const named = 5
 	for _, key := range i.Unreadable[:min(named, len(i.Unreadable))] {
-		c.notef("WARNING: row %s cannot be read: it is damaged in the store too, or of a newer version (cantina store quarantine show)\n", key)
+		c.notef("WARNING: row %s cannot be read; it is damaged, or from a newer version (cantina store "+
+			"quarantine show)\n", key)
 	}
 	if more := len(i.Unreadable) - named; more > 0 {
 		c.notef("WARNING: and %d more rows\n", more)
@@ -167,7 +169,7 @@ func (c *cli) unreadable(i store.BackupInfo) {
 
 func (c *cli) verifyVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "verify FILE", Short: "Read a backup to its end and say whether it is good", Args: exactly(1, "FILE"),
+		Use: "verify FILE", Short: "Verify a backup file", Args: exactly(1, "FILE"),
 		Long:    "verify checks the format, the checksum over all rows and each single row of a backup, and restores nothing.",
 		Example: "  cantina store verify before.backup",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -180,7 +182,7 @@ func (c *cli) verifyVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.notef("%s is good: %s\n", args[0], described(info))
+			c.notef("%s is valid: %s\n", args[0], described(info))
 			c.unreadable(info)
 			return nil
 		},
@@ -190,10 +192,12 @@ func (c *cli) verifyVerb() *cobra.Command {
 func (c *cli) restoreVerb() *cobra.Command {
 	p, renew := &place{empty: true}, false
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Put a backup into an empty store", Args: exactly(1, "FILE"),
-		Long: "restore verifies a backup, fills an empty store from it and marks it: the next leader starts nothing that may still run before every cell has reported, or\n" +
-			"the longest promise to a cell has passed, because the backup may be older than what cells do. A store that is not empty is refused. The store is where dev\n" +
-			"and server look for it, with the same --data. It keeps the identity of the cluster, so that its cells go on; --new-identity makes a second cluster of it.",
+		Use: "restore FILE", Short: "Restore a backup into an empty store", Args: exactly(1, "FILE"),
+		Long: "restore verifies a backup and writes it to an empty store; a store with rows is refused. Use " +
+			"the same --data as for dev or server. The backup may be older than the work on cells. So the " +
+			"next leader waits for every cell, at most for the longest promise, before it starts work that " +
+			"may still run. The store keeps the cluster identity and its cells; --new-identity makes it a " +
+			"second cluster.",
 		Example: "  cantina store restore --data /var/lib/cantina-new before.backup",
 		RunE: func(_ *cobra.Command, args []string) error {
 			f, err := os.Open(args[0])
@@ -215,13 +219,14 @@ func (c *cli) restoreVerb() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				c.notef("%d rows restored; the next leader waits before it starts what may still run\n", rows)
+				c.notef("%d rows restored; the next leader waits for its cells before it starts work that may still run\n", rows)
 				switch {
 				case p.data == "":
 				case alone:
-					c.notef("the store is in %s: cantina dev --data %s starts on it (it is of a dev; for a server, restore it with --new-identity)\n", filepath.Join(p.data, "server"), p.data)
+					c.notef("store restored to %s; start it with: cantina dev --data %s (it belongs to a dev; for a server, "+
+						"restore with --new-identity)\n", filepath.Join(p.data, "server"), p.data)
 				default:
-					c.notef("the store is in %s: cantina dev --data %s, or cantina server --data %s, starts on it\n", filepath.Join(p.data, "server"), p.data, p.data)
+					c.notef("store restored to %s; start it with: cantina dev --data %s, or cantina server --data %s\n", filepath.Join(p.data, "server"), p.data, p.data)
 				}
 				c.unreadable(info)
 				return nil
@@ -229,6 +234,6 @@ func (c *cli) restoreVerb() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().BoolVar(&renew, "new-identity", false, "give the store an identity of its own: the cells of the backed up cluster do not belong to it")
+	cmd.Flags().BoolVar(&renew, "new-identity", false, "create a new cluster identity: cells of the original cluster do not belong to it")
 	return cmd
 }

@@ -28,17 +28,17 @@ type place struct {
 
 func (p *place) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.data, "data", "", "data directory that dev or server was given")
-	f.StringSliceVar(&p.endpoints, "etcd-endpoints", nil, "instead: members of an etcd of your own")
-	f.StringVar(&p.tls.Cert, "etcd-cert", "", "certificate for that etcd")
-	f.StringVar(&p.tls.Key, "etcd-key", "", "key of the certificate")
-	f.StringVar(&p.tls.CA, "etcd-ca", "", "authority of that etcd")
+	f.StringVar(&p.data, "data", "", "data directory of the dev or server")
+	f.StringSliceVar(&p.endpoints, "etcd-endpoints", nil, "instead of --data: members of an external etcd cluster")
+	f.StringVar(&p.tls.Cert, "etcd-cert", "", "client certificate for that etcd")
+	f.StringVar(&p.tls.Key, "etcd-key", "", "private key of the certificate")
+	f.StringVar(&p.tls.CA, "etcd-ca", "", "CA certificate used to verify that etcd")
 }
 
 // open opens the store and calls f with it.
 func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) error) error {
 	if (p.data == "") == (len(p.endpoints) == 0) {
-		return failf(api.ExitUsage, "give --data or --etcd-endpoints")
+		return failf(api.ExitUsage, "either --data or --etcd-endpoints is required")
 	}
 	if p.data != "" {
 		return p.openFolder(ctx, f)
@@ -55,18 +55,18 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 }
 
 // errRunning reports a data directory whose store a running server has.
-var errRunning = errors.New("a server runs on it")
+var errRunning = errors.New("a server is running on it")
 
 func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.Store) error) error {
 	if info, err := os.Stat(p.data); !p.empty && (err != nil || !info.IsDir()) {
-		return failf(api.ExitUsage, "--data %q: there is no such folder", p.data)
+		return failf(api.ExitUsage, "--data %q: no such directory", p.data)
 	}
 	path, exists, err := folder.Locate(p.data)
 	if err != nil {
 		return failf(api.ExitUsage, "--data: %v", err)
 	}
 	if !exists && !p.empty {
-		return failf(api.ExitFailed, "--data %s: there is no store in it, which would be %s", p.data, filepath.Join(path, "etcd"))
+		return failf(api.ExitFailed, "--data %s: no store found; expected it in %s", p.data, filepath.Join(path, "etcd"))
 	}
 	dir, err := folder.Open(path)
 	if errors.Is(err, folder.ErrInUse) {
@@ -117,14 +117,15 @@ func (c *cli) offlineVerbs() []*cobra.Command {
 func (c *cli) markVerb() *cobra.Command {
 	p := &place{}
 	cmd := &cobra.Command{
-		Use: "mark-restored", Short: "Say that the store was rolled back or moved by other means", Args: atMost(0, "none"),
-		Long:    "After an etcd snapshot was restored, or a data directory was copied back, the store may be older than what cells do. mark-restored says so, before a server starts on it.",
+		Use: "mark-restored", Short: "Mark a store that was rolled back or copied outside of cantina", Args: atMost(0, "none"),
+		Long: "Use mark-restored after an etcd snapshot was restored or a data directory was copied back, " +
+			"before a server starts on it. The store may then be older than the work on cells.",
 		Example: "  cantina store mark-restored --data /var/lib/cantina",
 		RunE: func(*cobra.Command, []string) error {
 			return p.open(c.ctx, func(ctx context.Context, s *store.Store) error {
 				term, err := s.MarkRestored(ctx)
 				if err == nil {
-					c.notef("marked; the next term is of epoch %s\n", fmt.Sprint(term.Epoch))
+					c.notef("marked as restored; epoch of the next term: %s\n", fmt.Sprint(term.Epoch))
 				}
 				return err
 			})

@@ -23,7 +23,7 @@ const (
 
 func (f *stuckFlags) add(cmd *cobra.Command) {
 	f.choose(cmd)
-	longerVar(cmd.Flags(), &f.after, "stuck-after", 5*time.Second, "how long after KILL a container that is not empty is STUCK_KILLING")
+	longerVar(cmd.Flags(), &f.after, "stuck-after", 5*time.Second, "delay after KILL before a container that is not empty counts as STUCK_KILLING")
 }
 
 // choose adds the flags of what is to be done, without when.
@@ -31,7 +31,8 @@ func (f *stuckFlags) choose(cmd *cobra.Command) {
 	f.after = time.Second
 	p := cmd.Flags()
 	choiceVar(p, &f.mode, "stuck", "", stuckKeep, []string{stuckKeep, stuckReboot},
-		"when work that must be dead does not die: keep-unclean (the cell stays and takes no work) or reboot (it runs --reboot-command, once)")
+		"action when work past its deadline does not die: keep-unclean (the cell stays without new "+
+			"work) or reboot (run --reboot-command once)")
 	p.StringVar(&f.reboot, "reboot-command", "reboot -f", "shell command of --stuck=reboot")
 }
 

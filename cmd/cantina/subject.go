@@ -73,9 +73,10 @@ func (s subject) wire() *pb.Subject {
 	return &pb.Subject{Kind: kind, Domain: s.domain, Name: s.name, Index: s.index, Node: s.node}
 }
 
-const subjectHelp = "A SUBJECT is a service (web), one of its instances (web/0), a task by its id or the beginning of it, a job (count), one of its\n" +
-	"nodes (count[NODE] or count/NODE, with nodes above it if you like), or a cell, or schedule/NAME. A task's name in a spec file means its newest run. service/, task/, job/, cell/ or schedule/ before it says which is meant; a service of\n" +
-	"another domain is DOMAIN/web."
+const subjectHelp = "A SUBJECT is a service (web), an instance (web/0), a task (its id, a prefix of it, or its " +
+	"name: the newest run), a job (count), a batch task (count[NODE] or count/NODE, with parent " +
+	"nodes if needed), a cell (cell/NAME) or a schedule (schedule/NAME). Prefix service/, task/ or " +
+	"job/ if a name is ambiguous, and DOMAIN/ for another domain."
 
 // domainFlag adds --domain.
 func domainFlag(cmd *cobra.Command, domain *string) {
@@ -158,7 +159,8 @@ func theOne(text string, found []subject) (subject, error) {
 	for _, s := range found {
 		names = append(names, "  "+s.String())
 	}
-	return subject{}, failf(api.ExitUsage, "%q can mean more than one thing:\n%s", text, strings.Join(names, "\n"))
+	return subject{}, failf(api.ExitUsage, "%q is ambiguous:\n"+
+		"%s", text, strings.Join(names, "\n"))
 }
 
 // findOutput is find for who reads output, which is kept when a service or a job has
@@ -276,7 +278,7 @@ func (c *cli) findService(text, domain string) ([]subject, error) {
 func (c *cli) findWhole(text, domain string) (subject, error) {
 	s, err := c.find("service/"+strings.TrimPrefix(text, "service/"), domain)
 	if err == nil && s.kind == "instance" {
-		err = failf(api.ExitUsage, "%q is one instance, and this is about a whole service: give %s/%s", text, s.domain, s.name)
+		err = failf(api.ExitUsage, "%q is an instance; this verb needs the whole service: %s/%s", text, s.domain, s.name)
 	}
 	return s, err
 }
@@ -433,7 +435,8 @@ func (c *cli) detachable(back string, stop func() error, f func(context.Context)
 	cancel()
 	<-result
 	if back != "" {
-		c.sayf("\ndetached; it goes on without you: %s\n", back)
+		c.sayf("\n"+
+			"detached; it continues. To follow it again: %s\n", back)
 	}
 	if stop != nil && c.InTTY {
 		c.sayf("press Ctrl-C again to stop it\n")

@@ -47,7 +47,7 @@ func taskCodeText(x *pb.Task) string {
 
 // outputLost says how much of a task's output is missing for want of disk.
 func outputLost(x *pb.Task) string {
-	return fmt.Sprintf("%d bytes of its output are lost: the disk of cell %s refused them", x.OutputLost, x.Cell)
+	return fmt.Sprintf("%d bytes of its output are lost: write failed on the disk of cell %s", x.OutputLost, x.Cell)
 }
 
 func taskNote(x *pb.Task) string {
@@ -83,13 +83,13 @@ func (c *cli) taskVerb() *cobra.Command {
 			})
 		},
 	}
-	ls.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
-	ls.Flags().StringVar(&q.Name, "name", "", "with this name only")
-	ls.Flags().StringVar(&q.Cell, "cell", "", "on this cell only")
+	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	ls.Flags().StringVar(&q.Name, "name", "", "only tasks with this name")
+	ls.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
 	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving), "PENDING, RUNNING, COMPLETED or RESOLVING")
 	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost), "succeeded, failed, cancelled or lost")
 	watchFlag(ls, &watch)
-	return group("task", "List, show and resolve tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskResolveVerb())
+	return group("task", "Manage tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskResolveVerb())
 }
 
 // findTaskArgument finds a task and returns it whole.
@@ -121,8 +121,9 @@ func (c *cli) taskGetVerb() *cobra.Command {
 func (c *cli) taskResultVerb() *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
-		Use: "result TASK", Short: "Print the result of a task, byte by byte",
-		Long:    "result prints the content of the task's result file exactly as it was. A task that has not ended, or left none, is exit code 1.",
+		Use: "result TASK", Short: "Print the result of a task",
+		Long: "result prints the bytes of the task's result file unchanged. Exits 1 if the task has not ended " +
+			"or left no result.",
 		Example: "  cantina task result report > report.json", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, err := c.findTaskArgument(args[0], domain)
@@ -133,10 +134,10 @@ func (c *cli) taskResultVerb() *cobra.Command {
 				return one(c, c.taskTable(), t)
 			}
 			if t.Outcome == "" {
-				return failf(api.ExitFailed, "task %s is %s: it has no result yet; cantina wait %s", t.Id, t.State, t.Id)
+				return failf(api.ExitFailed, "task %s is %s and has no result yet; wait for it: cantina wait %s", t.Id, t.State, t.Id)
 			}
 			if len(t.Result) == 0 {
-				return failf(api.ExitFailed, "task %s %s and left no result", t.Id, t.Outcome)
+				return failf(api.ExitFailed, "task %s %s without a result", t.Id, t.Outcome)
 			}
 			_, err = c.Out.Write(t.Result)
 			return err
@@ -149,13 +150,13 @@ func (c *cli) taskResultVerb() *cobra.Command {
 func (c *cli) taskResolveVerb() *cobra.Command {
 	var domain, as string
 	cmd := &cobra.Command{
-		Use: "resolve TASK --as done|failed|rerun", Aliases: []string{"settle"}, Short: "Say what became of a lost task",
-		Long: "A task whose cell was lost is kept until somebody knows what it did. resolve says that it did its work (done), that it did not (failed),\n" +
-			"or that it may run once more as a new task (rerun).",
+		Use: "resolve TASK --as done|failed|rerun", Aliases: []string{"settle"}, Short: "Record the outcome of a lost task",
+		Long: "A lost task is kept until an operator resolves it: done if it did its work, failed if not, or " +
+			"rerun to start it once more as a new task.",
 		Example: "  cantina task resolve 4f1c --as rerun", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if as == "" {
-				return failf(api.ExitUsage, "what became of it? give --as done, failed or rerun")
+				return failf(api.ExitUsage, "--as is required: done, failed or rerun")
 			}
 			s, err := c.find("task/"+strings.TrimPrefix(args[0], "task/"), domain)
 			if err != nil {
@@ -173,6 +174,6 @@ func (c *cli) taskResolveVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	choiceVar(cmd.Flags(), &as, "as", "", "", []string{"done", "failed", "rerun"}, "done, failed or rerun")
+	choiceVar(cmd.Flags(), &as, "as", "", "", []string{"done", "failed", "rerun"}, "outcome: done, failed or rerun")
 	return cmd
 }

@@ -98,7 +98,7 @@ func TestHelp(t *testing.T) {
 	if strings.Index(got, "Examples:") > strings.Index(got, "Flags:") {
 		t.Fatal("examples come first")
 	}
-	s.fails(api.ExitUsage, "no help about", "help", "nonsense")
+	s.fails(api.ExitUsage, "no help for", "help", "nonsense")
 }
 
 // TestEveryVerbIsWhole walks all verbs: each has a sentence and an example, and

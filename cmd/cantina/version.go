@@ -21,7 +21,7 @@ func (c *cli) versionVerb() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the versions of client and server", Args: atMost(0, "none"),
-		Long:    "version prints the version of this program and of the server, when one can be reached; that none can is no error.",
+		Long:    "version prints the version of this program and of the server. It succeeds without a server, too.",
 		Example: "  cantina version\n  cantina version --client -o json",
 		RunE: func(*cobra.Command, []string) error {
 			x := &structpb.Struct{Fields: map[string]*structpb.Value{
@@ -36,6 +36,6 @@ func (c *cli) versionVerb() *cobra.Command {
 			return one(c, t, x)
 		},
 	}
-	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not ask a server")
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not contact a server")
 	return c.reading(cmd)
 }

@@ -19,8 +19,10 @@ func (c *cli) waitVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait SUBJECT ...",
 		Short: "Wait until a task or job has ended, or a service is healthy",
-		Long: "wait ends when each subject is in the state that --for names, also when it was before; any end of a task or job counts as done. For one task\n" +
-			"the exit code is the program's own, for a job 1 when some of it failed; 6 for a lost task, 4 after --timeout. What has been removed is stopped.\n\n" + subjectHelp,
+		Long: "wait returns when every subject is in the state of --for, even if it reached it before. done " +
+			"matches any end of a task or job; a removed subject counts as stopped. The exit code is the " +
+			"program's for a single task, 1 for a job with failures, 6 for a lost task, and 4 after " +
+			"--timeout.\n\n" + subjectHelp,
 		Example: "  cantina wait count --timeout 10m\n" +
 			"  cantina wait web --for healthy\n" +
 			"  id=$(cantina run -d -- ./long.sh); cantina wait $id; echo $?",
@@ -30,7 +32,7 @@ func (c *cli) waitVerb() *cobra.Command {
 			for _, a := range args {
 				s, err := c.find(a, domain)
 				if exitOf(err) == api.ExitNotFound && until == "stopped" {
-					c.notef("nothing is called %q: nothing of it runs\n", a) // removed, and gone before we looked
+					c.notef("%q not found; it counts as stopped\n", a) // removed, and gone before we looked
 					continue
 				}
 				if err != nil {
@@ -53,8 +55,8 @@ func (c *cli) waitVerb() *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	choiceVar(cmd.Flags(), &until, "for", "", "", []string{"done", "healthy", "stopped"}, "done, healthy or stopped (done for tasks and jobs, healthy for services)")
-	cmd.Flags().BoolVar(&ownCode, "client-exit-code", false, "end with 0, 1 or 6 instead of the program's own code")
+	choiceVar(cmd.Flags(), &until, "for", "", "", []string{"done", "healthy", "stopped"}, "state to wait for: done (default for tasks and jobs), stopped, or healthy (default for services)")
+	cmd.Flags().BoolVar(&ownCode, "client-exit-code", false, "exit with 0, 1 or 6 instead of the program's exit code")
 	c.waiting(cmd)
 	return cmd
 }
@@ -74,9 +76,10 @@ func (c *cli) waitFor(ctx context.Context, s subject, until string, ownCode bool
 		return c.waitService(ctx, s, until == "stopped")
 	}
 	if until == "" {
-		return failf(api.ExitUsage, "a %s does not end", s.kind)
+		return failf(api.ExitUsage, "cannot wait for a %s", s.kind)
 	}
-	return failf(api.ExitUsage, "--for %q does not fit a %s; tasks and jobs can be done or stopped, services healthy or stopped", until, s.kind)
+	return failf(api.ExitUsage, "--for %q is not a state of a %s; use done or stopped for tasks and jobs, healthy or stopped "+
+		"for services", until, s.kind)
 }
 
 // until calls look until it is satisfied: at once, and after each event of the
@@ -193,7 +196,7 @@ func (c *cli) knownInstance(ctx context.Context, s subject) error {
 	}
 	got, err := api.Call(ctx, client, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
 	if err == nil && s.index >= got.Service.Instances {
-		err = failf(api.ExitNotFound, "service %s has %d instances, and none with index %d", s.name, got.Service.Instances, s.index)
+		err = failf(api.ExitNotFound, "service %s has %d instances and no index %d", s.name, got.Service.Instances, s.index)
 	}
 	return err
 }
@@ -204,9 +207,9 @@ func failedRollout(x *pb.Service) error {
 	if x.Failure == "" || x.Phase == lrp.RollingOut.String() || x.Phase == lrp.RollingBack.String() {
 		return nil
 	}
-	text := "; it is left as it is"
+	text := "; not rolled back"
 	if x.Phase == lrp.Steady.String() {
-		text = fmt.Sprintf("; version %d serves again", x.Version)
+		text = fmt.Sprintf("; rolled back to version %d", x.Version)
 	}
 	return failf(api.ExitFailed, "service %s: the rollout failed: %s%s", x.Name, printable(x.Failure), text)
 }

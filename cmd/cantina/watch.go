@@ -15,7 +15,7 @@ import (
 )
 
 func watchFlag(cmd *cobra.Command, watch *bool) {
-	cmd.Flags().BoolVarP(watch, "watch", "w", false, "go on with one row per change, until Ctrl-C")
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, "follow: print one row per change until Ctrl-C")
 }
 
 // streaming has single objects printed: a stream is no list.
@@ -103,14 +103,14 @@ func (c *cli) eventsVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print committed changes in order",
-		Long: "events prints what was committed since a revision or position and ends; -f goes on with what comes. What is missing stands as a gap. Without --since\n" +
-			"and with -f only what is new comes.",
+		Long: "events prints events since a revision or position, then exits; -f follows. Missing events are " +
+			"reported as a gap. -f without --since prints new events only.",
 		Example: "  cantina events -f\n" +
 			"  cantina events --since 1042 --kind task -o jsonl",
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
 			if !follow && q.Since == "" {
-				return failf(api.ExitUsage, "from when? give --since REVISION, or -f for what comes")
+				return failf(api.ExitUsage, "no start given: use --since REVISION, or -f to follow new events")
 			}
 			c.streaming()
 			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error { return c.events(ctx, t, q, follow) })
@@ -120,11 +120,11 @@ func (c *cli) eventsVerb() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.Since, "since", "", "strictly after this revision or position")
-	cmd.Flags().StringVar(&q.Domain, "domain", "", "of this domain only")
-	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note), "service, instance, task, job, pair, cell, schedule or note")
-	cmd.Flags().BoolVar(&q.All, "all", false, "of instances every row, not the one that counts")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	cmd.Flags().StringVar(&q.Since, "since", "", "print events after this revision or position")
+	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note), "only this kind: service, instance, task, job, pair, cell, schedule or note")
+	cmd.Flags().BoolVar(&q.All, "all", false, "for instances: every row, also replaced and suspect ones")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow: print new events as they arrive")
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
@@ -142,7 +142,8 @@ func (c *cli) events(ctx context.Context, t table[*pb.Event], q *pb.StreamEvents
 	end := l.Listing.Position
 	if since, err := event.ParsePosition(q.Since); err == nil {
 		if newest, err := event.ParsePosition(end); err == nil && since.Revision > newest.Revision {
-			return failf(api.ExitFailed, "--since %s is later than the newest event, %s: it is not of this cluster, or the store was restored since; list afresh and go on from there", since, newest)
+			return failf(api.ExitFailed, "--since %s is later than the newest event %s: another cluster, or the store was restored; list "+
+				"again and continue from there", since, newest)
 		}
 	}
 	first := true
@@ -171,9 +172,9 @@ func missing(what string, g *pb.Gap) string {
 	after, err := event.ParsePosition(g.After)
 	before, err2 := event.ParsePosition(g.Before)
 	if err == nil && err2 == nil && after.Compare(before) >= 0 {
-		return fmt.Sprintf("the stream stands at %s, before %s: the store was restored, and %s may be missing", g.Before, g.After, what)
+		return fmt.Sprintf("stream is at %s, before %s: the store was restored, %s may be missing", g.Before, g.After, what)
 	}
-	return fmt.Sprintf("%s between %s and %s are missing", what, g.After, g.Before)
+	return fmt.Sprintf("%s between %s and %s missing", what, g.After, g.Before)
 }
 
 // reached reports whether a stream has come to a position.

@@ -128,5 +128,6 @@ func (c *cli) timedOut(s subject, err error) error {
 	if s.kind == "instance" {
 		stop = subject{kind: "service", domain: s.domain, name: s.name}.String()
 	}
-	return failf(api.ExitTimeout, "%s\nit goes on: cantina logs -f %s follows it, cantina stop %s ends it", text, s, stop)
+	return failf(api.ExitTimeout, "%s\n"+
+		"it continues; follow it with cantina logs -f %s, stop it with cantina stop %s", text, s, stop)
 }

@@ -45,8 +45,8 @@ type processLog struct {
 }
 
 func (l *processLog) add(cmd *cobra.Command) {
-	choiceVar(cmd.Flags(), &l.level, "log-level", "", "info", []string{"debug", "info", "warn", "error"}, "debug, info, warn or error")
-	choiceVar(cmd.Flags(), &l.format, "log-format", "", "text", []string{"text", "json"}, "text or json")
+	choiceVar(cmd.Flags(), &l.level, "log-level", "", "info", []string{"debug", "info", "warn", "error"}, "log level: debug, info, warn or error")
+	choiceVar(cmd.Flags(), &l.format, "log-format", "", "text", []string{"text", "json"}, "log format: text or json")
 }
 
 // logger is the log of a process that runs until it is told to end.
@@ -69,19 +69,19 @@ func (l *processLog) logger(w io.Writer) (*slog.Logger, error) {
 func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
 	*t = worker.DefaultTimeouts()
 	f := cmd.Flags()
-	durationVar(f, &t.Heartbeat, "heartbeat", t.Heartbeat, "how often a cell beats")
-	durationVar(f, &t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace, "silence beyond a heartbeat before a cell is UNHEALTHY")
-	durationVar(f, &t.Healthcheck, "healthcheck", t.Healthcheck, "how often a cell is probed with a real container")
-	durationVar(f, &t.HealthcheckGrace, "healthcheck-grace", t.HealthcheckGrace, "how long a probe may take")
-	durationVar(f, &t.Check, "check-interval", t.Check, "how often deadlines are looked at")
-	durationVar(f, &t.Lost, "lost", t.Lost, "how long a cell stays UNHEALTHY before it is lost")
-	durationVar(f, &t.KillWait, "kill-wait", t.KillWait, "TERM to KILL of work whose time is over")
-	durationVar(f, &t.Margin, "margin", t.Margin, "longest time for which all clocks of a machine may stand still")
-	numberVar(f, &t.DriftPerMille, "clock-drift", "", t.DriftPerMille, 0, 999, "how far clock rates of two machines differ at most, in 1/1000")
+	durationVar(f, &t.Heartbeat, "heartbeat", t.Heartbeat, "interval between heartbeats of a cell")
+	durationVar(f, &t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace, "silence beyond --heartbeat before a cell is UNHEALTHY")
+	durationVar(f, &t.Healthcheck, "healthcheck", t.Healthcheck, "interval between probes of a cell with a real container")
+	durationVar(f, &t.HealthcheckGrace, "healthcheck-grace", t.HealthcheckGrace, "maximum duration of a probe")
+	durationVar(f, &t.Check, "check-interval", t.Check, "interval between checks of deadlines")
+	durationVar(f, &t.Lost, "lost", t.Lost, "time a cell stays UNHEALTHY before it is lost")
+	durationVar(f, &t.KillWait, "kill-wait", t.KillWait, "delay between SIGTERM and SIGKILL for work past its deadline")
+	durationVar(f, &t.Margin, "margin", t.Margin, "longest pause of a machine (e.g. VM suspend) that must be survived safely")
+	numberVar(f, &t.DriftPerMille, "clock-drift", "", t.DriftPerMille, 0, 999, "maximum difference of the clock rates of two machines, in 1/1000")
 	durationVar(f, &t.MaxDiesWithin, "max-dies-within", t.MaxDiesWithin, "longest promise that any leader may make to a cell")
-	durationVar(f, &t.Lease, "lease", t.Lease, "life of the election lease")
-	durationVar(f, &t.KeepAlive, "keep-alive", t.KeepAlive, "how often the lease is renewed")
-	durationVar(f, &t.LeaseDrift, "lease-drift", t.LeaseDrift, "taken off the lease by its holder")
+	durationVar(f, &t.Lease, "lease", t.Lease, "duration of the election lease")
+	durationVar(f, &t.KeepAlive, "keep-alive", t.KeepAlive, "interval between renewals of the lease")
+	durationVar(f, &t.LeaseDrift, "lease-drift", t.LeaseDrift, "safety margin that the leader subtracts from its lease")
 }
 
 // ready tells that a process serves: it writes the addresses, one a line, to the
@@ -179,7 +179,7 @@ func (c *cli) dataFolder(name string) string {
 // serverConfig is what dev and server have in common.
 // callbackFlag names the file whose content signs completion callbacks.
 func callbackFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "callback-secret-file", "", "file with the secret that signs completion callbacks (default: they are not signed)")
+	cmd.Flags().StringVar(file, "callback-secret-file", "", "file with the key that signs completion callbacks (default: not signed)")
 }
 
 // retention says how long ended tasks are kept.
@@ -191,8 +191,8 @@ type retention struct {
 // retentionFlags are the flags that say so.
 func retentionFlags(cmd *cobra.Command, r *retention) {
 	p := task.Policy{}.WithDefaults()
-	durationVar(cmd.Flags(), &r.age, "task-retention", p.Retention, "how long an ended task is kept; 0 = two minutes, and only until its callback is delivered")
-	numberVar(cmd.Flags(), &r.perDomain, "tasks-per-domain", "", p.KeepPerDomain, 1, math.MaxInt32, "how many ended tasks a domain keeps")
+	durationVar(cmd.Flags(), &r.age, "task-retention", p.Retention, "how long to keep a finished task (0: two minutes, or until its callback is delivered)")
+	numberVar(cmd.Flags(), &r.perDomain, "tasks-per-domain", "", p.KeepPerDomain, 1, math.MaxInt32, "maximum number of finished tasks kept per domain")
 }
 
 // policy is what the flags say.
@@ -218,7 +218,7 @@ func secretOf(file string) (secret.Text, error) {
 	}
 	text = bytes.TrimRight(text, "\r\n")
 	if len(text) < minSecret {
-		return secret.Text{}, failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too few for a secret, write at least %d", file, len(text), minSecret)
+		return secret.Text{}, failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too short for a secret; at least %d are required", file, len(text), minSecret)
 	}
 	return secret.New(string(text)), nil
 }

@@ -172,10 +172,10 @@ services:
 	c.changeLeader()
 	if r := cli(t, c.addr(), "wait", "web", "--timeout", "100s"); r.code != api.ExitFailed ||
 		!strings.Contains(r.err, "version 3: no progress for 8s: 0 of 4 instances healthy; web/0: crashed: exit status 1") ||
-		!strings.Contains(r.err, "; version 2 serves again") {
+		!strings.Contains(r.err, "; rolled back to version 2") {
 		t.Errorf("a version that fails: code %d, %s", r.code, r.err)
 	}
-	if text := must(t, c.addr(), "status"); !strings.Contains(text, "d/web: taken back, version 2 serves; version 3: no progress") {
+	if text := must(t, c.addr(), "status"); !strings.Contains(text, "d/web: rolled back, version 2 serves; version 3: no progress") {
 		t.Errorf("status:\n%s", text)
 	}
 
