@@ -49,7 +49,7 @@ const longest = 25
 var notYetPlain = []string{
 	"action", "bbs", "cell", "executor", "executor/cache", "executor/doctor", "executor/image", "executor/isolate",
 	"executor/output", "executor/place", "executor/process", "executor/runc", "internal/link", "internal/node",
-	"internal/office", "lrp", "placement", "schedule", "scheduler", "spec", "store", "store/folder", "task", "worker",
+	"leader", "lrp", "placement", "schedule", "scheduler", "spec", "store", "store/folder", "task", "worker",
 	"README.md", "CHANGELOG.md", "docs/cli.md", "docs/spec.md", "docs/api.md", "docs/build.md",
 }
 
