@@ -28,7 +28,7 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 	}
 	w := &out.Workload
 	if w.Ports = b.ports(s); w.OwnNet && len(w.Ports) > 0 {
-		b.field(&s.place, "ports", action.ErrNoWayIn.Error(), "leave out own_net, or the ports")
+		b.field(&s.place, "ports", action.ErrNoWayIn.Error(), "remove own_net or the ports")
 	}
 	w.Checks = b.checks(s.Checks, w.Ports)
 	w.ReadinessChecks = b.checks(s.Readiness, w.Ports)
@@ -50,17 +50,17 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 	}
 	if s.Exclusive {
 		if s.Update != nil && s.Update.has("order") && out.Strategy == lrp.StartFirst {
-			b.field(&s.Update.place, "order", "an exclusive service is always replaced stop_first", "write stop_first, or leave it out")
+			b.field(&s.Update.place, "order", "an exclusive service is always replaced stop_first", "use stop_first, or remove the field")
 		}
 		if s.has("on_partition") && out.OnPartition == lrp.PartitionKeep {
-			b.field(&s.place, "on_partition", "an exclusive service is always stopped", "write stop, or leave it out")
+			b.field(&s.place, "on_partition", "an exclusive service is always stopped on a partition", "use stop, or remove the field")
 		}
 		if s.ReplaceAfter != 0 || s.has("on_return") {
 			field := "on_return"
 			if s.ReplaceAfter != 0 {
 				field = "replace_after"
 			}
-			b.field(&s.place, field, "an exclusive instance is replaced only when the old one is certainly dead", "leave it out, or exclusive")
+			b.field(&s.place, field, "an exclusive instance is replaced only after its old copy is declared dead", "remove replace_after or exclusive")
 		}
 		out.Strategy, out.OnPartition = lrp.StopFirst, lrp.PartitionStop
 	}
@@ -82,7 +82,7 @@ func (b *builder) restart(r *restart) lrp.RestartPolicy {
 	}
 	if r.GiveUp != nil {
 		if out.GiveUp = *r.GiveUp; out.GiveUp == 0 {
-			b.field(&r.place, "give_up", "must be at least 1, or -1 for never", "mode: never has no restarts at all")
+			b.field(&r.place, "give_up", "must be at least 1, or -1 for never", "mode: never has no restarts")
 		}
 	}
 	if err := out.Validate(); err != nil {
@@ -119,12 +119,12 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 	}
 	switch {
 	case w.Command.set() && w.Action != nil:
-		b.field(p, "action", "command and action exclude each other", "")
+		b.field(p, "action", "command and action are mutually exclusive", "")
 	case w.Action != nil:
 		out.Action = *b.step(w.Action)
 		for _, f := range []string{"dir", "open_files", "suppress_output"} {
 			if p.has(f) {
-				b.field(p, f, "belongs to command; with action it stands in each run", "")
+				b.field(p, f, "applies to command only; with action, set it in each run step", "")
 			}
 		}
 	case p.has("command"):
@@ -134,7 +134,7 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 	case w.Rootfs != "": // the image names it
 		out.Action = action.Action{Run: &action.Run{Dir: b.relative(p, "dir", w.Dir), OpenFiles: w.OpenFiles, SuppressOutput: w.Quiet}}
 	default:
-		b.meaning(p.at, p.node, "field command is missing", "action can stand instead")
+		b.meaning(p.at, p.node, "field command is missing", "or use action")
 	}
 	b.isolation(p, w)
 	if err := action.CheckEnv(out.Env); err != nil {
@@ -173,7 +173,7 @@ func (b *builder) rootfs(p *place, text string) string {
 	if err := action.CheckRootfs(path); err != nil {
 		hint := ""
 		if !strings.ContainsAny(text, "@:/") {
-			hint = "write ./" + shorten(text) + " for what lies in the folder of this file"
+			hint = "use ./" + shorten(text) + " for a path relative to the directory of this file"
 		}
 		b.field(p, "rootfs", reason(err, action.ErrRootfs), hint)
 	}
@@ -213,7 +213,7 @@ func (b *builder) positive(p *place, field string, d *duration) time.Duration {
 		return 0
 	}
 	if *d == 0 {
-		b.field(p, field, "must be longer than 0", "kill_mode: kill sends KILL at once")
+		b.field(p, field, "must be longer than 0", "use kill_mode: kill to send KILL at once")
 	}
 	return time.Duration(*d)
 }
@@ -230,7 +230,7 @@ func (b *builder) amounts(p *place, w *workload, extra named[amount]) resource.A
 	set(resource.CPUMilli, int(w.CPU))
 	for _, e := range extra {
 		if field := ownField(e.key); field != "" {
-			b.meaning(e.at, e.node, "this amount has a field of its own", "write "+field)
+			b.meaning(e.at, e.node, "this resource has its own field", "use "+field)
 			continue
 		}
 		set(e.key, int(e.value))
@@ -245,7 +245,7 @@ func (b *builder) amounts(p *place, w *workload, extra named[amount]) resource.A
 func ownField(name string) string {
 	return map[string]string{
 		resource.MemoryMB: "memory: 64Mi", resource.DiskMB: "disk: 1Gi", resource.CPUMilli: "cpu: 500m",
-		resource.Containers: "nothing: one is always counted",
+		resource.Containers: "no field: each instance counts as one container",
 	}[name]
 }
 
@@ -294,13 +294,13 @@ func (b *builder) step(a *tree) *action.Action {
 			Action: *b.step(&e.Action), Start: e.Start, Success: e.Success, FailureMessagePrefix: e.Failure,
 		}}
 	}
-	b.meaning(a.at, a.node, "a step needs a kind", "")
+	b.meaning(a.at, a.node, "a step needs a kind, such as run", "")
 	return &action.Action{}
 }
 
 func (b *builder) steps(p *place, field string, list trees) []action.Action {
 	if len(list) == 0 {
-		b.field(p, field, "must hold at least one step", "")
+		b.field(p, field, "must have at least one step", "")
 	}
 	out := make([]action.Action, len(list))
 	for i := range list {
@@ -329,14 +329,14 @@ func (b *builder) download(d *download) *action.Download {
 			return
 		}
 		if raw, err := hex.DecodeString(value); err != nil || len(raw) != bytes {
-			b.field(&d.place, algorithm, "must be the checksum in hexadecimal digits", "")
+			b.field(&d.place, algorithm, "must be a checksum in hexadecimal digits", "")
 		}
 		out.ChecksumAlgorithm, out.ChecksumValue = algorithm, strings.ToLower(value)
 	}
 	check("sha256", d.SHA256, 32)
 	check("sha512", d.SHA512, 64)
 	if d.SHA256 == "" && d.SHA512 == "" && !d.AllowUnpinned {
-		b.meaning(d.at, d.node, "a download needs sha256 or sha512", "allow_unpinned: true accepts whatever comes")
+		b.meaning(d.at, d.node, "a download needs sha256 or sha512", "or set allow_unpinned: true to accept any content")
 	}
 	if u, err := url.Parse(d.From); err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "file" {
 		b.field(&d.place, "from", "must be an http, https or file address", "")
@@ -350,11 +350,11 @@ func (b *builder) ports(s *service) []action.Port {
 	for i := range s.Ports {
 		p := &s.Ports[i]
 		if seen[p.Name] || !lrp.ValidName(p.Name) {
-			b.field(&p.place, "name", "must be a name of its own", "")
+			b.field(&p.place, "name", "is a duplicate: each name must be unique", "")
 		}
 		seen[p.Name] = true
 		if at := slices.IndexFunc(out, func(q action.Port) bool { return p.Fixed != 0 && q.Fixed == p.Fixed }); at >= 0 {
-			b.field(&p.place, "fixed", fmt.Sprintf("port %s fixes the same one", out[at].Name), "each port of a service has a number of its own")
+			b.field(&p.place, "fixed", fmt.Sprintf("same fixed port as port %s", out[at].Name), "use a different number for each port of a service")
 		}
 		out = append(out, action.Port{Name: p.Name, Fixed: p.Fixed})
 	}
@@ -413,7 +413,7 @@ func (b *builder) checks(list []check, ports []action.Port) []action.Check {
 			x.Exec = b.run(c.Exec)
 		}
 		if kinds != 1 {
-			b.meaning(c.at, c.node, "a check has exactly one of http, tcp and exec", "")
+			b.meaning(c.at, c.node, "a check needs exactly one of http, tcp and exec", "")
 		}
 		out = append(out, x)
 	}

@@ -43,7 +43,7 @@ func (b *builder) job(domain, name string, j *job, all jobIndex) Job {
 func (b *builder) numbers(j *job, out *batch.Job) {
 	if j.Priority != nil {
 		if out.Priority = *j.Priority; out.Priority <= 0 {
-			b.field(&j.place, "priority", "must be above 0", "enabled: false switches a job off")
+			b.field(&j.place, "priority", "must be greater than 0", "use enabled: false to switch a job off")
 		}
 	}
 	if j.Enabled != nil {
@@ -65,7 +65,7 @@ func (b *builder) numbers(j *job, out *batch.Job) {
 func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
 	for _, f := range []string{"levels", "nodes", "node_order"} {
 		if j.has(f) {
-			b.field(&j.place, f, "belongs to the job that nodes_of names", "")
+			b.field(&j.place, f, "must be set in the job named by nodes_of", "")
 		}
 	}
 	other, ok := all.byName[j.NodesOf]
@@ -73,9 +73,9 @@ func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
 	case !ok:
 		b.field(&j.place, "nodes_of", fmt.Sprintf("no job %q in this file", shorten(j.NodesOf)), b.guess(j.NodesOf, all.names))
 	case j.NodesOf == name:
-		b.field(&j.place, "nodes_of", "names this job itself", "")
+		b.field(&j.place, "nodes_of", "refers to this job itself", "")
 	case other.NodesOf != "":
-		b.field(&j.place, "nodes_of", j.NodesOf+" has no nodes of its own", "name "+other.NodesOf)
+		b.field(&j.place, "nodes_of", j.NodesOf+" has no nodes of its own", "use "+other.NodesOf)
 	}
 	return other.Levels
 }
@@ -93,7 +93,7 @@ func (b *builder) forest(name string, j *job) batch.ForestSpec {
 		b.field(&j.place, "nodes", "a job with levels needs nodes", "")
 	}
 	if len(j.Levels) == 0 && len(j.Nodes) > 0 {
-		b.field(&j.place, "levels", "a job with nodes needs the names of their levels", "")
+		b.field(&j.place, "levels", "a job with nodes needs levels: the names of their levels", "")
 	}
 	for i := range j.Nodes {
 		f.Sources = append(f.Sources, b.source(&j.Nodes[i], j.Levels))
@@ -104,11 +104,11 @@ func (b *builder) forest(name string, j *job) batch.ForestSpec {
 func (b *builder) source(s *source, levels []string) batch.Source {
 	switch {
 	case (s.Manual != nil) == (len(s.Script) > 0):
-		b.meaning(s.at, s.node, "a source of nodes has exactly one of manual and script", "")
+		b.meaning(s.at, s.node, "a source of nodes needs exactly one of manual and script", "")
 	case s.Manual != nil:
 		for _, f := range []string{"parent_level", "timeout"} {
 			if s.has(f) {
-				b.field(&s.place, f, "belongs to script", "")
+				b.field(&s.place, f, "only valid with script", "")
 			}
 		}
 		return batch.Source{Kind: batch.SourceManual, Manual: manualNodes(*s.Manual)}
@@ -122,7 +122,7 @@ func (b *builder) source(s *source, levels []string) batch.Source {
 	}
 	b.level(&s.place, "parent_level", s.Parent, levels, batch.LevelInstance)
 	if n := len(levels); n > 0 && s.Parent == levels[n-1] {
-		b.field(&s.place, "parent_level", s.Parent+" is the last level and has no children", "")
+		b.field(&s.place, "parent_level", s.Parent+" is on the last level and cannot have children", "")
 	}
 	return out
 }
@@ -181,7 +181,7 @@ func (b *builder) resources(j *job, out *Job, levels []string) {
 		return
 	}
 	for _, level := range slices.Sorted(maps.Keys(limits)) {
-		b.field(&j.place, "resources", "limits on level "+level+" stand in the job that nodes_of names", "write only take")
+		b.field(&j.place, "resources", "limits on level "+level+" must be set in the job named by nodes_of", "use only take")
 	}
 }
 
@@ -189,16 +189,16 @@ func (b *builder) limit(j *job, level string, r entry[limit], take int, limits m
 	switch {
 	case level == batch.LevelWorker:
 		if r.value.Limit != nil {
-			b.field(&r.value.place, "limit", "a cell says itself what it has", "")
+			b.field(&r.value.place, "limit", "cells report their own capacity; set only take", "")
 		}
 		if f := ownField(r.key); f != "" {
-			b.meaning(r.at, r.node, "this amount has a field of its own", "write "+f)
+			b.meaning(r.at, r.node, "this resource has its own field", "use "+f)
 		}
 	case r.value.Limit == nil && j.NodesOf == "":
-		b.meaning(r.at, r.node, "field limit is missing", "what each node of the level has")
+		b.meaning(r.at, r.node, "field limit is missing", "it is the amount that each node of the level has")
 	case r.value.Limit != nil:
 		if take > *r.value.Limit {
-			b.field(&r.value.place, "take", "more than the limit: it could never run", "")
+			b.field(&r.value.place, "take", "must not exceed limit, or the job could never run", "")
 		}
 		if limits[level] == nil {
 			limits[level] = map[string]batch.Limit{}
@@ -225,7 +225,7 @@ func (b *builder) filters(j *job, out *batch.Job, levels []string) {
 		}
 		if f.Fraction != nil {
 			if x.Fraction = *f.Fraction; x.Fraction <= 0 || x.Fraction > 1 {
-				b.field(&f.place, "fraction", "must be above 0 and up to 1", "")
+				b.field(&f.place, "fraction", "must be greater than 0 and at most 1", "")
 			}
 		}
 		level := e.key
@@ -250,10 +250,10 @@ func (b *builder) dependencies(name string, j *job, all jobIndex) {
 			continue
 		}
 		if forestOf(dep, other) != forestOf(name, *j) {
-			b.meaning(at, n, dep+" runs on other nodes", "nodes_of shares the nodes of a job")
+			b.meaning(at, n, dep+" runs on other nodes", "use nodes_of to share the nodes of a job")
 		}
 		if all.circle[name] != 0 && all.circle[name] == all.circle[dep] {
-			b.meaning(at, n, "a circle: "+dep+" depends on "+name, "")
+			b.meaning(at, n, "dependency cycle: "+dep+" depends on "+name, "")
 		}
 	}
 }
@@ -269,6 +269,6 @@ func forestOf(name string, j job) string {
 // part of the program.
 func (b *builder) shellBraces(j *job) {
 	if strings.Contains(j.Command.shell, "{}") || strings.Contains(j.Command.shell, "{/}") {
-		b.field(&j.place, "command", "{} in a shell text would run the node's name as program text", `write "$CANTINA_NODE", or command as a list`)
+		b.field(&j.place, "command", "{} in a shell command would run the node's name as program text", `use "$CANTINA_NODE", or write command as a list`)
 	}
 }

@@ -131,7 +131,7 @@ func (d *decoder) plain(at *path, n *yaml.Node, v reflect.Value, tag reflect.Str
 	switch v.Kind() {
 	case reflect.String:
 		if !isText(n) {
-			d.problem(at, n, "must be a text, not "+kindOf(n), quoteHint(n))
+			d.problem(at, n, "must be a string, not "+kindOf(n), quoteHint(n))
 			return
 		}
 		if min, _ := strconv.Atoi(tag.Get("minlen")); len(n.Value) < min {
@@ -139,7 +139,7 @@ func (d *decoder) plain(at *path, n *yaml.Node, v reflect.Value, tag reflect.Str
 			return
 		}
 		if !noNUL(n.Value) {
-			d.meaning(at, n, "must not hold NUL", "")
+			d.meaning(at, n, "must not contain a NUL byte", "")
 			return
 		}
 		v.SetString(n.Value)
@@ -240,11 +240,11 @@ func (d *decoder) pairs(at *path, n *yaml.Node, each func(key, val *yaml.Node)) 
 		key, val := n.Content[i], n.Content[i+1]
 		switch first, twice := seen[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
-			d.problem(at, key, "a key must be a text, not "+kindOf(key), "")
+			d.problem(at, key, "a key must be a string, not "+kindOf(key), "")
 		case key.ShortTag() == "!!merge":
-			d.problem(at, key, "merge keys are not supported", "write the fields out, or use an alias for a whole value")
+			d.problem(at, key, "merge keys are not supported", "write out the fields, or use an alias for a whole value")
 		case twice:
-			d.problem(at, key, fmt.Sprintf("%q stands here twice", shorten(key.Value)), fmt.Sprintf("first in line %d", first))
+			d.problem(at, key, fmt.Sprintf("duplicate key %q", shorten(key.Value)), fmt.Sprintf("first used in line %d", first))
 		default:
 			seen[key.Value] = key.Line
 			each(key, val)
@@ -283,7 +283,7 @@ func isText(n *yaml.Node) bool {
 
 func quoteHint(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
-		return fmt.Sprintf("write %q", shorten(n.Value))
+		return fmt.Sprintf("use %q", shorten(n.Value))
 	}
 	return ""
 }

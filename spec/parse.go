@@ -102,7 +102,7 @@ func Merge(files []*File) ([]*File, error) {
 		for k, v := range f.names {
 			if first, twice := same.names[k]; twice {
 				problems.add(Problem{
-					File: v.file, Line: v.line, Column: v.column, Text: fmt.Sprintf("%s of domain %s is already there", k, f.Domain),
+					File: v.file, Line: v.line, Column: v.column, Text: fmt.Sprintf("duplicate: %s of domain %s is already defined", k, f.Domain),
 					Hint: fmt.Sprintf("see %s:%d", first.file, first.line), Semantic: true,
 				})
 			}
@@ -153,7 +153,7 @@ func (b *builder) file(f *file) *File {
 	if f.DomainTTL != nil && !b.broken(&path{outer: f.at, name: "domain_ttl"}) {
 		out.TTL = time.Duration(*f.DomainTTL)
 		if out.TTL <= 0 {
-			b.field(&f.place, "domain_ttl", "must be longer than 0", "leave it out for ever")
+			b.field(&f.place, "domain_ttl", "must be longer than 0", "or remove it: the domain then never expires")
 		}
 	}
 	for i := range f.Services {
@@ -189,7 +189,7 @@ func (b *builder) file(f *file) *File {
 			continue
 		}
 		if _, twice := out.names["job "+e.key]; twice && e.value.Job != nil {
-			b.meaning(e.at, e.node, "its job would have the name of job "+e.key, "choose another name")
+			b.meaning(e.at, e.node, "job "+e.key, "choose another name")
 		}
 		out.Schedules = append(out.Schedules, b.schedule(out.Domain, e.key, &e.value))
 	}
@@ -203,7 +203,7 @@ func (b *builder) relative(p *place, field, s string) string {
 		return s
 	}
 	if b.base == "" {
-		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no folder", shorten(s)), "write an absolute path")
+		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no directory", shorten(s)), "use an absolute path")
 		return s
 	}
 	return filepath.Join(b.base, s)

@@ -166,12 +166,12 @@ var wrong = map[string]struct{ text, says string }{
 f:4:5: services.web: unknown field "instnaces"; did you mean instances?`},
 	"all errors at once": {"domian: x\nservices:\n  web:\n    command: 7\n    instances: -1\n    memory: 64\n    checks: {}\n", `
 f:1:1: unknown field "domian"; did you mean domain?
-f:4:14: services.web.command: must be a list of program and arguments, or a text for the shell, not 7; write "7"
+f:4:14: services.web.command: must be a list of program and arguments, or a string for the shell, not 7; use "7"
 f:5:16: services.web.instances: must be from 0 to 1000000
-f:6:13: services.web.memory: a size needs a unit, not a bare number; write 64Mi?
+f:6:13: services.web.memory: a size needs a unit, not a bare number; did you mean 64Mi?
 f:7:13: services.web.checks: must be a list, not a mapping`},
 	"bare duration": {"tasks: {t: {command: [a], time_limit: 10}}", `
-f:1:39: tasks.t.time_limit: a duration needs a unit, not a bare number; write 10s?`},
+f:1:39: tasks.t.time_limit: a duration needs a unit, not a bare number; did you mean 10s?`},
 	"impossible duration": {"tasks: {t: {command: [a], time_limit: 10x}}", `
 f:1:39: tasks.t.time_limit: must be a duration like 10s, not "10x"; units are ns, us, ms, s, m, h, d and w`},
 	"float for a count": {"services: {s: {command: [a], instances: 2.0}}", `
@@ -183,13 +183,13 @@ f:1:41: services.s.isolation: must be process, none, namespaces or rootfs, not "
 	"signal": {"services: {s: {command: [a], stop_signal: SIGTREM}}", `
 f:1:43: services.s.stop_signal: must be the name of a signal like TERM, not "SIGTREM"; did you mean TERM?`},
 	"twice": {"domain: a\ndomain: b\n", `
-f:2:1: "domain" stands here twice; first in line 1`},
+f:2:1: duplicate key "domain"; first used in line 1`},
 	"NUL in env": {"tasks:\n  t:\n    command: [a]\n    env:\n      A: \"x\\0y\"\n", `
-f:5:10: tasks.t.env.A: must not hold NUL; no program can be given it`},
+f:5:10: tasks.t.env.A: must not contain a NUL byte; programs cannot receive it`},
 	"variable's name": {"tasks: {t: {command: [a], env: {A=B: x}}}", `
-f:1:33: tasks.t.env: the name of a variable must not be empty and has no '='`},
+f:1:33: tasks.t.env: a variable name must not be empty or contain '='`},
 	"nothing for a text": {"tasks: {t: {command: [a], env: {A: }}}", `
-f:1:36: tasks.t.env.A: must be a text, not nothing; write ""`},
+f:1:36: tasks.t.env.A: must be a string, not empty; use ""`},
 	"users, wherever they stand": {`services:
   s:
     command: [a]
@@ -219,58 +219,58 @@ f:12:78: schedules.c.task.user: ":0": user "": the name or number is missing`},
   odd: {command: [a], isolation: rootfs, rootfs: "docker://x"}
 `, `
 f:2:50: services.tag.rootfs: "golang:1.22": an image of a registry is pinned by its digest, like golang:1.22@sha256:DIGEST (a folder or a tarball needs its absolute path)
-f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its digest, like root@sha256:DIGEST (a folder or a tarball needs its absolute path); write ./root for what lies in the folder of this file
-f:4:53: services.beside.rootfs: "./root" is relative, but the file has no folder; write an absolute path
+f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its digest, like root@sha256:DIGEST (a folder or a tarball needs its absolute path); use ./root for a path relative to the directory of this file
+f:4:53: services.beside.rootfs: "./root" is relative, but the file has no directory; use an absolute path
 f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a folder or a tarball nor an image of a registry like NAME@sha256:DIGEST`},
 	"ports that nobody reaches": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
-f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so no other process could reach the ports; leave out own_net, or the ports`},
+f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so no other process could reach the ports; remove own_net or the ports`},
 	"no command": {"tasks: {t: {}}", `
-f:1:12: tasks.t: field command is missing; action can stand instead`},
+f:1:12: tasks.t: field command is missing; or use action`},
 	"both": {"tasks: {t: {command: [a], action: {run: {command: [b]}}}}", `
-f:1:35: tasks.t.action: command and action exclude each other`},
+f:1:35: tasks.t.action: command and action are mutually exclusive`},
 	"two kinds of step": {"tasks: {t: {action: {run: {command: [b]}, try: {run: {command: [c]}}}}}", `
-f:1:21: tasks.t.action: a step has exactly one kind, not 2; put several steps under serial`},
+f:1:21: tasks.t.action: a step needs exactly one kind, not 2; put several steps under serial`},
 	"name": {"services: {a/b: {command: [a]}}", `
 f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
 	"schedule without a calendar": {"schedules:\n  nightly: {task: {command: a}}\n", `
 f:2:12: schedules.nightly: field cron is missing`},
 	"schedule without a target": {"schedules:\n  s: {cron: '@every 1m'}\n", `
-f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+f:2:6: schedules.s: a schedule needs exactly one of task, job and signal`},
 	"schedule with two targets": {"schedules:\n  s: {cron: '@every 1m', task: {command: a}, signal: {service: web, signal: HUP}}\n", `
-f:2:6: schedules.s: a schedule has exactly one of task, job and signal`},
+f:2:6: schedules.s: a schedule needs exactly one of task, job and signal`},
 	"scheduled signal by its number": {"schedules:\n  s: {cron: '@every 1m', signal: {service: web, signal: 1}}\n", `
-f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not a number; write HUP`},
+f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not a number; use HUP`},
 	"scheduled signal with a prefix": {"schedules:\n  s: {cron: '@every 1m', signal: {service: web, signal: SIGUSR1}}\n", `
 f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not "SIGUSR1"; did you mean USR1?`},
 	"scheduled signal without a service": {"schedules:\n  s: {cron: '@every 1m', signal: {signal: HUP}}\n", `
 f:2:34: schedules.s.signal: field service is missing`},
 	"scheduled signal to a wrong name": {"schedules:\n  s: {cron: '@every 1m', signal: {service: 'a/b', signal: HUP}}\n", `
-f:2:44: schedules.s.signal.service: a name is 1 to 128 letters, digits, '-', '_' and '.'; name a service of domain default`},
+f:2:44: schedules.s.signal.service: a name is 1 to 128 letters, digits, '-', '_' and '.'; use the name of a service of domain default`},
 	"scheduled signal with policies of work": {"schedules:\n  s:\n    cron: '@every 1m'\n    overlap: replace\n    misfire: all\n    signal: {service: web, signal: HUP}\n", `
-f:4:14: schedules.s.overlap: belongs to tasks and jobs: of a signal nothing runs on; remove it
-f:5:14: schedules.s.misfire: a signal is not sent several times for what was missed; once or skip`},
+f:4:14: schedules.s.overlap: only valid for tasks and jobs; a signal does not keep running; remove it
+f:5:14: schedules.s.misfire: missed signals are sent at most once; use once or skip`},
 	"schedule without a zone": {"schedules:\n  s: {cron: '0 2 * * *', task: {command: a}}\n", `
-f:2:13: schedules.s.cron: field timezone is missing; name one, such as Europe/Berlin or UTC`},
+f:2:13: schedules.s.cron: field timezone is missing; for example Europe/Berlin or UTC`},
 	"schedule with a wrong line": {"schedules:\n  s:\n    cron: '61 * * * *'\n    timezone: Europe/Berlin\n    task: {command: a}\n", `
 f:3:11: schedules.s.cron: minute (column 1): 61 is not between 0 and 59`},
 	"schedule that must choose": {"schedules:\n  s:\n    cron: '30 2 * * *'\n    timezone: Europe/Berlin\n    fold: first\n    task: {command: a}\n", `
 f:3:11: schedules.s.cron: cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-29 does not exist in Europe/Berlin: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip`},
 	"schedule with wrong policies": {"schedules:\n  s:\n    cron: '@every 1m'\n    overlap: allow\n    misfire_max: 3\n    task: {command: a}\n", `
-f:4:14: schedules.s.overlap: allow needs a bound; add overlap_max: 3
-f:5:18: schedules.s.misfire_max: belongs to misfire: all`},
+f:4:14: schedules.s.overlap: overlap: allow needs overlap_max; add overlap_max: 3
+f:5:18: schedules.s.misfire_max: only valid with misfire: all`},
 	"scheduled job named like a job": {"jobs:\n  j: {command: [a]}\nschedules:\n  j: {cron: '@every 1m', job: {command: [a]}}\n", `
-f:4:3: schedules.j: its job would have the name of job j; choose another name`},
+f:4:3: schedules.j: job j; choose another name`},
 	"port of a check": {"services: {s: {command: [a], ports: [{name: http}], checks: [{http: {port: htpp}}]}}", `
 f:1:76: services.s.checks[0].http.port: the service has no port htpp; did you mean http?`},
 	"exclusive": {"services: {s: {command: [a], exclusive: true, on_partition: keep, update: {order: start_first}}}", `
-f:1:61: services.s.on_partition: an exclusive service is always stopped; write stop, or leave it out
-f:1:83: services.s.update.order: an exclusive service is always replaced stop_first; write stop_first, or leave it out`},
+f:1:61: services.s.on_partition: an exclusive service is always stopped on a partition; use stop, or remove the field
+f:1:83: services.s.update.order: an exclusive service is always replaced stop_first; use stop_first, or remove the field`},
 	"download without checksum": {"tasks: {t: {action: {download: {from: 'http://h/x', to: x}}}}", `
-f:1:32: tasks.t.action.download: a download needs sha256 or sha512; allow_unpinned: true accepts whatever comes`},
+f:1:32: tasks.t.action.download: a download needs sha256 or sha512; or set allow_unpinned: true to accept any content`},
 	"relative without a folder": {"tasks: {t: {command: [./a]}}", `
-f:1:22: tasks.t.command: "./a" is relative, but the file has no folder; write an absolute path`},
+f:1:22: tasks.t.command: "./a" is relative, but the file has no directory; use an absolute path`},
 	"own field": {"services: {s: {command: [a], resources: {memory_mb: 7}}}", `
-f:1:42: services.s.resources.memory_mb: this amount has a field of its own; write memory: 64Mi`},
+f:1:42: services.s.resources.memory_mb: this resource has its own field; use memory: 64Mi`},
 	"job's levels": {`
 jobs:
   j:
@@ -287,25 +287,25 @@ f:5:20: jobs.j.levels[1]: "cell" is taken or reserved
 f:5:26: jobs.j.levels[2]: "host" is taken or reserved
 f:6:12: jobs.j.level: no level "hots"; did you mean host?
 f:7:41: jobs.j.nodes[0].parent_level: no level "hosts"; did you mean host?
-f:7:49: jobs.j.nodes[1]: a source of nodes has exactly one of manual and script
-f:7:77: jobs.j.nodes[2]: a source of nodes has exactly one of manual and script
-f:8:45: jobs.j.resources.host.io.take: more than the limit: it could never run
+f:7:49: jobs.j.nodes[1]: a source of nodes needs exactly one of manual and script
+f:7:77: jobs.j.nodes[2]: a source of nodes needs exactly one of manual and script
+f:8:45: jobs.j.resources.host.io.take: must not exceed limit, or the job could never run
 f:8:50: jobs.j.resources.disk: no level "disk"
-f:8:80: jobs.j.resources.cell.gpu.limit: a cell says itself what it has
+f:8:80: jobs.j.resources.cell.gpu.limit: cells report their own capacity; set only take
 f:9:15: jobs.j.filters.hsot: no level "hsot"; did you mean host?
 f:9:47: jobs.j.filters.host.include_regex: missing closing ): ` + "`(`" + `
-f:9:62: jobs.j.filters.host.fraction: must be above 0 and up to 1
+f:9:62: jobs.j.filters.host.fraction: must be greater than 0 and at most 1
 f:10:18: jobs.j.depends_on[0]: no job "k" in this file
-f:11:20: jobs.j.backoff[1]: pauses must be longer than 0 and than the one before, in whole seconds`},
+f:11:20: jobs.j.backoff[1]: each pause must be longer than the one before, in whole seconds`},
 	"circle": {"jobs:\n  a: {command: [x], levels: [n], nodes: [{manual: [q]}], depends_on: [b]}\n  b: {command: [x], nodes_of: a, depends_on: [c]}\n  c: {command: [x], nodes_of: a, depends_on: [a]}\n  d: {command: [x], nodes_of: a, depends_on: [a]}\n", `
-f:2:71: jobs.a.depends_on[0]: a circle: b depends on a
-f:3:47: jobs.b.depends_on[0]: a circle: c depends on b
-f:4:47: jobs.c.depends_on[0]: a circle: a depends on c`},
+f:2:71: jobs.a.depends_on[0]: dependency cycle: b depends on a
+f:3:47: jobs.b.depends_on[0]: dependency cycle: c depends on b
+f:4:47: jobs.c.depends_on[0]: dependency cycle: a depends on c`},
 	"braces in a shell text": {"jobs: {j: {command: 'wc -l {}'}}", `
-f:1:21: jobs.j.command: {} in a shell text would run the node's name as program text; write "$CANTINA_NODE", or command as a list`},
+f:1:21: jobs.j.command: {} in a shell command would run the node's name as program text; use "$CANTINA_NODE", or write command as a list`},
 	"merge key": {"x: &x {a: 1}\ndomain: d\nservices:\n  s:\n    <<: *x\n", `
 f:1:1: unknown field "x"
-f:5:5: services.s: merge keys are not supported; write the fields out, or use an alias for a whole value`},
+f:5:5: services.s: merge keys are not supported; write out the fields, or use an alias for a whole value`},
 	"a list": {"- a\n", `
 f:1:1: must be a mapping, not a list`},
 	"empty":       {"", "\nf:1:1: the file is empty"},
@@ -314,9 +314,9 @@ f:1:1: must be a mapping, not a list`},
 	"not UTF-8":   {"domain: é\xff", "\nf:1:10: not UTF-8"},
 	"control":     {"domain: \x1b[0m", "\nf:1:9: control character 0x1b is not allowed"},
 	"tabs": {"services:\n\tweb:\n", `
-f:2:1: not YAML: found character that cannot start any token; YAML is indented with spaces, not tabs; a text that starts with @, ` + "`" + ` or % needs quotes`},
+f:2:1: not YAML: found character that cannot start any token; YAML is indented with spaces, not tabs; a string that starts with @, ` + "`" + ` or % needs quotes`},
 	"two documents": {"domain: a\n---\ndomain: b\n", `
-f:2:1: a second document in one file; put it into a file of its own`},
+f:2:1: second document in one file; put it into a separate file`},
 }
 
 func TestProblemsAreAllToldWithTheirPlace(t *testing.T) {
@@ -421,7 +421,7 @@ func TestMerge(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if _, err := Merge([]*File{a, parse("d", "domain: x\ndomain_ttl: 1h\ntasks: {t: {command: [b]}}")}); err == nil ||
-		err.Error() != "d:1:1: domain_ttl: differs from the one in a\nd:3:9: task t of domain x is already there; see a:2" {
+		err.Error() != "d:1:1: domain_ttl: differs from the one in a\nd:3:9: duplicate: task t of domain x is already defined; see a:2" {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -474,7 +474,7 @@ func TestPortsAreReportedWithAllOtherErrors(t *testing.T) {
     checks: [{tcp: {port: http}}]
 `
 	_, err := Parse("f", "/", []byte(text), testTimes())
-	for _, want := range []string{"services.web.instances: must be a whole", "services.web.ports[1].name: must be a name of its own", "no port htp; did you mean http?", "odd.ports[0]"} {
+	for _, want := range []string{"services.web.instances: must be a whole", "services.web.ports[1].name: is a duplicate: each name must be unique", "no port htp; did you mean http?", "odd.ports[0]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
@@ -486,7 +486,7 @@ func TestPortsAreReportedWithAllOtherErrors(t *testing.T) {
 
 func TestAPortIsFixedOnceInAService(t *testing.T) {
 	text := "services:\n  web:\n    command: [a]\n    ports:\n      - {name: a, fixed: 80}\n      - {name: b}\n      - {name: c, fixed: 80}\n"
-	want := "f:7:26: services.web.ports[2].fixed: port a fixes the same one; each port of a service has a number of its own"
+	want := "f:7:26: services.web.ports[2].fixed: same fixed port as port a; use a different number for each port of a service"
 	if _, err := Parse("f", "/", []byte(text), testTimes()); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -617,7 +617,7 @@ func TestWaitingForASilentCell(t *testing.T) {
 	}
 	for _, field := range []string{"replace_after: 1m", "on_return: new"} {
 		_, err := Parse("f", "/", []byte("services:\n  web: {command: [a], exclusive: true, "+field+"}\n"), testTimes())
-		if err == nil || !strings.Contains(err.Error(), "an exclusive instance is replaced only when the old one is certainly dead") {
+		if err == nil || !strings.Contains(err.Error(), "an exclusive instance is replaced only after its old copy is declared dead") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -97,7 +97,7 @@ const variablePattern = `^[^=]+$`
 func (m *variables) decode(d *decoder, at *path, n *yaml.Node) {
 	*m = entries[literal](d, at, n, func(key string) string {
 		if key == "" || strings.Contains(key, "=") {
-			return "the name of a variable must not be empty and has no '='"
+			return "a variable name must not be empty or contain '='"
 		}
 		return ""
 	})
@@ -117,7 +117,7 @@ func entries[T any](d *decoder, at *path, n *yaml.Node, wrong func(key string) s
 			return
 		}
 		if !noNUL(key.Value) {
-			d.meaning(at, key, "must not hold NUL", "")
+			d.meaning(at, key, "must not contain a NUL byte", "")
 			return
 		}
 		e := entry[T]{key: key.Value, node: key, at: &path{outer: at, name: shorten(key.Value)}}

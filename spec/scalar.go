@@ -20,17 +20,17 @@ type literal string
 
 func (l *literal) read(n *yaml.Node) (string, string) {
 	if n.ShortTag() == "!!null" {
-		return "must be a text, not nothing", `write ""`
+		return "must be a string, not empty", `use ""`
 	}
 	if !noNUL(n.Value) {
-		return "must not hold NUL", "no program can be given it"
+		return "must not contain a NUL byte", "programs cannot receive it"
 	}
 	*l = literal(n.Value)
 	return "", ""
 }
 
 func (*literal) form() schema {
-	return schema{words: "a text", json: map[string]any{"type": []any{"string", "number", "boolean"}, "not": map[string]any{"type": "string", "pattern": "\x00"}}}
+	return schema{words: "a string", json: map[string]any{"type": []any{"string", "number", "boolean"}, "not": map[string]any{"type": "string", "pattern": "\x00"}}}
 }
 
 // size is an amount of bytes with its unit.
@@ -42,7 +42,7 @@ var sizeForm = regexp.MustCompile(sizePattern)
 
 func (s *size) read(n *yaml.Node) (string, string) {
 	if tag := n.ShortTag(); tag == "!!int" || tag == "!!float" {
-		return "a size needs a unit, not a bare number", fmt.Sprintf("write %sMi?", n.Value)
+		return "a size needs a unit, not a bare number", fmt.Sprintf("did you mean %sMi?", n.Value)
 	}
 	v, ok := ParseSize(n.Value)
 	if n.ShortTag() != "!!str" || !ok {
@@ -99,7 +99,7 @@ var (
 
 func (t *duration) read(n *yaml.Node) (string, string) {
 	if tag := n.ShortTag(); tag == "!!int" || tag == "!!float" {
-		return "a duration needs a unit, not a bare number", fmt.Sprintf("write %ss?", n.Value)
+		return "a duration needs a unit, not a bare number", fmt.Sprintf("did you mean %ss?", n.Value)
 	}
 	v, ok := ParseDuration(n.Value)
 	if n.ShortTag() != "!!str" || !ok {
@@ -154,7 +154,7 @@ const processorsPattern = `^[0-9]{1,7}m$`
 var processorsForm = regexp.MustCompile(processorsPattern)
 
 func (c *processors) read(n *yaml.Node) (string, string) {
-	const wrong, hint = "must be a number of processors like 0.5, or 500m, not ", "at most 10000 processors"
+	const wrong, hint = "must be a number of processors like 0.5, or 500m, not ", "the maximum is 10000 processors"
 	switch tag := n.ShortTag(); {
 	case tag == "!!int" || tag == "!!float":
 		v, err := strconv.ParseFloat(n.Value, 64)
@@ -189,7 +189,7 @@ func (s *signal) read(n *yaml.Node) (string, string) {
 	names := action.SignalNames()
 	if v, err := strconv.Atoi(n.Value); err == nil {
 		if name := action.SignalName(v); name != n.Value {
-			return "must be the name of a signal like TERM, not a number", "write " + name
+			return "must be the name of a signal like TERM, not a number", "use " + name
 		}
 	}
 	hint := didYouMean(strings.TrimPrefix(strings.ToUpper(n.Value), "SIG"), names)

@@ -31,25 +31,25 @@ type Times struct {
 
 type scheduled struct {
 	place
-	Cron     calendar        `spec:"cron,required" doc:"when: a crontab line ('0 2 * * *', with seconds first if six fields, '@daily', '@every 90s'), or an object with the keys of the Bistro cron notes"`
-	Zone     string          `spec:"timezone" doc:"IANA name or POSIX string; needed but for @every and epoch"`
-	Gap      enum[gaps]      `spec:"gap" default:"must be chosen where it matters within ten years" doc:"what a time does that does not exist because the clock goes forward: run (once, right after) or skip"`
-	Fold     enum[folds]     `spec:"fold" default:"must be chosen where it matters within ten years" doc:"when a time fires that comes twice because the clock goes back"`
-	Jitter   duration        `spec:"jitter" default:"none" doc:"every firing comes later by a part of it that the name chooses; its logical time stays"`
-	Overlap  enum[overlaps]  `spec:"overlap" default:"forbid" doc:"what a firing does while an earlier run may still run: forbid skips it, allow starts it beside, replace ends the earlier run first"`
-	Max      int             `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: how many may run at once"`
-	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"times that passed without a leader: once runs the newest, skip runs none older than misfire_deadline, all runs up to misfire_max; skip and all run them in order, one after the other where overlap says so"`
-	Missed   int             `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: how many missed times run at most, the newest"`
-	Deadline duration        `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"a time that is older than this does not run"`
-	Task     *oneTask        `spec:"task" doc:"starts this task; one of task, job and signal is needed. The program finds the logical time as CANTINA_SCHEDULED_AT"`
-	Job      *job            `spec:"job" doc:"runs this job, named like the schedule, from the start on all its nodes"`
-	Signal   *scheduleSignal `spec:"signal" doc:"sends a signal to each running instance of a service of this domain, at most once: what was not reached is told in the history and not tried again"`
+	Cron     calendar        `spec:"cron,required" doc:"a crontab line ('0 2 * * *', with seconds first if six fields, '@daily', '@every 90s'), or a mapping of calendar keys (see docs/cron.md)"`
+	Zone     string          `spec:"timezone" doc:"IANA name or POSIX string; required except for @every and epoch"`
+	Gap      enum[gaps]      `spec:"gap" default:"required if it applies within ten years" doc:"for a time that does not exist because the clock moves forward: run it once right after, or skip it"`
+	Fold     enum[folds]     `spec:"fold" default:"required if it applies within ten years" doc:"for a time that comes twice because the clock moves back: run the first, the last or both"`
+	Jitter   duration        `spec:"jitter" default:"none" doc:"maximum delay of each firing, derived from the name of the schedule; the logical time does not change"`
+	Overlap  enum[overlaps]  `spec:"overlap" default:"forbid" doc:"for a firing while an earlier run may still run: forbid skips it, allow starts it in parallel, replace ends the earlier run first"`
+	Max      int             `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: maximum number of parallel runs"`
+	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"for times that passed without a leader: once runs the newest, skip drops those older than misfire_deadline, all runs up to misfire_max. skip and all run in order, within the overlap policy"`
+	Missed   int             `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: maximum number of missed times to run, newest first"`
+	Deadline duration        `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"do not run times older than this"`
+	Task     *oneTask        `spec:"task" doc:"task to start; exactly one of task, job and signal is required. The program gets the logical time as CANTINA_SCHEDULED_AT"`
+	Job      *job            `spec:"job" doc:"job to run from the start on all its nodes; it has the name of the schedule"`
+	Signal   *scheduleSignal `spec:"signal" doc:"signal to send to each running instance of a service of this domain, at most once; failed deliveries are in the history and not retried"`
 }
 
 type scheduleSignal struct {
 	place
 	Service string `spec:"service,required" minlen:"1" doc:"name of the service"`
-	Signal  signal `spec:"signal,required" doc:"signal to the main process of each instance"`
+	Signal  signal `spec:"signal,required" doc:"signal sent to the main process of each instance"`
 }
 
 type gaps struct{}
@@ -170,7 +170,7 @@ func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.
 	if s.Job != nil {
 		kinds++
 		if s.Job.NodesOf != "" || len(s.Job.DependsOn) > 0 {
-			b.field(&s.place, "job", "a scheduled job has nodes of its own and depends on no other", "")
+			b.field(&s.place, "job", "a scheduled job needs its own nodes and cannot depend on other jobs", "")
 		}
 		j := b.job(domain, name, s.Job, jobIndex{})
 		d.Job = &schedule.Job{Job: j.Job, Forest: j.Forest}
@@ -178,32 +178,32 @@ func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.
 	if s.Signal != nil {
 		kinds++
 		if !lrp.ValidName(s.Signal.Service) {
-			b.field(&s.Signal.place, "service", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "name a service of domain "+domain)
+			b.field(&s.Signal.place, "service", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "use the name of a service of domain "+domain)
 		}
 		d.Signal = &schedule.Signal{Service: s.Signal.Service, Number: int(s.Signal.Signal)}
 	}
 	if kinds != 1 {
-		b.meaning(s.at, s.node, "a schedule has exactly one of task, job and signal", "")
+		b.meaning(s.at, s.node, "a schedule needs exactly one of task, job and signal", "")
 	}
 }
 
 func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
 	switch {
 	case d.Overlap == schedule.OverlapAllow && d.Max == 0:
-		b.field(&s.place, "overlap", "allow needs a bound", "add overlap_max: 3")
+		b.field(&s.place, "overlap", "overlap: allow needs overlap_max", "add overlap_max: 3")
 	case d.Overlap != schedule.OverlapAllow && d.Max != 0:
-		b.field(&s.place, "overlap_max", "belongs to overlap: allow", "")
+		b.field(&s.place, "overlap_max", "only valid with overlap: allow", "")
 	case d.Job != nil && d.Overlap == schedule.OverlapAllow:
-		b.field(&s.place, "overlap", "two rounds of one job cannot run at once: it runs at most once on each node", "forbid or replace; or a task, which may run beside an earlier one")
+		b.field(&s.place, "overlap", "a job cannot run twice at once: it runs at most once on each node", "use forbid or replace, or a task instead of a job")
 	}
 	if d.Signal != nil && s.has("overlap") && d.Overlap != schedule.OverlapForbid {
-		b.field(&s.place, "overlap", "belongs to tasks and jobs: of a signal nothing runs on", "remove it")
+		b.field(&s.place, "overlap", "only valid for tasks and jobs; a signal does not keep running", "remove it")
 	}
 	if d.Signal != nil && d.Misfire == schedule.MisfireAll {
-		b.field(&s.place, "misfire", "a signal is not sent several times for what was missed", "once or skip")
+		b.field(&s.place, "misfire", "missed signals are sent at most once", "use once or skip")
 	}
 	if d.Misfire != schedule.MisfireAll && d.MisfireMax != 0 {
-		b.field(&s.place, "misfire_max", "belongs to misfire: all", "")
+		b.field(&s.place, "misfire_max", "only valid with misfire: all", "")
 	}
 }
 
@@ -213,7 +213,7 @@ func (b *builder) scheduleCalendar(k schedule.Key, s *scheduled, out *Schedule) 
 	var loc *time.Location
 	if d.Zone != "" {
 		if b.times.Zone == nil {
-			b.field(&s.place, "timezone", "no time zones here", "")
+			b.field(&s.place, "timezone", "no time zone database available", "")
 			return
 		}
 		var err error
@@ -223,14 +223,14 @@ func (b *builder) scheduleCalendar(k schedule.Key, s *scheduled, out *Schedule) 
 		}
 	}
 	if d.JSON != "" && (s.has("gap") || s.has("fold")) {
-		b.field(&s.place, "cron", "an object says with dst_fixes what gap and fold say for a line", "remove gap and fold")
+		b.field(&s.place, "cron", "in a mapping, dst_fixes replaces gap and fold", "remove gap and fold")
 		return
 	}
 	it, warnings, err := d.Item(k, loc, b.times.Now, b.times.Now)
 	var parse *cron.ParseError
 	switch {
 	case errors.Is(err, cron.ErrNoZone):
-		b.field(&s.place, "cron", "field timezone is missing", "name one, such as Europe/Berlin or UTC")
+		b.field(&s.place, "cron", "field timezone is missing", "for example Europe/Berlin or UTC")
 	case errors.As(err, &parse):
 		b.field(&s.place, "cron", parse.Error(), "")
 	case err != nil:

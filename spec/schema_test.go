@@ -67,7 +67,7 @@ func tables() string {
 		}
 		fmt.Fprintf(&b, "\n### %s\n\n", name)
 		if _, ok := t.FieldByName("workload"); ok {
-			b.WriteString("Beside the common fields:\n\n")
+			b.WriteString("In addition to the common fields:\n\n")
 		}
 		fmt.Fprintf(&b, "| field | value | default | meaning |\n|---|---|---|---|\n")
 		f := fieldsOf(t)
@@ -81,7 +81,7 @@ func tables() string {
 			def := info.tag.Get("default")
 			for _, r := range f.required {
 				if r == field {
-					def = "needed"
+					def = "required"
 				}
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", field, words, def, info.tag.Get("doc"))
@@ -103,7 +103,7 @@ func wordsFor(t reflect.Type) (string, []reflect.Type) {
 	case reflect.TypeFor[manual]():
 		return "list of names or `node`, or mapping of names to lists of children", []reflect.Type{reflect.TypeFor[node]()}
 	case reflect.TypeFor[variables]():
-		return "mapping of names to texts", nil
+		return "mapping of names to strings", nil
 	}
 	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
 		if value, ok := t.Elem().FieldByName("value"); ok { // named, free
@@ -130,7 +130,7 @@ func wordsFor(t reflect.Type) (string, []reflect.Type) {
 	case reflect.Float64:
 		return "number", nil
 	}
-	return "text", nil
+	return "string", nil
 }
 
 // TestSchemaAgreesWithParser makes files that are nearly right and demands that

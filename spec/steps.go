@@ -25,11 +25,11 @@ func (c *command) decode(d *decoder, at *path, n *yaml.Node) {
 	case isText(n) && n.Value == "":
 		d.problem(at, n, "must not be empty", "")
 	case isText(n) && !noNUL(n.Value):
-		d.meaning(at, n, "must not hold NUL", "no program can be given it")
+		d.meaning(at, n, "must not contain a NUL byte", "programs cannot receive it")
 	case isText(n):
 		c.shell = n.Value
 	default:
-		d.problem(at, n, "must be a list of program and arguments, or a text for the shell, not "+kindOf(n), quoteHint(n))
+		d.problem(at, n, "must be a list of program and arguments, or a string for the shell, not "+kindOf(n), quoteHint(n))
 	}
 }
 
@@ -69,7 +69,7 @@ func words(d *decoder, at *path, n *yaml.Node) []string {
 		out[i] = string(w)
 	}
 	if n.Content[0].Kind == yaml.ScalarNode && n.Content[0].Value == "" {
-		d.meaning(&path{outer: at}, n.Content[0], "the program's name must not be empty", "")
+		d.meaning(&path{outer: at}, n.Content[0], "the program name must not be empty", "")
 	}
 	return out
 }
@@ -85,12 +85,12 @@ type step struct {
 	Run          *run          `spec:"run" doc:"run a program"`
 	Download     *download     `spec:"download" doc:"fetch a file"`
 	Upload       *upload       `spec:"upload" doc:"send a file"`
-	Serial       trees         `spec:"serial" doc:"one after the other; stops at the first error"`
-	Parallel     trees         `spec:"parallel" doc:"all at once; waits for all"`
-	Codependent  trees         `spec:"codependent" doc:"all at once; the first to end ends the others"`
+	Serial       trees         `spec:"serial" doc:"run steps in order; stop at the first error"`
+	Parallel     trees         `spec:"parallel" doc:"run steps in parallel; wait for all"`
+	Codependent  trees         `spec:"codependent" doc:"run steps in parallel; the first end stops the others"`
 	Try          *tree         `spec:"try" doc:"ignore errors of this step"`
-	Timeout      *timeout      `spec:"timeout" doc:"stop a step after a time"`
-	EmitProgress *emitProgress `spec:"emit_progress" doc:"write lines into the log around a step"`
+	Timeout      *timeout      `spec:"timeout" doc:"stop a step after a duration"`
+	EmitProgress *emitProgress `spec:"emit_progress" doc:"write log lines before and after a step"`
 }
 
 // trees is a list of steps that is set even when it is empty.
@@ -105,7 +105,7 @@ func (a *tree) decode(d *decoder, at *path, n *yaml.Node) {
 	d.object(at, n, reflect.ValueOf(&s).Elem())
 	a.place, a.step = s.place, s.step
 	if n.Kind == yaml.MappingNode && len(d.problems.List)+d.problems.More == before && len(s.keys) != 1 {
-		d.problem(at, n, fmt.Sprintf("a step has exactly one kind, not %d", len(s.keys)), "put several steps under serial")
+		d.problem(at, n, fmt.Sprintf("a step needs exactly one kind, not %d", len(s.keys)), "put several steps under serial")
 	}
 }
 
@@ -123,43 +123,43 @@ func (*tree) form() schema {
 
 type run struct {
 	place
-	Command   command   `spec:"command,required" doc:"program and arguments, or a text for /bin/sh -c"`
-	Dir       string    `spec:"dir" default:"the container's own folder" doc:"folder to run in; with ./ relative to the spec file's folder"`
-	Env       variables `spec:"env" doc:"environment variables, stronger than the workload's"`
-	User      literal   `spec:"user" default:"the workload's" doc:"user name, or uid or uid:gid"`
-	OpenFiles int       `spec:"open_files" min:"0" default:"the cell's" doc:"most open files"`
-	Quiet     bool      `spec:"suppress_output" default:"false" doc:"drop what the program writes"`
+	Command   command   `spec:"command,required" doc:"program and arguments, or a string for /bin/sh -c"`
+	Dir       string    `spec:"dir" default:"the container's own directory" doc:"working directory; a path with ./ is relative to the spec file"`
+	Env       variables `spec:"env" doc:"environment variables; override those of the workload"`
+	User      literal   `spec:"user" default:"the workload's" doc:"user name, uid or uid:gid"`
+	OpenFiles int       `spec:"open_files" min:"0" default:"the cell's" doc:"maximum number of open files"`
+	Quiet     bool      `spec:"suppress_output" default:"false" doc:"discard the program's output"`
 }
 
 type download struct {
 	place
-	From          string `spec:"from,required" minlen:"1" doc:"http, https or file address"`
-	To            string `spec:"to,required" minlen:"1" doc:"where to put it"`
+	From          string `spec:"from,required" minlen:"1" doc:"http, https or file URL"`
+	To            string `spec:"to,required" minlen:"1" doc:"target path"`
 	Unpack        bool   `spec:"unpack" default:"false" doc:"unpack a tar, tgz or zip"`
-	CacheKey      string `spec:"cache_key" default:"from" doc:"what it is called in the cell's cache"`
+	CacheKey      string `spec:"cache_key" default:"from" doc:"key in the cell's cache"`
 	SHA256        string `spec:"sha256" doc:"checksum in hexadecimal digits"`
 	SHA512        string `spec:"sha512" doc:"checksum in hexadecimal digits"`
-	AllowUnpinned bool   `spec:"allow_unpinned" default:"false" doc:"accept whatever comes; else a checksum is needed"`
+	AllowUnpinned bool   `spec:"allow_unpinned" default:"false" doc:"accept any content; otherwise a checksum is required"`
 }
 
 type upload struct {
 	place
 	From string `spec:"from,required" minlen:"1" doc:"file to send"`
-	To   string `spec:"to,required" minlen:"1" doc:"address for a PUT"`
+	To   string `spec:"to,required" minlen:"1" doc:"URL for a PUT request"`
 }
 
 type timeout struct {
 	place
-	After  duration `spec:"after,required" doc:"when to stop it"`
+	After  duration `spec:"after,required" doc:"maximum duration of the step"`
 	Action tree     `spec:"action,required" doc:"the step"`
 }
 
 type emitProgress struct {
 	place
 	Action  tree   `spec:"action,required" doc:"the step"`
-	Start   string `spec:"start" doc:"line before it"`
-	Success string `spec:"success" doc:"line after it succeeded"`
-	Failure string `spec:"failure_prefix" doc:"what goes before its error"`
+	Start   string `spec:"start" doc:"log line before the step"`
+	Success string `spec:"success" doc:"log line after success"`
+	Failure string `spec:"failure_prefix" doc:"prefix of the error in the log after a failure"`
 }
 
 // amount is a whole amount of a named resource.
@@ -193,7 +193,7 @@ func (m *manual) decode(d *decoder, at *path, n *yaml.Node) {
 	case yaml.MappingNode:
 		for _, e := range entries[[]string](d, at, n, func(key string) string {
 			if key == "" {
-				return "the name of a node must not be empty"
+				return "a node name must not be empty"
 			}
 			return ""
 		}) {
@@ -229,7 +229,7 @@ func (b *backoff) decode(d *decoder, at *path, n *yaml.Node) {
 		if isText(item) && (item.Value == "repeat" || item.Value == "fail") {
 			b.repeat = item.Value == "repeat"
 			if i != len(n.Content)-1 || b.repeat && i == 0 {
-				d.meaning(at, item, item.Value+" stands at the end, after a pause", "")
+				d.meaning(at, item, item.Value+" must be last, after at least one pause", "")
 			}
 			continue
 		}
@@ -241,7 +241,7 @@ func (b *backoff) decode(d *decoder, at *path, n *yaml.Node) {
 		}
 		s := math.Ceil(float64(t) / 1e9)
 		if t == 0 || len(b.seconds) > 0 && int(s) <= b.seconds[len(b.seconds)-1] {
-			d.meaning(at, item, "pauses must be longer than 0 and than the one before, in whole seconds", "")
+			d.meaning(at, item, "each pause must be longer than the one before, in whole seconds", "")
 		}
 		b.seconds = append(b.seconds, int(s))
 	}

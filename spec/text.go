@@ -25,11 +25,11 @@ const maxAliased = 100_000
 // problem with the text itself.
 func (d *decoder) readText(data []byte) *yaml.Node {
 	if len(data) > MaxSize {
-		d.problem(nil, nil, fmt.Sprintf("%d bytes are too many for a spec file", len(data)), fmt.Sprintf("at most %d", MaxSize))
+		d.problem(nil, nil, fmt.Sprintf("spec file too large: %d bytes", len(data)), fmt.Sprintf("the maximum is %d", MaxSize))
 		return nil
 	}
 	if CountValues(data) > MaxValues {
-		d.problem(nil, nil, "too many values", fmt.Sprintf("at most %d keys, texts, lists and mappings in one request: split it", MaxValues))
+		d.problem(nil, nil, "too many values", fmt.Sprintf("at most %d keys, strings, lists and mappings per request; split the request", MaxValues))
 		return nil
 	}
 	if !d.checkBytes(data) {
@@ -42,7 +42,7 @@ func (d *decoder) readText(data []byte) *yaml.Node {
 		return nil
 	}
 	if err := safely(func() error { return decode.Decode(&second) }); err == nil {
-		d.problem(nil, &second, "a second document in one file", "put it into a file of its own")
+		d.problem(nil, &second, "second document in one file", "put it into a separate file")
 		return nil
 	} else if err.Error() != "EOF" {
 		d.syntax(data, err)
@@ -61,7 +61,7 @@ func (d *decoder) readText(data []byte) *yaml.Node {
 func safely(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("yaml: not readable: %v", r)
+			err = fmt.Errorf("yaml: cannot be read: %v", r)
 		}
 	}()
 	return f()
@@ -109,7 +109,7 @@ func (d *decoder) syntax(data []byte, err error) {
 		p.Line, p.Column = line, indentOf(data, line)
 	}
 	if strings.Contains(text, "cannot start any token") {
-		p.Hint = "YAML is indented with spaces, not tabs; a text that starts with @, ` or % needs quotes"
+		p.Hint = "YAML is indented with spaces, not tabs; a string that starts with @, ` or % needs quotes"
 	}
 	d.problems.add(p)
 }
@@ -175,7 +175,7 @@ func (d *decoder) resolve(n *yaml.Node, depth int, budget *int, aliased bool) *y
 	}
 	if aliased {
 		if *budget--; *budget < 0 {
-			d.problem(nil, n, "aliases stand for too much", fmt.Sprintf("at most %d values", maxAliased))
+			d.problem(nil, n, "aliases expand to too many values", fmt.Sprintf("at most %d values", maxAliased))
 			return nil
 		}
 	}
