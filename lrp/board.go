@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cantina/internal/agenda"
+	"cantina/internal/dead"
 )
 
 // Board holds all services and indices of a leader and knows what convergence has
@@ -20,7 +21,7 @@ type Board struct {
 	domains  map[string]time.Time        // fresh until; zero = for ever
 	badKeys  map[Key]bool                // quarantined indices
 	badSvcs  map[ServiceKey]bool         // quarantined services
-	dead     map[string]bool             // cell processes that are certainly dead
+	dead     dead.Set                    // cell processes that are certainly dead
 	heard    map[string]time.Time        // cell process → since when its session is HEALTHY in this term
 
 	dirtyKeys map[Key]struct{}
@@ -65,7 +66,7 @@ func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: map[string]*process{},
 		byProc: map[string]map[Key]struct{}{}, domains: map[string]time.Time{},
-		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, dead: map[string]bool{}, heard: map[string]time.Time{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
 	}
@@ -189,7 +190,7 @@ func (b *Board) LoadIndex(x Index) {
 // Heard records that the session of a cell process is HEALTHY in this term: it can
 // tell what became of its instances.
 func (b *Board) Heard(proc string, now time.Time) {
-	delete(b.dead, proc) // it was taken for dead because no list named it
+	b.dead.Delete(proc) // it was taken for dead because no list named it
 	if _, known := b.heard[proc]; known {
 		return
 	}
@@ -343,7 +344,7 @@ func setOrDelete[K comparable](m map[K]bool, k K, on bool) {
 // ProcDied records that a cell process is certainly dead: convergence takes every
 // row off it, also such as appear later.
 func (b *Board) ProcDied(proc string) {
-	b.dead[proc] = true
+	b.dead.Add(proc, func(p string) bool { return len(b.byProc[p]) > 0 })
 	delete(b.heard, proc)
 	for k := range b.byProc[proc] {
 		b.dirtyKeys[k] = struct{}{}

@@ -189,14 +189,14 @@ func unwantedEvent(x Index) bool {
 
 // reap is the first duty: rows on cell processes that are certainly dead.
 func (b *Board) reap(x Index) Event {
-	if len(b.dead) == 0 {
+	if b.dead.Len() == 0 {
 		return nil
 	}
 	for _, a := range [...]*Actual{x.Ordinary, x.Evacuating, x.Suspect} {
-		if a != nil && a.Proc != "" && b.dead[a.Proc] {
+		if a != nil && a.Proc != "" && b.dead.Has(a.Proc) {
 			return ProcDead{Proc: a.Proc}
 		}
-		if a != nil && a.Replaces.Proc != "" && b.dead[a.Replaces.Proc] {
+		if a != nil && a.Replaces.Proc != "" && b.dead.Has(a.Replaces.Proc) {
 			return ProcDead{Proc: a.Replaces.Proc}
 		}
 	}

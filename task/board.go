@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/internal/agenda"
+	"cantina/internal/dead"
 )
 
 // Board holds all tasks of a leader and knows what convergence has to look at. It
@@ -17,7 +18,7 @@ type Board struct {
 	tasks   map[string]*slot               // by guid
 	byProc  map[string]map[string]struct{} // cell process id → guids RUNNING on it, or being ended
 	bad     map[string]bool                // quarantined guids
-	dead    map[string]bool                // cell processes that are certainly dead
+	dead    dead.Set                       // cell processes that are certainly dead
 	ended   map[string]*endedHeap          // domain → ended tasks, oldest first
 	endings map[string]int                 // domain → number of ended tasks
 	dirty   map[string]struct{}
@@ -39,7 +40,7 @@ type slot struct {
 func NewBoard(p Policy) *Board {
 	return &Board{
 		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: map[string]map[string]struct{}{},
-		bad: map[string]bool{}, dead: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
+		bad: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
 	}
 }
 
@@ -139,6 +140,10 @@ func (b *Board) Delete(guid string) {
 	if s := b.tasks[guid]; s != nil {
 		b.track(s.task, false)
 		delete(b.tasks, guid)
+		if d := s.task.Domain; b.endings[d] == 0 {
+			delete(b.endings, d)
+			delete(b.ended, d)
+		}
 	}
 }
 
@@ -217,18 +222,18 @@ func (b *Board) Quarantined(guid string) bool { return b.bad[guid] }
 
 // ProcDied records that a cell process is certainly dead.
 func (b *Board) ProcDied(proc string) {
-	b.dead[proc] = true
+	b.dead.Add(proc, func(p string) bool { return len(b.byProc[p]) > 0 })
 	for g := range b.byProc[proc] {
 		b.dirty[g] = struct{}{}
 	}
 }
 
 // Dead reports whether a cell process is certainly dead.
-func (b *Board) Dead(proc string) bool { return b.dead[proc] }
+func (b *Board) Dead(proc string) bool { return b.dead.Has(proc) }
 
 // Heard records that the session of a cell process is HEALTHY: it lives, although no
 // list may have named it.
-func (b *Board) Heard(proc string) { delete(b.dead, proc) }
+func (b *Board) Heard(proc string) { b.dead.Delete(proc) }
 
 // Move is one thing that convergence wants: the event for the task, to be given to Step.
 type Move struct {
@@ -294,7 +299,7 @@ func (b *Board) check(s *slot, now time.Time) Event {
 	t := s.task
 	switch t.State {
 	case Running:
-		if b.dead[t.Holder.Proc] {
+		if b.dead.Has(t.Holder.Proc) {
 			return ProcDead{t.Holder.Proc}
 		}
 	case Pending:
@@ -355,7 +360,7 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 // mayGo reports whether an ended task may be forgotten: not one whose container may still be
 // there. Who waits for its end asks for the row.
 func (b *Board) mayGo(t *Task, now time.Time) bool {
-	return t.prunable() && !t.Held(b.SinceEnd(t, now), b.dead[t.Holder.Proc])
+	return t.prunable() && !t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc))
 }
 
 // pruneOldest adds moves for the oldest ended tasks of a domain that keeps too
@@ -416,6 +421,7 @@ func (h *endedHeap) Push(x any) { *h = append(*h, x.(endedItem)) }
 func (h *endedHeap) Pop() any {
 	old := *h
 	x := old[len(old)-1]
+	old[len(old)-1] = endedItem{} // what it holds goes with it
 	*h = old[:len(old)-1]
 	return x
 }
