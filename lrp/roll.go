@@ -98,6 +98,8 @@ func (r *roll) step() {
 	} else {
 		r.advance(t, prefix)
 	}
+	r.forget()
+	t = r.s.Target()
 	if prefix > r.s.Healthy {
 		r.s.Healthy, r.s.Progress = prefix, r.now
 	}
@@ -147,6 +149,26 @@ func (r *roll) cutSuperseded() {
 			}
 		}
 	}
+}
+
+// forget drops superseded versions that want nothing and have no row, but for the last good
+// one, to which a rollout that fails goes back: a service that is updated or restarted again and
+// again while nothing of it gets healthy does not grow.
+func (r *roll) forget() {
+	good := -1
+	last := len(r.s.Versions) - 1
+	for i := range last {
+		if r.s.Versions[i].Good {
+			good = i
+		}
+	}
+	left := r.s.Versions[:0]
+	for i := range r.s.Versions {
+		if v := &r.s.Versions[i]; i == last || i == good || v.Low < v.High || r.in.Top(v.Process) > 0 {
+			left = append(left, *v)
+		}
+	}
+	r.s.Versions = left
 }
 
 // stopFirst reports whether an index of t must not start before the older one is gone.
