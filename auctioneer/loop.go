@@ -152,7 +152,10 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.line.busy = false
-	return c.line.next()
+	if next, more = c.line.next(); !more && a.lines[c.Cell] == c.line {
+		delete(a.lines, c.Cell)
+	}
+	return next, more
 }
 
 // refuse carries over what a cell did not take, and tells the board.

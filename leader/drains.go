@@ -214,6 +214,13 @@ func (k *Drains) order(name worker.CellName, o DrainOrder) {
 	}
 }
 
+// Forget drops what a cell said of itself: it is gone.
+func (k *Drains) Forget(name worker.CellName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.said, name)
+}
+
 // Heard takes what a cell that holds its name says of its drain with a heartbeat: it is told
 // what it does not know, and its drain may have ended.
 func (k *Drains) Heard(name worker.CellName, said DrainReport) {

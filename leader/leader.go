@@ -36,7 +36,7 @@ type Cells interface {
 	StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error
 	CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error
 	Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error
-	// SetAddress sets where a cell is reached, by the process that has its name.
+	// SetAddress sets where a cell is reached, by the process that has its name; empty = it is gone.
 	SetAddress(name worker.CellName, address string)
 }
 
@@ -121,6 +121,9 @@ type Leader struct {
 	// changed is when the session that holds a cell's name got its state.
 	changed map[worker.CellName]time.Time
 	audits  []string
+	// sweepAt is how many states there have to be before those of cells that are not known any more
+	// are looked for.
+	sweepAt int
 	// foreign are the cells of other clusters that call, by name.
 	foreign map[worker.CellName]ForeignCell
 	// silent are the processes that are silent or were given up, in order.
@@ -133,7 +136,7 @@ type Leader struct {
 func New(cfg Config, rows []store.Row) (*Leader, error) {
 	rows = bbs.RollForwardOthers(cfg.Store, rows)
 	l := &Leader{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{},
-		changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]ForeignCell{}}
+		changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]ForeignCell{}, sweepAt: 64}
 	l.Drains = newDrains(l, rows)
 
 	auction := cfg.Auctioneer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +23,11 @@ func (l *Leader) admit(name worker.CellName) {
 	if d := l.Drains.Of(name); d != nil && reason == "" {
 		reason = "being drained: " + d.Reason
 	}
-	l.Auctioneer.Admit(string(name), string(proc), reason)
+	if proc == "" {
+		l.Auctioneer.Remove(string(name))
+	} else {
+		l.Auctioneer.Admit(string(name), string(proc), reason)
+	}
 	l.admitting.Unlock()
 	l.Placement.Recheck()
 }
@@ -72,6 +77,7 @@ func (l *Leader) SessionChanged(e worker.SessionChanged) {
 	l.log.Info("session", "cell", string(e.Cell), "from", e.From.String(), "to", e.To.String(), "reason", e.Reason)
 	l.recordSession(e)
 	l.Board.SessionChanged(e)
+	l.sweep()
 	l.admit(e.Cell)
 	if s, ok := l.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
 		l.mu.Lock()
@@ -114,9 +120,48 @@ func (l *Leader) Dead(e worker.Dead) {
 	tasks := l.Board.Dead(e, holder)
 	l.admit(e.Cell)
 	if x, ok := l.recordDeath(e, tasks); ok {
+		l.gone(e.Cell)
 		l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(x.Left) + ": " + x.Why + "; " + x.Work,
 			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: x.Why, Term: l.cfg.Term, Gone: true}})
 	}
+}
+
+// gone forgets what a cell said of itself, and where it was reached: no living process has its
+// name. One that takes the name just then says all of it again with its next heartbeat.
+func (l *Leader) gone(name worker.CellName) {
+	l.mu.Lock()
+	delete(l.states, name)
+	delete(l.changed, name)
+	l.mu.Unlock()
+	l.Drains.Forget(name)
+	l.cfg.Cells.SetAddress(name, "")
+	l.admitting.Lock()
+	l.Auctioneer.Remove(string(name))
+	l.admitting.Unlock()
+	l.Placement.Recheck()
+}
+
+// sweep forgets cells that were never members, of whose end nothing is heard, when there may
+// be many.
+func (l *Leader) sweep() {
+	l.mu.Lock()
+	names := slices.Collect(maps.Keys(l.states))
+	due := len(names) >= l.sweepAt
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	left := 0
+	for _, name := range names {
+		if _, ok := l.Registry.Session(name); ok {
+			left++
+		} else {
+			l.gone(name)
+		}
+	}
+	l.mu.Lock()
+	l.sweepAt = 2*left + 64
+	l.mu.Unlock()
 }
 
 // Ended implements registry.Listener.

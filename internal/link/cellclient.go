@@ -54,14 +54,18 @@ func (d *Directory) Cluster() fence.Cluster {
 	return d.cluster
 }
 
-// SetLocal names a cell of this process; it is called directly.
+// SetLocal names a cell of this process; it is called directly. Nil = it has ended.
 func (d *Directory) SetLocal(name worker.CellName, c Cell) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if c == nil {
+		delete(d.local, name)
+		return
+	}
 	d.local[name] = c
 }
 
-// SetAddress notes where a cell was last heard of.
+// SetAddress notes where a cell was last heard of; empty = it is gone.
 func (d *Directory) SetAddress(name worker.CellName, address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +73,9 @@ func (d *Directory) SetAddress(name worker.CellName, address string) {
 	if old == address {
 		return
 	}
-	d.address[name] = address
+	if d.address[name] = address; address == "" {
+		delete(d.address, name)
+	}
 	if r := d.remote[old]; r != nil {
 		r.http.CloseIdleConnections()
 		delete(d.remote, old)
