@@ -133,6 +133,8 @@ type Config struct {
 	FullPass time.Duration
 	// KeyLife is how long an idempotency key is remembered; 0 = 24 h.
 	KeyLife time.Duration
+	// Collected is how many ids of tasks at least are remembered after their rows are gone; 0 = 10,000.
+	Collected int
 }
 
 // Watch has functions that are called with each decision of lrp.Step and task.Step, right after

@@ -26,7 +26,7 @@ func coherent(t *testing.T, what string, e Explanation) {
 // TestEveryInstanceIsExplained: all states, with all marks that rows of an index carry.
 func TestEveryInstanceIsExplained(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	b := &BBS{view: newView(0)}
+	b := &BBS{view: newView(0, 0)}
 	version := &lrp.Version{Desired: lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}}, Low: 0, High: 1}
 	for state := lrp.Unclaimed; state <= lrp.Crashed; state++ {
 		for marks := range 1 << 5 {

@@ -177,6 +177,7 @@ func (b *BBS) expireKeys() {
 	t := b.begin(now)
 	for len(b.idemAge) > 0 && !b.idemAge[0].at.After(now) {
 		row := b.idemAge[0].row
+		b.idemAge[0] = idemAge{} // what it holds goes with it
 		b.idemAge = b.idemAge[1:]
 		delete(b.idem, row)
 		t.others = append(t.others, rowChange{op: store.Op{Key: row}, show: func(*view, int64) {}})

@@ -33,7 +33,7 @@ func Owns(key string) bool {
 func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	cfg = cfg.withDefaults()
 	b := &BBS{
-		cfg: cfg, view: newView(revision), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
+		cfg: cfg, view: newView(revision, cfg.Collected), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
 		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, idem: map[string]*idemEntry{}, inFlight: map[string]int{}, bad: map[string]bool{},
 		waiting: map[string][]string{}, held: held{lrps: map[lrp.Key]bool{}, tasks: map[TaskID]bool{}},
 		kick: make(chan struct{}, 1), over: make(chan struct{}),

@@ -36,6 +36,7 @@ type view struct {
 	// collected are guids whose rows are gone, newest last.
 	collected     map[string]time.Time
 	collectedAges []string
+	keep          int // how many at least
 }
 
 type serviceView struct {
@@ -63,9 +64,9 @@ type domainView struct {
 	revision int64
 }
 
-func newView(revision int64) *view {
+func newView(revision int64, keep int) *view {
 	return &view{
-		revision: revision, services: map[lrp.ServiceKey]serviceView{}, processes: map[string]processView{}, indices: map[lrp.Key]indexView{},
+		revision: revision, keep: cmp.Or(keep, defaultCollected), services: map[lrp.ServiceKey]serviceView{}, processes: map[string]processView{}, indices: map[lrp.Key]indexView{},
 		byService: map[lrp.ServiceKey]map[lrp.Key]struct{}{}, byCell: map[string]map[lrp.Key]struct{}{}, tasks: map[string]taskView{},
 		taskCells: map[string]map[string]struct{}{}, domains: map[string]domainView{}, badRows: map[string]bool{}, collected: map[string]time.Time{},
 	}
@@ -166,10 +167,10 @@ func (v *view) putTask(guid string, t *task.Task, revision int64) {
 	}
 }
 
-// maxCollected is how many guids at least are remembered after their rows are gone;
-// at most twice as many are.
-const maxCollected = 10000
+// defaultCollected is Config.Collected when nothing else is asked for.
+const defaultCollected = 10_000
 
+// collect remembers the guid of a row that is gone; at most twice as many as are asked for.
 func (v *view) collect(guid string, old *task.Task) {
 	if old == nil {
 		return
@@ -178,11 +179,11 @@ func (v *view) collect(guid string, old *task.Task) {
 		v.collectedAges = append(v.collectedAges, guid)
 	}
 	v.collected[guid] = old.FirstCompleted
-	if len(v.collectedAges) > 2*maxCollected { // in blocks, so that it costs little each time
-		for _, g := range v.collectedAges[:maxCollected] {
+	if len(v.collectedAges) > 2*v.keep { // in blocks, so that it costs little each time
+		for _, g := range v.collectedAges[:v.keep] {
 			delete(v.collected, g)
 		}
-		v.collectedAges = slices.Clone(v.collectedAges[maxCollected:])
+		v.collectedAges = slices.Clone(v.collectedAges[v.keep:])
 	}
 }
 

@@ -385,6 +385,7 @@ func (l *Leader) durable(seq int64) {
 	l.committed = max(l.committed, seq)
 	for len(l.writes) > 0 && l.writes[0].seq <= l.committed {
 		w := l.writes[0]
+		l.writes[0] = write{} // what it holds goes with it
 		l.writes = l.writes[1:]
 		w.proc.promised = w.promise
 		if w.proc.durable {
@@ -397,6 +398,7 @@ func (l *Leader) durable(seq int64) {
 	}
 	for len(l.mourned) > 0 && l.mourned[0].obituary <= l.committed {
 		p := l.mourned[0]
+		l.mourned[0] = nil
 		l.mourned = l.mourned[1:]
 		l.bury(p)
 	}

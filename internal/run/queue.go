@@ -83,6 +83,7 @@ func (q *Keyed) next() (operation, bool) {
 		return operation{}, false
 	}
 	op := q.ready[0]
+	q.ready[0] = operation{} // what it holds goes with it
 	q.ready = q.ready[1:]
 	return op, true
 }
