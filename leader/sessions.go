@@ -145,10 +145,12 @@ func (l *Leader) gone(name worker.CellName) {
 // be many.
 func (l *Leader) sweep() {
 	l.mu.Lock()
-	names := slices.Collect(maps.Keys(l.states))
-	due := len(names) >= l.sweepAt
+	var names []worker.CellName
+	if len(l.states) >= l.sweepAt {
+		names = slices.Collect(maps.Keys(l.states))
+	}
 	l.mu.Unlock()
-	if !due {
+	if names == nil {
 		return
 	}
 	left := 0

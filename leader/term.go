@@ -42,6 +42,8 @@ type Settings struct {
 	TurnoverLimit int
 	BatchReserve  int         // percent
 	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
+	// Past bounds what a term remembers of the past.
+	Past Past
 	// NoDeadline: server and cell are one process; Own is then the directory of that cell, asked
 	// for when a term begins.
 	NoDeadline     bool
@@ -53,6 +55,15 @@ type Settings struct {
 	Zone  func(name string) (*time.Location, error)
 	Clock run.Clock
 	Log   *slog.Logger
+}
+
+// Past bounds what a term remembers of the past: how many events for those who read on, how
+// long the keys of writes, how many ids of tasks that are gone. Zero fields mean the defaults of
+// event and bbs.
+type Past struct {
+	Events    int
+	KeyLife   time.Duration
+	Collected int
 }
 
 // NewID returns 16 random bytes in hexadecimal.
@@ -85,7 +96,7 @@ type Term struct {
 func Begin(cfg Settings, lease *store.Reign, rows []store.Row, cells *link.Directory) (*Term, error) {
 	t := &Term{cfg: cfg, log: cfg.Log.With("term", lease.Term().String()), lease: lease, since: cfg.Clock.Wall(), cells: cells}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.hub = event.New(0, lease.Revision(), cfg.Clock.Wall)
+	t.hub = event.New(cfg.Past.Events, lease.Revision(), cfg.Clock.Wall)
 	t.callbacks = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.Board.CallbackDone(d, ok, problem) },
 		Wanted: func(d task.Delivery) bool { return t.Board.Delivers(d) },
 		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
@@ -103,7 +114,7 @@ func Begin(cfg Settings, lease *store.Reign, rows []store.Row, cells *link.Direc
 		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
 			NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,
 			NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
-		Board:     bbs.Config{Tasks: cfg.Tasks},
+		Board:     bbs.Config{Tasks: cfg.Tasks, KeyLife: cfg.Past.KeyLife, Collected: cfg.Past.Collected},
 		Timetable: &timetable.Config{Clock: cfg.Clock, Zone: cfg.Zone, NewID: NewID},
 	}, rows)
 	if err != nil {

@@ -64,6 +64,8 @@ type Config struct {
 	// Limits are those of one transaction [128 operations, 1.5 MiB, as an
 	// unmodified etcd].
 	Limits store.Limits
+	// Deleted is how many deleted keys are remembered for those who wait for a change [10,000].
+	Deleted int
 	// Cluster names the store ["memory"].
 	Cluster string
 	// Fault is asked before each request, without any lock held; nil is none. The
@@ -102,6 +104,9 @@ func New(c Config) *Backend {
 	}
 	if c.Limits.Bytes == 0 {
 		c.Limits.Bytes = 3 << 19
+	}
+	if c.Deleted == 0 {
+		c.Deleted = 10_000
 	}
 	if c.Cluster == "" {
 		c.Cluster = "memory"
@@ -279,14 +284,12 @@ func (b *Backend) wake() {
 func (b *Backend) remove(key string) {
 	delete(b.entries, key)
 	b.sorted = false
-	if len(b.deleted) >= deletedBound {
+	if len(b.deleted) >= b.cfg.Deleted {
 		clear(b.deleted)
 		b.forgot = b.revision
 	}
 	b.deleted[key] = b.revision
 }
-
-const deletedBound = 10000
 
 // Range reads keys in order. Of the past, only the present revision is kept.
 func (b *Backend) Range(ctx context.Context, q store.Query) (store.Page, error) {
