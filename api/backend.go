@@ -144,10 +144,13 @@ type Applications interface {
 // Service is a service with what runs of it.
 type Service struct {
 	lrp.Service
-	Running  int // RUNNING by the resolved view
+	Running  int // RUNNING by the resolved view, and not being stopped
 	Routable int
+	Stopping int
 	Crashed  int
-	Revision int64 // of its newest write
+	// Unconfirmed counts the instances that have a doubt.
+	Unconfirmed int
+	Revision    int64 // of its newest write
 }
 
 // Instance is one index of one version by the resolved view, and its rows.
@@ -159,8 +162,8 @@ type Instance struct {
 	Orphan      bool // no service owns it
 	Quarantined bool
 	Revision    int64
-	// Doubt is why it may not be so any more: its cell is not HEALTHY, or was not heard
-	// of in this term. Empty = it is as it stands.
+	// Doubt is why it may not be so any more: the process of its cell that has it is not HEALTHY, was not
+	// heard of in this term, or is not the one that has the cell's name now. Empty = it is as it stands.
 	Doubt string
 	// Condition is where its start hangs, or what of it does not die; empty = nothing.
 	Condition string

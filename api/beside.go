@@ -32,6 +32,7 @@ func besideService(b *Backend, e *event.Event, m *pb.Event) {
 	m.Service.Revision = e.Revision
 	if now, err := b.Services.GetService(e.Service.Key); err == nil {
 		m.Service.Running, m.Service.Routable, m.Service.Crashed = int32(now.Running), int32(now.Routable), int32(now.Crashed)
+		m.Service.Stopping, m.Service.Unconfirmed = int32(now.Stopping), int32(now.Unconfirmed)
 	}
 }
 

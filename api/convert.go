@@ -57,6 +57,7 @@ func service(s *Service, whole bool) *pb.Service {
 	m := &pb.Service{
 		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
 		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
+		Stopping: int32(s.Stopping), Unconfirmed: int32(s.Unconfirmed),
 	}
 	for i := range s.Versions {
 		v := &s.Versions[i]
@@ -77,8 +78,9 @@ func instance(a *lrp.Actual) *pb.Instance {
 	return &pb.Instance{
 		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
 		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
-		Routable: a.Net.Routable && !a.Unheard, Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
+		Routable: a.Serves(), Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
 		PlacementError: clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
+		Stopping: a.Stopping(), StopBy: wire.FromTime(a.Net.StopBy), LastCrash: clean(a.LastCrash.Reason), LastCrashCell: a.LastCrash.Cell, LastCrashTime: wire.FromTime(a.LastCrash.At),
 	}
 }
 

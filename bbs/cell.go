@@ -130,6 +130,24 @@ func (b *BBS) OnCell(cell string) (lrps, tasks int) {
 	return lrps, tasks
 }
 
+// OnProc counts of what OnCell counts what is with one process of the cell.
+func (b *BBS) OnProc(cell, proc string) (lrps, tasks int) {
+	v := b.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k := range v.byCell[cell] {
+		if x, ok := v.indices[k]; ok && slices.ContainsFunc(x.row.Rows(), func(a *lrp.Actual) bool { return a.OnProc(proc) }) {
+			lrps++
+		}
+	}
+	for g := range v.taskCells[cell] {
+		if t, ok := v.tasks[g]; ok && !v.badRows[TaskRow(g)] && t.row.State == task.Running && t.row.Holder.Proc == proc {
+			tasks++
+		}
+	}
+	return lrps, tasks
+}
+
 // isBadIndex reports whether the index, or the service it belongs to, cannot be read.
 func (v *view) isBadIndex(k lrp.Key) bool {
 	if len(v.badRows) == 0 {

@@ -3,6 +3,8 @@ package bbs
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"cantina/lrp"
@@ -80,30 +82,67 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 	}
 	e.State = a.State.String()
 	switch {
+	case a.Stopping():
+		e.State = Stopping
 	case a.Presence != lrp.Ordinary:
 		e.State += " (" + a.Presence.String() + ")"
 	case a.State == lrp.Running && !a.Net.Routable:
 		e.State += ", not ready"
-	case a.Retiring:
-		e.State += ", being stopped"
+	case a.Unheard:
+		e.State += ", not confirmed"
+	case a.State == lrp.Running && crashesOn(a, version, now):
+		e.State += ", crashing again and again"
 	case a.Finished && version.Wants(a.Key.Index):
 		e.State, e.Wanted, e.Fine = "finished", "finished", true
 	default:
 		e.Fine = e.State == e.Wanted
 	}
-	if s := x.Suspect; s != nil {
+	if s := x.Suspect; s != nil && !s.Stopping() {
 		text := "cell %s has fallen silent; it stays in use until a replacement runs, the cell is back, or it is given up"
 		if s.Unheard {
 			text = "cell %s has not been heard of since this leader began; nothing is routed to it until the cell is back, a replacement runs, or it is given up"
 		}
 		e.add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
 	}
-	if c := x.Evacuating; c != nil {
+	if c := x.Evacuating; c != nil && !c.Stopping() {
 		e.add("evacuating", fmt.Sprintf("cell %s is being emptied; it stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
 	}
 	if o := x.Ordinary; o != nil {
 		explainOrdinary(e, o, version, now)
 	}
+	if a.Stopping() {
+		explainStopping(e, a, version, now)
+	}
+}
+
+// Stopping is the state of an instance that is being stopped, for whatever reason.
+const Stopping = "stopping"
+
+// explainStopping says why an instance is being stopped, and for how long at most.
+func explainStopping(e *Explanation, a *lrp.Actual, version *lrp.Version, now time.Time) {
+	why := "it is not wanted any more"
+	switch {
+	case !a.Retiring && a.Presence == lrp.Evacuating:
+		why = "the cell is being emptied, and the time for that is over"
+	case !a.Retiring:
+		why = "its cell ends it"
+	case version.Wants(a.Key.Index):
+		why = "it is started afresh afterwards"
+	}
+	text := fmt.Sprintf("cell %s is stopping it: %s", a.Cell, why)
+	if a.Net.StopBy.IsZero() {
+		e.add("stopping", text, "", 0)
+		return
+	}
+	e.add("stopping", text+"; it is killed at "+a.Net.StopBy.Format(time.RFC3339)+" at the latest", "", a.Net.StopBy.Sub(now))
+}
+
+// loops is how many crashes in a row make a restart loop.
+const loops = 3
+
+// crashesOn reports whether an instance runs between two crashes of a restart loop.
+func crashesOn(a *lrp.Actual, version *lrp.Version, now time.Time) bool {
+	return a.CrashCount >= loops && version.Restart.NextCount(a.CrashCount, a.State, a.Since, now) > a.CrashCount
 }
 
 // placementCode is the code of a reason for which there is no place.
@@ -117,29 +156,43 @@ func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now ti
 		e.add(placementCode(o.PlacementError), o.PlacementError, "", 0)
 	case o.State == lrp.Unclaimed:
 		e.add("placing", "waits for the auction since "+o.Since.Format(time.RFC3339), "", 0)
+	case o.Stopping(): // see explainStopping
 	case o.State == lrp.Claimed:
 		e.add("starting", fmt.Sprintf("cell %s is starting it since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
+	case o.Unheard:
+		e.add("unheard", "cell "+o.Cell+" is not heard of, and nothing is routed to it", "", 0)
 	case o.State == lrp.Running && !o.Net.Routable:
 		e.add("not_ready", "runs on cell "+o.Cell+", but its readiness check fails", "", 0)
 	case o.State == lrp.Crashed:
 		explainCrash(e, o, version, now)
 	}
-	if o.Retiring {
-		e.add("stopping", "is to be stopped on cell "+o.Cell, "", 0)
-	}
-	if o.CrashCount > 0 && o.State != lrp.Crashed {
-		e.add("crashes", crashes(o.CrashCount, o.CrashReason), "", 0)
+	if o.State != lrp.Crashed && (o.CrashCount > 0 || !o.LastCrash.At.IsZero()) {
+		e.add("crashes", crashes(o, version), "", 0)
 	}
 }
 
-// crashes counts them in words; the reason of the last is known until the next start.
-func crashes(n int, last string) string {
-	text := fmt.Sprintf("it has crashed %d times", n)
-	if n == 1 {
+// crashes counts them in words, and says how, where and when the last one was, wherever the
+// instance is now.
+func crashes(o *lrp.Actual, version *lrp.Version) string {
+	text := fmt.Sprintf("it has crashed %d times", o.CrashCount)
+	switch o.CrashCount {
+	case 0:
+		text = "it has crashed before"
+	case 1:
 		text = "it has crashed once"
 	}
-	if last != "" {
-		text += ", last: " + last
+	if c := o.LastCrash; !c.At.IsZero() {
+		text += fmt.Sprintf(", last on cell %s at %s: %s", c.Cell, c.At.Format(time.RFC3339), c.Reason)
+	}
+	wait, again := version.Restart.Wait(o.CrashCount + 1)
+	switch {
+	case o.CrashCount == 0:
+	case !again:
+		text += "; it is not restarted after the next crash"
+	case wait == 0:
+		text += "; it is restarted at once"
+	default:
+		text += fmt.Sprintf("; after the next crash it waits %v", wait)
 	}
 	return text
 }
@@ -190,6 +243,36 @@ func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) (f
 	return finished
 }
 
+// explainLeaving adds what is being stopped of a service and is not wanted any more: of the indices
+// above, of older versions, of one that is removed; the view's lock is held.
+func (b *BBS) explainLeaving(e *Explanation, k lrp.ServiceKey, now time.Time) {
+	keys := slices.SortedFunc(maps.Keys(b.view.byService[k]), lrp.Key.Compare)
+	shown, more := 0, 0
+	for _, key := range keys {
+		p, a := b.view.processes[key.Process], b.view.indices[key].row.Resolved()
+		if p.version == nil || p.version.Wants(key.Index) || !a.Stopping() {
+			continue
+		}
+		if shown++; shown > namedInstances {
+			more++
+			continue
+		}
+		var one Explanation
+		explainStopping(&one, a, p.version, now)
+		for _, r := range one.Reasons {
+			e.add(r.Code, fmt.Sprintf("%s/%d of version %d: %s", k.Name, key.Index, p.version.Number, r.Text), r.Change, r.Longest)
+		}
+	}
+	if more > 0 {
+		e.add("instances", fmt.Sprintf("%d more instances are being stopped", more), "", 0)
+	}
+}
+
+// looping reports whether an instance is in a restart loop.
+func looping(e *Explanation) bool {
+	return slices.ContainsFunc(e.Reasons, func(r Reason) bool { return r.Code == "crashes" })
+}
+
 // ExplainService explains a service as a whole, and its first instances that are not
 // as wanted.
 func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
@@ -199,6 +282,12 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 		return Explanation{}, err
 	}
 	e := Explanation{State: fmt.Sprintf("%d of %d running", s.Running, s.Instances), Wanted: fmt.Sprintf("%d running, %s", s.Instances, lrp.Steady)}
+	if s.Instances == 0 && s.Running == 0 {
+		e.State, e.Wanted = "scaled to 0", "scaled to 0"
+	}
+	if s.Stopping > 0 {
+		e.State += fmt.Sprintf(", %d stopping", s.Stopping)
+	}
 	if s.Routable != s.Running {
 		e.State += fmt.Sprintf(", %d ready", s.Routable)
 	}
@@ -221,14 +310,15 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 			finished = n
 		}
 	}
+	b.explainLeaving(&e, k, now)
 	back := s.Failure != "" && s.Phase == lrp.Steady && s.Target() != nil
 	if back {
 		e.State += fmt.Sprintf(", rolled back to version %d", s.Target().Number)
 		e.Wanted = fmt.Sprintf("%d running, version %d", s.Instances, s.FailedVersion)
-	} else {
+	} else if s.Instances > 0 || s.Phase != lrp.Steady {
 		e.State += ", " + s.Phase.String()
 	}
-	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Phase == lrp.Steady && !s.Removed && !back
+	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Stopping == 0 && s.Phase == lrp.Steady && !s.Removed && !back && !looping(&e)
 	if !e.Fine && len(e.Reasons) == 0 {
 		e.add("phase", "it is "+s.Phase.String(), "", 0)
 	}

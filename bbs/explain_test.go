@@ -2,6 +2,7 @@ package bbs
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestEveryInstanceIsExplained(t *testing.T) {
 	for state := lrp.Unclaimed; state <= lrp.Crashed; state++ {
 		for marks := range 1 << 5 {
 			on := func(bit int) bool { return marks&(1<<bit) != 0 }
-			a := &lrp.Actual{Key: lrp.Key{Process: "p"}, Service: version.Service, State: state, Since: now, Retiring: on(0), Net: lrp.Net{Routable: on(1)}}
+			a := &lrp.Actual{Key: lrp.Key{Process: "p"}, Service: version.Service, State: state, Since: now, Retiring: on(0) && (state == lrp.Claimed || state == lrp.Running), Net: lrp.Net{Routable: on(1)}}
 			if state == lrp.Crashed {
 				a.CrashCount, a.Finished = 3, on(2)
 			}
@@ -95,16 +96,58 @@ func TestEveryTaskIsExplained(t *testing.T) {
 	}
 }
 
-// TestCrashesInWords: a start clears the reason, and then none is announced.
+// TestCrashesInWords: how often, and how, where and when the last one was, wherever it runs now.
 func TestCrashesInWords(t *testing.T) {
+	at := time.Unix(1e9, 0).UTC()
+	last := lrp.LastCrash{Reason: "exit status 1", Cell: "c1", At: at}
 	for want, c := range map[string]struct {
-		n    int
-		last string
+		n      int
+		last   lrp.LastCrash
+		policy lrp.RestartPolicy
 	}{
-		"it has crashed once": {1, ""}, "it has crashed 3 times": {3, ""}, "it has crashed 3 times, last: exit status 1": {3, "exit status 1"},
+		"it has crashed once; it is restarted at once":                                                                               {1, lrp.LastCrash{}, lrp.RestartPolicy{}},
+		"it has crashed 3 times; after the next crash it waits 1m0s":                                                                 {3, lrp.LastCrash{}, lrp.RestartPolicy{}},
+		"it has crashed 900 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is restarted at once":                  {900, last, lrp.RestartPolicy{Immediate: 1000, GiveUp: -1}},
+		"it has crashed 200 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is not restarted after the next crash": {200, last, lrp.RestartPolicy{}},
+		"it has crashed before, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1":                                              {0, last, lrp.RestartPolicy{}},
 	} {
-		if got := crashes(c.n, c.last); got != want {
+		if got := crashes(&lrp.Actual{CrashCount: c.n, LastCrash: c.last}, &lrp.Version{Desired: lrp.Desired{Restart: c.policy}}); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestWhatIsBeingStoppedIsStopping: whatever the cause, an instance that is being stopped is neither
+// routable nor as wanted, and the time that it has left is said.
+func TestWhatIsBeingStoppedIsStopping(t *testing.T) {
+	now := time.Unix(1e9, 0).UTC()
+	by := lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"}
+	for want, c := range map[string]struct {
+		change func(*lrp.Actual)
+		wanted bool
+		left   time.Duration
+	}{
+		"cell c1 is stopping it: it is not wanted any more; it is killed at 2001-09-09T01:46:50Z at the latest": {func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(10*time.Second) }, false, 10 * time.Second},
+		"cell c1 is stopping it: it is not wanted any more":                                                     {func(a *lrp.Actual) { a.Retiring = true }, false, 0},
+		"cell c1 is stopping it: it is started afresh afterwards":                                               {func(a *lrp.Actual) { a.Retiring = true }, true, 0},
+		"cell c1 is stopping it: its cell ends it":                                                              {func(a *lrp.Actual) { a.Net.Stopping = true }, true, 0},
+		"cell c1 is stopping it: the cell is being emptied, and the time for that is over":                      {func(a *lrp.Actual) { a.Net.Stopping, a.Presence = true, lrp.Evacuating }, true, 0},
+	} {
+		a := &lrp.Actual{State: lrp.Running, Identity: by, Net: lrp.Net{Routable: true}}
+		c.change(a)
+		x := lrp.Index{Ordinary: a}
+		if a.Presence == lrp.Evacuating {
+			x = lrp.Index{Evacuating: a, Ordinary: &lrp.Actual{}}
+		}
+		v := &lrp.Version{}
+		e := Explanation{Wanted: "gone"}
+		if c.wanted {
+			v.High, e.Wanted = 1, lrp.Running.String()
+		}
+		(&BBS{}).explainRows(&e, x, v, now)
+		i := slices.IndexFunc(e.Reasons, func(r Reason) bool { return r.Code == "stopping" })
+		if a.Serves() || e.Fine || e.State != Stopping || i < 0 || e.Reasons[i].Text != want || e.Reasons[i].Longest != c.left {
+			t.Errorf("%q: %+v", want, e)
 		}
 	}
 }

@@ -25,13 +25,17 @@ type Page[T any] struct {
 	Revision int64
 }
 
-// Service is a service with what runs of it, by the resolved view.
+// Service is a service with what runs of it, by the resolved view. What is being stopped
+// does not count as running.
 type Service struct {
 	lrp.Service
 	Running  int
 	Routable int
+	Stopping int
 	Crashed  int
 	Revision int64
+	// On counts its instances by the process of a cell that has them.
+	On map[string]int
 }
 
 // Instance is one index: what a reader is shown of it, and all its rows.
@@ -132,8 +136,17 @@ func (b *BBS) GetService(k lrp.ServiceKey) (Service, error) {
 func (v *view) count(s serviceView) Service {
 	out := Service{Service: *s.row, Revision: s.revision}
 	for k := range v.byService[s.row.Key] {
-		switch a := v.indices[k].row.Resolved(); {
+		a := v.indices[k].row.Resolved()
+		if a != nil && a.Proc != "" {
+			if out.On == nil {
+				out.On = map[string]int{}
+			}
+			out.On[a.Proc]++
+		}
+		switch {
 		case a == nil:
+		case a.Stopping():
+			out.Stopping++
 		case a.State == lrp.Running:
 			out.Running++
 			if a.Serves() {

@@ -200,6 +200,7 @@ type Cell struct {
 	runs       runs
 	plans      *table[plan]
 	endReasons *table[string]
+	residual   residual
 	unknown    *table[string] // why the leader's store does not know what runs in a container
 	ends       *mailbox[worker.WorkEnded]
 	ending     *run.Loop // of ends
@@ -541,7 +542,12 @@ func (c *Cell) netOf(ct executor.Container) *lrp.Net {
 	if ct.State != executor.Running {
 		return nil
 	}
-	return &lrp.Net{Address: c.cfg.Host, Ports: ct.Ports, Routable: ct.Routable, Zone: c.cfg.Offer.Zone}
+	ends := ct.Ending || ct.Decided
+	n := &lrp.Net{Address: c.cfg.Host, Ports: ct.Ports, Routable: ct.Routable && !ends, Zone: c.cfg.Offer.Zone, Stopping: ends}
+	if ends {
+		n.StopBy = ct.EndBy
+	}
+	return n
 }
 
 // countBound tells the session how many deadline-bound containers there are

@@ -1,14 +1,12 @@
 package cell
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"cantina/executor"
 	"cantina/fence"
-	"cantina/lrp"
 	"cantina/worker"
 )
 
@@ -179,7 +177,7 @@ func (c *Cell) interruptBatch() {
 // endEvacuation ends what is left when the time of an evacuation is over:
 // instances go, batch tasks run again elsewhere. Tasks are stopped by their own table, and
 // fail when they have ended.
-func (c *Cell) endEvacuation(ctx context.Context) {
+func (c *Cell) endEvacuation() {
 	left := c.live()
 	c.mu.Lock()
 	due := c.evac.on && !c.evac.over && !c.cfg.Clock.Wall().Before(c.evac.until)
@@ -196,21 +194,29 @@ func (c *Cell) endEvacuation(ctx context.Context) {
 		switch {
 		case ct.State == executor.Completed:
 		case ct.Labels[labelKind] == kindLRP:
-			c.dropInstance(ctx, ct)
+			c.dropInstance(ct)
 		}
 	}
 }
 
-// dropInstance removes the evacuating row of an instance and stops it.
-func (c *Cell) dropInstance(ctx context.Context, ct executor.Container) {
-	key, service, ok := keyOf(ct.Labels)
-	if !ok {
-		return
+// dropInstance stops an instance. Its rows say that it is being stopped until it is gone.
+func (c *Cell) dropInstance(ct executor.Container) {
+	if key, _, ok := keyOf(ct.Labels); ok {
+		c.known.forget(key)
+		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
+		c.look(ct)
 	}
-	ev := LRPEvent{Key: key, Service: service, Event: lrp.RemoveEvacuating{By: c.identityOf(ct)}}
-	if err := c.lrpCalls.do(ctx, ev); err != nil && !refused(err) {
-		c.log.Debug("call failed", "container", ct.ID, "call", "RemoveEvacuating", "error", err)
-	}
-	c.known.forget(key)
-	c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
 }
+
+// rowUntil is until when an EVACUATING row stands: to the end of the evacuation, and as long as what it
+// is of takes to stop.
+func (c *Cell) rowUntil(ct executor.Container) time.Time {
+	until, _ := c.evacuation()
+	if end := ct.EndBy.Add(rowSlack); ct.Ending && end.After(until) {
+		return end
+	}
+	return until
+}
+
+// rowSlack is how long after the KILL of an instance the cell has to say that it is gone.
+const rowSlack = 10 * time.Second

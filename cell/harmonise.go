@@ -164,8 +164,7 @@ func (c *Cell) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey, ct ex
 	case lrp.CallRemove:
 		return lrp.Remove{By: by}
 	case lrp.CallEvacuate:
-		until, _ := c.evacuation()
-		return lrp.Evacuate{By: by, Net: net, Until: until}
+		return lrp.Evacuate{By: by, Net: net, Until: c.rowUntil(ct)}
 	case lrp.CallEvacuateClaimed:
 		return lrp.EvacuateClaimed{By: by}
 	case lrp.CallEvacuateStopped:
@@ -197,7 +196,11 @@ func crashReason(ct executor.Container) string {
 // folder, and alive. The leader knows what that proves.
 func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
 	for _, row := range x.Rows() {
-		if row.Cell != string(c.cfg.Name) || c.has(row.Instance) {
+		if row.Cell != string(c.cfg.Name) {
+			continue
+		}
+		if c.has(row.Instance) {
+			c.residual.drop(row.Instance)
 			continue
 		}
 		v := lrp.View{Container: lrp.NoContainer, Self: row.Identity, Rows: x}
@@ -209,7 +212,9 @@ func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
 			continue
 		}
 		v.Self.Proc = c.holder().Proc
-		c.log.Info("row without container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
+		if text := a.Call.String() + " " + row.Proc; c.residual.changed(row.Instance, text) {
+			c.log.Info("row without container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
+		}
 		if err := c.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
 			c.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)
 			c.retrySoon()

@@ -59,7 +59,7 @@ func (c *Cell) retrySoon() { c.pollIn(retryPause) }
 // While the session is NEW the leader has not said what it knows: nothing is touched.
 // The deadline of an evacuation does not wait for that.
 func (c *Cell) poll(ctx context.Context) {
-	c.endEvacuation(ctx)
+	c.endEvacuation()
 	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
 		c.retrySoon()
 		return
@@ -79,6 +79,7 @@ func (c *Cell) poll(ctx context.Context) {
 	for _, x := range rows.LRPs {
 		c.queue.Push("row "+x.Key.String(), func(ctx context.Context) { c.residualLRP(ctx, x) })
 	}
+	c.residual.keep(rows)
 	for _, t := range rows.Tasks {
 		c.queue.Push("row "+t.GUID, func(ctx context.Context) { c.residualTask(ctx, t) })
 	}

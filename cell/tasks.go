@@ -191,7 +191,11 @@ func (c *Cell) resultOf(ct executor.Container) task.Result {
 
 // residualTask deals with a row that names this cell and has no container.
 func (c *Cell) residualTask(ctx context.Context, t *task.Task) {
-	if t.Holder.Cell != string(c.cfg.Name) || c.has(taskContainer(t.UID)) {
+	if t.Holder.Cell != string(c.cfg.Name) {
+		return
+	}
+	if c.has(taskContainer(t.UID)) {
+		c.residual.drop(t.UID)
 		return
 	}
 	v := task.View{Container: task.NoContainer, Self: c.holder(), UID: t.UID, Row: t}
@@ -199,7 +203,9 @@ func (c *Cell) residualTask(ctx context.Context, t *task.Task) {
 	if a.Call != task.CallMissing {
 		return
 	}
-	c.log.Info("row without container", "task", t.GUID, "why", a.Why)
+	if c.residual.changed(t.UID, t.Holder.Proc) {
+		c.log.Info("row without container", "task", t.GUID, "why", a.Why)
+	}
 	ev := TaskEvent{GUID: t.GUID, Event: task.Missing{UID: t.UID, By: c.holder()}}
 	if err := c.taskCalls.do(ctx, ev); err != nil && !taskRefused(err) {
 		c.log.Debug("call failed", "task", t.GUID, "call", "Missing", "error", err)

@@ -62,6 +62,7 @@ type container struct {
 	pid      int
 	routable bool
 	decided  bool // see Container
+	endBy    time.Time
 	phase    Phase
 	ports    []action.Mapping
 	oomKills int
@@ -115,7 +116,8 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies what others may see. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable, Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing, Decided: c.decided && c.state != Completed, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
+		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing,
+		Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 
@@ -153,6 +155,7 @@ func (c *container) request(a ask, reason string) func() {
 		c.ask, c.reason = a, reason
 	}
 	if first {
+		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
 		close(c.stopC)
 	}
 	switch {
@@ -160,8 +163,26 @@ func (c *container) request(a ask, reason string) func() {
 		return func() { c.complete(c.neverRan()) }
 	case c.state == Completed && c.delete:
 		return c.forget
+	case first && c.state == Running && c.routable:
+		return func() { c.e.emit(EventRoutable, c) }
 	}
 	return func() {}
+}
+
+// ends reports whether the container is being ended: nothing is to be routed to it. The executor is locked.
+func (c *container) ends() bool { return c.ask != askNothing || c.decided }
+
+// endsWithin notes when what runs is killed at the latest. The executor is locked.
+func (c *container) endsWithin(grace time.Duration) {
+	c.endBy = c.e.clock.Wall().Round(0).Add(grace)
+}
+
+// graceOf is how long a container has from when its end was asked for.
+func (c *container) graceOf(t *action.Termination) time.Duration {
+	if t.Mode == action.KillNow {
+		return 0
+	}
+	return c.graceWithin(grace(t))
 }
 
 // neverRan is the result of a container that was ended before it ran.
@@ -188,6 +209,7 @@ func (c *container) leave() {
 	}
 	if c.ask == askNothing {
 		c.ask = askStop
+		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
 		close(c.stopC)
 	}
 }

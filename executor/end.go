@@ -206,6 +206,7 @@ func (e *ending) leftovers(kill *time.Timer) {
 	}
 	t := &e.c.spec.Workload.Termination
 	e.c.group.Signal(unix.Signal(syscall.SIGTERM))
+	e.c.e.emit(EventRoutable, e.c)
 	if e.killed.IsZero() {
 		kill.Reset(leftoverGrace(t))
 	}

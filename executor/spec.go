@@ -203,10 +203,12 @@ type Container struct {
 	DeadlineBound bool
 	Adopted       bool // taken over from a predecessor
 	Kept          bool // outlives the cell's process
-	Ending        bool // its end was asked for: then not even what is kept is let go
+	Ending        bool // its end was asked for: it is not routable, and not even what is kept is let go
 	// Decided reports that the main program has ended by itself, and that what it left behind
 	// is being ended: the result is certain, and comes soon whatever is asked now.
-	Decided   bool
+	Decided bool
+	// EndBy is when what runs is killed at the latest, once its end was asked for or it has decided.
+	EndBy     time.Time
 	Phase     Phase  // while it does not run yet
 	Stuck     *Stuck // nil unless it does not die
 	Hang      *Hang  // nil unless a start hangs

@@ -28,6 +28,7 @@ func (c *container) fix(asked bool) {
 	if !asked && !c.leavesKill() {
 		c.e.mu.Lock()
 		c.decided = true
+		c.endsWithin(leftoverGrace(&c.spec.Workload.Termination))
 		c.e.mu.Unlock()
 	}
 }

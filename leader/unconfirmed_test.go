@@ -3,6 +3,7 @@ package leader
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,9 +82,10 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 // TestDoubt: which sessions are in order, and which work is a cell's.
 func TestDoubt(t *testing.T) {
 	for want, s := range map[string]worker.SessionView{
-		"": {State: worker.Healthy, Reason: "beats"},
-		"cell c is UNHEALTHY: not heard of in this term": {State: worker.Unhealthy, Reason: "not heard of in this term"},
-		"cell c is MUST_DIE: lost":                       {State: worker.MustDie, Reason: "lost"},
+		"":                                  {State: worker.Healthy, Holder: true, Reason: "beats"},
+		"cell c is UNHEALTHY: no heartbeat": {State: worker.Unhealthy, Holder: true, Reason: "no heartbeat"},
+		"cell c is MUST_DIE: lost":          {State: worker.MustDie, Holder: true, Reason: "lost"},
+		"it is with an earlier process of cell c, p, which is MUST_DIE: lost": {Proc: "p", State: worker.MustDie, Reason: "lost"},
 	} {
 		if got := doubt("c", s, true); got != want {
 			t.Errorf("%+v: %q", s, got)
@@ -95,13 +97,13 @@ func TestDoubt(t *testing.T) {
 		d := view{tm}.doubts()
 		for state, doubted := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
 			got := d.task(bbs.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).Doubt
-			if (got == "cell gone is not known in this term") != doubted || !doubted && got != "" {
+			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("task %v: %q", state, got)
 			}
 		}
 		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true, lrp.Crashed: false} {
 			got := d.instance(bbs.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).Doubt
-			if (got == "cell gone is not known in this term") != doubted || !doubted && got != "" {
+			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("instance %v: %q", state, got)
 			}
 		}
@@ -171,6 +173,44 @@ func TestWhatHangsIsShown(t *testing.T) {
 		s, err := v.Status()
 		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c: service web/0: "+where) }) {
 			t.Errorf("%q, %v", s.Warnings, err)
+		}
+	})
+}
+
+// TestALaterProcessConfirmsNothing: rows that refer to another process than the one that has the
+// cell's name are not confirmed, until that process reports or is certainly dead.
+func TestALaterProcessConfirmsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := view{tm}
+		web := sleeping(t, v)
+		o := docile{obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}}
+		tm.joinsAs(t, "c", "p", o)
+		tm.answerProbes(t, o.obedient, "c", "p")
+		start := func(proc string) {
+			l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+			if err != nil || len(l.Items) != 1 {
+				t.Fatalf("%+v, %v", l.Items, err)
+			}
+			by := lrp.Identity{Instance: "i", Cell: "c", Proc: proc}
+			call := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}
+			if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{call}); err != nil || got[0] != nil {
+				t.Fatal(got, err)
+			}
+		}
+		start("earlier")
+		s, err := v.GetService(web)
+		if err != nil || s.Unconfirmed != 1 || s.Running != 1 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		e, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectService, Domain: "d", Name: "web"})
+		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeUnsure }) {
+			t.Errorf("%+v, %v", e, err)
+		}
+		start("p")
+		if s, err = v.GetService(web); err != nil || s.Unconfirmed != 0 {
+			t.Errorf("the process that has the name has it: %+v, %v", s, err)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	if s.Unavailable {
 		c.Unavailable = s.Reason
 	}
-	c.LRPs, c.Tasks = v.Board.OnCell(string(s.Cell))
+	c.LRPs, c.Tasks = v.Board.OnProc(string(s.Cell), string(s.Proc))
 	c.Drain = v.drainOf(s.Cell)
 	c.Evacuating = c.Evacuating || c.Drain != nil
 	c.Unknown = v.unknownOn(string(s.Cell))

@@ -11,7 +11,18 @@ import (
 )
 
 func toService(s bbs.Service) api.Service {
-	return api.Service{Service: s.Service, Running: s.Running, Routable: s.Routable, Crashed: s.Crashed, Revision: s.Revision}
+	return api.Service{Service: s.Service, Running: s.Running, Routable: s.Routable, Stopping: s.Stopping, Crashed: s.Crashed, Revision: s.Revision}
+}
+
+// service adds how many instances of a service have a doubt.
+func (d *doubts) service(s bbs.Service) api.Service {
+	x := toService(s)
+	for proc, n := range s.On {
+		if d.of("", proc) != "" {
+			x.Unconfirmed += n
+		}
+	}
+	return x
 }
 
 // ListServices implements api.Services.
@@ -20,13 +31,13 @@ func (v view) ListServices(domain string, r api.Range) (api.Listed[api.Service],
 		return api.Listed[api.Service]{}, err
 	}
 	p, err := v.Board.ListServices(domain, fromRange(r))
-	return listed(p, toService), err
+	return listed(p, v.doubts().service), err
 }
 
 // GetService implements api.Services.
 func (v view) GetService(k lrp.ServiceKey) (api.Service, error) {
 	s, err := v.Board.GetService(k)
-	return toService(s), errors.Join(v.fresh(), err)
+	return v.doubts().service(s), errors.Join(v.fresh(), err)
 }
 
 // ListInstances implements api.Services.

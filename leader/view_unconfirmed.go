@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -21,14 +22,16 @@ import (
 // codeUnsure is the code of the reason that a state is only what was last heard.
 const codeUnsure = "cell_unsure"
 
-// doubt is why what is stored of a cell's work may not be so any more; empty
-// when its session is in order.
+// doubt is why what is stored of the work of a cell's process may not be so any more; empty
+// when its session is in order. A later process under the cell's name says nothing of it.
 func doubt(cell string, s worker.SessionView, known bool) string {
 	switch {
 	case !known:
-		return "cell " + cell + " is not known in this term"
+		return "the process of cell " + cell + " that has it is not known in this term"
 	case s.State == worker.Healthy:
 		return ""
+	case !s.Holder:
+		return fmt.Sprintf("it is with an earlier process of cell %s, %s, which is %v: %s", cell, s.Proc, s.State, s.Reason)
 	}
 	return fmt.Sprintf("cell %s is %v: %s", cell, s.State, s.Reason)
 }
@@ -41,15 +44,16 @@ type doubts struct {
 
 func (v view) doubts() *doubts { return &doubts{v, map[string]string{}} }
 
-func (d *doubts) of(cell string) string {
-	if cell == "" {
+// of is the doubt about what a process of a cell has.
+func (d *doubts) of(cell, proc string) string {
+	if cell == "" && proc == "" {
 		return ""
 	}
-	text, ok := d.text[cell]
+	text, ok := d.text[cell+"/"+proc]
 	if !ok {
-		s, known := d.v.Registry.Session(worker.CellName(cell))
+		s, known := d.v.Registry.Process(worker.Proc(proc))
 		text = doubt(cell, s, known)
-		d.text[cell] = text
+		d.text[cell+"/"+proc] = text
 	}
 	return text
 }
@@ -58,7 +62,7 @@ func (d *doubts) of(cell string) string {
 func (d *doubts) instance(i bbs.Instance) api.Instance {
 	x := api.Instance{Actual: i.Actual, Rows: i.Rows, Version: i.Version, Wanted: i.Wanted, Orphan: i.Orphan, Quarantined: i.Quarantined, Revision: i.Revision}
 	if i.State == lrp.Claimed || i.State == lrp.Running {
-		x.Doubt = d.of(i.Cell)
+		x.Doubt = d.of(i.Cell, i.Proc)
 		x.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
 	}
 	return x
@@ -68,7 +72,7 @@ func (d *doubts) instance(i bbs.Instance) api.Instance {
 func (d *doubts) task(t bbs.Task) api.Task {
 	x := toTask(t)
 	if t.Task != nil && t.State == task.Running {
-		x.Doubt = d.of(t.Holder.Cell)
+		x.Doubt = d.of(t.Holder.Cell, t.Holder.Proc)
 		x.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
 	}
 	return x
@@ -78,9 +82,26 @@ func (d *doubts) task(t bbs.Task) api.Task {
 func (d *doubts) pair(p scheduler.PairView) api.Pair {
 	x := api.Pair{Job: p.Job, NodeView: p.NodeView, Path: p.Path, Data: p.Data}
 	if p.Class == batch.ClassRunning {
-		x.Doubt = d.of(p.Cell)
+		x.Doubt = d.of(p.Cell, d.v.procOf(p))
 	}
 	return x
+}
+
+// procOf is the process that has a batch task which runs.
+func (v view) procOf(p scheduler.PairView) string {
+	for _, r := range v.Registry.Running(worker.Work{Job: p.Job, Node: p.Node}) {
+		if r.Run.Invocation == p.Invocation {
+			return string(r.Proc)
+		}
+	}
+	return ""
+}
+
+// holder is a process of a cell that has some of a subject.
+type holder struct{ cell, proc string }
+
+func (h holder) compare(o holder) int {
+	return cmp.Or(cmp.Compare(h.cell, o.cell), cmp.Compare(h.proc, o.proc))
 }
 
 // unsurePairs adds, for each cell that has running batch tasks of a job and is not in
@@ -90,22 +111,23 @@ func (v view) unsurePairs(x *api.Explanation, job, node string) error {
 	if err != nil {
 		return err
 	}
-	on, d := map[string][]string{}, v.doubts()
+	on, d := map[holder][]string{}, v.doubts()
 	for _, p := range running {
-		if d.of(p.Cell) != "" {
-			on[p.Cell] = append(on[p.Cell], p.Node)
+		if h := (holder{p.Cell, v.procOf(p)}); d.of(h.cell, h.proc) != "" {
+			on[h] = append(on[h], p.Node)
 		}
 	}
 	d.sayUnsure(x, on)
 	return nil
 }
 
-// sayUnsure adds the doubt about each cell that is not in order, with what it has of a
-// subject; of many cells it names the first ones.
-func (d *doubts) sayUnsure(x *api.Explanation, on map[string][]string) {
-	cells := slices.Sorted(maps.Keys(on))
-	for _, name := range cells[:min(len(cells), namedCells)] {
-		x.Reasons = append(x.Reasons, d.v.unsureOf(name, d.of(name), list(slices.Compact(on[name]))))
+// sayUnsure adds the doubt about each process that is not in order, with what it has of a
+// subject; of many it names the first ones. What is not confirmed is not as wanted.
+func (d *doubts) sayUnsure(x *api.Explanation, on map[holder][]string) {
+	cells := slices.SortedFunc(maps.Keys(on), holder.compare)
+	x.Fine = x.Fine && len(cells) == 0
+	for _, h := range cells[:min(len(cells), namedCells)] {
+		x.Reasons = append(x.Reasons, d.v.unsureOf(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
 	}
 	if more := len(cells) - namedCells; more > 0 {
 		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
@@ -114,9 +136,17 @@ func (d *doubts) sayUnsure(x *api.Explanation, on map[string][]string) {
 
 // unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
 // one that is lost is what must not run twice.
-func (v view) unsureOf(cell, doubt, what string) api.Reason {
-	if s, ok := v.Registry.Session(worker.CellName(cell)); ok && s.State == worker.MustDie {
-		return api.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before the cell is certainly dead", Longest: s.Expiry}
+func (v view) unsureOf(h holder, doubt, what string) api.Reason {
+	if s, ok := v.Registry.Process(worker.Proc(h.proc)); ok && s.State == worker.MustDie {
+		which := "the cell"
+		if !s.Holder {
+			which = "that process"
+		}
+		r := api.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
+		if s.Member && s.Expiry == 0 && !s.Dead { // it promised nothing, as that of a dev
+			r.Change = "cantina cells forget " + h.proc + ", where you know that it is dead"
+		}
+		return r
 	}
 	return api.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
 }
@@ -142,7 +172,7 @@ func doubledText(runs []worker.RunView) string {
 // unsure adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
 func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
-	on, d := map[string][]string{}, v.doubts()
+	on, d := map[holder][]string{}, v.doubts()
 	p, err := v.Board.ListInstances(bbs.InstanceFilter{Domain: k.Domain, Service: k.Name}, bbs.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
@@ -158,7 +188,8 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 			v.remedy(x, LRPItem(i.Key))
 		}
 		if i.Doubt != "" && (index < 0 || i.Key.Index == index) {
-			on[i.Cell] = append(on[i.Cell], fmt.Sprintf("%s/%d", k.Name, i.Key.Index))
+			h := holder{i.Cell, i.Proc}
+			on[h] = append(on[h], fmt.Sprintf("%s/%d", k.Name, i.Key.Index))
 		}
 	}
 	instances := map[string]bool{}
@@ -202,7 +233,8 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
 	if text := v.doubts().task(t).Doubt; text != "" {
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: text + "; what was last heard of it is shown"})
+		x.Fine = false
+		x.Reasons = append(x.Reasons, v.unsureOf(holder{t.Holder.Cell, t.Holder.Proc}, text, "it"))
 	}
 	return nil
 }
@@ -225,21 +257,25 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 	var out []string
 	more := 0
 	for _, s := range sessions {
-		text := doubt(string(s.Cell), s, true)
-		lrps, tasks := 0, 0
-		if s.Holder {
-			lrps, tasks = v.Board.OnCell(string(s.Cell))
-		} else { // only what its rows of batch tasks hold is known to be its own
-			text += fmt.Sprintf(" (process %s, which does not hold the name)", s.Proc)
+		if s.State == worker.Healthy {
+			continue
 		}
+		text := fmt.Sprintf("cell %s is %v: %s", s.Cell, s.State, s.Reason)
+		if !s.Holder {
+			text = fmt.Sprintf("an earlier process of cell %s, %s, is %v: %s", s.Cell, s.Proc, s.State, s.Reason)
+		}
+		lrps, tasks := v.Board.OnProc(string(s.Cell), string(s.Proc))
 		switch {
-		case s.State == worker.Healthy || lrps+tasks+s.Work == 0:
+		case lrps+tasks+s.Work == 0:
 		case len(out) == namedCells:
 			more++
 		case s.State == worker.MustDie:
 			text += fmt.Sprintf("; its %s may still run: what must not run twice starts nowhere else before it is certainly dead", counted(lrps, tasks, s.Work))
-			if s.Expiry > 0 {
+			switch {
+			case s.Expiry > 0:
 				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
+			case s.Member && !s.Dead:
+				text += "; where you know that it is dead: cantina cells forget " + string(s.Proc)
 			}
 			out = append(out, text)
 		default:

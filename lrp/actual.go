@@ -91,11 +91,23 @@ type Net struct {
 	// Routable is false while a readiness check fails.
 	Routable bool
 	Zone     string
+	// Stopping: its cell is ending it, for whatever reason; it is not routable then. It is killed
+	// at StopBy at the latest; zero = not known.
+	Stopping bool
+	StopBy   time.Time
 }
 
 // Equal reports whether n and o are the same.
 func (n Net) Equal(o Net) bool {
-	return n.Address == o.Address && n.Routable == o.Routable && n.Zone == o.Zone && slices.Equal(n.Ports, o.Ports)
+	return n.Address == o.Address && n.Routable == o.Routable && n.Zone == o.Zone && slices.Equal(n.Ports, o.Ports) &&
+		n.Stopping == o.Stopping && n.StopBy.Equal(o.StopBy)
+}
+
+// LastCrash is how, where and when an instance of an index crashed last.
+type LastCrash struct {
+	Reason string
+	Cell   string
+	At     time.Time
 }
 
 // Actual is one row: one instance, wanted or running, of one index. A value is
@@ -116,6 +128,9 @@ type Actual struct {
 
 	CrashCount  int    // Crash
 	CrashReason string // Crash; at most 1024 bytes; cleared by Start
+	// LastCrash outlives the instance: Crash; it stays over moves and starts, and ends with a
+	// restart that somebody asked for.
+	LastCrash LastCrash
 	// PlacementError says why no cell took it: PlacementFailed; cleared on leaving UNCLAIMED.
 	PlacementError string
 	// Since is when State last changed, and nothing else: readiness, routes or a
@@ -132,9 +147,9 @@ type Actual struct {
 	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
 	// Evacuate of a stop-first service. It ends with the instance.
 	Retiring bool
-	// Unheard marks a RUNNING row whose cell the leader of this term has not heard of in time: the
-	// address may be dead, and nothing is sent there. Set by CellUnheard, ends with
-	// CellHealthy, or when the cell speaks of the instance.
+	// Unheard marks a RUNNING row whose cell the leader of this term has not heard of in time, or
+	// has given up: the address may be dead, and nothing is sent there. Set by CellUnheard and
+	// CellMustDie, ends with CellHealthy, or when the cell speaks of the instance.
 	Unheard bool
 	// Finished marks a CRASHED row that is never restarted because its program
 	// exited with status 0 under RestartOnFailure: Crash.
@@ -147,9 +162,16 @@ func (a *Actual) OnProc(proc string) bool {
 }
 
 // Serves reports whether the row is RUNNING in the notes' full sense: it runs and is
-// ready for traffic. One whose readiness check fails, or whose cell is not heard of, takes nobody's place.
+// ready for traffic. One whose readiness check fails, whose cell is not heard of, or that is being stopped,
+// takes nobody's place.
 func (a *Actual) Serves() bool {
-	return a != nil && a.State == Running && a.Net.Routable && !a.Unheard
+	return a != nil && a.State == Running && a.Net.Routable && !a.Unheard && !a.Stopping()
+}
+
+// Stopping reports whether the instance is being stopped: the leader wants it to, or its cell ends
+// it on its own. Whatever the cause, nothing is routed to it, and it is not as wanted.
+func (a *Actual) Stopping() bool {
+	return a != nil && (a.State == Claimed || a.State == Running) && (a.Retiring || a.Net.Stopping)
 }
 
 // covers reports whether the ordinary row a has taken the place of the copy c of its

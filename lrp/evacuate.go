@@ -55,6 +55,10 @@ func (m *machine) stopFirst() bool {
 // evacuateStopFirst stops an instance that may have no second copy, one index at
 // a time; its row stays until the cell has stopped it.
 func (m *machine) evacuateStopFirst(e Evacuate) error {
+	if e.Net.Stopping { // its time is over, and the cell ends it
+		m.x.Ordinary = refreshed(m.x.Ordinary, Start{By: e.By, Net: e.Net})
+		return nil
+	}
 	if !m.x.Ordinary.Retiring && !m.env.OthersRunning {
 		return ErrNotYet
 	}

@@ -157,8 +157,11 @@ func completed(call Call, mine *Actual, why string) Action {
 
 // evacuateUp is the table for a RUNNING container.
 func (v View) evacuateUp(mine *Actual) Action {
-	if mine != nil && mine.Retiring {
+	if mine != nil && mine.Retiring && !v.ending() {
 		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
+	}
+	if v.ending() && (mine == nil || mine.Retiring || mine.Exclusive) {
+		return v.harmoniseEnding(mine)
 	}
 	if startsBeside(v.Rows, v.Self, v.ready()) {
 		return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: Leave, Grade: Expected, Why: "the cell is being emptied, and the one it was to replace still serves"}

@@ -128,8 +128,12 @@ func Harmonise(v View) Action {
 	switch {
 	case v.Container == NoContainer && mine != nil:
 		return Action{Call: CallRemove, Grade: Conceivable, Why: "no container for the row: the leader decides whether it is still wanted"}
-	case alive && mine != nil && mine.Retiring:
+	case alive && mine != nil && mine.Retiring && !v.ending():
 		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
+	case v.ending():
+		return v.harmoniseEnding(mine)
+	case (v.Container == CompletedShutdown || v.Container == CompletedCrashed) && mine != nil && mine.Presence == Evacuating:
+		return Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "it has ended, and the cell is not emptied any more: clean up the row"}
 	case v.Container == Up && v.Rows.Ordinary.replaced(v.Self) && v.ready():
 		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "replaced while its cell was silent: it is back, and stays"}
 	}
@@ -144,6 +148,18 @@ func Harmonise(v View) Action {
 		return Action{Call: CallStart, Grade: Expected, Why: "process, ports or readiness have changed"}
 	}
 	return a
+}
+
+// ending reports whether the running container is being ended, for whatever reason.
+func (v View) ending() bool { return v.Container == Up && v.Net != nil && v.Net.Stopping }
+
+// harmoniseEnding is for a running container that is being ended: its own row says so, and it takes
+// no place.
+func (v View) harmoniseEnding(mine *Actual) Action {
+	if mine != nil && v.outdated(mine) {
+		return Action{Call: CallStart, Grade: Expected, Why: "it is being ended: nothing is routed to it"}
+	}
+	return Action{Grade: Expected, Why: "it is being ended"}
 }
 
 func (v View) outdated(row *Actual) bool {

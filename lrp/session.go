@@ -25,12 +25,11 @@ func (m *machine) cellHealthy(proc string) {
 	m.x.Ordinary = &b
 }
 
-// mark says of the RUNNING rows of a process whether its cell is heard of. The row of an exclusive
-// instance is left alone: no other can take its place.
+// mark says of the RUNNING rows of a process whether its cell is heard of.
 func (m *machine) mark(proc string, unheard bool) {
 	for _, row := range []**Actual{&m.x.Ordinary, &m.x.Evacuating, &m.x.Suspect} {
 		a := *row
-		if !a.OnProc(proc) || a.State != Running || a.Unheard == unheard || unheard && m.exclusive() {
+		if !a.OnProc(proc) || a.State != Running || a.Unheard == unheard {
 			continue
 		}
 		b := *a

@@ -94,10 +94,13 @@ func (m *machine) stepCell(e Event) error {
 	case CellUnhealthy:
 		m.cellUnhealthy(e.Proc)
 	case CellUnheard:
-		m.mark(e.Proc, true)
+		if !m.exclusive() { // no other can take its place
+			m.mark(e.Proc, true)
+		}
 		m.cellUnhealthy(e.Proc)
 	case CellMustDie:
 		m.leaveProc(e.Proc, false)
+		m.mark(e.Proc, true)
 	case ProcDead:
 		m.leaveProc(e.Proc, true)
 	case ProcMoved:
@@ -126,7 +129,7 @@ func (m *machine) fresh() *Actual {
 func (m *machine) place(old *Actual) {
 	a := m.fresh()
 	if old != nil {
-		a.CrashCount, a.CrashReason, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.Service, old.Exclusive
+		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash, old.Service, old.Exclusive
 	}
 	m.x.Ordinary = a
 	m.do(RequestAuction{Key: m.x.Key})
@@ -142,7 +145,7 @@ func (m *machine) unclaim() {
 		m.place(old)
 	case m.env.keepsOrphan():
 		a := m.fresh()
-		a.CrashCount, a.CrashReason, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.Service, old.Exclusive
+		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash, old.Service, old.Exclusive
 		a.PlacementError = "no definition of this process"
 		m.x.Ordinary = a
 	default:
@@ -165,8 +168,12 @@ func (m *machine) undesire() {
 		m.x.Suspect = nil
 		m.stop(s)
 	}
-	if e := m.x.Evacuating; e != nil {
-		m.stop(e) // its cell removes the row
+	if e := m.x.Evacuating; e != nil { // its cell removes the row
+		if m.stop(e); !e.Retiring {
+			b := *e
+			b.Retiring = true
+			m.x.Evacuating = &b
+		}
 	}
 	a := m.x.Ordinary
 	switch {
@@ -278,7 +285,7 @@ func (m *machine) on(by Identity, s State, old *Actual) *Actual {
 	a := m.fresh()
 	a.State, a.Identity = s, by
 	if old != nil {
-		a.CrashCount, a.Service, a.Exclusive = old.CrashCount, old.Service, old.Exclusive
+		a.CrashCount, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.LastCrash, old.Service, old.Exclusive
 		a.Retiring = old.Retiring && old.Is(by)
 		if s == Claimed {
 			a.CrashReason = old.CrashReason
@@ -303,6 +310,11 @@ func (m *machine) start(e Start) error {
 	case m.x.Suspect.Is(e.By):
 		m.x.Suspect = refreshed(m.x.Suspect, e)
 		return nil
+	case e.Net.Stopping && m.x.Evacuating.Is(e.By):
+		m.x.Evacuating = refreshed(m.x.Evacuating, e)
+		return nil
+	case e.Net.Stopping && !a.Is(e.By):
+		return ErrCannotBeStarted // what ends takes no place
 	case a.Is(e.By) && a.State == Running:
 		m.x.Ordinary = refreshed(a, e)
 		m.replaced(e.By)
@@ -400,6 +412,7 @@ func (m *machine) crashDance(a *Actual, e Crash) {
 	b.Service, b.Exclusive = a.Service, a.Exclusive
 	b.CrashCount = policy.NextCount(a.CrashCount, a.State, a.Since, m.env.Now)
 	b.CrashReason = Cut(e.Reason)
+	b.LastCrash = LastCrash{Reason: b.CrashReason, Cell: e.By.Cell, At: m.env.Now}
 	m.do(CrashNoted{Key: m.x.Key, Who: e.By, Count: b.CrashCount, Reason: b.CrashReason})
 	wait, again := policy.Wait(b.CrashCount)
 	switch {
@@ -444,6 +457,9 @@ func (m *machine) remove(by Identity) error {
 		m.x.Ordinary, gone = nil, true
 		if m.env.Wanted {
 			m.place(nil)
+			if !a.Retiring { // it moves
+				m.x.Ordinary.LastCrash = a.LastCrash
+			}
 		}
 	}
 	if !gone {

@@ -316,8 +316,14 @@ func TestScaleDownDuringEvacuation(t *testing.T) {
 	if x.Ordinary != nil || x.Evacuating == nil || !has(effects, StopInstance{key0, alpha}) {
 		t.Fatalf("%+v %v", x, effects)
 	}
+	if !x.Evacuating.Stopping() || x.Evacuating.Serves() {
+		t.Fatalf("%+v", x.Evacuating)
+	}
 	a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: x})
-	if a.Call != CallRemoveEvacuating || a.Then != DeleteContainer {
+	if a.Call != NoCall || a.Then != StopContainer {
+		t.Fatalf("%v", a)
+	}
+	if a = HarmoniseEvacuating(View{Container: CompletedShutdown, Self: alpha, Rows: x}); a.Call != CallEvacuateStopped || a.Then != DeleteContainer {
 		t.Fatalf("%v", a)
 	}
 }

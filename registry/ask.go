@@ -168,6 +168,13 @@ func (r *Registry) Session(cell worker.CellName) (worker.SessionView, bool) {
 	return r.leader.Session(r.now(), cell)
 }
 
+// Process returns a process that is known, whether it holds its cell's name or not.
+func (r *Registry) Process(proc worker.Proc) (worker.SessionView, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader.Process(r.now(), proc)
+}
+
 // Sessions returns every cell process that is known.
 func (r *Registry) Sessions() []worker.SessionView {
 	r.mu.Lock()

@@ -58,13 +58,13 @@ func ToLRPCall(m *pb.LRPEvent, cell worker.CellName, proc worker.Proc) (LRPCall,
 	case *pb.LRPEvent_Claim:
 		c.Event = lrp.Claim{By: by}
 	case *pb.LRPEvent_Start:
-		c.Event = lrp.Start{By: by, Net: ToNet(k.Start.GetNet()), Service: c.Service, Exclusive: k.Start.GetExclusive()}
+		c.Event = lrp.Start{By: by, Net: r.net(k.Start.GetNet()), Service: c.Service, Exclusive: k.Start.GetExclusive()}
 	case *pb.LRPEvent_Crash:
 		c.Event = lrp.Crash{By: by, Reason: k.Crash.GetReason(), Clean: k.Crash.GetClean()}
 	case *pb.LRPEvent_Remove:
 		c.Event = lrp.Remove{By: by}
 	case *pb.LRPEvent_Evacuate:
-		c.Event = lrp.Evacuate{By: by, Net: ToNet(k.Evacuate.GetNet()), Until: r.time("until", k.Evacuate.GetUntil())}
+		c.Event = lrp.Evacuate{By: by, Net: r.net(k.Evacuate.GetNet()), Until: r.time("until", k.Evacuate.GetUntil())}
 	case *pb.LRPEvent_EvacuateClaimed:
 		c.Event = lrp.EvacuateClaimed{By: by}
 	case *pb.LRPEvent_EvacuateStopped:

@@ -64,12 +64,26 @@ func FromNet(n lrp.Net) *pb.Net {
 	if n.Equal(lrp.Net{}) {
 		return nil
 	}
-	return &pb.Net{Address: n.Address, Ports: FromMappings(n.Ports), Routable: n.Routable, Zone: n.Zone}
+	return &pb.Net{Address: n.Address, Ports: FromMappings(n.Ports), Routable: n.Routable, Zone: n.Zone,
+		Stopping: n.Stopping, StopBy: FromTime(n.StopBy)}
 }
 
-// ToNet is the zero Net for nil.
-func ToNet(m *pb.Net) lrp.Net {
-	return lrp.Net{Address: m.GetAddress(), Ports: ToMappings(m.GetPorts()), Routable: m.GetRoutable(), Zone: m.GetZone()}
+// net is the zero Net for nil.
+func (r *reader) net(m *pb.Net) lrp.Net {
+	return lrp.Net{Address: m.GetAddress(), Ports: ToMappings(m.GetPorts()), Routable: m.GetRoutable(), Zone: m.GetZone(),
+		Stopping: m.GetStopping(), StopBy: r.time("stop_by", m.GetStopBy())}
+}
+
+// FromLastCrash is nil when there was none.
+func FromLastCrash(c lrp.LastCrash) *pb.LastCrash {
+	if c == (lrp.LastCrash{}) {
+		return nil
+	}
+	return &pb.LastCrash{Reason: valid(c.Reason), Cell: c.Cell, At: FromTime(c.At)}
+}
+
+func (r *reader) lastCrash(m *pb.LastCrash) lrp.LastCrash {
+	return lrp.LastCrash{Reason: m.GetReason(), Cell: m.GetCell(), At: r.time("at", m.GetAt())}
 }
 
 // FromActual is the wire form of one row of an index.
@@ -79,7 +93,7 @@ func FromActual(a *lrp.Actual) *pb.ActualLRP {
 		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
 		CrashCount: int32(a.CrashCount), CrashReason: valid(a.CrashReason), PlacementError: valid(a.PlacementError),
 		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished, Unheard: a.Unheard,
-		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces),
+		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces), LastCrash: FromLastCrash(a.LastCrash),
 	}
 }
 
@@ -90,10 +104,10 @@ func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
 		Key: r.lrpKey("key", m.GetKey()), Service: ToServiceKey(m.GetService()),
 		Presence: lrp.Presence(r.enum("presence", pb.Presence_name, int32(m.GetPresence()))),
 		State:    lrp.State(r.enum("state", pb.LRPState_name, int32(m.GetState()))),
-		Identity: ToIdentity(m.GetIdentity()), Net: ToNet(m.GetNet()), Exclusive: m.GetExclusive(),
+		Identity: ToIdentity(m.GetIdentity()), Net: r.net(m.GetNet()), Exclusive: m.GetExclusive(),
 		CrashCount: int(m.GetCrashCount()), CrashReason: m.GetCrashReason(), PlacementError: m.GetPlacementError(),
 		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(), Finished: m.GetFinished(), Unheard: m.GetUnheard(),
-		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()),
+		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()), LastCrash: r.lastCrash(m.GetLastCrash()),
 	}
 	return a, r.err
 }

@@ -50,6 +50,15 @@ func (l *Leader) Session(now time.Duration, cell CellName) (SessionView, bool) {
 	return l.view(p, now), true
 }
 
+// Process returns a process that the leader knows, whether it holds its cell's name or not.
+func (l *Leader) Process(now time.Duration, proc Proc) (SessionView, bool) {
+	p := l.procs[proc]
+	if p == nil {
+		return SessionView{}, false
+	}
+	return l.view(p, now), true
+}
+
 // Holds reports that a process has its cell's name.
 func (l *Leader) Holds(cell CellName, proc Proc) bool {
 	p := l.holders[cell]

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,9 +50,8 @@ func (c *cli) explainVerb() *cobra.Command {
 // explanation prints it as people read it.
 func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	var b strings.Builder
-	unsure := slices.ContainsFunc(x.Reasons, func(r *pb.Reason) bool { return r.Code == "cell_unsure" })
-	if x.Fine && unsure {
-		fmt.Fprintf(&b, "%s was %s, as wanted, at its last report\n", s, printable(x.State))
+	if unsure(x.Reasons) != nil {
+		fmt.Fprintf(&b, "%s was %s at its last report, and should be %s\n", s, printable(x.State), printable(x.Wanted))
 	} else if x.Fine {
 		fmt.Fprintf(&b, "%s is %s, as wanted\n", s, printable(x.State))
 	} else {
@@ -99,6 +97,16 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	}
 	_, err := c.Out.Write([]byte(b.String()))
 	return err
+}
+
+// unsure is the reason for which a state is not confirmed; nil = it is.
+func unsure(rs []*pb.Reason) *pb.Reason {
+	for _, r := range rs {
+		if r.Code == "cell_unsure" {
+			return r
+		}
+	}
+	return nil
 }
 
 // saysAll reports that the text of a reason has what is short, and who holds it.

@@ -28,7 +28,7 @@ func TestNotesOfInstances(t *testing.T) {
 		"insufficient resources: 1 cell":                 {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
 		"exit 1":                                         {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
 	} {
-		if got := instanceNote(x); got != want {
+		if got := (&cli{}).instanceNote(x); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

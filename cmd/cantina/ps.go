@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,13 +19,13 @@ func (c *cli) instanceTable() table[*pb.Instance] {
 		columns: []column[*pb.Instance]{
 			{name: "DOMAIN", whole: true, text: func(x *pb.Instance) string { return x.Domain }},
 			{name: "SERVICE", whole: true, text: func(x *pb.Instance) string { return fmt.Sprintf("%s/%d", x.Service, x.Index) }},
-			{name: "STATE", text: func(x *pb.Instance) string { return x.State }},
+			{name: "STATE", text: instanceState},
 			{name: "ROUTABLE", text: func(x *pb.Instance) string { return yesNo(x.Routable) }},
 			{name: "CELL", text: func(x *pb.Instance) string { return x.Cell }},
 			{name: "ADDRESS", whole: true, text: addressOf},
 			{name: "SINCE", text: func(x *pb.Instance) string { return c.when(x.Since) }},
 			{name: "CRASHES", text: func(x *pb.Instance) string { return number(x.CrashCount) }},
-			{name: "NOTE", text: instanceNote},
+			{name: "NOTE", text: c.instanceNote},
 			{name: "PRESENCE", wide: true, text: func(x *pb.Instance) string { return x.Presence }},
 			{name: "VERSION", wide: true, text: func(x *pb.Instance) string { return number(x.Version) }},
 			{name: "ZONE", wide: true, text: func(x *pb.Instance) string { return x.Zone }},
@@ -45,7 +46,23 @@ func addressOf(x *pb.Instance) string {
 	return strings.Join(out, ",")
 }
 
-func instanceNote(x *pb.Instance) string {
+// instanceState is the state of an instance, or that it is being stopped.
+func instanceState(x *pb.Instance) string {
+	if x.Stopping {
+		return "STOPPING"
+	}
+	return x.State
+}
+
+// stoppingText says how long an instance that is being stopped has.
+func (c *cli) stoppingText(x *pb.Instance) string {
+	if x.StopBy == nil {
+		return "is being stopped"
+	}
+	return "killed in " + max(x.StopBy.AsTime().Sub(c.Now()), 0).Round(time.Second).String() + " at most"
+}
+
+func (c *cli) instanceNote(x *pb.Instance) string {
 	switch {
 	case x.Orphan:
 		return "orphan; kept until its domain is applied again"
@@ -55,14 +72,14 @@ func instanceNote(x *pb.Instance) string {
 		return x.Doubt
 	case x.Condition != "":
 		return x.Condition
+	case x.Stopping:
+		return c.stoppingText(x)
 	case x.PlacementError != "":
 		return x.PlacementError
 	case x.State == "CRASHED" || x.CrashReason != "":
 		return x.CrashReason
 	case x.Presence != "ORDINARY":
 		return strings.ToLower(x.Presence)
-	case x.Retiring:
-		return "restarting"
 	}
 	return ""
 }
@@ -126,7 +143,7 @@ func (c *cli) serviceTable() table[*pb.Service] {
 			{name: "PHASE", text: servicePhase},
 			{name: "VERSION", text: func(x *pb.Service) string { return number(x.Version) }},
 			{name: "APPLIED", text: func(x *pb.Service) string { return c.when(x.Applied) }},
-			{name: "NOTE", text: func(x *pb.Service) string { return x.Failure }},
+			{name: "NOTE", text: serviceNote},
 			{name: "EXCLUSIVE", wide: true, text: func(x *pb.Service) string { return yesNo(x.Exclusive) }},
 			{name: "REVISION", wide: true, text: func(x *pb.Service) string { return fmt.Sprint(x.Revision) }},
 		},
@@ -134,14 +151,24 @@ func (c *cli) serviceTable() table[*pb.Service] {
 }
 
 func servicePhase(x *pb.Service) string {
-	switch x.Phase {
-	case lrp.RollingOut.String(), lrp.RollingBack.String():
-		return fmt.Sprintf("%s, %d healthy", x.Phase, x.Healthy)
+	phase := x.Phase
+	switch {
+	case x.Phase == lrp.RollingOut.String() || x.Phase == lrp.RollingBack.String():
+		phase = fmt.Sprintf("%s, %d healthy", x.Phase, x.Healthy)
+	case x.Removed:
+		phase = "removed"
 	}
-	if x.Removed {
-		return "removed"
+	if x.Stopping > 0 {
+		phase += fmt.Sprintf(", %d stopping", x.Stopping)
 	}
-	return x.Phase
+	return phase
+}
+
+func serviceNote(x *pb.Service) string {
+	if x.Unconfirmed > 0 {
+		return fmt.Sprintf("%d not confirmed: cantina explain service/%s/%s", x.Unconfirmed, x.Domain, x.Name)
+	}
+	return x.Failure
 }
 
 func (c *cli) serviceVerb() *cobra.Command {

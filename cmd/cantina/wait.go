@@ -86,6 +86,11 @@ func (c *cli) waitFor(ctx context.Context, s subject, until string, ownCode bool
 // stream q and each gap in it. look returns the position at which it looked. Nothing
 // is missed, because the stream begins at that position.
 func (c *cli) until(ctx context.Context, q *pb.StreamEventsRequest, look func(context.Context) (done bool, position string, err error)) error {
+	return c.untilBut(ctx, q, func(*pb.Event) bool { return false }, look)
+}
+
+// untilBut is until without a look after the events that skip.
+func (c *cli) untilBut(ctx context.Context, q *pb.StreamEventsRequest, skip func(*pb.Event) bool, look func(context.Context) (done bool, position string, err error)) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -96,7 +101,7 @@ func (c *cli) until(ctx context.Context, q *pb.StreamEventsRequest, look func(co
 	}
 	q.Since = position
 	return client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
-		if m.Event == nil && m.Gap == nil {
+		if m.Event == nil && m.Gap == nil || m.Event != nil && skip(m.Event) {
 			return nil
 		}
 		done, _, err := look(ctx)
@@ -225,8 +230,10 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 			return err
 		}
 	}
-	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance"}, Domain: s.domain}
-	return c.until(ctx, q, func(ctx context.Context) (bool, string, error) {
+	// An event of a cell may say that what it has is confirmed.
+	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance", "cell"}}
+	others := func(e *pb.Event) bool { return e.Kind != "cell" && e.Domain != s.domain }
+	return c.untilBut(ctx, q, others, func(ctx context.Context) (bool, string, error) {
 		if s.kind == "instance" {
 			healthy, there, at, err := lookAtInstance(ctx, client, s)
 			return healthy && !stopped || stopped && !there, at, err
@@ -246,7 +253,7 @@ func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
 		if err := failedRollout(x); err != nil {
 			return false, "", err
 		}
-		return x.Routable == x.Instances && x.Phase == lrp.Steady.String(), l.Listing.Position, nil
+		return x.Routable == x.Instances && x.Unconfirmed+x.Stopping == 0 && x.Phase == lrp.Steady.String(), l.Listing.Position, nil
 	})
 }
 
@@ -263,7 +270,7 @@ func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy
 		}
 		for _, x := range l.GetInstances() {
 			there = there || x.Index == s.index
-			healthy = healthy || x.Routable && x.Index == s.index
+			healthy = healthy || x.Routable && x.Doubt == "" && x.Index == s.index
 		}
 		return l.GetListing().GetNext(), err
 	})

@@ -16,6 +16,9 @@ import (
 // how often the reason is looked at.
 const whyAfter = 2 * time.Second
 
+// restRunning is how many looks are left out while a task runs.
+const restRunning = 4
+
 // every is a ticker of the machine, or of the test.
 func (c *cli) every(d time.Duration) (<-chan time.Time, func()) {
 	if c.Ticks != nil {
@@ -34,7 +37,7 @@ func (c *cli) telling(ctx context.Context, s subject) func() {
 }
 
 // tellWhy prints why something is not as it should be, each reason once, until ctx
-// is done or a task runs.
+// is done; of a task that runs only that its cell is not heard of.
 func (c *cli) tellWhy(ctx context.Context, s subject) {
 	client, err := c.client()
 	if err != nil {
@@ -43,23 +46,34 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 	tick, stop := c.every(whyAfter)
 	defer stop()
 	start := c.Now()
-	last := ""
+	last, doubted, rest := "", false, 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		}
+		if rest > 0 {
+			rest--
+			continue
+		}
 		x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
 		if err != nil {
 			continue // who waits tells what is wrong with the connection
 		}
-		if s.kind == "task" && !strings.HasPrefix(x.State, task.Pending.String()) {
-			return
-		}
-		if x.Fine || len(x.Reasons) == 0 {
+		doubt := unsure(x.Reasons)
+		running := s.kind == "task" && !strings.HasPrefix(x.State, task.Pending.String())
+		if x.Fine || len(x.Reasons) == 0 || running && doubt == nil {
+			if doubted {
+				c.notef("waiting for %s: its cell is heard of again\n", short(c.Now().Sub(start)))
+			}
+			last, doubted = "", false
+			if running {
+				rest = restRunning
+			}
 			continue
 		}
+		doubted = doubt != nil
 		// Times and amounts move all the while; that is no new reason.
 		r := mainReason(x.Reasons)
 		if kind := r.Code + withoutNumbers(r.Text); kind != last {
@@ -71,7 +85,11 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 
 // mainReason is the one to tell when there is room for one: how far a rollout has come is
 // said first, and what keeps it comes after.
+// A state that is not confirmed comes before all.
 func mainReason(rs []*pb.Reason) *pb.Reason {
+	if r := unsure(rs); r != nil {
+		return r
+	}
 	if len(rs) > 1 && rs[0].Code == "rolling_out" {
 		return rs[1]
 	}

@@ -333,6 +333,18 @@ func (p *program) group(ctx context.Context) error {
 	return p.decide(ctx, cancel, ends, n)
 }
 
+// unroute takes a RUNNING container that its health checks end out of traffic: it may take long to stop.
+func (p *program) unroute(who member) {
+	if who != memberHealth {
+		return
+	}
+	select {
+	case <-p.running:
+		p.o.Routable(false)
+	default:
+	}
+}
+
 // decide waits for all members; the first that decides ends the others.
 func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending, n int) error {
 	decided := false
@@ -357,6 +369,7 @@ func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending,
 		}
 		decided, result = true, e.err
 		cancel()
+		p.unroute(e.who)
 	}
 	if !decided && canceledBy != nil {
 		return canceledBy

@@ -890,7 +890,11 @@ type Service struct {
 	// Why the last rollout failed.
 	Failure string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	// How many instances of the newest version are healthy, from index 0 on.
-	Healthy       int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Healthy int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	// How many instances are being stopped, for whatever reason. They do not count as running.
+	Stopping int32 `protobuf:"varint,16,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// How many instances have a doubt: the process that runs them is not heard of.
+	Unconfirmed   int32 `protobuf:"varint,17,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1030,20 @@ func (x *Service) GetFailure() string {
 func (x *Service) GetHealthy() int32 {
 	if x != nil {
 		return x.Healthy
+	}
+	return 0
+}
+
+func (x *Service) GetStopping() int32 {
+	if x != nil {
+		return x.Stopping
+	}
+	return 0
+}
+
+func (x *Service) GetUnconfirmed() int32 {
+	if x != nil {
+		return x.Unconfirmed
 	}
 	return 0
 }
@@ -1367,7 +1385,16 @@ type Instance struct {
 	Doubt string `protobuf:"bytes,25,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	// Where its start hangs, or what of it does not die: START_HANGS or STUCK_KILLING, the
 	// process and the kernel function. Not in events.
-	Condition     string `protobuf:"bytes,26,opt,name=condition,proto3" json:"condition,omitempty"`
+	Condition string `protobuf:"bytes,26,opt,name=condition,proto3" json:"condition,omitempty"`
+	// It is being stopped, for whatever reason: nothing is routed to it. It is killed at stop_by
+	// at the latest; absent when that is not known yet.
+	Stopping bool                   `protobuf:"varint,27,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	StopBy   *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=stop_by,json=stopBy,proto3" json:"stop_by,omitempty"`
+	// How, where and when this index crashed last, on this cell or another one; crash_reason is that
+	// of a crash since it last started.
+	LastCrash     string                 `protobuf:"bytes,29,opt,name=last_crash,json=lastCrash,proto3" json:"last_crash,omitempty"`
+	LastCrashCell string                 `protobuf:"bytes,30,opt,name=last_crash_cell,json=lastCrashCell,proto3" json:"last_crash_cell,omitempty"`
+	LastCrashTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=last_crash_time,json=lastCrashTime,proto3" json:"last_crash_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1582,6 +1609,41 @@ func (x *Instance) GetCondition() string {
 		return x.Condition
 	}
 	return ""
+}
+
+func (x *Instance) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+func (x *Instance) GetStopBy() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StopBy
+	}
+	return nil
+}
+
+func (x *Instance) GetLastCrash() string {
+	if x != nil {
+		return x.LastCrash
+	}
+	return ""
+}
+
+func (x *Instance) GetLastCrashCell() string {
+	if x != nil {
+		return x.LastCrashCell
+	}
+	return ""
+}
+
+func (x *Instance) GetLastCrashTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastCrashTime
+	}
+	return nil
 }
 
 type ListInstancesRequest struct {
@@ -9355,7 +9417,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new\"\xc9\x03\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\"\x87\x04\n" +
 	"\aService\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -9372,7 +9434,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\f \x01(\x03R\brevision\x126\n" +
 	"\bversions\x18\r \x03(\v2\x1a.cantina.v1.ServiceVersionR\bversions\x12\x18\n" +
 	"\afailure\x18\x0e \x01(\tR\afailure\x12\x18\n" +
-	"\ahealthy\x18\x0f \x01(\x05R\ahealthy\"\xcf\x02\n" +
+	"\ahealthy\x18\x0f \x01(\x05R\ahealthy\x12\x1a\n" +
+	"\bstopping\x18\x10 \x01(\x05R\bstopping\x12 \n" +
+	"\vunconfirmed\x18\x11 \x01(\x05R\vunconfirmed\"\xcf\x02\n" +
 	"\x0eServiceVersion\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x12\n" +
@@ -9397,7 +9461,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"C\n" +
 	"\x12GetServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xfd\x05\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xd9\a\n" +
 	"\bInstance\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -9426,7 +9490,13 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x0eplacement_code\x18\x17 \x01(\tR\rplacementCode\x12\x16\n" +
 	"\x06orphan\x18\x18 \x01(\bR\x06orphan\x12\x14\n" +
 	"\x05doubt\x18\x19 \x01(\tR\x05doubt\x12\x1c\n" +
-	"\tcondition\x18\x1a \x01(\tR\tcondition\"\xc4\x01\n" +
+	"\tcondition\x18\x1a \x01(\tR\tcondition\x12\x1a\n" +
+	"\bstopping\x18\x1b \x01(\bR\bstopping\x123\n" +
+	"\astop_by\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\x12\x1d\n" +
+	"\n" +
+	"last_crash\x18\x1d \x01(\tR\tlastCrash\x12&\n" +
+	"\x0flast_crash_cell\x18\x1e \x01(\tR\rlastCrashCell\x12B\n" +
+	"\x0flast_crash_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\rlastCrashTime\"\xc4\x01\n" +
 	"\x14ListInstancesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x18\n" +
@@ -10296,256 +10366,258 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
 	140, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
 	138, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	3,   // 19: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
-	19,  // 20: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
-	4,   // 21: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 22: cantina.v1.ScaleServiceRequest.write:type_name -> cantina.v1.Write
-	13,  // 23: cantina.v1.ScaleServiceResponse.service:type_name -> cantina.v1.Service
-	2,   // 24: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
-	13,  // 25: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
-	2,   // 26: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	141, // 27: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	138, // 28: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	138, // 29: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	138, // 30: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
-	29,  // 31: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	139, // 32: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	129, // 33: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	142, // 34: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
-	3,   // 35: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
-	28,  // 36: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
-	4,   // 37: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
-	28,  // 38: cantina.v1.GetTaskResponse.task:type_name -> cantina.v1.Task
-	29,  // 39: cantina.v1.RunTaskRequest.definition:type_name -> cantina.v1.TaskDefinition
-	2,   // 40: cantina.v1.RunTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 41: cantina.v1.RunTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 42: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 43: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 44: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
-	2,   // 45: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 46: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
-	45,  // 47: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	138, // 48: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	138, // 49: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	43,  // 50: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	139, // 51: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	130, // 52: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	131, // 53: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	132, // 54: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	138, // 55: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	138, // 56: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	143, // 57: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	138, // 58: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
-	3,   // 59: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
-	42,  // 60: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
-	4,   // 61: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
-	42,  // 62: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
-	3,   // 63: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
-	46,  // 64: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
-	4,   // 65: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	3,   // 66: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	46,  // 67: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 68: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 69: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 70: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	42,  // 71: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 72: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 73: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	142, // 74: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	142, // 75: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	138, // 76: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	138, // 77: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	138, // 78: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	65,  // 79: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	138, // 80: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	138, // 81: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	66,  // 82: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	67,  // 83: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	64,  // 84: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	138, // 85: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	138, // 86: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	138, // 87: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	138, // 88: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	138, // 89: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 90: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	63,  // 91: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 92: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 93: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	138, // 94: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	72,  // 95: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 96: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 97: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	138, // 98: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 99: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 100: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	138, // 101: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	138, // 102: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 103: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 104: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 105: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	138, // 106: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
-	63,  // 107: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 108: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	138, // 109: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	142, // 110: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	133, // 111: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	134, // 112: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	135, // 113: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	86,  // 114: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	138, // 115: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	138, // 116: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	138, // 117: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 118: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	85,  // 119: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 120: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	85,  // 121: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	142, // 122: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 123: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	85,  // 124: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 125: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	85,  // 126: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 127: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 128: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 129: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	103, // 130: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	138, // 131: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	142, // 132: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	105, // 133: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	136, // 134: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	106, // 135: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	104, // 136: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	138, // 137: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	142, // 138: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	138, // 139: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 140: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 141: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	109, // 142: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 143: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 144: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	114, // 145: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	114, // 146: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	117, // 147: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	120, // 148: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	123, // 149: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	138, // 150: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	142, // 151: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	120, // 152: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	121, // 153: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	138, // 154: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 155: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 156: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 157: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 158: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 159: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	85,  // 160: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 161: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	138, // 162: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	138, // 163: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	138, // 164: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	144, // 165: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	122, // 166: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 167: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	123, // 168: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	145, // 169: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	122, // 170: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	123, // 171: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	145, // 172: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	44,  // 173: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 174: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 175: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 176: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 177: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 178: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 179: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 180: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 181: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 182: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 183: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 184: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 185: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 186: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 187: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
-	47,  // 188: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 189: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 190: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 191: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 192: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 193: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 194: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
-	61,  // 195: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 196: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 197: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 198: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 199: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 200: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 201: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 202: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	83,  // 203: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	87,  // 204: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	89,  // 205: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	99,  // 206: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	95,  // 207: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	97,  // 208: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	91,  // 209: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	93,  // 210: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	101, // 211: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	107, // 212: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	110, // 213: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	112, // 214: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	115, // 215: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	118, // 216: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	124, // 217: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	126, // 218: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 219: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 220: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 221: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 222: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 223: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 224: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 225: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 226: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 227: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 228: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 229: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 230: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 231: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 232: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
-	48,  // 233: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 234: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 235: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 236: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 237: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 238: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 239: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
-	62,  // 240: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 241: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 242: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 243: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 244: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 245: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 246: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 247: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	84,  // 248: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	88,  // 249: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	90,  // 250: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	100, // 251: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	96,  // 252: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	98,  // 253: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	92,  // 254: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	94,  // 255: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	102, // 256: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	108, // 257: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	111, // 258: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	113, // 259: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	116, // 260: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	119, // 261: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	125, // 262: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	127, // 263: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	219, // [219:264] is the sub-list for method output_type
-	174, // [174:219] is the sub-list for method input_type
-	174, // [174:174] is the sub-list for extension type_name
-	174, // [174:174] is the sub-list for extension extendee
-	0,   // [0:174] is the sub-list for field type_name
+	138, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	138, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
+	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
+	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 24: cantina.v1.ScaleServiceRequest.write:type_name -> cantina.v1.Write
+	13,  // 25: cantina.v1.ScaleServiceResponse.service:type_name -> cantina.v1.Service
+	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
+	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
+	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
+	141, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	138, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	138, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	138, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
+	139, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	129, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	142, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
+	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
+	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
+	28,  // 40: cantina.v1.GetTaskResponse.task:type_name -> cantina.v1.Task
+	29,  // 41: cantina.v1.RunTaskRequest.definition:type_name -> cantina.v1.TaskDefinition
+	2,   // 42: cantina.v1.RunTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 43: cantina.v1.RunTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 44: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 45: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 46: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
+	2,   // 47: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 48: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
+	45,  // 49: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
+	138, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	138, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	43,  // 52: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
+	139, // 53: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	130, // 54: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	131, // 55: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	132, // 56: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	138, // 57: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	138, // 58: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	143, // 59: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	138, // 60: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	3,   // 61: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
+	42,  // 62: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
+	4,   // 63: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
+	42,  // 64: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
+	3,   // 65: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
+	46,  // 66: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
+	4,   // 67: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
+	3,   // 68: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	46,  // 69: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 70: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 71: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 72: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	42,  // 73: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 74: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 75: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	142, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	142, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	138, // 78: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	138, // 79: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	138, // 80: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	65,  // 81: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	138, // 82: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	138, // 83: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	66,  // 84: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	67,  // 85: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	64,  // 86: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	138, // 87: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	138, // 88: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	138, // 89: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	138, // 90: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	138, // 91: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 92: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	63,  // 93: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 94: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	63,  // 95: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	138, // 96: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	72,  // 97: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 98: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 99: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	138, // 100: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 101: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 102: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	138, // 103: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	138, // 104: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 105: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	63,  // 106: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 107: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	138, // 108: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	63,  // 109: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 110: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	138, // 111: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	142, // 112: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	133, // 113: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	134, // 114: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	135, // 115: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	86,  // 116: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	138, // 117: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	138, // 118: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	138, // 119: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 120: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	85,  // 121: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 122: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	85,  // 123: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	142, // 124: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 125: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	85,  // 126: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 127: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	85,  // 128: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 129: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 130: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 131: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	103, // 132: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	138, // 133: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	142, // 134: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	105, // 135: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	136, // 136: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	106, // 137: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	104, // 138: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	138, // 139: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	142, // 140: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	138, // 141: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 142: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 143: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	109, // 144: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 145: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 146: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	114, // 147: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	114, // 148: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	117, // 149: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	120, // 150: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	123, // 151: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	138, // 152: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	142, // 153: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	120, // 154: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	121, // 155: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	138, // 156: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 157: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 158: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 159: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 160: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 161: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	85,  // 162: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 163: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	138, // 164: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	138, // 165: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	138, // 166: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	144, // 167: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	122, // 168: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 169: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	123, // 170: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	145, // 171: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	122, // 172: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	123, // 173: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	145, // 174: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	44,  // 175: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 176: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 177: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 178: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 179: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 180: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 181: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 182: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 183: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 184: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 185: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 186: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 187: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 188: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 189: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	47,  // 190: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 191: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 192: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 193: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 194: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 195: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 196: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	61,  // 197: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 198: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 199: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 200: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 201: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 202: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 203: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 204: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	83,  // 205: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	87,  // 206: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	89,  // 207: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	99,  // 208: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	95,  // 209: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	97,  // 210: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	91,  // 211: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	93,  // 212: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	101, // 213: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	107, // 214: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	110, // 215: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	112, // 216: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	115, // 217: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	118, // 218: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	124, // 219: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	126, // 220: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 221: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 222: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 223: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 224: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 225: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 226: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 227: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 228: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 229: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 230: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 231: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 232: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 233: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 234: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	48,  // 235: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 236: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 237: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 238: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 239: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 240: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 241: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	62,  // 242: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 243: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 244: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 245: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 246: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 247: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 248: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 249: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	84,  // 250: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	88,  // 251: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	90,  // 252: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	100, // 253: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	96,  // 254: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	98,  // 255: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	92,  // 256: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	94,  // 257: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 258: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	108, // 259: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	111, // 260: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	113, // 261: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	116, // 262: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	119, // 263: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	125, // 264: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	127, // 265: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	221, // [221:266] is the sub-list for method output_type
+	176, // [176:221] is the sub-list for method input_type
+	176, // [176:176] is the sub-list for extension type_name
+	176, // [176:176] is the sub-list for extension extendee
+	0,   // [0:176] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }

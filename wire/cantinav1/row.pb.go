@@ -400,11 +400,14 @@ func (x *Identity) GetProc() string {
 
 // How a running instance is reached.
 type Net struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Ports         []*Mapping             `protobuf:"bytes,2,rep,name=ports,proto3" json:"ports,omitempty"`
-	Routable      bool                   `protobuf:"varint,3,opt,name=routable,proto3" json:"routable,omitempty"`
-	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Address  string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Ports    []*Mapping             `protobuf:"bytes,2,rep,name=ports,proto3" json:"ports,omitempty"`
+	Routable bool                   `protobuf:"varint,3,opt,name=routable,proto3" json:"routable,omitempty"`
+	Zone     string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	// It is being ended, and killed at stop_by at the latest (absent: not known).
+	Stopping      bool                   `protobuf:"varint,5,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	StopBy        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=stop_by,json=stopBy,proto3" json:"stop_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +470,20 @@ func (x *Net) GetZone() string {
 	return ""
 }
 
+func (x *Net) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+func (x *Net) GetStopBy() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StopBy
+	}
+	return nil
+}
+
 // One row of one index.
 type ActualLRP struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -490,7 +507,9 @@ type ActualLRP struct {
 	// Until when no place is asked for it: its suspect copy is waited for.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// The suspect instance whose place it took, and which stays when its cell is back.
-	Replaces      *Identity `protobuf:"bytes,17,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	Replaces *Identity `protobuf:"bytes,17,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	// The last crash of the index, wherever it was.
+	LastCrash     *LastCrash `protobuf:"bytes,18,opt,name=last_crash,json=lastCrash,proto3" json:"last_crash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +663,74 @@ func (x *ActualLRP) GetReplaces() *Identity {
 	return nil
 }
 
+func (x *ActualLRP) GetLastCrash() *LastCrash {
+	if x != nil {
+		return x.LastCrash
+	}
+	return nil
+}
+
+// How, where and when an instance of an index crashed last.
+type LastCrash struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Cell          string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LastCrash) Reset() {
+	*x = LastCrash{}
+	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LastCrash) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LastCrash) ProtoMessage() {}
+
+func (x *LastCrash) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LastCrash.ProtoReflect.Descriptor instead.
+func (*LastCrash) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LastCrash) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LastCrash) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *LastCrash) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
@@ -654,7 +741,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	mi := &file_cantina_v1_row_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +753,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	mi := &file_cantina_v1_row_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +766,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{5}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Holder) GetCell() string {
@@ -719,7 +806,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_cantina_v1_row_proto_msgTypes[6]
+	mi := &file_cantina_v1_row_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +818,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[6]
+	mi := &file_cantina_v1_row_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +831,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{6}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TaskResult) GetFailed() bool {
@@ -841,7 +928,7 @@ type TaskRow struct {
 
 func (x *TaskRow) Reset() {
 	*x = TaskRow{}
-	mi := &file_cantina_v1_row_proto_msgTypes[7]
+	mi := &file_cantina_v1_row_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +940,7 @@ func (x *TaskRow) String() string {
 func (*TaskRow) ProtoMessage() {}
 
 func (x *TaskRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[7]
+	mi := &file_cantina_v1_row_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +953,7 @@ func (x *TaskRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRow.ProtoReflect.Descriptor instead.
 func (*TaskRow) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{7}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskRow) GetGuid() string {
@@ -941,12 +1028,14 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\bIdentity\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04proc\x18\x03 \x01(\tR\x04proc\"z\n" +
+	"\x04proc\x18\x03 \x01(\tR\x04proc\"\xcb\x01\n" +
 	"\x03Net\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12)\n" +
 	"\x05ports\x18\x02 \x03(\v2\x13.cantina.v1.MappingR\x05ports\x12\x1a\n" +
 	"\broutable\x18\x03 \x01(\bR\broutable\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\"\xc8\x05\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1a\n" +
+	"\bstopping\x18\x05 \x01(\bR\bstopping\x123\n" +
+	"\astop_by\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\xfe\x05\n" +
 	"\tActualLRP\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x120\n" +
@@ -967,7 +1056,13 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aunheard\x18\x0f \x01(\bR\aunheard\x129\n" +
 	"\n" +
 	"not_before\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x120\n" +
-	"\breplaces\x18\x11 \x01(\v2\x14.cantina.v1.IdentityR\breplaces\"0\n" +
+	"\breplaces\x18\x11 \x01(\v2\x14.cantina.v1.IdentityR\breplaces\x124\n" +
+	"\n" +
+	"last_crash\x18\x12 \x01(\v2\x15.cantina.v1.LastCrashR\tlastCrash\"c\n" +
+	"\tLastCrash\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xdc\x02\n" +
@@ -1030,7 +1125,7 @@ func file_cantina_v1_row_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_row_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cantina_v1_row_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_cantina_v1_row_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_cantina_v1_row_proto_goTypes = []any{
 	(LRPState)(0),                 // 0: cantina.v1.LRPState
 	(Presence)(0),                 // 1: cantina.v1.Presence
@@ -1041,34 +1136,38 @@ var file_cantina_v1_row_proto_goTypes = []any{
 	(*Identity)(nil),              // 6: cantina.v1.Identity
 	(*Net)(nil),                   // 7: cantina.v1.Net
 	(*ActualLRP)(nil),             // 8: cantina.v1.ActualLRP
-	(*Holder)(nil),                // 9: cantina.v1.Holder
-	(*TaskResult)(nil),            // 10: cantina.v1.TaskResult
-	(*TaskRow)(nil),               // 11: cantina.v1.TaskRow
-	(*Mapping)(nil),               // 12: cantina.v1.Mapping
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*LastCrash)(nil),             // 9: cantina.v1.LastCrash
+	(*Holder)(nil),                // 10: cantina.v1.Holder
+	(*TaskResult)(nil),            // 11: cantina.v1.TaskResult
+	(*TaskRow)(nil),               // 12: cantina.v1.TaskRow
+	(*Mapping)(nil),               // 13: cantina.v1.Mapping
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_cantina_v1_row_proto_depIdxs = []int32{
-	12, // 0: cantina.v1.Net.ports:type_name -> cantina.v1.Mapping
-	5,  // 1: cantina.v1.ActualLRP.key:type_name -> cantina.v1.LRPKey
-	4,  // 2: cantina.v1.ActualLRP.service:type_name -> cantina.v1.ServiceKey
-	1,  // 3: cantina.v1.ActualLRP.presence:type_name -> cantina.v1.Presence
-	0,  // 4: cantina.v1.ActualLRP.state:type_name -> cantina.v1.LRPState
-	6,  // 5: cantina.v1.ActualLRP.identity:type_name -> cantina.v1.Identity
-	7,  // 6: cantina.v1.ActualLRP.net:type_name -> cantina.v1.Net
-	13, // 7: cantina.v1.ActualLRP.since:type_name -> google.protobuf.Timestamp
-	13, // 8: cantina.v1.ActualLRP.expires:type_name -> google.protobuf.Timestamp
-	13, // 9: cantina.v1.ActualLRP.not_before:type_name -> google.protobuf.Timestamp
-	6,  // 10: cantina.v1.ActualLRP.replaces:type_name -> cantina.v1.Identity
-	13, // 11: cantina.v1.TaskResult.started:type_name -> google.protobuf.Timestamp
-	13, // 12: cantina.v1.TaskResult.ended:type_name -> google.protobuf.Timestamp
-	2,  // 13: cantina.v1.TaskRow.state:type_name -> cantina.v1.TaskState
-	3,  // 14: cantina.v1.TaskRow.outcome:type_name -> cantina.v1.TaskOutcome
-	9,  // 15: cantina.v1.TaskRow.holder:type_name -> cantina.v1.Holder
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	13, // 0: cantina.v1.Net.ports:type_name -> cantina.v1.Mapping
+	14, // 1: cantina.v1.Net.stop_by:type_name -> google.protobuf.Timestamp
+	5,  // 2: cantina.v1.ActualLRP.key:type_name -> cantina.v1.LRPKey
+	4,  // 3: cantina.v1.ActualLRP.service:type_name -> cantina.v1.ServiceKey
+	1,  // 4: cantina.v1.ActualLRP.presence:type_name -> cantina.v1.Presence
+	0,  // 5: cantina.v1.ActualLRP.state:type_name -> cantina.v1.LRPState
+	6,  // 6: cantina.v1.ActualLRP.identity:type_name -> cantina.v1.Identity
+	7,  // 7: cantina.v1.ActualLRP.net:type_name -> cantina.v1.Net
+	14, // 8: cantina.v1.ActualLRP.since:type_name -> google.protobuf.Timestamp
+	14, // 9: cantina.v1.ActualLRP.expires:type_name -> google.protobuf.Timestamp
+	14, // 10: cantina.v1.ActualLRP.not_before:type_name -> google.protobuf.Timestamp
+	6,  // 11: cantina.v1.ActualLRP.replaces:type_name -> cantina.v1.Identity
+	9,  // 12: cantina.v1.ActualLRP.last_crash:type_name -> cantina.v1.LastCrash
+	14, // 13: cantina.v1.LastCrash.at:type_name -> google.protobuf.Timestamp
+	14, // 14: cantina.v1.TaskResult.started:type_name -> google.protobuf.Timestamp
+	14, // 15: cantina.v1.TaskResult.ended:type_name -> google.protobuf.Timestamp
+	2,  // 16: cantina.v1.TaskRow.state:type_name -> cantina.v1.TaskState
+	3,  // 17: cantina.v1.TaskRow.outcome:type_name -> cantina.v1.TaskOutcome
+	10, // 18: cantina.v1.TaskRow.holder:type_name -> cantina.v1.Holder
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_row_proto_init() }
@@ -1083,7 +1182,7 @@ func file_cantina_v1_row_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_row_proto_rawDesc), len(file_cantina_v1_row_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
