@@ -65,7 +65,7 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 		running := s.kind == "task" && !strings.HasPrefix(x.State, task.Pending.String())
 		if x.Fine || len(x.Reasons) == 0 || running && doubt == nil {
 			if doubted {
-				c.notef("waiting for %s: its cell is heard of again\n", short(c.Now().Sub(start)))
+				c.notef("waiting for %s: its cell reports again\n", short(c.Now().Sub(start)))
 			}
 			last, doubted = "", false
 			if running {
