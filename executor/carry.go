@@ -90,6 +90,9 @@ func (c *container) awaitCarrier(ctx context.Context, p *process.Process, what s
 			continue
 		case <-ctx.Done():
 		}
+		if p.Look() {
+			return nil
+		}
 		err := fmt.Errorf("%s: %w: %s", what, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
 		p.Signal(syscall.SIGKILL)
 		return err

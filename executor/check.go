@@ -119,8 +119,15 @@ func (c *container) checksLeft() error {
 // Done is closed when the program has ended, and what it started.
 func (k *checkProcess) Done() <-chan struct{} { return k.over }
 
+// Ended takes the end of the program; what it started is being ended then.
+func (k *checkProcess) Ended() bool {
+	k.p.Look()
+	return isClosed(k.over)
+}
+
 // Kill kills the program and all that it started.
 func (k *checkProcess) Kill() {
+	k.p.Look()
 	k.told.isNow()
 	if k.part == nil || k.part.Kill() != nil {
 		k.stepProcess.Kill()

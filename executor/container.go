@@ -90,10 +90,13 @@ type container struct {
 	runcWhy   error          // why it does not
 	rootDir   string         // where ResultFile is looked for; "" = folder
 
-	followers sync.WaitGroup  // that take the output of a kept program
-	given     [2]int64        // bytes of each stream that the writer has been handed; of the follower
-	heir      *keepsake       // what the predecessor wrote down; nil unless adopted
-	stranger  procid.Identity // what it left without a group
+	followers  sync.WaitGroup  // that take the output of a kept program
+	given      [2]int64        // bytes of each stream that the writer has been handed; of the follower
+	mains      []int           // the programs that the container is for, by number; guarded by e.mu
+	askedOf    []int           // processes that the reaper ended
+	askedKnown bool            // the group can say so
+	heir       *keepsake       // what the predecessor wrote down; nil unless adopted
+	stranger   procid.Identity // what it left without a group
 
 	noting sync.Mutex
 	noted  []procid.Identity // in pidFile

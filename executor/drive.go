@@ -213,7 +213,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		return c.conclude(r)
 	}
 	c.runningSingle(p.Main())
-	limit, stop := timer(c.remaining(w.TimeLimit))
+	limit, stop := c.limit()
 	defer stop()
 	t := &w.Termination
 	wait := leftoverGrace(t)
@@ -224,7 +224,7 @@ func (c *container) runSingle() (RunResult, bool) {
 	case <-limit:
 		overdue = true
 	}
-	if p.Ended() {
+	if c.collect(); p.Ended() {
 		c.fix(false)
 	} else {
 		if overdue {
@@ -239,10 +239,43 @@ func (c *container) runSingle() (RunResult, bool) {
 	return c.conclude(c.resultOf(p))
 }
 
+// limit is ready when the time limit is over; never when there is none.
+func (c *container) limit() (over <-chan struct{}, stop func()) {
+	if c.spec.Workload.TimeLimit <= 0 {
+		return nil, func() {}
+	}
+	ready := make(chan struct{})
+	return ready, c.e.clock.At(c.begun+c.spec.Workload.TimeLimit, func() { close(ready) })
+}
+
+// collect takes the ends of the container's programs that have happened by now. Whatever is about
+// to be done because of a deadline, or of what somebody asked for, comes after it: while the cell
+// was stopped, or had no processor, its programs went on, and how they ended counts. (Decision 0428.)
+func (c *container) collect() {
+	c.mu.Lock()
+	all, k := slices.Clone(c.processes), c.keepsake
+	c.mu.Unlock()
+	for _, p := range all {
+		p.Look()
+	}
+	if k != nil {
+		k.collect()
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // runningSingle makes a container of one program RUNNING, which it is at once.
 func (c *container) runningSingle(pid int) {
 	c.e.mu.Lock()
-	c.pid = pid
+	c.pid, c.mains = pid, append(c.mains, pid)
 	moved := c.state.next(Running)
 	if moved {
 		c.state, c.routable = Running, true
@@ -365,7 +398,7 @@ func (c *container) addAccount(r *RunResult) {
 
 func (c *container) setPid(pid int) {
 	c.e.mu.Lock()
-	c.pid = pid
+	c.pid, c.mains = pid, append(c.mains, pid)
 	c.e.mu.Unlock()
 }
 

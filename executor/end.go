@@ -130,8 +130,10 @@ func (c *container) finish(wait time.Duration) bool {
 				e.done = p.Done()
 			}
 		case <-e.kill:
-			e.killAll()
-			k.Reset(e.again())
+			if c.collect(); !e.over() {
+				e.killAll()
+				k.Reset(e.again())
+			}
 		case <-abort:
 			abort = nil
 			if e.kill = k.C; e.killed.IsZero() {
@@ -244,12 +246,7 @@ func (c *container) killProcesses() {
 // shim may still wait for who holds their output.
 func (c *container) mainEnded() bool {
 	if k := c.keptProgram(); k != nil {
-		select {
-		case <-k.done:
-			return true
-		default:
-			return false
-		}
+		return isClosed(k.done)
 	}
 	return c.alive() == nil
 }
@@ -305,6 +302,9 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 // account notes what the kernel counted, before the group is given back.
 func (c *container) account() {
 	u := c.group.Usage()
+	if c.bound {
+		c.askedOf, c.askedKnown = c.group.Asked()
+	}
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	c.used = u

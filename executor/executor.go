@@ -252,7 +252,7 @@ func (e *Executor) open() error {
 	if e.images, err = image.Open(e.path("image"), e.cfg.Image); err != nil {
 		return err
 	}
-	e.steps = step.New(e.cache)
+	e.steps = step.New(e.cache, e.clock)
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
 	}
@@ -343,6 +343,35 @@ func (e *Executor) serve(ctx context.Context) error {
 	}
 	e.drivers.Wait()
 	return nil
+}
+
+// collectWait is how long Collect waits for containers of which nothing is left.
+const collectWait = 500 * time.Millisecond
+
+// Collect takes the ends that have happened by now, and returns when the containers of which
+// nothing is left are COMPLETED, or decided about, after a moment at most. Whoever is about to end
+// work because time has passed calls it first. (Decision 0428.)
+func (e *Executor) Collect() {
+	e.mu.Lock()
+	var all []*container
+	for _, c := range e.containers {
+		if c.state == Running {
+			all = append(all, c)
+		}
+	}
+	e.mu.Unlock()
+	end := time.Now().Add(collectWait)
+	for _, c := range all {
+		for c.collect(); c.mainEnded() && !c.settled() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+	}
+}
+
+// settled reports whether a container has ended, or how its program ended is decided.
+func (c *container) settled() bool {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.decided || c.state == Completed
 }
 
 // Abort makes every container that is ending, or ends later, be killed at once:

@@ -81,13 +81,18 @@ func (c *container) await(done <-chan struct{}, p *process.Process, program stri
 		case <-pa.over:
 		case <-limit:
 		}
-		if p.Ended() && comes(done) { // it has run meanwhile: who made it was just slow
+		if (p.Look() || !c.inKernel(hanging())) && comes(done) { // it has run meanwhile: who made it was slow, or stopped
 			return nil
 		}
 		err := pa.gaveUp(program, hanging())
 		p.Signal(syscall.SIGKILL)
 		return err
 	}
+}
+
+// inKernel reports whether one of the processes waits in the kernel, and cannot be interrupted.
+func (c *container) inKernel(pids []int) bool {
+	return slices.ContainsFunc(describeAll(pids), func(p StuckProcess) bool { return p.State == "D" })
 }
 
 // comes waits for what is certain to come, unless something is wrong.

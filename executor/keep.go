@@ -378,6 +378,30 @@ func copyFrom(s shim.Segment, given *int64, w io.Writer, buf []byte) error {
 // Done is closed when the program has ended, is lost, or is let go.
 func (k *kept) Done() <-chan struct{} { return k.done }
 
+// Ended takes what has ended by now.
+func (k *kept) Ended() bool {
+	k.c.collect()
+	return isClosed(k.done)
+}
+
+// collect takes the end of the program, when it has ended: the shim is about to write it down.
+func (k *kept) collect() {
+	k.mu.Lock()
+	main := k.main
+	k.mu.Unlock()
+	if isClosed(k.done) || main != nil && !main.Look() {
+		return
+	}
+	for end := time.Now().Add(endWait); ; time.Sleep(lookAgain) {
+		if err := k.look(k.shim.Look()); err != nil || isClosed(k.done) || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+// endWait is how long a shim may take to write down how its program ended.
+const endWait = time.Second
+
 // Exit is how the program ended; a lost one has failed.
 func (k *kept) Exit() step.Exit {
 	k.mu.Lock()
@@ -433,6 +457,7 @@ func (k *kept) letGo() bool {
 
 // Kill kills the program and its process group; the shim sees how it ended.
 func (k *kept) Kill() {
+	k.collect()
 	k.mu.Lock()
 	main := k.main
 	k.mu.Unlock()

@@ -93,6 +93,7 @@ func (m *moment) before(t time.Time) bool {
 
 // stopping notes that a program is about to be told to stop; with whole, since the container is.
 func (h *stepHost) stopping(own *moment, whole ask) {
+	h.c.collect()
 	own.isNow()
 	if whole != askNothing {
 		h.told.isNow()
@@ -271,6 +272,12 @@ type stepProcess struct {
 // Done is closed when the program has ended.
 func (s *stepProcess) Done() <-chan struct{} { return s.p.Done() }
 
+// Ended takes what has ended by now.
+func (s *stepProcess) Ended() bool {
+	s.h.c.collect()
+	return s.p.Ended()
+}
+
 // Exit is how the program ended.
 func (s *stepProcess) Exit() step.Exit {
 	r := s.p.Result()
@@ -305,6 +312,7 @@ func (s *stepProcess) Stop() {
 
 // Kill kills the program and its process group.
 func (s *stepProcess) Kill() {
+	s.p.Look()
 	s.told.isNow()
 	if s.h.c.spec.Workload.Termination.NoSession {
 		s.p.Signal(syscall.SIGKILL)

@@ -1,12 +1,14 @@
 package executor
 
+import "slices"
+
 // verdict is what counts for how a container ended. It is fixed when its main program has
 // ended: whatever is asked of the container afterwards, or happens to what the program left
 // behind, ends leftovers and changes nothing else.
 type verdict struct {
 	asked    ask    // before the program ended
 	reason   string // of askKill
-	late     bool   // the cell's deadline had passed
+	late     bool   // the cell's deadline had passed; counts where the reaper leaves no word
 	oomKills int
 	status   []byte
 }
@@ -33,6 +35,18 @@ func (c *container) fix(asked bool) {
 	}
 }
 
+// reaped reports whether the reaper ended the program, because the cell's deadline had passed.
+// What the reaper found ended has its own end, however late it is seen.
+func (c *container) reaped(r *RunResult, v *verdict) bool {
+	switch {
+	case !c.bound:
+		return false
+	case c.askedKnown:
+		return slices.ContainsFunc(c.mains, func(pid int) bool { return slices.Contains(c.askedOf, pid) })
+	}
+	return r.Failed && (r.Signal != 0 || r.Lost) && v.late
+}
+
 // judge turns what happened into what is reported.
 func (c *container) judge(r *RunResult) {
 	c.fix(true)
@@ -50,7 +64,8 @@ func (c *container) judge(r *RunResult) {
 		r.Failed, r.TimedOut, r.Reason = true, c.timedOut, v.reason
 	case r.Failed && r.OOM != nil:
 		r.Reason += " (out of memory)"
-	case r.Failed && c.bound && (r.Signal != 0 || r.Lost) && v.late:
+	case c.reaped(r, v):
+		r.Failed = true
 		r.Expired, r.Reason = true, "the cell's deadline passed"
 	}
 }

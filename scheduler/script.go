@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"cantina/internal/brood"
 )
 
@@ -43,10 +45,10 @@ func (p Programs) Output(ctx context.Context, argv []string, timeout time.Durati
 	defer cancel()
 	out, words, err := p.run(ctx, argv)
 	switch {
-	case ctx.Err() == context.DeadlineExceeded:
+	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("%w: time-out after %v", ErrScript, timeout)
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
+	case errors.Is(err, context.Canceled):
+		return nil, context.Canceled
 	case out.over:
 		return nil, fmt.Errorf("%w: printed more than %d bytes", ErrScript, maxOutput)
 	case err != nil:
@@ -82,6 +84,10 @@ func (p Programs) run(ctx context.Context, argv []string) (out, words *limited, 
 		select {
 		case err = <-ended:
 		case <-ctx.Done():
+			if hasEnded(pid) { // while this server was stopped
+				err = <-ended
+				break
+			}
 			_ = c.Process.Kill()
 			err = errors.Join(ctx.Err(), <-ended)
 		}
@@ -92,6 +98,17 @@ func (p Programs) run(ctx context.Context, argv []string) (out, words *limited, 
 		err = lerr
 	}
 	return out, words, err
+}
+
+// hasEnded reports whether a child has ended, whoever waits for it.
+func hasEnded(pid int) bool {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return err != nil || info.Signo != 0
+		}
+	}
 }
 
 // collect gives a command pipes for its output, and returns what is called when nothing

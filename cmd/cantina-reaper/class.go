@@ -91,6 +91,11 @@ func (c *class) step(now, killWait int64) bool {
 		return true
 	case closed:
 		if !c.empty() {
+			for _, d := range c.containers() {
+				if g := c.at(d); !c.emptyAt(g) {
+					mark(g)
+				}
+			}
 			c.at(c.dir).Kill()
 		}
 	}
@@ -110,6 +115,7 @@ func (c *class) advance(now, killWait int64) bool {
 		case !asked:
 			sig, grace := stopOf(d)
 			g.Thaw()
+			mark(g)
 			g.Signal(sig)
 			c.asked[d] = now + min(grace, killWait)*1e6
 		case now >= at:
@@ -117,6 +123,14 @@ func (c *class) advance(now, killWait int64) bool {
 		}
 	}
 	return c.empty()
+}
+
+// mark writes on a group which of its processes the reaper is about to end, so that the cell can
+// tell them from those that had ended before. Where a group keeps no attributes nobody can.
+func mark(g *cgroup.Group) {
+	if pids, err := g.Procs(); err == nil {
+		_ = g.SetAsked(pids)
+	}
 }
 
 // stopOf reads how a container wants to be stopped.
@@ -147,8 +161,10 @@ func (c *class) containers() []string {
 	return out
 }
 
-func (c *class) empty() bool {
-	full, err := c.at(c.dir).Populated()
+func (c *class) empty() bool { return c.emptyAt(c.at(c.dir)) }
+
+func (c *class) emptyAt(g *cgroup.Group) bool {
+	full, err := g.Populated()
 	return err == nil && !full
 }
 

@@ -149,6 +149,53 @@ func (g *Group) SetStop(signal int, graceMS int64) error {
 	return nil
 }
 
+// AskedAttr is the extended attribute of a v2 group that names the processes which the reaper
+// found in it when it began to end it: "<pid> <pid> …".
+const AskedAttr = "user.cantina.asked"
+
+// maxAsked is how long that may be, in bytes.
+const maxAsked = 16 << 10
+
+// SetAsked adds processes to those that the reaper is about to end. Only v2 keeps them.
+func (g *Group) SetAsked(pids []int) error {
+	if !g.v2 {
+		return nil
+	}
+	all, _ := g.Asked()
+	var b []byte
+	for _, pid := range append(all, pids...) {
+		if b = strconv.AppendInt(b, int64(pid), 10); len(b) > maxAsked {
+			break
+		}
+		b = append(b, ' ')
+	}
+	if err := unix.Setxattr(g.dir, AskedAttr, b[:min(len(b), maxAsked)], 0); err != nil {
+		return fmt.Errorf("set %s of %s: %w", AskedAttr, g.dir, err)
+	}
+	return nil
+}
+
+// Asked returns the processes that the reaper has ended; known is false where the group cannot say.
+func (g *Group) Asked() (pids []int, known bool) {
+	if !g.v2 {
+		return nil, false
+	}
+	buf := make([]byte, maxAsked)
+	n, err := unix.Getxattr(g.dir, AskedAttr, buf)
+	if err == unix.ENODATA {
+		return nil, true
+	}
+	if err != nil {
+		return nil, false
+	}
+	for _, f := range strings.Fields(string(buf[:n])) {
+		if pid, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, true
+}
+
 // SetWork leaves what the group's container is. Only v2 keeps it, and no more than 16 KiB.
 func (g *Group) SetWork(work []byte) error {
 	if !g.v2 || len(work) > maxWork {

@@ -156,6 +156,48 @@ func (p *Process) LaunchError() error {
 // Done is closed when the process has ended and has been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// standWait is how long the end of a process is waited for that stands for one that has ended.
+const standWait = time.Second
+
+// Look takes the end of the process now, if it has ended, as the loop would a little later, and
+// reports whether Done is closed. Whoever is about to act on a deadline or on a request looks
+// first: while this program was stopped, or had no processor, the process may have ended.
+func (p *Process) Look() bool {
+	own, main := p.readable()
+	switch {
+	case own:
+		p.ready(make([]byte, 64<<10))
+	case main: // it is about to say how
+		t := time.NewTimer(standWait)
+		defer t.Stop()
+		select {
+		case <-p.done:
+		case <-t.C:
+		}
+	}
+	return p.Ended()
+}
+
+// readable reports whether the process has ended and has not been waited for, and the same of
+// the one that it stands for.
+func (p *Process) readable() (own, main bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return false, false
+	}
+	fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
+	if p.main != 0 {
+		fds = append(fds, unix.PollFd{Fd: int32(p.mainFD), Events: unix.POLLIN})
+	}
+	for {
+		if _, err := unix.Poll(fds, 0); err != unix.EINTR {
+			break
+		}
+	}
+	return fds[0].Revents != 0, len(fds) > 1 && fds[1].Revents != 0
+}
+
 // Ended reports whether Done is closed.
 func (p *Process) Ended() bool {
 	select {

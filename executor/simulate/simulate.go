@@ -42,6 +42,8 @@ type Executor struct {
 type container struct {
 	executor.Container
 	timer  *time.Timer
+	due    time.Time // when it ends by itself, with code
+	code   int
 	fixed  []action.Port // claimed
 	hung   bool          // does not end, whatever it is told
 	delete bool          // to be forgotten once it has ended
@@ -190,6 +192,7 @@ func (e *Executor) start(c *container, s executor.Spec) {
 	}
 	e.emit(executor.EventRunning, c)
 	if after, code, ok := fate(s.Workload.Action.Run); ok {
+		c.due, c.code = e.now().Add(after), code
 		c.timer = time.AfterFunc(after, func() { e.exit(c.ID, code) })
 	}
 }
@@ -221,12 +224,31 @@ func fate(r *action.Run) (after time.Duration, code int, ok bool) {
 func (e *Executor) exit(id string, code int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c := e.containers[id]; c != nil && c.State == executor.Running && !c.hung {
+	e.exitLocked(e.containers[id], code)
+}
+
+func (e *Executor) exitLocked(c *container, code int) {
+	if c != nil && c.State == executor.Running && !c.hung {
 		c.Result.ExitCode, c.Result.Failed = code, code != 0
 		if code != 0 {
 			c.Result.Reason = fmt.Sprintf("exit status %d", code)
 		}
 		e.complete(c)
+	}
+}
+
+// Collect ends what has ended by now, although its timer has not said so yet.
+func (e *Executor) Collect() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.containers {
+		e.collect(c)
+	}
+}
+
+func (e *Executor) collect(c *container) {
+	if !c.due.IsZero() && !e.now().Before(c.due) {
+		e.exitLocked(c, c.code)
 	}
 }
 
@@ -260,6 +282,7 @@ func (e *Executor) Stop(id string) error {
 	if c == nil {
 		return &executor.CallError{Call: "stop", ID: id, Err: executor.ErrUnknown}
 	}
+	e.collect(c)
 	e.end(c)
 	return nil
 }

@@ -115,10 +115,11 @@ func (p *program) codependent(ctx context.Context, actions []action.Action, s sc
 	return p.gather(ctx, errs)
 }
 
-// try swallows errors, but neither cancellation nor a program that does not end.
+// try swallows errors, but neither cancellation nor a program that does not end. What had
+// ended by itself before it could be canceled was not.
 func (p *program) try(ctx context.Context, a *action.Action, s scope) error {
 	err := p.do(ctx, a, s)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrStuck)) {
+	if errors.Is(err, ErrCanceled) || errors.Is(err, ErrStuck) {
 		return err
 	}
 	return nil
@@ -127,7 +128,7 @@ func (p *program) try(ctx context.Context, a *action.Action, s scope) error {
 // timeout cancels its action when the time is over.
 func (p *program) timeout(ctx context.Context, t *action.Timeout, s scope) error {
 	over := &TimeoutError{After: t.After}
-	inner, cancel := context.WithTimeoutCause(ctx, t.After, over)
+	inner, cancel := p.e.clock.Until(ctx, p.e.clock.Boot()+t.After, over)
 	defer cancel()
 	err := p.do(inner, &t.Action, s)
 	if err == nil || ctx.Err() != nil || !errors.Is(context.Cause(inner), error(over)) || !errors.Is(err, ErrCanceled) {
@@ -182,7 +183,7 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 	case <-proc.Done():
 	case <-ctx.Done():
 	}
-	if !within(proc, 0) && !p.end(proc, s.check) {
+	if !proc.Ended() && !p.end(proc, s.check) {
 		return join(canceled(ctx), prefixStuck(r.Path))
 	}
 	if ctx.Err() != nil && proc.Exit().Stopped {
@@ -232,11 +233,6 @@ func within(proc Process, d time.Duration) bool {
 	case <-proc.Done():
 		return true
 	case <-t.C:
-	}
-	select {
-	case <-proc.Done():
-		return true
-	default:
-		return false
+		return proc.Ended()
 	}
 }

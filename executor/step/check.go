@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/internal/run"
 )
 
 // The defaults of checks. (Diego executor, Health checks.)
@@ -65,10 +66,11 @@ func (p *program) bounded(ctx context.Context, timeout time.Duration, try func(c
 		return err
 	}
 	defer p.e.checks.give()
-	inner, cancel := context.WithTimeout(ctx, timeout)
+	inner, cancel := run.Patient(ctx, timeout)
 	defer cancel()
 	err := try(inner)
-	if err != nil && ctx.Err() == nil && inner.Err() != nil {
+	var own *ExitError
+	if err != nil && ctx.Err() == nil && inner.Err() != nil && !errors.As(err, &own) {
 		return fmt.Errorf("timed out after %v", timeout)
 	}
 	return err
@@ -133,12 +135,16 @@ func (p *program) health(ctx context.Context) error {
 func (p *program) startup(ctx context.Context, cs []*checker) error {
 	inner, cancel := ctx, context.CancelFunc(func() {})
 	if p.w.StartTimeout > 0 {
-		inner, cancel = context.WithDeadline(ctx, p.since.Add(p.w.StartTimeout))
+		inner, cancel = p.e.clock.Until(ctx, p.since+p.w.StartTimeout, context.DeadlineExceeded)
 	}
 	defer cancel()
 	var group sync.WaitGroup
 	for _, c := range cs {
-		group.Go(func() { c.untilSuccess(inner) })
+		group.Go(func() {
+			if c.untilSuccess(inner); c.last != nil && inner.Err() != nil && ctx.Err() == nil && p.late() {
+				c.try(ctx) // nobody has looked for a while
+			}
+		})
 	}
 	group.Wait()
 	if ctx.Err() != nil {
@@ -157,26 +163,31 @@ func (p *program) startup(ctx context.Context, cs []*checker) error {
 	return nil
 }
 
+// lateBy is by how much a deadline is missed by a cell that was stopped, or had no processor.
+const lateBy = 20 * time.Millisecond
+
+// late reports whether the end of the start timeout was noticed late.
+func (p *program) late() bool { return p.e.clock.Boot() > p.since+p.w.StartTimeout+lateBy }
+
 // untilSuccess tries at the start-up cadence until the check passes or ctx ends.
 func (c *checker) untilSuccess(ctx context.Context) {
 	pause := min(firstPause, c.startup)
-	for {
-		err := c.attempt(ctx)
-		if err != nil && ctx.Err() != nil {
-			if c.last == nil {
-				c.last = errors.New("no answer")
-			}
-			return
-		}
-		c.attempts, c.last = c.attempts+1, err
-		if err == nil {
-			return
-		}
-		if sleep(ctx, pause) != nil {
-			return
-		}
+	for !c.try(ctx) && sleep(ctx, pause) == nil {
 		pause = min(2*pause, c.startup)
 	}
+}
+
+// try makes one attempt and reports whether no other is wanted: it passed, or ctx ended.
+func (c *checker) try(ctx context.Context) bool {
+	err := c.attempt(ctx)
+	if err != nil && ctx.Err() != nil {
+		if c.last == nil {
+			c.last = errors.New("no answer")
+		}
+		return true
+	}
+	c.attempts, c.last = c.attempts+1, err
+	return err == nil
 }
 
 // untilFailure tries at the steady cadence until the check fails or ctx ends.
@@ -294,9 +305,6 @@ func (p *program) checkHTTP(ctx context.Context, c *action.HTTPCheck) error {
 func (p *program) checkProgram(ctx context.Context, a *action.Action) error {
 	out := &capture{}
 	err := p.do(ctx, a, scope{check: true, out: out})
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		if text := out.text(); text != "" && exit.Output == "" {

@@ -18,9 +18,12 @@
 //     had passed.
 //   - the time limit, or ctx.
 //
+// A deadline is acted on, and a program told to stop, only after the ends that have happened
+// have been taken: while the cell was stopped, programs went on. (Decision 0428.)
+//
 // The package decides when and in which order; how a program is started, signalled
 // and waited for is the Host's business. It uses no clock but the timers of
-// package time and of contexts.
+// package time and of contexts, and the boot clock that it is given.
 //
 // The executor runs one Engine for all its containers. A workload that is a
 // single program without checks it may run without this package.
@@ -40,6 +43,7 @@ import (
 	"cantina/action"
 	"cantina/executor/cache"
 	"cantina/executor/place"
+	"cantina/internal/run"
 )
 
 // Host is what the executor does for one container.
@@ -80,8 +84,10 @@ type Launch struct {
 
 // Process is a started program.
 type Process interface {
-	// Done is closed when it has ended and was waited for.
+	// Done is closed when it has ended and was waited for. Ended takes an end that has happened
+	// by now, and what else of the container has ended, and reports whether Done is closed.
 	Done() <-chan struct{}
+	Ended() bool
 	// Exit is how it ended; valid after Done.
 	Exit() Exit
 	// Stop sends the workload's stop signal, Kill sends KILL, each to the program and
@@ -124,13 +130,14 @@ type Engine struct {
 	downloads slots
 	uploads   slots
 	checks    slots
+	clock     run.Clock
 }
 
 // New makes an Engine that downloads through c. It starts nothing.
-func New(c *cache.Cache) *Engine {
+func New(c *cache.Cache, clock run.Clock) *Engine {
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Minute, DisableKeepAlives: true}}
-	return &Engine{cache: c, client: client, downloads: make(slots, maxDownloads), uploads: make(slots, maxUploads), checks: make(slots, maxChecks)}
+	return &Engine{clock: clock, cache: c, client: client, downloads: make(slots, maxDownloads), uploads: make(slots, maxUploads), checks: make(slots, maxChecks)}
 }
 
 // slots bounds how many do something at a time.
@@ -163,7 +170,7 @@ type program struct {
 	h Host
 	o Observer
 
-	since   time.Time     // from when on the limits count
+	since   time.Duration // boot time from which the limits count
 	running chan struct{} // closed when RUNNING
 	once    sync.Once
 	begun   chan struct{} // closed when the action's first program has started, or it has none
@@ -179,10 +186,10 @@ type program struct {
 // runs, as the workload's Termination says, and the error is ErrCanceled. Spent is how long
 // the container has taken before, which counts for its limits.
 func (e *Engine) Run(ctx context.Context, w *action.Workload, spent time.Duration, h Host, o Observer) Result {
-	p := &program{e: e, w: w, h: h, o: o, since: time.Now().Add(-spent), running: make(chan struct{}), begun: make(chan struct{})}
+	p := &program{e: e, w: w, h: h, o: o, since: e.clock.Boot() - spent, running: make(chan struct{}), begun: make(chan struct{})}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if w.TimeLimit > 0 {
-		limited, cancel = context.WithTimeoutCause(ctx, max(w.TimeLimit-spent, 0), &limitError{w.TimeLimit})
+		limited, cancel = e.clock.Until(ctx, p.since+w.TimeLimit, &limitError{w.TimeLimit})
 	}
 	defer cancel()
 	limited, release := p.limitStart(limited)
@@ -222,7 +229,7 @@ func (p *program) limitStart(ctx context.Context) (context.Context, func()) {
 			fail(&startError{p.w.StartTimeout})
 		}
 	})
-	t.Reset(p.w.StartTimeout - time.Since(p.since))
+	t.Reset(p.w.StartTimeout - (p.e.clock.Boot() - p.since))
 	return inner, func() {
 		t.Stop()
 		fail(nil)

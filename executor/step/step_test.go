@@ -17,6 +17,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/place"
+	"cantina/internal/run"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -159,9 +160,17 @@ func (p *fakeProcess) live(d time.Duration, deaf, immortal, check bool) {
 }
 
 func (p *fakeProcess) Done() <-chan struct{} { return p.done }
-func (p *fakeProcess) Exit() Exit            { <-p.done; return p.exit }
-func (p *fakeProcess) Stop()                 { p.kill <- 15 }
-func (p *fakeProcess) Kill()                 { p.kill <- 9 }
+func (p *fakeProcess) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+func (p *fakeProcess) Exit() Exit { <-p.done; return p.exit }
+func (p *fakeProcess) Stop()      { p.kill <- 15 }
+func (p *fakeProcess) Kill()      { p.kill <- 9 }
 
 func sh(name string, args ...string) action.Action {
 	return action.Action{Run: &action.Run{Path: name, Args: args}}
@@ -305,7 +314,7 @@ func (s situation) run(t *testing.T) {
 	if s.stop > 0 {
 		defer time.AfterFunc(s.stop, cancel).Stop()
 	}
-	r := New(nil).Run(ctx, &s.w, 0, f, f)
+	r := New(nil, run.Bubble()).Run(ctx, &s.w, 0, f, f)
 	if Reason(r.Err) != s.err {
 		t.Errorf("error %q, want %q", Reason(r.Err), s.err)
 	}
@@ -325,14 +334,39 @@ func (s situation) run(t *testing.T) {
 	}
 }
 
+// TestALateStartTimeoutLooksOnceMore: a cell that was stopped has not looked meanwhile, and is no
+// judge of what it has not seen.
+func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
+	for failures, want := range map[int]string{7: "", 100: "unhealthy: never healthy within 1m0s (8 attempts): probe: exit status 1"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			begin := time.Now()
+			boot := func() time.Duration { // it stops after its first look
+				now := time.Since(begin)
+				if now > 50*time.Millisecond {
+					now += time.Hour
+				}
+				return now
+			}
+			f.setSick("probe", failures)
+			w := action.Workload{Action: sh("a", "20s"), StartTimeout: time.Minute, Checks: []action.Check{{Exec: sh("probe").Run, StartupInterval: 2 * time.Hour, Interval: time.Hour}}}
+			w.Sidecars = []action.Action{sh("s", "1h")}
+			r := New(nil, run.Clock{Boot: boot}).Run(t.Context(), &w, 0, f, f)
+			if Reason(r.Err) != want {
+				t.Errorf("%d failures: %q\n%s", failures, Reason(r.Err), strings.Join(f.log, "\n"))
+			}
+		})
+	}
+}
+
 func TestResultNamesTheProgramThatDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		r := New(nil).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, 0, f, f)
+		r := New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, 0, f, f)
 		if r.Process.(*fakeProcess).name != "b" {
 			t.Errorf("success: %v", r.Process)
 		}
-		r = New(nil).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, 0, f, f)
+		r = New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, 0, f, f)
 		if p := r.Process.(*fakeProcess); p.name != "a" || p.Exit().Code != 1 {
 			t.Errorf("failure: %v", r.Process)
 		}

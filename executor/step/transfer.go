@@ -24,7 +24,7 @@ import (
 func (p *program) download(ctx context.Context, d *action.Download) error {
 	name := cache.Name(d.From)
 	size, err := p.fetch(ctx, d, name)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return canceled(ctx)
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ const uploadAttempts = 3
 func (p *program) upload(ctx context.Context, u *action.Upload) error {
 	name := cache.Name(u.To)
 	size, err := p.send(ctx, u, name)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return canceled(ctx)
 	}
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/cache"
+	"cantina/internal/run"
 )
 
 func engine(t *testing.T) *Engine {
@@ -31,7 +32,7 @@ func engine(t *testing.T) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return New(c)
+	return New(c, run.Kernel())
 }
 
 func tgz(t *testing.T, name, body string) []byte {
