@@ -106,7 +106,7 @@ func (c *Cell) batchEnded(ct executor.Container) {
 // wire.DecodeBatchEnd.
 func (c *Cell) statusOf(ct executor.Container) (string, error) {
 	r := ct.Result
-	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped, TimedOut: r.TimedOut, Reason: r.Reason}
+	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped || r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
 	switch {
 	case r.NotMade:
 		end.Again = batch.AgainLater

@@ -51,6 +51,8 @@ type Executor interface {
 	List() []executor.Container
 	Watch() (Events, error)
 	ResultFile(id string) ([]byte, error)
+	// Collect takes the ends that have happened by now.
+	Collect()
 	SetDeadline(boot time.Duration)
 	AdoptionRecorded()
 	Capacity() resource.Amounts
@@ -423,6 +425,23 @@ func (c *Cell) nextEnds() (func(context.Context), time.Duration) {
 			c.delete(batchContainer(e.Run.Invocation))
 		}
 	}, 0
+}
+
+// ended takes the ends of batch invocations that have happened by now. The session may hear of
+// one a second time, which changes nothing.
+func (c *Cell) ended() worker.EndsCollected {
+	c.exec.Collect()
+	all := c.ends.peek()
+	for _, ct := range c.exec.List() {
+		r, ok := runOf(ct.Labels)
+		if ct.Labels[labelKind] != kindBatch || ct.State != executor.Completed || !ok {
+			continue
+		}
+		if status, err := c.statusOf(ct); err == nil {
+			all = append(all, worker.WorkEnded{Run: r, Status: status})
+		}
+	}
+	return worker.EndsCollected{Ends: all}
 }
 
 // workEnded has the session hear of an end.

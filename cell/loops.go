@@ -140,7 +140,7 @@ func (s *session) limit(ctx context.Context, d time.Duration) (context.Context, 
 	if s.within != nil {
 		return s.within(ctx, d)
 	}
-	return context.WithTimeout(ctx, d)
+	return run.Patient(ctx, d)
 }
 
 // nextStatuses sends statuses: all that wait go in one call.
@@ -191,6 +191,13 @@ func (m *mailbox[T]) replace(v T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all = append(m.all[:0:0], v)
+}
+
+// peek returns all that waits, which goes on waiting.
+func (m *mailbox[T]) peek() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[:len(m.all):len(m.all)]
 }
 
 // take returns all that waits.

@@ -22,6 +22,7 @@ type Machine interface {
 	Term() fence.Term
 	State() worker.State
 	Accepts(now time.Duration) error
+	Overdue(now time.Duration) bool
 }
 
 var _ Machine = (*worker.Cell)(nil)
@@ -101,6 +102,8 @@ func (e *electing) still(now time.Duration) bool {
 type hands interface {
 	// setDeadline hands the reaper its deadline.
 	setDeadline(at time.Duration)
+	// ended takes the ends of batch invocations that have happened by now.
+	ended() worker.EndsCollected
 	// launch starts the container of a batch invocation, stopRun ends it.
 	launch(r worker.Run)
 	stopRun(r worker.Run)
@@ -123,9 +126,16 @@ type answers struct {
 }
 
 // step hands events to the machine and performs what follows. It returns what
-// the machine answered.
+// the machine answered. Before the machine ends work because time has passed, it hears of
+// the ends that have happened: the cell may have been stopped meanwhile.
 func (s *session) step(events ...worker.CellEvent) answers {
 	s.mu.Lock()
+	if s.machine.Overdue(s.clock.Boot()) {
+		s.mu.Unlock()
+		first := s.hands.ended()
+		s.mu.Lock()
+		events = append([]worker.CellEvent{first}, events...)
+	}
 	now := s.clock.Boot()
 	before := s.machine.Kept()
 	var effects []worker.CellEffect

@@ -18,6 +18,7 @@ type checker struct {
 	uids     map[fence.Invocation]string // of their jobs
 	invoked  map[fence.Invocation]bool
 	launches map[fence.Invocation]bool
+	own      map[fence.Invocation]string // how those ended that nobody had signalled
 	all      []*container
 	sum      workerset.Hash // of the member rows
 	members  map[worker.Proc]bool
@@ -27,7 +28,7 @@ type checker struct {
 
 func newChecker() checker {
 	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{}, uids: map[fence.Invocation]string{},
-		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
+		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, own: map[fence.Invocation]string{}, members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
 }
 
 // launched: I2, an invocation starts once, one of a work at a time; I4 on the

@@ -54,6 +54,7 @@ func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect)
 		p.sent, p.probing = map[int64]time.Duration{}, 0
 	}
 	m.answers(b, e, es)
+	m.ownEnds(e, es)
 	m.follows(b, e, es)
 	m.rests(b, e, es)
 	m.timely(b, es)

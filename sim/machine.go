@@ -216,6 +216,9 @@ func (m *machine) ended(c *container, status string) {
 	}
 	c.stuck = false
 	c.alive, c.status = false, status
+	if !c.asked && !c.reaped && !c.dying && !c.orphan {
+		m.w.check.own[c.run.Invocation] = status
+	}
 	m.w.check.ended(c)
 	m.w.trace("%s: container of %v %v ended: %s", m.name, c.run.Work, c.run.Invocation, status)
 	if c.orphan || c.extra || c.deleting {

@@ -153,10 +153,19 @@ func (c *Cell) hold(h *held) {
 }
 
 // Step takes one event at the time now and returns what to do, in order. Before
-// the event is looked at, every deadline that has passed is acted on.
+// the event is looked at, every deadline that has passed is acted on; but ends, which
+// have happened, come before that.
 func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	if c.ended {
 		return nil
+	}
+	switch e := e.(type) {
+	case WorkEnded:
+		c.workEnded(e.Run, e.Status)
+	case EndsCollected:
+		for _, one := range e.Ends {
+			c.workEnded(one.Run, one.Status)
+		}
 	}
 	c.check(now)
 	switch e := e.(type) {
@@ -181,8 +190,6 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.statusAnswered(now, e.Answer)
 	case StatusFailed:
 		c.statusFailed()
-	case WorkEnded:
-		c.workEnded(e.Run, e.Status)
 	case ProbeEnded:
 		c.probeEnded(e)
 	case BoundCount:
@@ -217,6 +224,20 @@ func (c *Cell) gaps() Gaps {
 		g.Lost = 0
 	}
 	return g
+}
+
+// Overdue reports whether the next step would end the session, and with it deadline-bound work,
+// because time has passed. The shell has the ends that happened meanwhile stepped first.
+func (c *Cell) Overdue(now time.Duration) bool {
+	if c.ended || c.renewing {
+		return false
+	}
+	if c.deadline > 0 && !c.spent && now >= c.deadline {
+		return true
+	}
+	h := c.health
+	h.Advance(now, c.gaps(), false)
+	return !c.term.IsZero() && h.State == MustDie
 }
 
 // check acts on every deadline that has passed.

@@ -53,6 +53,10 @@ type WorkEnded struct {
 	Status string
 }
 
+// EndsCollected are the ends that the shell found when the cell was Overdue. One that was told
+// before changes nothing.
+type EndsCollected struct{ Ends []WorkEnded }
+
 // ProbeEnded is the result of a probe.
 type ProbeEnded struct {
 	Probe  int64
@@ -106,6 +110,7 @@ func (SuicideAsked) cellEvent()        {}
 func (StatusAnswered) cellEvent()      {}
 func (StatusFailed) cellEvent()        {}
 func (WorkEnded) cellEvent()           {}
+func (EndsCollected) cellEvent()       {}
 func (ProbeEnded) cellEvent()          {}
 func (BoundCount) cellEvent()          {}
 func (PredecessorsCleared) cellEvent() {}
