@@ -102,6 +102,12 @@ func (c *Cell) batchEnded(ct executor.Container) {
 	c.workEnded(worker.WorkEnded{Run: r, Status: status})
 }
 
+// EndOf reads how a batch task ended from the status that its cell reports.
+func EndOf(status string) (batch.Ended, error) {
+	end, _, err := wire.DecodeBatchEnd(status)
+	return end, err
+}
+
 // statusOf is what the scheduler is told of an ended batch container: it decodes that with
 // wire.DecodeBatchEnd.
 func (c *Cell) statusOf(ct executor.Container) (string, error) {

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"cantina/wire"
+	"cantina/cell"
 	"cantina/worker"
 )
 
@@ -39,7 +39,7 @@ func (m *machine) ownEnd(it worker.StatusItem) {
 	if it.Kind != worker.StatusEnded || !known {
 		return
 	}
-	end, _, err := wire.DecodeBatchEnd(it.Status)
+	end, err := cell.EndOf(it.Status)
 	code := map[string]int{"ok": 0, "failed": 1}[own]
 	if err != nil || end.Killed || end.TimedOut || end.Signal != 0 || end.ExitCode != code {
 		m.w.fail("contract", "%s reports %+v, %v of %v, which ended by itself: %s", m.name, end, err, it.Run.Work, own)
