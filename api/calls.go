@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/event"
+	"cantina/fault"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -86,13 +87,12 @@ func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, Write)
 	}
 	if b.Writable != nil {
 		if err := b.Writable(); err != nil {
-			return s.translate(err)
+			return err
 		}
 	}
-	err = do(b, w)
-	if err = s.translate(err); errors.Is(err, ErrTermOver) {
+	if err = do(b, w); errors.Is(err, fault.ErrTermOver) {
 		// The commit may have landed before the term ended.
-		return &translated{err, ErrUnknownOutcome}
+		return fault.As(err, fault.ErrUnknownOutcome)
 	}
 	return err
 }

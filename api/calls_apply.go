@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/fault"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 )
@@ -95,7 +96,7 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 	for _, f := range files {
 		size += len(f.GetContent())
 		if values += spec.CountValues(f.GetContent()); values > spec.MaxValues {
-			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, texts, lists and mappings in one request: %w", spec.MaxValues, ErrTooLarge), Field: "files"}
+			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, texts, lists and mappings in one request: %w", spec.MaxValues, fault.ErrTooLarge), Field: "files"}
 		}
 	}
 	if size < largeSpec {
@@ -107,7 +108,7 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 	case s.large <- struct{}{}:
 		return func() { debug.FreeOSMemory(); <-s.large }, nil
 	case <-wait.C:
-		return nil, fmt.Errorf("another large spec file is being read: %w", ErrBusy)
+		return nil, fmt.Errorf("another large spec file is being read: %w", fault.ErrBusy)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/batch"
+	"cantina/fault"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -66,9 +67,9 @@ func knownNodes(b *Backend, f PairFilter) error {
 			return err
 		case len(l.Items) > 0:
 		case one.Node != "":
-			return fmt.Errorf("job %s has no node %s: %w", f.Job, shorten(f.Node), ErrNotFound)
+			return fmt.Errorf("job %s has no node %s: %w", f.Job, shorten(f.Node), fault.ErrNotFound)
 		default:
-			return fmt.Errorf("job %s has no node below %s: %w", f.Job, shorten(f.Below), ErrNotFound)
+			return fmt.Errorf("job %s has no node below %s: %w", f.Job, shorten(f.Below), fault.ErrNotFound)
 		}
 	}
 	return nil

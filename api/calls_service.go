@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/fault"
 	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
@@ -120,7 +121,7 @@ func knownIndices(b *Backend, k lrp.ServiceKey, indices []int) error {
 	}
 	for _, i := range indices {
 		if i >= s.Instances {
-			return fmt.Errorf("service %s has %d instances and no index %d: %w", k, s.Instances, i, ErrNotFound)
+			return fmt.Errorf("service %s has %d instances and no index %d: %w", k, s.Instances, i, fault.ErrNotFound)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -116,13 +117,13 @@ func inWords(b *Backend, id string, err error) error {
 	case gone != nil:
 		return err
 	case errors.Is(err, task.ErrEnding):
-		return &translated{fmt.Errorf("task %s was cancelled, and its container on cell %s may still run: it is kept until that is gone", id, t.Holder.Cell), err}
+		return fault.As(fmt.Errorf("task %s was cancelled, and its container on cell %s may still run: it is kept until that is gone", id, t.Holder.Cell), err)
 	case t.Outcome == task.Lost && t.Resolution != task.Unresolved:
-		return &translated{fmt.Errorf("task %s was lost and is settled already, as %s", id, t.Resolution), err}
+		return fault.As(fmt.Errorf("task %s was lost and is settled already, as %s", id, t.Resolution), err)
 	case t.Ended():
-		return &translated{fmt.Errorf("task %s has ended already: %s", id, t.Outcome), err}
+		return fault.As(fmt.Errorf("task %s has ended already: %s", id, t.Outcome), err)
 	}
-	return &FieldError{Err: &translated{fmt.Errorf("task %s has not ended: it is %s", id, t.State), err}, Hint: "stop it, or wait until it has ended"}
+	return &FieldError{Err: fault.As(fmt.Errorf("task %s has not ended: it is %s", id, t.State), err), Hint: "stop it, or wait until it has ended"}
 }
 
 // SettleTask is a person's word on a lost task.

@@ -12,6 +12,7 @@ import (
 
 	"cantina/event"
 	"cantina/executor/output"
+	"cantina/fault"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -318,5 +319,5 @@ func (f *follower) ended() bool {
 	case q.GetService() != "":
 		_, err = f.b.Services.GetService(serviceKey(q.GetDomain(), q.GetService()))
 	}
-	return over || err != nil && !errors.Is(f.s.translate(err), ErrTermOver)
+	return over || err != nil && !errors.Is(err, fault.ErrTermOver)
 }

@@ -13,8 +13,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"cantina/batch"
 	"cantina/executor/output"
+	"cantina/fault"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -63,10 +63,10 @@ func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutput
 // do better.
 func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (doubt, err error) {
 	err = s.subjectIs(b, q)
-	switch as := s.translate(err); {
-	case errors.Is(as, ErrTermOver):
+	switch {
+	case errors.Is(err, fault.ErrTermOver):
 		return err, nil
-	case q.GetTask() != "", !errors.Is(as, ErrNotFound) && !errors.Is(as, batch.ErrUnknownJob) && !errors.Is(as, batch.ErrUnknownNode):
+	case q.GetTask() != "", !errors.Is(err, fault.ErrNotFound):
 		return nil, err
 	}
 	// Kept output outlives a service and a job.

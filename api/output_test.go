@@ -11,6 +11,7 @@ import (
 	"cantina/api"
 	"cantina/batch"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -180,7 +181,7 @@ type doubtful struct {
 
 func (d *doubtful) err() error {
 	if d.doubt.Load() {
-		return api.ErrTermOver
+		return fault.ErrTermOver
 	}
 	return nil
 }

@@ -35,8 +35,6 @@ type Config struct {
 	Build string
 	// NewID makes a random id for a request.
 	NewID func() string
-	// Aliases say what the errors of the leader's loops mean.
-	Aliases []Alias
 	// Warnings are shown in every status: insecure listeners.
 	Warnings []string
 	// Now and Zone are for the calendars of schedules: the wall clock, and how a time
@@ -111,7 +109,7 @@ func (s *Server) now() (*Backend, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.backend == nil && s.unable != nil && s.leader.Leader == "" {
-		return nil, s.translate(s.unable)
+		return nil, s.unable
 	}
 	if s.backend == nil {
 		leader := s.leader

@@ -23,6 +23,7 @@ import (
 	"cantina/api/apitest"
 	"cantina/batch"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/task"
@@ -461,11 +462,10 @@ func (f failing) CancelTask(context.Context, string, api.Write) (api.Task, error
 }
 
 func TestErrorsOfTheLoopsAreToldByTheirMeaning(t *testing.T) {
-	over, gone := errors.New("board: over"), errors.New("board: no such thing")
+	over, gone := fault.New(fault.ErrTermOver, "board: over"), fault.New(fault.ErrNotFound, "board: no such thing")
 	w := newWorld(t)
 	s := api.New(api.Config{
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), NewID: newID,
-		Aliases: []api.Alias{{Err: over, As: api.ErrTermOver}, {Err: gone, As: api.ErrNotFound}},
 	})
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()

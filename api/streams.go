@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"cantina/fault"
 )
 
 // maxStreams is how many streams of events and output a client may have open at once: one of
@@ -25,7 +27,7 @@ func (s *streams) open(ctx context.Context) (done func(), err error) {
 		s.count = map[string]int{}
 	}
 	if s.count[who] >= maxStreams {
-		return nil, fmt.Errorf("%s has %d streams open, which is the most; end some of them: %w", who, maxStreams, ErrBusy)
+		return nil, fmt.Errorf("%s has %d streams open, which is the most; end some of them: %w", who, maxStreams, fault.ErrBusy)
 	}
 	s.count[who]++
 	return func() {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"cantina/fault"
 	"cantina/internal/guard"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
@@ -42,7 +43,7 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		_, _ = w.Write(spec.Schema())
 	})
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, q *http.Request) {
-		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, shorten(q.URL.Path), ErrNotFound), Field: "path", Hint: "docs/api.md lists the paths"})
+		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, shorten(q.URL.Path), fault.ErrNotFound), Field: "path", Hint: "docs/api.md lists the paths"})
 	})
 	return mux
 }
@@ -162,7 +163,7 @@ func jsonBody(r *http.Request, m proto.Message) error {
 		return invalid("Content-Type", "must be application/json, not %q", shorten(kind))
 	}
 	if err := protojson.Unmarshal(text, m); err != nil {
-		return &FieldError{Err: fmt.Errorf("body: %s: %w", clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")), ErrInvalid), Field: "body"}
+		return &FieldError{Err: fmt.Errorf("body: %s: %w", clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")), fault.ErrInvalid), Field: "body"}
 	}
 	return nil
 }
@@ -171,7 +172,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return nil, fmt.Errorf("body of more than %d bytes: %w", large.Limit, ErrTooLarge)
+		return nil, fmt.Errorf("body of more than %d bytes: %w", large.Limit, fault.ErrTooLarge)
 	}
 	if err != nil {
 		return nil, invalid("body", "not readable: %v", err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/resource"
 )
@@ -14,9 +15,9 @@ import (
 // Errors of the board.
 var (
 	// ErrUnknownJob: no such job on this board.
-	ErrUnknownJob = errors.New("unknown job")
+	ErrUnknownJob = fault.New(fault.ErrNotFound, "unknown job")
 	// ErrUnknownNode: the job has no such node.
-	ErrUnknownNode = errors.New("unknown node")
+	ErrUnknownNode = fault.New(fault.ErrNotFound, "unknown node")
 	// ErrNotPicked: the batch task was not picked, or runs already.
 	ErrNotPicked = errors.New("batch task was not picked")
 	// ErrRunning: an invocation may be running.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/bbs/bbspb"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -76,10 +77,10 @@ type Applied struct {
 func (a Application) checked() (Application, error) {
 	var errs []error
 	if !lrp.ValidName(a.Domain) {
-		errs = append(errs, fmt.Errorf("domain %q: %w", a.Domain, ErrInvalid))
+		errs = append(errs, fmt.Errorf("domain %q: %w", a.Domain, fault.ErrInvalid))
 	}
 	if a.TTL < 0 {
-		errs = append(errs, fmt.Errorf("domain_ttl: must not be negative: %w", ErrInvalid))
+		errs = append(errs, fmt.Errorf("domain_ttl: must not be negative: %w", fault.ErrInvalid))
 	}
 	seen := map[string]bool{}
 	services := make([]lrp.Desired, len(a.Services))
@@ -90,7 +91,7 @@ func (a Application) checked() (Application, error) {
 			err = n.Validate()
 		}
 		if err == nil && seen["s/"+n.Service.Name] {
-			err = fmt.Errorf("named twice: %w", ErrInvalid)
+			err = fmt.Errorf("named twice: %w", fault.ErrInvalid)
 		}
 		seen["s/"+n.Service.Name] = true
 		if err != nil {
@@ -105,7 +106,7 @@ func (a Application) checked() (Application, error) {
 			err = def.Validate()
 		}
 		if err == nil && (!lrp.ValidName(t.Name) || seen["t/"+t.Name]) {
-			err = fmt.Errorf("bad name, or named twice: %w", ErrInvalid)
+			err = fmt.Errorf("bad name, or named twice: %w", fault.ErrInvalid)
 		}
 		seen["t/"+t.Name] = true
 		if err != nil {
@@ -233,7 +234,7 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 	var changes []Change
 	var errs []error
 	if b.bad[domainRow(a.Domain)] {
-		errs = append(errs, fmt.Errorf("domain %s: %w", a.Domain, ErrQuarantined))
+		errs = append(errs, fmt.Errorf("domain %s: %w", a.Domain, fault.ErrQuarantined))
 	}
 	wanted := b.wantedWith(a)
 	for _, d := range a.Services {
@@ -316,7 +317,7 @@ func (c *Change) note(text string) {
 func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 	c := Change{Kind: "service", Name: d.Service.Name, Verb: VerbKeep}
 	if b.bad[ServiceRow(d.Service)] {
-		return c, fmt.Errorf("service %v: %w", d.Service, ErrQuarantined)
+		return c, fmt.Errorf("service %v: %w", d.Service, fault.ErrQuarantined)
 	}
 	old := b.services.Service(d.Service)
 	d = d.Decided()
@@ -355,7 +356,7 @@ func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
 	c := Change{Kind: "task", Name: t.Name, Verb: VerbKeep}
 	row := appliedRow(domain, t.Name)
 	if b.bad[row] {
-		return c, fmt.Errorf("task %s/%s: %w", domain, t.Name, ErrQuarantined)
+		return c, fmt.Errorf("task %s/%s: %w", domain, t.Name, fault.ErrQuarantined)
 	}
 	last, known := b.applied[row]
 	switch {
@@ -395,7 +396,7 @@ func (b *BBS) surplusOf(a Application) (services, tasks []string) {
 // aside since the step was promised.
 func (b *BBS) leftOut(row string) bool {
 	if b.bad[row] {
-		b.cfg.Log.Error("part of an application left out", "key", row, "error", ErrQuarantined)
+		b.cfg.Log.Error("part of an application left out", "key", row, "error", fault.ErrQuarantined)
 	}
 	return b.bad[row]
 }

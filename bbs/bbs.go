@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -63,7 +64,7 @@ func (b *BBS) fail(err error) {
 func (b *BBS) isOver() error {
 	select {
 	case <-b.over:
-		return fmt.Errorf("%w: %w", ErrOver, b.err)
+		return fmt.Errorf("%w: %w", fault.ErrTermOver, b.err)
 	default:
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"cantina/action"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/store/mem"
@@ -140,14 +141,14 @@ func TestExpectedRevision(t *testing.T) {
 		out := r.apply([]lrp.Desired{web(1, "1")}, nil)
 		r.serve()
 		s, _ := r.b.GetService(webKey)
-		if _, err := r.b.ScaleService(t.Context(), webKey, 2, Write{Expect: s.Revision + 1}); !errors.Is(err, ErrRevision) {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 2, Write{Expect: s.Revision + 1}); !errors.Is(err, fault.ErrRevision) {
 			t.Fatalf("%v", err)
 		}
 		if _, err := r.b.ScaleService(t.Context(), webKey, 2, Write{Expect: s.Revision}); err != nil {
 			t.Fatal(err)
 		}
 		a := Application{Domain: "d", Services: []lrp.Desired{web(1, "2")}}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: out.Revision}); !errors.Is(err, ErrRevision) {
+		if _, err := r.b.Apply(t.Context(), a, Write{Expect: out.Revision}); !errors.Is(err, fault.ErrRevision) {
 			t.Fatalf("a plan of before the scaling: %v", err)
 		}
 		p, err := r.b.Plan(a)
@@ -325,7 +326,7 @@ func TestListsArePaged(t *testing.T) {
 		if n != 8 {
 			t.Errorf("%d instances", n)
 		}
-		if _, err := r.b.ListInstances(InstanceFilter{}, Range{After: "nonsense"}); !errors.Is(err, ErrInvalid) {
+		if _, err := r.b.ListInstances(InstanceFilter{}, Range{After: "nonsense"}); !errors.Is(err, fault.ErrInvalid) {
 			t.Errorf("%v", err)
 		}
 	})

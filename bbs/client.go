@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -14,7 +15,7 @@ import (
 // service returns the newest row of a service that may be changed.
 func (b *BBS) service(k lrp.ServiceKey, w Write) (*lrp.Service, error) {
 	if b.bad[ServiceRow(k)] {
-		return nil, fmt.Errorf("service %v: %w", k, ErrQuarantined)
+		return nil, fmt.Errorf("service %v: %w", k, fault.ErrQuarantined)
 	}
 	s := b.services.Service(k)
 	if s == nil {
@@ -27,7 +28,7 @@ func (b *BBS) service(k lrp.ServiceKey, w Write) (*lrp.Service, error) {
 // freshness of the domain.
 func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w Write) (Service, error) {
 	if instances < 0 {
-		return Service{}, fmt.Errorf("instances %d: %w", instances, ErrInvalid)
+		return Service{}, fmt.Errorf("instances %d: %w", instances, fault.ErrInvalid)
 	}
 	request := binary.AppendVarint([]byte(k.String()+"\x00"), int64(instances))
 	_, _, err := b.write(ctx, w, "scale", request, func(t *tx) (reply, error) {
@@ -160,11 +161,11 @@ func (b *BBS) retirable(s *lrp.Service, indices []int) []lrp.Key {
 // SetDomain makes a domain fresh for ttl (0 = for ever) and returns the revision.
 func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w Write) (int64, error) {
 	if !lrp.ValidName(name) || ttl < 0 {
-		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, ErrInvalid)
+		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, fault.ErrInvalid)
 	}
 	_, revision, err := b.write(ctx, w, "domain", binary.AppendVarint([]byte(name+"\x00"), int64(ttl)), func(t *tx) (reply, error) {
 		if b.bad[domainRow(name)] {
-			return reply{}, fmt.Errorf("domain %s: %w", name, ErrQuarantined)
+			return reply{}, fmt.Errorf("domain %s: %w", name, fault.ErrQuarantined)
 		}
 		var until time.Time
 		if ttl > 0 {
@@ -191,7 +192,7 @@ func (b *BBS) DesireTask(ctx context.Context, n NewTask, w Write) (Task, error) 
 		return Task{}, err
 	}
 	if !lrp.ValidName(n.Domain) || n.GUID != "" && !lrp.ValidName(n.GUID) {
-		return Task{}, fmt.Errorf("task %q of domain %q: %w", n.GUID, n.Domain, ErrInvalid)
+		return Task{}, fmt.Errorf("task %q of domain %q: %w", n.GUID, n.Domain, fault.ErrInvalid)
 	}
 	request := append([]byte(n.GUID+"\x00"+n.Domain+"\x00"+n.Name+"\x00"), digest(&def)...)
 	out, revision, err := b.write(ctx, w, "task", request, func(t *tx) (reply, error) {
@@ -223,7 +224,7 @@ func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte
 		row := b.tasks.Get(guid)
 		switch {
 		case b.tasks.Quarantined(guid):
-			return reply{}, fmt.Errorf("task %s: %w", guid, ErrQuarantined)
+			return reply{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
 		case row == nil:
 			return reply{}, b.gone(guid)
 		}
@@ -257,7 +258,7 @@ func (b *BBS) kept() error {
 			age = age[:len(age)-2]
 		}
 	}
-	return fmt.Errorf("%w: ended tasks are kept %s, %d in a domain, or until they are removed", ErrCollected, age, p.KeepPerDomain)
+	return fmt.Errorf("%w: ended tasks are kept %s, %d in a domain, or until they are removed", fault.ErrCollected, age, p.KeepPerDomain)
 }
 
 // CancelTask ends a PENDING or RUNNING task.

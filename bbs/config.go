@@ -2,11 +2,11 @@ package bbs
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"cantina/event"
+	"cantina/fault"
 	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/store"
@@ -15,20 +15,8 @@ import (
 
 // Errors of the board.
 var (
-	// ErrOver: the term of this board is over; ask the next leader.
-	ErrOver = errors.New("the leader's term is over")
-	// ErrRevision: the thing has another revision than the caller expects.
-	ErrRevision = errors.New("changed in the meantime")
-	// ErrKeyReused: the idempotency key was used for another request.
-	ErrKeyReused = errors.New("idempotency key was used for another request")
-	// ErrQuarantined: the row cannot be read; it counts as existing and nothing is done for it.
-	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
 	// ErrServiceNotFound: there is no such service.
-	ErrServiceNotFound = errors.New("no such service")
-	// ErrCollected: the task was there, ended, and its retention is over or it was removed.
-	ErrCollected = errors.New("collected")
-	// ErrInvalid: the request itself cannot be.
-	ErrInvalid = errors.New("invalid request")
+	ErrServiceNotFound = fault.New(fault.ErrNotFound, "no such service")
 )
 
 // Store is what the board needs of the term that was won: store.Reign.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"cantina/action"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -58,7 +59,7 @@ func TestARowThatIsBackGoesToTheHeir(t *testing.T) {
 					c.then(r)
 					err := r.b.Release(key, true, good, nil)
 					if c.problem != "" {
-						if !errors.Is(err, ErrQuarantined) || !strings.Contains(err.Error(), c.problem) {
+						if !errors.Is(err, fault.ErrQuarantined) || !strings.Contains(err.Error(), c.problem) {
 							t.Fatal(err)
 						}
 						return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/bbs/bbspb"
+	"cantina/fault"
 	"cantina/store"
 	"cantina/wire"
 )
@@ -125,11 +126,11 @@ func (b *BBS) used(w Write, operation, request string) (string, *idemEntry, erro
 	}
 	row := idemRow(w.Key)
 	if b.bad[row] {
-		return row, nil, fmt.Errorf("key %q: %w", w.Key, ErrQuarantined)
+		return row, nil, fmt.Errorf("key %q: %w", w.Key, fault.ErrQuarantined)
 	}
 	e := b.idem[row]
 	if e != nil && (e.operation != operation || e.request != request) {
-		return row, nil, fmt.Errorf("key %q: %w", w.Key, ErrKeyReused)
+		return row, nil, fmt.Errorf("key %q: %w", w.Key, fault.ErrKeyReused)
 	}
 	return row, e, nil
 }

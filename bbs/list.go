@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -125,7 +126,7 @@ func (b *BBS) GetService(k lrp.ServiceKey) (Service, error) {
 	s, ok := v.services[k]
 	switch {
 	case v.badRows[ServiceRow(k)]:
-		return Service{}, fmt.Errorf("service %v: %w", k, ErrQuarantined)
+		return Service{}, fmt.Errorf("service %v: %w", k, fault.ErrQuarantined)
 	case !ok:
 		return Service{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
@@ -172,7 +173,7 @@ func (b *BBS) ListInstances(f InstanceFilter, r Range) (Page[Instance], error) {
 	if r.After != "" {
 		after, ok := parseInstanceKey(r.After)
 		if !ok {
-			return Page[Instance]{}, fmt.Errorf("page after %q: %w", r.After, ErrInvalid)
+			return Page[Instance]{}, fmt.Errorf("page after %q: %w", r.After, fault.ErrInvalid)
 		}
 		start, _ = slices.BinarySearchFunc(keys, after, instanceKey.compare)
 		if start < len(keys) && keys[start] == after {
@@ -252,7 +253,7 @@ func (b *BBS) GetTask(guid string) (Task, error) {
 	b.view.mu.RUnlock()
 	switch {
 	case bad:
-		return Task{}, fmt.Errorf("task %s: %w", guid, ErrQuarantined)
+		return Task{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
 	case !ok:
 		return Task{}, b.gone(guid)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"cantina/bbs/bbspb"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -335,10 +336,10 @@ func (b *BBS) Release(key string, restore bool, value []byte, done func(revision
 	}
 	row := store.Row{Key: key, Value: value}
 	if _, err := b.read(row); err != nil {
-		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, ErrQuarantined)
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, fault.ErrQuarantined)
 	}
 	if _, err := b.overtaken(row); err != nil {
-		return fmt.Errorf("restore %s: %w: %w", key, err, ErrQuarantined)
+		return fmt.Errorf("restore %s: %w: %w", key, err, fault.ErrQuarantined)
 	}
 	b.cfg.Store.Restore(key, value, func(revision int64, err error) { b.released(key, value, revision, err, done) })
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/store/mem"
@@ -60,13 +61,13 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 			}
 			r.reelect()
 		}
-		if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, ErrKeyReused) {
+		if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("another request: %v", err)
 		}
 		for i := range a.Services {
 			a.Services[i].Workload.Action.Run.Args = []string{"changed"}
 		}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: 1}); !errors.Is(err, ErrRevision) {
+		if _, err := r.b.Apply(t.Context(), a, Write{Expect: 1}); !errors.Is(err, fault.ErrRevision) {
 			t.Fatalf("for another revision: %v", err)
 		}
 		if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
@@ -105,7 +106,7 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 			switch {
 			case len(page.Items) == 40 && len(jobs) == 30 && jobs[0] == "job/x00" && seen == 30:
 				whole++
-				if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, ErrKeyReused) {
+				if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, fault.ErrKeyReused) {
 					t.Fatalf("after %d transactions the key is not known: %v", after, err)
 				}
 			case len(page.Items) == 0 && len(jobs) == 1 && jobs[0] == "job/old" && seen == 0 && err != nil:

@@ -13,6 +13,7 @@ import (
 
 	"cantina/action"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/store"
@@ -123,7 +124,7 @@ func (r *rig) elect(change func(*Config)) {
 	go func() { ended <- r.b.Run(ctx) }()
 	r.stop = func() {
 		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, ErrOver) {
+		if err := <-ended; err != nil && !errors.Is(err, fault.ErrTermOver) {
 			r.t.Errorf("run: %v", err)
 		}
 		_ = reign.Resign(context.Background())

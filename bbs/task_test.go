@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -125,7 +126,7 @@ func TestFiftyCallsWithOneKey(t *testing.T) {
 		if page, _ := r.b.ListTasks(TaskFilter{}, Range{}); len(page.Items) != 1 {
 			t.Fatalf("%d tasks", len(page.Items))
 		}
-		if _, err := r.b.DesireTask(t.Context(), NewTask{Domain: "e", Definition: def}, Write{Key: "token"}); !errors.Is(err, ErrKeyReused) {
+		if _, err := r.b.DesireTask(t.Context(), NewTask{Domain: "e", Definition: def}, Write{Key: "token"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("another request: %v", err)
 		}
 		r.reelect() // a new leader remembers
@@ -150,7 +151,7 @@ func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 		r.serve()
 		time.Sleep(25 * time.Hour) // the row is collected; that is no reason to run again
 		synctest.Wait()
-		if _, err := r.b.GetTask("d.once"); !errors.Is(err, ErrCollected) {
+		if _, err := r.b.GetTask("d.once"); !errors.Is(err, fault.ErrCollected) {
 			t.Fatalf("%v", err)
 		}
 		r.reelect()
@@ -204,7 +205,7 @@ func TestEndedTasksAreKept(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				synctest.Wait()
 			}
-			if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) || !strings.Contains(err.Error(), text) {
+			if _, err := r.b.GetTask("t"); !errors.Is(err, fault.ErrCollected) || !strings.Contains(err.Error(), text) {
 				t.Fatalf("%s: %v", text, err)
 			}
 		})
@@ -250,7 +251,7 @@ func TestCallbacksOfTasks(t *testing.T) {
 		if err := r.b.DeleteTask(t.Context(), "t", Write{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.b.GetTask("t"); !errors.Is(err, ErrCollected) {
+		if _, err := r.b.GetTask("t"); !errors.Is(err, fault.ErrCollected) {
 			t.Fatalf("%v", err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"cantina/bbs/bbspb"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -97,7 +98,7 @@ func (t *tx) restoreService(c serviceChange) {
 func (t *tx) step(k lrp.Key, e lrp.Event) error {
 	b := t.b
 	if b.services.Quarantined(k) {
-		return fmt.Errorf("%v: %w: %w", k, ErrQuarantined, lrp.ErrNotEligible)
+		return fmt.Errorf("%v: %w: %w", k, fault.ErrQuarantined, lrp.ErrNotEligible)
 	}
 	env := b.services.Env(k, t.now)
 	switch c := e.(type) {
@@ -160,7 +161,7 @@ func (t *tx) surplus(services []serviceChange) {
 func (t *tx) stepTask(guid string, e task.Event) error {
 	b := t.b
 	if b.tasks.Quarantined(guid) {
-		return fmt.Errorf("task %s: %w: %w", guid, ErrQuarantined, task.ErrNotEligible)
+		return fmt.Errorf("task %s: %w: %w", guid, fault.ErrQuarantined, task.ErrNotEligible)
 	}
 	env := task.Env{Now: t.now, Policy: b.cfg.Tasks}
 	if s, ok := e.(task.Start); ok {
@@ -404,7 +405,7 @@ func (b *BBS) expect(row string, have, want int64) error {
 		return nil
 	}
 	if b.inFlight[row] > 0 || have != want {
-		return fmt.Errorf("%s has revision %d, not %d: %w", row, have, want, ErrRevision)
+		return fmt.Errorf("%s has revision %d, not %d: %w", row, have, want, fault.ErrRevision)
 	}
 	return nil
 }

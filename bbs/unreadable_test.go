@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -219,7 +220,7 @@ func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 	}
 	refused := func(t *testing.T, what string, err error) {
 		t.Helper()
-		if !errors.Is(err, ErrQuarantined) {
+		if !errors.Is(err, fault.ErrQuarantined) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -399,7 +400,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		}
 		ghost := web(1, "1")
 		ghost.Service.Name = "ghost"
-		if _, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: []lrp.Desired{ghost}}, Write{}); !errors.Is(err, ErrQuarantined) {
+		if _, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: []lrp.Desired{ghost}}, Write{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatalf("applied over it: %v", err)
 		}
 		// Dropped: the index is made anew.

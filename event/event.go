@@ -2,7 +2,6 @@ package event
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/schedule"
@@ -79,7 +79,7 @@ func (p Position) String() string {
 }
 
 // ErrPosition reports a text that is no position.
-var ErrPosition = errors.New("not a revision or position of the event stream")
+var ErrPosition = fault.New(fault.ErrInvalid, "not a revision or position of the event stream")
 
 // ParsePosition is the inverse of String. It returns ErrPosition.
 func ParsePosition(s string) (Position, error) {

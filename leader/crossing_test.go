@@ -9,7 +9,7 @@ import (
 
 	"cantina/api"
 	"cantina/batch"
-	"cantina/bbs"
+	"cantina/fault"
 	"cantina/store"
 	"cantina/store/mem"
 )
@@ -40,7 +40,7 @@ func TestWritesOfAJobThatCross(t *testing.T) {
 		{"remove, apply", apply, remove, apply, nil, true, false},
 		{"apply, remove", nil, apply, remove, nil, false, false},
 		{"remove, remove", apply, remove, remove, batch.ErrUnknownJob, false, false},
-		{"apply, a removal that expects another revision, which leaves nothing", nil, apply, stale, bbs.ErrRevision, true, false},
+		{"apply, a removal that expects another revision, which leaves nothing", nil, apply, stale, fault.ErrRevision, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"cantina/api"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/registry"
 	"cantina/store"
 	"cantina/store/mem"
@@ -48,7 +49,7 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			if !errors.Is(err, store.ErrQuarantined) {
 				t.Errorf("written over: %v", err)
 			}
-			if err := v.ReleaseQuarantined(t.Context(), key, true, api.Write{}); !errors.Is(err, api.ErrConflict) {
+			if err := v.ReleaseQuarantined(t.Context(), key, true, api.Write{}); !errors.Is(err, fault.ErrConflict) {
 				t.Errorf("garbage restored: %v", err)
 			}
 		})

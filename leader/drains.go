@@ -3,7 +3,6 @@ package leader
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,13 +11,14 @@ import (
 	"time"
 
 	"cantina/bbs"
+	"cantina/fault"
 	"cantina/registry"
 	"cantina/store"
 	"cantina/worker"
 )
 
 // ErrDrainUnreadable: the row of the cell's drain cannot be read; undrain takes it back.
-var ErrDrainUnreadable = errors.New("its drain cannot be read")
+var ErrDrainUnreadable = fault.New(fault.ErrConflict, "its drain cannot be read")
 
 // DrainStore is what the drains need of the term that was won: store.Reign.
 type DrainStore interface {
@@ -157,7 +157,7 @@ func (k *Drains) Change(ctx context.Context, w bbs.Write, operation string, requ
 	_, _, err := k.leader.Board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
 		was := k.Submitted(name)
 		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
-			return nil, fmt.Errorf("the drain of cell %s: %w", name, bbs.ErrRevision)
+			return nil, fmt.Errorf("the drain of cell %s: %w", name, fault.ErrRevision)
 		}
 		next, text, err := decide(was)
 		if err != nil || next == was {

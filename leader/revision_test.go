@@ -8,7 +8,7 @@ import (
 
 	"cantina/action"
 	"cantina/api"
-	"cantina/bbs"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/task"
@@ -93,7 +93,7 @@ func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 			if c.moves {
 				_, err = v.Apply(ctx, full, api.Write{Expect: before})
 			}
-			if !errors.Is(err, bbs.ErrRevision) {
+			if !errors.Is(err, fault.ErrRevision) {
 				t.Errorf("%s: a plan of before was applied: %v", c.what, err)
 			}
 		}

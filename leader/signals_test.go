@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cantina/bbs"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/timetable"
@@ -138,7 +139,7 @@ type torn struct{ instances }
 
 func (x torn) ListInstances(f bbs.InstanceFilter, r bbs.Range) (bbs.Page[bbs.Instance], error) {
 	if r.After != "" {
-		return bbs.Page[bbs.Instance]{}, bbs.ErrInvalid
+		return bbs.Page[bbs.Instance]{}, fault.ErrInvalid
 	}
 	return x.instances.ListInstances(f, r)
 }
@@ -155,7 +156,7 @@ func TestHalfAListIsNone(t *testing.T) {
 	s.Signal(signalOf("web"), func(d schedule.Delivery) { told = append(told, d) })
 	for h.next() {
 	}
-	if len(told) != 1 || told[0].Problem != bbs.ErrInvalid.Error() || s.firings != 0 {
+	if len(told) != 1 || told[0].Problem != fault.ErrInvalid.Error() || s.firings != 0 {
 		t.Fatalf("%+v, %d being sent", told, s.firings)
 	}
 }

@@ -16,11 +16,16 @@ import (
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/link"
+	"cantina/lrp"
 	"cantina/registry"
 	"cantina/schedule"
+	"cantina/scheduler"
 	"cantina/store"
+	"cantina/task"
+	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
 )
@@ -83,7 +88,7 @@ func TestJobWritesHappenOnce(t *testing.T) {
 		if again, err := v.PauseJob(ctx, "j", true, api.Write{Key: "pause"}); err != nil || again.Paused {
 			t.Fatalf("the repeated call acted: %+v, %v", again, err)
 		}
-		if _, err := v.PauseJob(ctx, "j", false, api.Write{Key: "pause"}); !errors.Is(err, bbs.ErrKeyReused) {
+		if _, err := v.PauseJob(ctx, "j", false, api.Write{Key: "pause"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("a key for two calls: %v", err)
 		}
 		for name, call := range map[string]func(api.Write) error{
@@ -92,7 +97,7 @@ func TestJobWritesHappenOnce(t *testing.T) {
 			"kill":    func(w api.Write) error { _, err := v.KillPairs(ctx, api.PairFilter{Job: "j"}, w); return err },
 			"remove":  func(w api.Write) error { return v.RemoveJob(ctx, "j", w) },
 		} {
-			if err := call(api.Write{Expect: first.Revision - 1}); !errors.Is(err, bbs.ErrRevision) {
+			if err := call(api.Write{Expect: first.Revision - 1}); !errors.Is(err, fault.ErrRevision) {
 				t.Errorf("%s for another revision: %v", name, err)
 			}
 		}
@@ -192,26 +197,36 @@ func TestNoCallOutlivesItsTerm(t *testing.T) {
 
 // TestOnlyTheCodeSaysThatACellIsUnreachable: the words of an error do not.
 func TestOnlyTheCodeSaysThatACellIsUnreachable(t *testing.T) {
-	if err := unreachable("c", errors.New("the volume is unavailable")); errors.Is(err, api.ErrUnreachable) {
+	if err := unreachable("c", errors.New("the volume is unavailable")); errors.Is(err, fault.ErrUnreachable) {
 		t.Error(err)
 	}
 	cells := link.NewDirectory(link.Security{})
 	defer cells.Close()
 	cells.SetAddress("c", "unix:"+t.TempDir()+"/nobody")
 	_, err := cells.Cell("c").ReadLogs(t.Context(), &pb.ReadLogsRequest{})
-	if err := unreachable("c", err); !errors.Is(err, api.ErrUnreachable) {
+	if err := unreachable("c", err); !errors.Is(err, fault.ErrUnreachable) {
 		t.Error(err)
 	}
 }
 
-// TestEachErrorHasOneMeaning: no alias stands twice.
-func TestEachErrorHasOneMeaning(t *testing.T) {
-	seen := map[error]bool{}
-	for _, a := range Aliases() {
-		if seen[a.Err] {
-			t.Errorf("%v stands twice", a.Err)
+// TestErrorsOfThePartsHaveTheirKind: what the parts of a term return is answered to a client
+// by its kind alone.
+func TestErrorsOfThePartsHaveTheirKind(t *testing.T) {
+	for err, kind := range map[error]error{
+		bbs.ErrServiceNotFound: fault.ErrNotFound, lrp.ErrNotFound: fault.ErrNotFound, task.ErrNotFound: fault.ErrNotFound,
+		batch.ErrUnknownJob: fault.ErrNotFound, batch.ErrUnknownNode: fault.ErrNotFound, worker.ErrUnknownProcess: fault.ErrNotFound,
+		schedule.ErrNotFound: fault.ErrNotFound, store.ErrNotQuarantined: fault.ErrNotFound,
+		task.ErrExists: fault.ErrExists, fault.ErrTaken: fault.ErrExists,
+		fault.ErrQuarantined: fault.ErrConflict, store.ErrQuarantined: fault.ErrConflict, task.ErrInvalidStateTransition: fault.ErrConflict,
+		task.ErrOtherUID: fault.ErrConflict, schedule.ErrOverlap: fault.ErrConflict, schedule.ErrFired: fault.ErrConflict, ErrDrainUnreadable: fault.ErrConflict,
+		scheduler.ErrInvalid: fault.ErrInvalid, lrp.ErrInvalid: fault.ErrInvalid, lrp.ErrNotUpdatable: fault.ErrInvalid, task.ErrInvalid: fault.ErrInvalid,
+		schedule.ErrInvalid: fault.ErrInvalid, schedule.ErrNoTime: fault.ErrInvalid, wire.ErrMalformed: fault.ErrInvalid, event.ErrPosition: fault.ErrInvalid,
+		store.ErrFull: fault.ErrFull, store.ErrTooLarge: fault.ErrTooLarge, store.ErrUnsettled: fault.ErrUnknownOutcome,
+		store.ErrLeaseNotProven: fault.ErrTermOver, store.ErrLeaseGone: fault.ErrTermOver, store.ErrResigned: fault.ErrTermOver, worker.ErrDeposed: fault.ErrTermOver,
+	} {
+		if !errors.Is(err, kind) {
+			t.Errorf("%v is not %v", err, kind)
 		}
-		seen[a.Err] = true
 	}
 }
 

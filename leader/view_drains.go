@@ -2,8 +2,6 @@ package leader
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,14 +9,6 @@ import (
 	"cantina/store"
 	"cantina/worker"
 )
-
-// conflicting says to clients that a drain which cannot be read stands in the way.
-func conflicting(err error) error {
-	if errors.Is(err, ErrDrainUnreadable) {
-		return fmt.Errorf("%w: %w", err, api.ErrConflict)
-	}
-	return err
-}
 
 // dropDrain deletes a quarantined drain.
 func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
@@ -31,7 +21,7 @@ func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
 func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.Row) error {
 	done := make(chan error, 1)
 	if err := v.Drains.Restore(name, row, func(err error) { done <- err }); err != nil {
-		return conflicting(err)
+		return err
 	}
 	return outcome(ctx, done)
 }
@@ -64,7 +54,7 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 	}
 	err := v.Drains.Drain(ctx, name, DrainRequest(n), normal, toWrite(w))
 	if err != nil {
-		return api.Cell{}, conflicting(err)
+		return api.Cell{}, err
 	}
 	return v.present(name)
 }

@@ -9,6 +9,7 @@ import (
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/worker"
 )
@@ -49,7 +50,7 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 	case api.SubjectSchedule:
 		return v.explainSchedule(s)
 	}
-	return api.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, api.ErrInvalid)
+	return api.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, fault.ErrInvalid)
 }
 
 func explained(s api.Subject, e bbs.Explanation) api.Explanation {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cantina/api"
+	"cantina/fault"
 	"cantina/internal/link"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -54,7 +54,7 @@ func (v view) callee(name string) *pb.Callee {
 func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
 	c := v.cells.Cell(worker.CellName(name))
 	if c == nil {
-		return nil, fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+		return nil, fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)
 	}
 	m.To = v.callee(name)
 	got, err := c.ReadLogs(ctx, m)
@@ -65,7 +65,7 @@ func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) 
 func (v view) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
 	c := v.cells.Cell(worker.CellName(name))
 	if c == nil {
-		return fmt.Errorf("cell %s: %w", name, api.ErrUnreachable)
+		return fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)
 	}
 	m.To = v.callee(name)
 	return unreachable(name, c.FollowLogs(ctx, m, each))
@@ -76,5 +76,5 @@ func unreachable(name string, err error) error {
 	if err == nil || !link.Unavailable(err) {
 		return err
 	}
-	return fmt.Errorf("cell %s: %w: %w", name, api.ErrUnreachable, err)
+	return fmt.Errorf("cell %s: %w: %w", name, fault.ErrUnreachable, err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"cantina/api"
 	"cantina/bbs"
+	"cantina/fault"
 	"cantina/store"
 	"cantina/timetable"
 	"cantina/worker"
@@ -156,7 +157,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 			return v.dropDrain(ctx, drained)
 		}
 	case !bbs.Owns(key):
-		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, api.ErrConflict)
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, fault.ErrConflict)
 	}
 	var value []byte
 	if restore { // as it stands now: somebody may have repaired it
@@ -165,7 +166,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, api.ErrConflict)
+			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, fault.ErrConflict)
 		}
 		if value = row.Value; drained != "" {
 			return v.restoreDrain(ctx, drained, row)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/fault"
 )
 
 // ServiceKey names a service: a name within a domain.
@@ -143,8 +144,8 @@ func (d *Desired) settle() time.Duration {
 
 // Errors of definitions.
 var (
-	ErrInvalid      = errors.New("invalid definition")
-	ErrNotUpdatable = errors.New("this field changes only with a new version")
+	ErrInvalid      = fault.New(fault.ErrInvalid, "invalid definition")
+	ErrNotUpdatable = fault.New(fault.ErrInvalid, "this field changes only with a new version")
 )
 
 // MaxAnnotation is the longest annotation in bytes. MaxRoutes bounds the routes in bytes.

@@ -3,6 +3,8 @@ package lrp
 import (
 	"errors"
 	"time"
+
+	"cantina/fault"
 )
 
 // Event is something that happened to an index. One struct for each kind.
@@ -153,7 +155,7 @@ func (CrashNoted) effect()      {}
 
 // Errors of Step. None of them changes the index.
 var (
-	ErrNotFound          = errors.New("the requested row could not be found")
+	ErrNotFound          = fault.New(fault.ErrNotFound, "the requested row could not be found")
 	ErrCannotBeClaimed   = errors.New("cannot claim actual LRP")
 	ErrCannotBeStarted   = errors.New("cannot start actual LRP")
 	ErrCannotBeCrashed   = errors.New("cannot crash actual LRP")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"cantina/fault"
 	"cantina/worker"
 )
 
@@ -32,7 +33,7 @@ func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat, holds func
 	case err != nil:
 		return worker.HeartbeatAnswer{}, err
 	}
-	return worker.HeartbeatAnswer{}, ErrOver
+	return worker.HeartbeatAnswer{}, fault.ErrTermOver
 }
 
 // beatWait is a heartbeat that waits for its answer. It is woken once.
@@ -119,7 +120,7 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 	case err != nil:
 		return nil, err
 	case c.over && c.missing > 0:
-		return nil, ErrOver
+		return nil, fault.ErrTermOver
 	}
 	return slices.Clone(c.answers), nil
 }

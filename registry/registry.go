@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/store"
 	"cantina/worker"
 )
-
-// ErrOver reports that the term has ended.
-var ErrOver = errors.New("the term is over")
 
 // Store is what the registry needs of a reign.
 type Store interface {
@@ -175,7 +173,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			r.end(ErrOver)
+			r.end(fault.ErrTermOver)
 			return ctx.Err()
 		case <-tick.C:
 			r.Tick()
@@ -195,7 +193,7 @@ func (r *Registry) Begin() {
 func (r *Registry) Tick() { r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}) }
 
 // End is the end of the term for who drives a registry without Run.
-func (r *Registry) End() { r.end(ErrOver) }
+func (r *Registry) End() { r.end(fault.ErrTermOver) }
 
 // end lets all that wait for answers go.
 func (r *Registry) end(err error) {
@@ -320,7 +318,7 @@ func (r *Registry) perform(e worker.Effect) {
 	case worker.Audit:
 		r.cfg.Listener.Audit(e)
 	case worker.EndTerm:
-		r.end(ErrOver)
+		r.end(fault.ErrTermOver)
 		r.cfg.Listener.Deposed(e.Higher)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"cantina/batch"
 	"cantina/cron"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -16,15 +17,15 @@ import (
 // Errors of this package.
 var (
 	// ErrInvalid: a definition, or a request, that cannot be.
-	ErrInvalid = errors.New("invalid schedule")
+	ErrInvalid = fault.New(fault.ErrInvalid, "invalid schedule")
 	// ErrNotFound: there is no schedule of that name.
-	ErrNotFound = errors.New("no such schedule")
+	ErrNotFound = fault.New(fault.ErrNotFound, "no such schedule")
 	// ErrOverlap: an earlier run may still run, and the schedule forbids a second.
-	ErrOverlap = errors.New("an earlier run may still be running")
+	ErrOverlap = fault.New(fault.ErrConflict, "an earlier run may still be running")
 	// ErrFired: the logical time was decided already, or is older than what is known.
-	ErrFired = errors.New("this logical time was decided already")
+	ErrFired = fault.New(fault.ErrConflict, "this logical time was decided already")
 	// ErrNoTime: the schedule does not fire at the time that was asked for.
-	ErrNoTime = errors.New("the schedule does not fire at this time")
+	ErrNoTime = fault.New(fault.ErrInvalid, "the schedule does not fire at this time")
 )
 
 // Key names a schedule.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/differ"
 	"cantina/store"
@@ -69,16 +70,16 @@ func (b *builder) want(w *Wanted) {
 	}
 	spec.Name, spec.Domain = name, b.domain
 	old, _, err := b.s.changeable(name)
-	if errors.Is(err, ErrQuarantined) {
-		b.fail(name, ErrQuarantined, "cannot be changed")
+	if errors.Is(err, fault.ErrQuarantined) {
+		b.fail(name, fault.ErrQuarantined, "cannot be changed")
 		return
 	}
 	if old != nil && old.spec.Domain != b.domain {
-		b.fail(name, ErrTaken, "it belongs to domain "+old.spec.Domain)
+		b.fail(name, fault.ErrTaken, "it belongs to domain "+old.spec.Domain)
 		return
 	}
 	if b.s.bad[forestPrefix+spec.Forest] {
-		b.fail(name, ErrQuarantined, "its forest cannot be read")
+		b.fail(name, fault.ErrQuarantined, "its forest cannot be read")
 		return
 	}
 	forest := b.forestSpec(spec.Forest)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 	"cantina/worker"
@@ -168,7 +169,7 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 		}
 		key := killKey(j.row.uid, n.Node)
 		if s.bad[key] {
-			return nil, fmt.Errorf("job %q, node %q: row %s: %w", name, n.Node, key, ErrQuarantined)
+			return nil, fmt.Errorf("job %q, node %q: row %s: %w", name, n.Node, key, fault.ErrQuarantined)
 		}
 		c.Ops = append(c.Ops, store.Op{Key: key, Value: value})
 		runs = append(runs, worker.Run{Work: worker.Work{Job: name, Node: n.Node}, Invocation: n.Invocation})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/store"
 	"cantina/worker"
@@ -298,7 +299,7 @@ func TestAFailedCommitOfJobsEndsTheTerm(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Done(0, store.ErrResigned)
-		if err := r.Run(t.Context()); !errors.Is(err, ErrOver) || !errors.Is(err, store.ErrResigned) {
+		if err := r.Run(t.Context()); !errors.Is(err, fault.ErrTermOver) || !errors.Is(err, store.ErrResigned) {
 			t.Errorf("%v", err)
 		}
 		if _, err := r.Job("j"); !errors.Is(err, batch.ErrUnknownJob) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cantina/batch"
+	"cantina/fault"
 )
 
 // What is decided from are the newest rows: those that were handed out with a change
@@ -85,7 +86,7 @@ func (s *Scheduler) changeable(name string) (*jobRow, *job, error) {
 	case row == nil || row.deleted:
 		return nil, nil, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
 	case row.quarantined():
-		return nil, nil, fmt.Errorf("job %q: %w", name, ErrQuarantined)
+		return nil, nil, fmt.Errorf("job %q: %w", name, fault.ErrQuarantined)
 	}
 	return row, s.life(row), nil
 }

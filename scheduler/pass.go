@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/placement"
 	"cantina/store"
@@ -46,7 +47,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.failed:
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return errors.Join(ErrOver, s.over)
+			return errors.Join(fault.ErrTermOver, s.over)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

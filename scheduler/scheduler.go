@@ -20,13 +20,13 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"cantina/batch"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/placement"
@@ -39,14 +39,8 @@ type amounts = resource.Amounts
 
 // Errors of the scheduler.
 var (
-	// ErrOver: the term is over.
-	ErrOver = errors.New("the leader's term is over")
 	// ErrInvalid: a job or forest that cannot be.
-	ErrInvalid = errors.New("invalid job")
-	// ErrTaken: the name of the job belongs to another domain.
-	ErrTaken = errors.New("job name is taken")
-	// ErrQuarantined: a row of the job cannot be read; it counts as existing.
-	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
+	ErrInvalid = fault.New(fault.ErrInvalid, "invalid job")
 )
 
 // Store is what the scheduler needs of the term that was won: store.Reign.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/store"
 	"cantina/worker"
@@ -313,7 +314,7 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		if _, err := r.Apply("dom", []Wanted{bad, nowhere, two, two}, false); !errors.Is(err, ErrInvalid) || strings.Count(err.Error(), "\n") != 2 {
 			t.Errorf("all at once: %v", err)
 		}
-		if _, err := r.Apply("other", []Wanted{one}, false); !errors.Is(err, ErrTaken) {
+		if _, err := r.Apply("other", []Wanted{one}, false); !errors.Is(err, fault.ErrTaken) {
 			t.Error(err)
 		}
 		if got := st.keys(jobPrefix); fmt.Sprint(got) != "[job/one job/two]" {
@@ -362,14 +363,14 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if len(r.Names()) != 3 {
 			t.Errorf("a name that cannot be read is held: %v", r.Names())
 		}
-		if _, err := r.Apply("dom", []Wanted{testJob("bad", nil)}, false); !errors.Is(err, ErrQuarantined) {
+		if _, err := r.Apply("dom", []Wanted{testJob("bad", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
-		if _, err := r.Remove("bad"); !errors.Is(err, ErrQuarantined) {
+		if _, err := r.Remove("bad"); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		// Nobody writes a row that is quarantined: such a commit would end the term.
-		if _, err := r.Apply("dom", []Wanted{testJob("odd", nil)}, false); !errors.Is(err, ErrQuarantined) {
+		if _, err := r.Apply("dom", []Wanted{testJob("odd", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		r.stop()
@@ -378,10 +379,10 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		st.rows[killKey(good.UID, "a")] = []byte("garbage")
 		r = begin(t, st, 3, r.reg.Model()...)
 		pass(adoptEvery)
-		if _, err := r.Kill("good", batch.NodeFilter{}); !errors.Is(err, ErrQuarantined) {
+		if _, err := r.Kill("good", batch.NodeFilter{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
-		if _, err := r.Apply("dom", []Wanted{testJob("seg", nil)}, false); !errors.Is(err, ErrQuarantined) {
+		if _, err := r.Apply("dom", []Wanted{testJob("seg", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		r.do(r.Remove("seg"))

@@ -9,6 +9,7 @@ import (
 
 	"cantina/batch"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/worker"
 )
 
@@ -116,7 +117,7 @@ func (s *Scheduler) live(name string) (*job, error) {
 	case j == nil || j.row.deleted:
 		return nil, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
 	case j.forest == nil:
-		return nil, fmt.Errorf("job %q: %w", name, ErrQuarantined)
+		return nil, fmt.Errorf("job %q: %w", name, fault.ErrQuarantined)
 	}
 	return j, nil
 }

@@ -10,6 +10,7 @@ import (
 	"cantina/action"
 	"cantina/bbs"
 	"cantina/cell"
+	"cantina/fault"
 	"cantina/leader"
 	"cantina/lrp"
 	"cantina/resource"
@@ -83,10 +84,10 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 			return
 		}
 		b.r.s.w.trace("customer: %s: %v", what, err)
-		if errors.Is(err, bbs.ErrOver) && !b.r.over {
+		if errors.Is(err, fault.ErrTermOver) && !b.r.over {
 			b.r.s.w.fail("contract", "the board gave up in the middle of its term: %v", err)
 		}
-		for _, late := range []error{errTermOver, bbs.ErrOver, bbs.ErrServiceNotFound, bbs.ErrCollected, bbs.ErrQuarantined, leader.ErrDrainUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrEnding} {
+		for _, late := range []error{errTermOver, fault.ErrTermOver, bbs.ErrServiceNotFound, fault.ErrCollected, fault.ErrQuarantined, leader.ErrDrainUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrEnding} {
 			if errors.Is(err, late) {
 				return
 			}

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"cantina/bbs"
+	"cantina/fault"
 	"cantina/task"
 )
 
@@ -27,7 +27,7 @@ func (c complaints) Handle(_ context.Context, rec slog.Record) error {
 	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.spoilt > 0 && rec.Message == "row quarantined"
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
-		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, bbs.ErrQuarantined)) {
+		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, fault.ErrQuarantined)) {
 			allowed = true // its row has moved on, or nobody can read it
 		}
 		return true

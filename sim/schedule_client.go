@@ -11,6 +11,7 @@ import (
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cron"
+	"cantina/fault"
 	"cantina/schedule"
 	"cantina/task"
 	"cantina/timetable"
@@ -41,7 +42,7 @@ func (p *plans) client() {
 		switch {
 		case errors.Is(err, schedule.ErrNotFound):
 			p.apply(r.times, false, i)
-		case errors.Is(err, timetable.ErrQuarantined): // until an operator has answered
+		case errors.Is(err, fault.ErrQuarantined): // until an operator has answered
 		case err != nil:
 			p.w.fail("contract", "%v", err)
 		case p.w.calm && v.State.Paused:
@@ -85,10 +86,10 @@ func (t *times) ask(what string, fn func(ctx context.Context) error) {
 			return
 		}
 		t.p.w.trace("client: %s: %v", what, err)
-		if (errors.Is(err, bbs.ErrOver) || errors.Is(err, timetable.ErrOver)) && !t.r.over {
+		if (errors.Is(err, fault.ErrTermOver) || errors.Is(err, fault.ErrTermOver)) && !t.r.over {
 			t.p.w.fail("contract", "the timetable gave up in the middle of its term: %v", err)
 		}
-		for _, fine := range []error{nil, errTermOver, bbs.ErrOver, timetable.ErrOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, bbs.ErrQuarantined, timetable.ErrQuarantined} {
+		for _, fine := range []error{nil, errTermOver, fault.ErrTermOver, fault.ErrTermOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, fault.ErrQuarantined, fault.ErrQuarantined} {
 			if errors.Is(err, fine) {
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"cantina/bbs"
+	"cantina/fault"
 	"cantina/leader"
 	"cantina/lrp"
 	disk "cantina/store"
@@ -65,7 +66,7 @@ func (b *board) repair() {
 		default:
 			err = b.Release(key, true, x.sound, nil)
 		}
-		if errors.Is(err, bbs.ErrQuarantined) || errors.Is(err, timetable.ErrQuarantined) {
+		if errors.Is(err, fault.ErrQuarantined) || errors.Is(err, fault.ErrQuarantined) {
 			continue // it names work that one of several processes may have: tried again
 		}
 		if err != nil && !errors.Is(err, disk.ErrNotQuarantined) {

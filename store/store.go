@@ -30,6 +30,7 @@ import (
 	"sync"
 	"time"
 
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/store/head"
@@ -39,13 +40,13 @@ import (
 var (
 	// ErrTooLarge reports a transition that does not fit in one transaction.
 	// Nothing of it was sent.
-	ErrTooLarge = errors.New("transition too large")
+	ErrTooLarge = fault.New(fault.ErrTooLarge, "transition too large")
 	// ErrBadKey reports an empty key.
 	ErrBadKey = errors.New("bad key")
 	// ErrQuarantined reports a transition that touches a quarantined row.
-	ErrQuarantined = errors.New("row is quarantined")
+	ErrQuarantined = fault.New(fault.ErrConflict, "row is quarantined")
 	// ErrNotQuarantined reports a quarantine operation on a row that is not.
-	ErrNotQuarantined = errors.New("row is not quarantined")
+	ErrNotQuarantined = fault.New(fault.ErrNotFound, "row is not quarantined")
 	// ErrBadManifest reports a manifest without steps, or one already begun.
 	ErrBadManifest = errors.New("bad manifest")
 	// ErrBadBackup reports a backup that is torn, damaged or none.
@@ -63,20 +64,20 @@ var (
 	// under a running leader.
 	ErrWentBack = head.ErrWentBack
 	// ErrLeaseGone reports that the store has ended the lease.
-	ErrLeaseGone = errors.New("lease gone")
+	ErrLeaseGone = fault.New(fault.ErrTermOver, "lease gone")
 	// ErrLeaseNotProven reports a read without proof that this server still leads.
-	ErrLeaseNotProven = errors.New("lease not proven")
+	ErrLeaseNotProven = fault.New(fault.ErrTermOver, "lease not proven")
 	// ErrUnsettled reports a commit whose outcome stayed unknown until the term
 	// had to end. It may or may not be in the store.
-	ErrUnsettled = errors.New("commit outcome unknown")
+	ErrUnsettled = fault.New(fault.ErrUnknownOutcome, "commit outcome unknown")
 	// ErrFull reports a store that takes no more data: disk or quota.
-	ErrFull = errors.New("store is full")
+	ErrFull = fault.New(fault.ErrFull, "store is full")
 	// ErrBroken reports a store that has failed for good; only a new start helps.
 	ErrBroken = errors.New("store is broken")
 	// ErrCompacted reports a read of a revision that is gone.
 	ErrCompacted = errors.New("revision compacted")
 	// ErrResigned is the end of a term by Resign.
-	ErrResigned = errors.New("resigned")
+	ErrResigned = fault.New(fault.ErrTermOver, "resigned")
 	// ErrNoLeader reports that nobody leads.
 	ErrNoLeader = errors.New("no leader")
 )

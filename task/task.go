@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/fault"
 )
 
 // State is the state of a task (Diego dev notes, Task States).
@@ -275,13 +276,13 @@ func (t *Task) Ended() bool { return t.State == Completed || t.State == Resolvin
 
 // Errors of Step. None of them changes the task.
 var (
-	ErrNotFound               = errors.New("the requested task could not be found")
-	ErrExists                 = errors.New("the requested task already exists")
-	ErrInvalid                = errors.New("invalid task")
-	ErrInvalidStateTransition = errors.New("invalid state transition")
+	ErrNotFound               = fault.New(fault.ErrNotFound, "the requested task could not be found")
+	ErrExists                 = fault.New(fault.ErrExists, "the requested task already exists")
+	ErrInvalid                = fault.New(fault.ErrInvalid, "invalid task")
+	ErrInvalidStateTransition = fault.New(fault.ErrConflict, "invalid state transition")
 	ErrRunningOnDifferentCell = errors.New("running on a different cell")
 	// ErrOtherUID: the call is about an earlier or later task of the same guid.
-	ErrOtherUID = errors.New("another task has this guid now")
+	ErrOtherUID = fault.New(fault.ErrConflict, "another task has this guid now")
 	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
 	ErrNotEligible = errors.New("cell may not be given work now")
 	// ErrLostUnresolved: a lost task is kept until it is resolved.

@@ -10,6 +10,7 @@ import (
 
 	"cantina/cron"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/schedule"
 	"cantina/store"
 )
@@ -186,7 +187,7 @@ func (t *Timetable) edits(domain string, wanted []Wanted, prune bool) ([]edit, e
 func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	e := edit{line: Line{Name: k.Name, Verb: VerbCreate}}
 	if t.isBad(k) {
-		return e, ErrQuarantined
+		return e, fault.ErrQuarantined
 	}
 	if err := d.Validate(); err != nil {
 		return e, err
@@ -197,7 +198,7 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	}
 	if d.Job != nil {
 		if other, yes := t.cfg.Jobs.Foreign(k.Name, k.Domain); yes {
-			return e, fmt.Errorf("job %s of domain %s: %w", k.Name, other, ErrTaken)
+			return e, fmt.Errorf("job %s of domain %s: %w", k.Name, other, fault.ErrTaken)
 		}
 	}
 	now := t.cfg.Clock.Wall()
@@ -254,11 +255,11 @@ func (t *Timetable) changeable(k schedule.Key, w Write) (schedule.Row, error) {
 	row, ok := t.board.Get(k)
 	switch {
 	case t.isBad(k):
-		return row, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
+		return row, fmt.Errorf("schedule %v: %w", k, fault.ErrQuarantined)
 	case !ok:
 		return row, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	case w.Expect != 0 && (t.flying[k] > 0 || t.shown[k].revision != w.Expect):
-		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown[k].revision, w.Expect, ErrRevision)
+		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown[k].revision, w.Expect, fault.ErrRevision)
 	}
 	return row, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"cantina/event"
+	"cantina/fault"
 	"cantina/schedule"
 	"cantina/store"
 )
@@ -27,13 +28,13 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 	}
 	k, ok := keyOf(key)
 	if !ok {
-		return fmt.Errorf("restore %s: it is no key of a schedule; drop it: %w", key, ErrQuarantined)
+		return fmt.Errorf("restore %s: it is no key of a schedule; drop it: %w", key, fault.ErrQuarantined)
 	}
 	p := *t.aside[k]
 	r := store.Row{Key: key, Value: value}
 	*p.of(key) = r
 	if err := p.readable(r, k, t); err != nil {
-		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, ErrQuarantined)
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, fault.ErrQuarantined)
 	}
 	t.cfg.Store.Restore(key, value, func(revision int64, err error) {
 		r.Revision = revision

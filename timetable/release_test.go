@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"cantina/fault"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/timetable"
@@ -68,8 +69,8 @@ func TestARepairedScheduleGoesOnByItsCursor(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				was := r.damaged(keys...)
 				for _, k := range keys {
-					r.started().refused(k, []byte("still torn"), timetable.ErrQuarantined)
-					if _, err := r.times.Get(key); !errors.Is(err, timetable.ErrQuarantined) {
+					r.started().refused(k, []byte("still torn"), fault.ErrQuarantined)
+					if _, err := r.times.Get(key); !errors.Is(err, fault.ErrQuarantined) {
 						t.Fatal(err)
 					}
 					if err := r.release(k, true, was[k]); err != nil {
@@ -94,7 +95,7 @@ func TestAStateOfAnotherScheduleIsNotTaken(t *testing.T) {
 		r.apply(false, timetable.Wanted{Name: "other", Definition: hourly(nil)})
 		r.damaged(stateRow)
 		r.take()
-		r.refused(stateRow, r.stored("schedule-state/d/other"), timetable.ErrQuarantined)
+		r.refused(stateRow, r.stored("schedule-state/d/other"), fault.ErrQuarantined)
 	})
 }
 

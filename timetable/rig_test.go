@@ -16,6 +16,7 @@ import (
 	"cantina/bbs"
 	"cantina/cron"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/lrp"
@@ -108,7 +109,7 @@ func (r *rig) elect() {
 	r.stop = func() {
 		cancel()
 		for range 2 {
-			if err := <-ended; err != nil && !errors.Is(err, bbs.ErrOver) && !errors.Is(err, timetable.ErrOver) && !errors.Is(err, context.Canceled) {
+			if err := <-ended; err != nil && !errors.Is(err, fault.ErrTermOver) && !errors.Is(err, fault.ErrTermOver) && !errors.Is(err, context.Canceled) {
 				r.t.Errorf("run: %v", err)
 			}
 		}

@@ -17,7 +17,6 @@ package timetable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -25,22 +24,11 @@ import (
 
 	"cantina/cron"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/internal/run"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/task"
-)
-
-// Errors of the timetable.
-var (
-	// ErrOver: the term is over.
-	ErrOver = errors.New("the leader's term is over")
-	// ErrQuarantined: a row of the schedule cannot be read; it counts as existing.
-	ErrQuarantined = errors.New("its row cannot be read and is quarantined")
-	// ErrRevision: the schedule has another revision than the caller expects.
-	ErrRevision = errors.New("changed in the meantime")
-	// ErrTaken: the name that the schedule's job would have belongs to another domain.
-	ErrTaken = errors.New("job name is taken")
 )
 
 // Rows are the newest rows of the board, within one decision.
@@ -219,7 +207,7 @@ func New(cfg Config, rows []store.Row) *Timetable {
 // isOver says why the timetable has ended: what is in memory cannot be trusted any more.
 func (t *Timetable) isOver() error {
 	if err := context.Cause(t.over); err != nil {
-		return fmt.Errorf("%w: %w", ErrOver, err)
+		return fmt.Errorf("%w: %w", fault.ErrTermOver, err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cron"
+	"cantina/fault"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/task"
@@ -215,7 +216,7 @@ func TestAPersonsCallHappensOncePerKey(t *testing.T) {
 		if _, err := r.times.Fire(t.Context(), schedule.Key{Domain: "d", Name: "x"}, at, timetable.Write{}); !errors.Is(err, schedule.ErrNotFound) {
 			t.Fatal(err)
 		}
-		if err := r.times.Pause(t.Context(), key, true, timetable.Write{Expect: 1}); !errors.Is(err, timetable.ErrRevision) {
+		if err := r.times.Pause(t.Context(), key, true, timetable.Write{Expect: 1}); !errors.Is(err, fault.ErrRevision) {
 			t.Fatal(err)
 		}
 		r.at("01:00:00").started().at("02:00:00").started("d/n 2026-03-02T02:00:00Z")
@@ -373,10 +374,10 @@ func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 		synctest.Wait()
 		r.depose()
 		r.at("09:00:00").started()
-		if _, err := r.times.Get(key); !errors.Is(err, timetable.ErrQuarantined) {
+		if _, err := r.times.Get(key); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.Plan("d", []timetable.Wanted{one(nil)}, false); !errors.Is(err, timetable.ErrQuarantined) {
+		if _, err := r.times.Plan("d", []timetable.Wanted{one(nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatal(err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/cron"
+	"cantina/fault"
 	"cantina/schedule"
 )
 
@@ -72,7 +73,7 @@ func (t *Timetable) Get(k schedule.Key) (View, error) {
 	s, ok := t.shown[k]
 	switch {
 	case t.isBad(k):
-		return View{}, fmt.Errorf("schedule %v: %w", k, ErrQuarantined)
+		return View{}, fmt.Errorf("schedule %v: %w", k, fault.ErrQuarantined)
 	case !ok:
 		return View{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	}

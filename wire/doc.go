@@ -13,9 +13,11 @@
 // Any shell may use the package; core packages may not.
 package wire
 
-import "errors"
+import (
+	"cantina/fault"
+)
 
 // ErrMalformed reports a message that has no meaning in the domain.
-var ErrMalformed = errors.New("malformed message")
+var ErrMalformed = fault.New(fault.ErrInvalid, "malformed message")
 
 //go:generate ./generate.sh

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/workerset"
 )
@@ -12,11 +13,11 @@ import (
 // Errors of the leader's end. On an error nothing has changed.
 var (
 	// ErrDeposed: the term is over; no event is accepted.
-	ErrDeposed = errors.New("term is over")
+	ErrDeposed = fault.New(fault.ErrTermOver, "term is over")
 	// ErrMalformed: a message that no correct peer sends.
 	ErrMalformed = errors.New("malformed message")
 	// ErrUnknownProcess: no such cell process is known.
-	ErrUnknownProcess = errors.New("unknown cell process")
+	ErrUnknownProcess = fault.New(fault.ErrNotFound, "unknown cell process")
 	// ErrAlone: the cluster has one cell, in one process with its leader, and this leader is another.
 	ErrAlone = errors.New("this cluster was made by cantina dev, whose one cell no other leader knows: go on with cantina dev on its data directory, " +
 		"or make a cluster of its own of it (cantina store backup, then cantina store restore --new-identity)")

@@ -14,6 +14,7 @@ import (
 
 	"cantina/api"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/lrp"
 	"cantina/schedule"
@@ -80,11 +81,11 @@ func once[T any](f *Fake, w api.Write, current int64, do func() (T, error)) (T, 
 			return got, nil
 		}
 		var none T
-		return none, api.ErrKeyReused
+		return none, fault.ErrKeyReused
 	}
 	if w.Expect != 0 && current >= 0 && w.Expect != current {
 		var none T
-		return none, fmt.Errorf("revision is %d, not %d: %w", current, w.Expect, api.ErrRevision)
+		return none, fmt.Errorf("revision is %d, not %d: %w", current, w.Expect, fault.ErrRevision)
 	}
 	f.revision++
 	f.writes++
@@ -319,7 +320,7 @@ func (f *Fake) GetService(k lrp.ServiceKey) (api.Service, error) {
 	if s := f.services[k.String()]; s != nil {
 		return *s, nil
 	}
-	return api.Service{}, fmt.Errorf("service %s: %w", k, api.ErrNotFound)
+	return api.Service{}, fmt.Errorf("service %s: %w", k, fault.ErrNotFound)
 }
 
 // ListInstances implements api.Services.
@@ -462,7 +463,7 @@ func (f *Fake) GetTask(guid string) (api.Task, error) {
 		return *t, nil
 	}
 	if f.gone[guid] {
-		return api.Task{}, fmt.Errorf("task %s: collected 12:00, kept 24 h: %w", guid, api.ErrCollected)
+		return api.Task{}, fmt.Errorf("task %s: collected 12:00, kept 24 h: %w", guid, fault.ErrCollected)
 	}
 	return api.Task{}, fmt.Errorf("task %s: %w", guid, task.ErrNotFound)
 }

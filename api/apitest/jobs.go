@@ -8,6 +8,7 @@ import (
 	"cantina/api"
 	"cantina/batch"
 	"cantina/event"
+	"cantina/fault"
 )
 
 // SetJob changes a job, and its pairs.
@@ -49,7 +50,7 @@ func (f *Fake) GetJob(name string) (api.Job, error) {
 	if j := f.jobs[name]; j != nil {
 		return *j, nil
 	}
-	return api.Job{}, fmt.Errorf("job %s: %w", name, api.ErrNotFound)
+	return api.Job{}, fmt.Errorf("job %s: %w", name, fault.ErrNotFound)
 }
 
 // ListPairs implements api.Jobs.

@@ -7,6 +7,7 @@ import (
 
 	"cantina/api"
 	"cantina/event"
+	"cantina/fault"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/worker"
@@ -35,7 +36,7 @@ func (f *Fake) GetCell(name worker.CellName) (api.Cell, error) {
 	if c := f.cells[string(name)]; c != nil {
 		return *c, nil
 	}
-	return api.Cell{}, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+	return api.Cell{}, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
 }
 
 // AdoptCell implements api.Cells.
@@ -43,7 +44,7 @@ func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w api.Write) e
 	_, err := once(f, w, -1, func() (bool, error) {
 		c := f.cells[string(name)]
 		if c == nil || c.Cluster == "" {
-			return false, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+			return false, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
 		}
 		c.Cluster = ""
 		return true, nil
@@ -56,7 +57,7 @@ func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w api.Wri
 	return once(f, w, -1, func() ([]string, error) {
 		c := f.cells[string(name)]
 		if c == nil {
-			return nil, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+			return nil, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
 		}
 		ended := c.Unknown
 		c.Unknown = nil
@@ -73,7 +74,7 @@ func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) erro
 				return true, nil
 			}
 		}
-		return false, fmt.Errorf("process %s: %w", proc, api.ErrNotFound)
+		return false, fmt.Errorf("process %s: %w", proc, fault.ErrNotFound)
 	})
 	return err
 }
@@ -95,7 +96,7 @@ func (f *Fake) changeCell(name worker.CellName, w api.Write, change func(*api.Ce
 	return once(f, w, -1, func() (api.Cell, error) {
 		c := f.cells[string(name)]
 		if c == nil {
-			return api.Cell{}, fmt.Errorf("cell %s: %w", name, api.ErrNotFound)
+			return api.Cell{}, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
 		}
 		change(c)
 		return *c, nil
@@ -150,10 +151,10 @@ func (f *Fake) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) 
 func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w api.Write) error {
 	_, err := once(f, w, -1, func() (bool, error) {
 		if _, ok := f.rows[key]; !ok {
-			return false, fmt.Errorf("row %s: %w", key, api.ErrNotFound)
+			return false, fmt.Errorf("row %s: %w", key, fault.ErrNotFound)
 		}
 		if restore {
-			return false, fmt.Errorf("row %s is still not readable: %w", key, api.ErrConflict)
+			return false, fmt.Errorf("row %s is still not readable: %w", key, fault.ErrConflict)
 		}
 		delete(f.rows, key)
 		return true, nil

@@ -15,6 +15,7 @@ import (
 
 	"cantina/action"
 	"cantina/api"
+	"cantina/fault"
 	"cantina/spec"
 )
 
@@ -75,7 +76,7 @@ func ofServer(cmd *cobra.Command, err error) error {
 	if f == nil || !f.Changed {
 		return err
 	}
-	says := strings.TrimSuffix(strings.TrimPrefix(remote.Message, field+": "), ": "+api.ErrInvalid.Error())
+	says := strings.TrimSuffix(strings.TrimPrefix(remote.Message, field+": "), ": "+fault.ErrInvalid.Error())
 	says = strings.TrimPrefix(says, strconv.Quote(f.Value.String())+": ")
 	if h := remote.Detail.Hint; h != "" {
 		says += "; " + h

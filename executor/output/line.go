@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"cantina/fault"
 	"cantina/internal/run"
 )
 
@@ -132,11 +133,11 @@ type Gap struct {
 // Errors of this package. Read errors of the file system are wrapped with %w.
 var (
 	// ErrCursor: the cursor was not made by this package.
-	ErrCursor = errors.New("bad output cursor")
+	ErrCursor = fault.New(fault.ErrInvalid, "bad output cursor")
 	// ErrClosed: the store or the writer is closed.
 	ErrClosed = errors.New("output store closed")
 	// ErrRange: Since is not before Until.
-	ErrRange = errors.New("empty time range")
+	ErrRange = fault.New(fault.ErrInvalid, "empty time range")
 )
 
 // Config bounds a store. Zero fields get the defaults named there.

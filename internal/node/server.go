@@ -92,7 +92,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
-		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Aliases: leader.Aliases(), Now: cfg.Clock.Wall, Zone: cfg.Zone})}
+		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone})}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
 		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Group: cfg.Group, Hosts: names}.Open(ctx)
