@@ -172,7 +172,7 @@ func (a *Auctioneer) refuse(c *Call, refused []Refusal) {
 				continue // nothing that was sent: remote input harms nothing
 			}
 			delete(sent, r.Hold)
-			a.auction.Refuse(now, r.Hold, r.Full)
+			a.auction.Refuse(now, r.Hold, r.Full, r.Reason)
 			a.stats.RefusedByCell++
 			told = append(told, placement.Refused{Item: it, Refusal: placement.RefusedByCell(c.Cell, r.Reason)})
 		}

@@ -208,15 +208,17 @@ func (c *Cell) dropInstance(ct executor.Container) {
 	}
 }
 
-// rowUntil is until when an EVACUATING row stands: to the end of the evacuation, and as long as what it
-// is of takes to stop.
+// rowUntil is until when an EVACUATING row stands: a little longer than the evacuation takes, and as
+// long as what it is of takes to stop.
 func (c *Cell) rowUntil(ct executor.Container) time.Time {
 	until, _ := c.evacuation()
+	until = until.Add(rowSlack)
 	if end := ct.EndBy.Add(rowSlack); ct.Ending && end.After(until) {
 		return end
 	}
 	return until
 }
 
-// rowSlack is how long after the KILL of an instance the cell has to say that it is gone.
-const rowSlack = 10 * time.Second
+// rowSlack is how long the cell has to say what became of an instance after the end of an evacuation, or
+// after its KILL.
+const rowSlack = 5 * time.Second

@@ -50,6 +50,18 @@ func (l *Leader) settled() bool {
 	return true
 }
 
+// awaited names the cells that the leader still waits for, sorted: members that have not reported in this
+// term and are not certainly dead.
+func (l *Leader) awaited() []string {
+	var names []string
+	for _, s := range l.Registry.Sessions() {
+		if s.Member && !s.Reported && !s.Dead && !s.Displaced {
+			names = append(names, string(s.Cell))
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
 // machines counts the machines whose cells let in one of the definitions: of cells that are
 // here, and of those that were. It does not know while cells may still join, or when none is known;
 // where the leader and its cell are one process there is one.

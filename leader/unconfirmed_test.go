@@ -13,6 +13,7 @@ import (
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/lrp"
+	"cantina/placement"
 	"cantina/task"
 	"cantina/wire"
 	"cantina/worker"
@@ -213,4 +214,21 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 			t.Errorf("the process that has the name has it: %+v, %v", s, err)
 		}
 	})
+}
+
+// TestCellsThatAreAwaitedComeFirst: as long as cells are waited for, that is why work has no place.
+func TestCellsThatAreAwaitedComeFirst(t *testing.T) {
+	for want, cells := range map[string][]string{"": nil, "the leader waits for cell c1 to report": {"c1"}, "the leader waits for cells c1, c2 to report": {"c1", "c2"}} {
+		if got := awaitsText(cells); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	none, some := "", "the leader waits for cell c1 to report"
+	const why = "found no compatible cells: no cell is known"
+	if got := (&doubts{wait: &none}).placement(why); got != why {
+		t.Error(got)
+	}
+	if got := (&doubts{wait: &some}).placement(why); got != "found no compatible cells: "+some+"; no cell is known" || placement.CodeOf(got) != placement.CodeOf(why) {
+		t.Error(got)
+	}
 }

@@ -40,9 +40,38 @@ func doubt(cell string, s worker.SessionView, known bool) string {
 type doubts struct {
 	v    view
 	text map[string]string
+	wait *string // see awaits; nil = not asked yet
 }
 
-func (v view) doubts() *doubts { return &doubts{v, map[string]string{}} }
+func (v view) doubts() *doubts { return &doubts{v: v, text: map[string]string{}} }
+
+// awaits says which cells the leader still waits for: what has no place may have one then. Empty = none.
+func (d *doubts) awaits() string {
+	if d.wait == nil {
+		text := awaitsText(d.v.awaited())
+		d.wait = &text
+	}
+	return *d.wait
+}
+
+func awaitsText(cells []string) string {
+	switch len(cells) {
+	case 0:
+		return ""
+	case 1:
+		return "the leader waits for cell " + cells[0] + " to report"
+	}
+	return "the leader waits for cells " + list(cells) + " to report"
+}
+
+// placement is why something has no place, after what that may be due to.
+func (d *doubts) placement(why string) string {
+	code, text, ok := strings.Cut(why, ": ")
+	if wait := d.awaits(); ok && wait != "" {
+		return code + ": " + wait + "; " + text
+	}
+	return why
+}
 
 // of is the doubt about what a process of a cell has.
 func (d *doubts) of(cell, proc string) string {
@@ -65,6 +94,9 @@ func (d *doubts) instance(i bbs.Instance) api.Instance {
 		x.Doubt = d.of(i.Cell, i.Proc)
 		x.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
 	}
+	if i.PlacementError != "" {
+		x.PlacementError = d.placement(i.PlacementError)
+	}
 	return x
 }
 
@@ -74,6 +106,11 @@ func (d *doubts) task(t bbs.Task) api.Task {
 	if t.Task != nil && t.State == task.Running {
 		x.Doubt = d.of(t.Holder.Cell, t.Holder.Proc)
 		x.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
+	}
+	if t.Task != nil && t.State == task.Pending && t.Rejection != "" {
+		row := *t.Task
+		row.Rejection = d.placement(t.Rejection)
+		x.Task = &row
 	}
 	return x
 }
@@ -184,7 +221,7 @@ func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
 			sayHeld(x, w.Longest)
 			blind = false
 		}
-		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.PlacementError != "" {
+		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed {
 			v.remedy(x, LRPItem(i.Key))
 		}
 		if i.Doubt != "" && (index < 0 || i.Key.Index == index) {
@@ -225,7 +262,7 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	if err != nil {
 		return err
 	}
-	if t.State == task.Pending && t.Rejection != "" {
+	if t.State == task.Pending {
 		v.remedy(x, TaskItem(guid))
 	}
 	if w, blind := v.blind(); blind && t.State == task.Pending {
@@ -239,8 +276,23 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 	return nil
 }
 
+// codeAwaited is the code of the reason that the leader still waits for cells.
+const codeAwaited = "cells_awaited"
+
+// sayAwaited adds, once and before all, that cells are waited for, and reports whether any are.
+func (v view) sayAwaited(x *api.Explanation) bool {
+	text := awaitsText(v.awaited())
+	if text != "" && !slices.ContainsFunc(x.Reasons, func(r api.Reason) bool { return r.Code == codeAwaited }) {
+		x.Reasons = slices.Insert(x.Reasons, 0, api.Reason{Code: codeAwaited, Text: text, Longest: v.Registry.Wait().Longest})
+	}
+	return text != ""
+}
+
 // remedy adds what would help to the reasons for which a waiting item has no place.
 func (v view) remedy(x *api.Explanation, item string) {
+	if v.sayAwaited(x) { // they may have room
+		return
+	}
 	_, why, waits := v.Auctioneer.Explain(item)
 	if !waits || why == nil {
 		return

@@ -151,8 +151,8 @@ func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
 // Refuse takes a cell's answer that it did not take what was in flight: the item
 // is carried over into the next batch. When the cell is full, or takes nothing, it rests, for the
 // ledger knows it badly; otherwise something about this item does not suit it, and
-// the item waits 1, 2, 4 … 30 s. Holdings that are not in flight are ignored.
-func (a *Auction) Refuse(now time.Duration, hold string, full bool) {
+// the item waits 1, 2, 4 … 30 s. While the cell rests, why is what keeps work from it. Holdings that are not in flight are ignored.
+func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) {
 	h := a.holds[hold]
 	if h == nil || !h.inFlight {
 		return
@@ -161,7 +161,7 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool) {
 	a.unbook(h)
 	a.freed = true
 	if full && a.byName[c.name] == c {
-		a.rest(c, now+a.cfg.Rest)
+		a.rest(c, now+a.cfg.Rest, why)
 	}
 	if h.Kind == KindBatch || a.waiting[h.item.ID] != nil {
 		return
@@ -177,7 +177,7 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool) {
 // granted.
 func (a *Auction) Rest(now time.Duration, name string) {
 	if c := a.byName[name]; c != nil {
-		a.rest(c, now+a.cfg.Rest)
+		a.rest(c, now+a.cfg.Rest, "")
 	}
 }
 

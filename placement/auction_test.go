@@ -82,7 +82,7 @@ func TestRefusedWorkIsCarriedOverAndUnansweredIsNot(t *testing.T) {
 	if len(r.Placed) != 2 || r.Placed[0].Cell != "c1" {
 		t.Fatalf("placed %+v", r.Placed)
 	}
-	a.Refuse(0, "h-refused.0", true)
+	a.Refuse(0, "h-refused.0", true, "")
 	r = a.Round(0)
 	if got := placedIDs(r); got != "refused.0" || r.Placed[0].Cell != "c2" {
 		t.Fatalf("carried over to %+v; the cell that refused rests", r.Placed)
@@ -119,7 +119,7 @@ func TestItemThatDoesNotSuitItsCellWaitsLongerEachTime(t *testing.T) {
 		if r := a.Round(now); placedIDs(r) != "port.0" {
 			t.Fatalf("at %v: %+v", now, r)
 		}
-		a.Refuse(now, "h-port.0", false)
+		a.Refuse(now, "h-port.0", false, "")
 		submit(t, a, now, lrpItem("other", len(pauses), 1))
 		if r := a.Round(now); len(r.Placed) != 1 {
 			t.Fatalf("the cell is open to others: %+v", r)
@@ -479,7 +479,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 			},
 			"refuse": func(rt *rapid.T) {
 				if id, ok := some(rt, "flying"); ok {
-					a.Refuse(now, holds[id], rapid.Bool().Draw(rt, "full"))
+					a.Refuse(now, holds[id], rapid.Bool().Draw(rt, "full"), "")
 					fate[id] = "waiting"
 				}
 			},
@@ -572,7 +572,7 @@ func TestLateAnswerMovesTheAttempt(t *testing.T) {
 			if err := a.Hold(row); err != nil {
 				t.Fatal(err)
 			}
-			a.Refuse(2*time.Second, it.Hold, true) // what the other cell says comes too late
+			a.Refuse(2*time.Second, it.Hold, true, "") // what the other cell says comes too late
 			for _, v := range a.Cells() {
 				want := 0
 				if v.Name == "c1" {

@@ -29,6 +29,7 @@ type cell struct {
 	class, zone, slot int // -1 = in no class
 	restUntil         time.Duration
 	resting           bool
+	restWhy           string // what the cell said; empty = nothing
 	improved          bool
 	holds             map[string]*holding
 }
@@ -285,6 +286,8 @@ func (c *cell) reason() string {
 		return "evacuating"
 	case c.state.Unavailable != "":
 		return c.state.Unavailable
+	case c.resting && c.restWhy != "":
+		return "refused work a moment ago: " + c.restWhy
 	case c.resting:
 		return "refused work a moment ago"
 	}

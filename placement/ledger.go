@@ -248,8 +248,8 @@ func (l *Ledger) Where(hold string) (cell string, ok bool) {
 }
 
 // rest keeps a cell that refused out of the auction for a while.
-func (l *Ledger) rest(c *cell, until time.Duration) {
-	c.restUntil = until
+func (l *Ledger) rest(c *cell, until time.Duration, why string) {
+	c.restUntil, c.restWhy = until, why
 	if !c.resting {
 		c.resting = true
 		l.resting = append(l.resting, c)

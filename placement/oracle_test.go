@@ -231,7 +231,7 @@ func TestPlacementEqualsExhaustiveScoring(t *testing.T) {
 			"remove": func(rt *rapid.T) { l.Remove(cellName()) },
 			"rest": func(rt *rapid.T) {
 				if c := l.byName[cellName()]; c != nil {
-					l.rest(c, time.Second)
+					l.rest(c, time.Second, "")
 				}
 			},
 			"wake": func(rt *rapid.T) { l.wake(time.Second) },

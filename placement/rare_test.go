@@ -48,13 +48,13 @@ func TestSinceWhenItWaits(t *testing.T) {
 func TestRefusalsOfWhatIsNotInFlight(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
-	a.Refuse(0, "nobody", true)
+	a.Refuse(0, "nobody", true, "")
 	submit(t, a, 0, lrpItem("x", 0, 10))
 	a.Round(0)
 	if err := a.Confirm("h-x.0"); err != nil {
 		t.Fatal(err)
 	}
-	a.Refuse(0, "h-x.0", true)
+	a.Refuse(0, "h-x.0", true, "")
 	if at, ok := a.Where("h-x.0"); !ok || at != "c" || a.Waiting() != 0 {
 		t.Errorf("what was confirmed was refused: %v %v, %d wait", at, ok, a.Waiting())
 	}
@@ -62,7 +62,7 @@ func TestRefusalsOfWhatIsNotInFlight(t *testing.T) {
 	if g[0].Cell != "c" {
 		t.Fatalf("%+v", g)
 	}
-	a.Refuse(0, "b", false)
+	a.Refuse(0, "b", false, "")
 	if _, ok := a.Where("b"); ok || a.Waiting() != 0 {
 		t.Errorf("a refused grant waits: %v, %d", ok, a.Waiting())
 	}
@@ -77,7 +77,7 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	second := lrpItem("x", 0, 20)
 	second.Hold = "second"
 	submit(t, a, 0, second)
-	a.Refuse(0, "h-x.0", false)
+	a.Refuse(0, "h-x.0", false, "")
 	if e := a.waiting["x.0"]; a.Waiting() != 1 || e.item.Hold != "second" {
 		t.Errorf("%d wait, %+v", a.Waiting(), a.waiting["x.0"])
 	}
@@ -88,8 +88,8 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 func TestRoomThatNobodyReleased(t *testing.T) {
 	for name, c := range map[string]func(a *Auction) (now time.Duration){
 		"no answer in time":      func(*Auction) time.Duration { return time.Minute },
-		"the item does not suit": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", false); return time.Millisecond },
-		"the cell takes nothing": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", true); return time.Millisecond },
+		"the item does not suit": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", false, ""); return time.Millisecond },
+		"the cell takes nothing": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", true, ""); return time.Millisecond },
 		"an unconfirmed grant ends": func(a *Auction) time.Duration {
 			a.Release("h-x.0")
 			a.Reserve([]Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 10}}}, 0)
@@ -143,7 +143,7 @@ func TestACellThatRests(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// A newer state ends the rest before its time.
-	a.Refuse(time.Second, "h-x.0", true)
+	a.Refuse(time.Second, "h-x.0", true, "")
 	if r := a.Round(time.Second); len(r.Placed) != 0 {
 		t.Errorf("%+v", r)
 	}

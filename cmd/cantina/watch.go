@@ -193,7 +193,7 @@ func eventText(x *pb.Event) string {
 	}
 	switch {
 	case x.Instance != nil:
-		text := indexOf(x.Instance) + " " + x.Instance.State + whose(x.Instance)
+		text := indexOf(x.Instance) + " " + instanceState(x.Instance) + whose(x.Instance)
 		if x.Instance.State == lrp.Unclaimed.String() && x.Instance.PlacementError != "" {
 			text += ": " + x.Instance.PlacementError
 		}
