@@ -94,6 +94,9 @@ func (s *Store) remember(change func(*Memo)) error {
 // holding the folder's lock proves that process dead, so nobody has to wait for
 // its TTL.
 func (s *Store) forgetLease(ctx context.Context) error {
+	if err := s.clearSeat(ctx); err != nil {
+		return err
+	}
 	m, err := s.loadMemo()
 	if err != nil || m.Lease == 0 {
 		return err
@@ -107,6 +110,21 @@ func (s *Store) forgetLease(ctx context.Context) error {
 	}
 	if err := s.call(ctx, func(ctx context.Context) error { return s.backend.Revoke(ctx, m.Lease) }); err != nil {
 		return fmt.Errorf("revoke lease %x of an earlier process: %w", m.Lease, err)
+	}
+	return nil
+}
+
+// clearSeat ends the lease of the election key, when this process alone has the store.
+func (s *Store) clearSeat(ctx context.Context) error {
+	if !s.cfg.Sole {
+		return nil
+	}
+	e, _, err := s.read(ctx, s.electionKey())
+	if err != nil || e == nil || e.Lease == 0 {
+		return err
+	}
+	if err := s.call(ctx, func(ctx context.Context) error { return s.backend.Revoke(ctx, e.Lease) }); err != nil {
+		return fmt.Errorf("revoke lease %x of an earlier process: %w", e.Lease, err)
 	}
 	return nil
 }

@@ -164,6 +164,9 @@ type Config struct {
 	NewCluster bool
 	// Memory is what the server keeps beside the store [nothing].
 	Memory Memory
+	// Sole: nobody else can reach the store, for this process holds the lock of the directory that it
+	// lives in: who led before is dead, and its lease is not waited for.
+	Sole bool
 	// Clock is required: leases run by Boot, new epochs are named by Wall.
 	Clock run.Clock
 	// NewID makes the identity of a store that has none [random].

@@ -51,7 +51,7 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 	if err != nil {
 		return failf(api.ExitConnection, "%v", err)
 	}
-	return errors.Join(use(ctx, cluster.Backend(), f), cluster.Close())
+	return errors.Join(use(ctx, cluster.Backend(), false, f), cluster.Close())
 }
 
 // errRunning reports a data directory whose store a running server has.
@@ -82,7 +82,7 @@ func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.S
 	running, end := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- member.Run(running) }()
-	err = use(ctx, member.Backend(), f)
+	err = use(ctx, member.Backend(), true, f)
 	end()
 	if rerr := <-done; rerr != nil && !errors.Is(rerr, context.Canceled) {
 		err = errors.Join(err, rerr)
@@ -99,8 +99,9 @@ func hasStore(path string) (bool, error) {
 	return err == nil, err
 }
 
-func use(ctx context.Context, b *etcd.Backend, f func(context.Context, *store.Store) error) error {
-	s, err := store.New(b, store.Config{Clock: run.Kernel()})
+// use calls f with a store. sole: nobody else can reach it.
+func use(ctx context.Context, b *etcd.Backend, sole bool, f func(context.Context, *store.Store) error) error {
+	s, err := store.New(b, store.Config{Sole: sole, Clock: run.Kernel()})
 	if err != nil {
 		return err
 	}

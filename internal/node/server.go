@@ -167,7 +167,7 @@ func (s *Server) runStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st, err := store.New(backend, store.Config{LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
+	st, err := store.New(backend, store.Config{Sole: len(s.cfg.Endpoints) == 0, LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
 		NewCluster: s.cfg.NewCluster, Memory: s.folder, Clock: s.cfg.Clock, Log: s.log})
 	if err != nil {
 		return errors.Join(err, closeStore())

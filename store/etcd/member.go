@@ -92,6 +92,9 @@ func Start(ctx context.Context, f *folder.Folder, c MemberConfig) (*Member, erro
 	if err := conceive(m.dir); err != nil {
 		return nil, fmt.Errorf("start etcd in %s: %w", m.dir, err)
 	}
+	if err := checkLog(m.dir); err != nil {
+		return nil, m.notStarted(ctx, err)
+	}
 	started := make(chan error, 1)
 	go func() { started <- m.start(ctx) }() // ends with start, or hangs with a broken member until the process ends
 	select {

@@ -204,7 +204,16 @@ func markRestored(t *testing.T, f Fixture) {
 	r := campaign(t, s, "a")
 	_, err = f.store(t, store.Config{}).MarkRestored(ctx(t))
 	wantErr(t, err, store.ErrDisplaced)
-	must(t, r.Resign(ctx(t)))
+	// Its process was killed: who alone has the store need not wait for its lease.
+	first, err := f.store(t, store.Config{Sole: true}).MarkRestored(ctx(t))
+	must(t, err)
+	if first.Epoch <= r.Term().Epoch {
+		t.Fatalf("marked %s, before %s", first, r.Term())
+	}
+	if _, err := f.store(t, store.Config{}).Leader(ctx(t)); !errors.Is(err, store.ErrNoLeader) {
+		t.Fatalf("a dead process leads: %v", err)
+	}
+	_ = r.Resign(ctx(t))
 	marked, err := f.store(t, store.Config{}).MarkRestored(ctx(t))
 	must(t, err)
 	r2 := campaign(t, f.store(t, store.Config{}), "b")

@@ -1,0 +1,115 @@
+package etcd_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/store"
+	"cantina/store/etcd"
+	"cantina/store/folder"
+)
+
+// frames returns where the frames of a log file begin; the last is where they end.
+func frames(t *testing.T, log []byte) []int {
+	t.Helper()
+	var at []int
+	for off := 0; off+8 <= len(log); {
+		at = append(at, off)
+		l := int64(binary.LittleEndian.Uint64(log[off:]))
+		if l == 0 {
+			break
+		}
+		pad := 0
+		if l < 0 {
+			pad = int(uint64(l)>>56) & 7
+		}
+		off += 8 + int(l&(1<<56-1)) + pad
+	}
+	if len(at) < 40 {
+		t.Fatalf("%d frames", len(at))
+	}
+	return at
+}
+
+// TestDamagedLengthInTheLog: a member whose log cannot be read to the end of what was committed does
+// not start, and says at once which file it is and what to do; what a crash has torn off does no harm.
+func TestDamagedLengthInTheLog(t *testing.T) {
+	whole := t.TempDir()
+	m, f := startMember(t, whole)
+	r := campaign(t, newStore(t, m.Backend(), store.Config{}))
+	for range 50 {
+		commit(t, r, store.Transition{Ops: []store.Op{{Key: "k", Value: make([]byte, 1000)}}})
+	}
+	if err := r.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stopMember(t, m, f)
+	logs, err := filepath.Glob(filepath.Join(whole, "etcd/member/wal/*.wal"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%v, %v", logs, err)
+	}
+	log, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := frames(t, log)
+	middle, end := at[len(at)/2], at[len(at)-1]
+	for name, c := range map[string]struct {
+		damage func(log []byte) []byte
+		starts bool
+	}{
+		"nothing":             {func(b []byte) []byte { return b }, true},
+		"torn off at the end": {func(b []byte) []byte { copy(b[end:], []byte{200, 1, 0, 0, 0, 0, 0, 0, 8}); return b }, true},
+		"a bit of a length":   {func(b []byte) []byte { b[middle+3] ^= 0x40; return b }, false},
+		"a longer length":     {func(b []byte) []byte { b[middle+1] ^= 0x80; return b }, false},
+		"other padding":       {func(b []byte) []byte { b[middle+7] ^= 0x87; return b }, false},
+		"a length of zero":    {func(b []byte) []byte { clear(b[middle : middle+8]); return b }, false},
+		"of the last frames":  {func(b []byte) []byte { b[at[len(at)-4]+4] ^= 1; return b }, false},
+		"a block of zeros":    {func(b []byte) []byte { clear(b[middle&^4095 : middle&^4095+4096]); return b }, false},
+		"cut off":             {func(b []byte) []byte { return b[:middle] }, false},
+		"empty":               {func([]byte) []byte { return nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "server")
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, strings.TrimPrefix(logs[0], whole))
+			if err := os.WriteFile(file, c.damage(append([]byte(nil), log...)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, err := folder.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			m, err := etcd.Start(ctx, f, etcd.MemberConfig{})
+			if err == nil {
+				err = m.Close()
+			}
+			switch {
+			case c.starts:
+				if err != nil {
+					t.Error(err)
+				}
+			case ctx.Err() != nil:
+				t.Errorf("after 30 s: %v", err)
+			case err == nil || !strings.Contains(err.Error(), dir) || !strings.HasSuffix(err.Error(), "cantina store restore FILE --data "+filepath.Dir(dir)):
+				t.Error(err)
+			case name == "a bit of a length" && (!errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), file)):
+				t.Error(err)
+			default:
+				t.Log(err)
+			}
+		})
+	}
+}
