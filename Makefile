@@ -27,8 +27,8 @@ REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 # those of the executor all do, and the scripts do it by themselves.
 AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Follow|Schedule|Rolling|Adopted|KilledCell|Scaling
 
-# Tests of the live heap: each allocation is counted, so they run without the race detector.
-HEAP       := MemoryOfWhatIsGone
+# Tests that count what is allocated: they run without the race detector.
+HEAP       := MemoryOfWhatIsGone|TooManyValues
 
 .PHONY: all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate need
 
@@ -56,7 +56,7 @@ demo: $(BIN)/cantina $(BIN)/cantina-demo
 test: NEED = iproute2 procps git fuse3 runc
 test: need $(BIN)/cantina $(BIN)/cantina-demo
 	$(GO) test -count=1 -p 1 -timeout 20m $(REALPKGS)
-	$(GO) test -count=1 -timeout 5m -run '$(HEAP)' cantina/internal/node
+	$(GO) test -count=1 -timeout 5m -run '$(HEAP)' cantina/internal/node cantina/spec
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m cantina/executor
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -run '$(AS_USER)' cantina/test/robust
 
