@@ -19,6 +19,38 @@ type hooked struct {
 
 	mu             sync.Mutex
 	before, listed func() // a reservation is made; the list has been taken
+
+	unstartable, unreadable error // every start, every result file
+	starting                func()
+}
+
+// Start implements Executor.
+func (h *hooked) Start(id string, s executor.Spec) error {
+	h.mu.Lock()
+	err := h.unstartable
+	h.mu.Unlock()
+	h.take(&h.starting)()
+	if err != nil {
+		return err
+	}
+	return h.Executor.Start(id, s)
+}
+
+// ResultFile implements Executor.
+func (h *hooked) ResultFile(id string) ([]byte, error) {
+	h.mu.Lock()
+	err := h.unreadable
+	h.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return h.Executor.ResultFile(id)
+}
+
+func (h *hooked) fail(start, result error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unstartable, h.unreadable = start, result
 }
 
 func (h *hooked) take(f *func()) func() {

@@ -125,9 +125,10 @@ func (c *Cell) runTask(ctx context.Context, ct executor.Container, v task.View) 
 	c.log.Warn("container does not start", "container", ct.ID, "error", err)
 	result := task.Result{Failed: true, Ordered: true, Reason: task.ReasonRunFailed + ": " + why(err), ExitCode: -1}
 	ev := task.Complete{UID: v.UID, By: v.Self, Result: result}
-	if err := c.taskCalls.do(ctx, TaskEvent{GUID: ct.Labels[labelTask], Event: ev}); err != nil {
+	if err := c.taskCalls.do(ctx, TaskEvent{GUID: ct.Labels[labelTask], Event: ev}); err != nil && !taskRefused(err) {
 		c.log.Debug("call failed", "container", ct.ID, "call", "Complete", "error", err)
 		c.retrySoon()
+		return // the reservation stays: its start is tried again, and the reason is not lost
 	}
 	c.delete(ct.ID)
 }
