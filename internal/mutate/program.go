@@ -110,6 +110,9 @@ func (t *Program) Try(number int) Verdict {
 	return t.stage(Chosen + "=" + strconv.Itoa(number))
 }
 
+// Quick leaves the slow tests out.
+func (t *Program) Quick() { t.stages = t.stages[:1] }
+
 func (t *Program) stage(env ...string) Verdict {
 	for _, flags := range t.stages {
 		if _, err := t.run(append(flags, t.args...), env...); err != nil {

@@ -25,6 +25,7 @@ type options struct {
 	match     string
 	known     string
 	simulated time.Duration
+	quick     bool
 }
 
 func main() {
@@ -35,6 +36,7 @@ func main() {
 	flag.StringVar(&o.match, "match", "", "only changes whose name has this text")
 	flag.StringVar(&o.known, "known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
 	flag.DurationVar(&o.simulated, "sim", 10*time.Second, "how long the simulator runs on each change that the tests let pass; 0 = it does not")
+	flag.BoolVar(&o.quick, "quick", false, "leave out the slowest tests of each package, and the simulator: for writing tests")
 	flag.Parse()
 	if err := run(o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -86,13 +88,13 @@ func run(o options, dirs []string) error {
 			survivors = append(survivors, nil)
 			continue
 		}
-		left, err := tests(p, chosen[i], o.workers, scratch, &table[i])
+		left, err := tests(p, chosen[i], o, scratch, &table[i])
 		if err != nil {
 			return err
 		}
 		survivors = append(survivors, left)
 	}
-	if o.simulated > 0 {
+	if o.simulated > 0 && !o.quick {
 		if err := simulate(packages, survivors, o, scratch, table); err != nil {
 			return err
 		}
@@ -144,15 +146,18 @@ func draw(packages []*mutate.Package, o options) [][]*attempt {
 	}
 }
 
-func tests(p *mutate.Package, all []*attempt, workers int, scratch string, c *counts) ([]*attempt, error) {
+func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *counts) ([]*attempt, error) {
 	program, err := mutate.NewTests(p, scratch)
 	if err != nil {
 		return nil, err
 	}
+	if o.quick {
+		program.Quick()
+	}
 	begin := time.Now()
 	var mu sync.Mutex
 	var failed error
-	each(all, workers, func(a *attempt) {
+	each(all, o.workers, func(a *attempt) {
 		var err error
 		a.number = p.Number[a.number] // an index until now
 		if a.number != 0 {
