@@ -24,7 +24,7 @@ func TestEarlierOnTheCircle(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]uint64{{half, 0}, {half - 1, math.MaxUint64}, {0, half}} {
-		if _, err := Earlier(c[0], c[1]); !errors.Is(err, ErrCorrupt) {
+		if got, err := Earlier(c[0], c[1]); got || !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d and %d are half the circle apart: %v", c[0], c[1], err)
 		}
 	}
@@ -50,6 +50,15 @@ func TestHashIsASet(t *testing.T) {
 	top := Hash{Count: 1, Sum1: math.MaxUint64}
 	if h := top.Add("x"); h.Sum1 >= top.Sum1 {
 		t.Fatal("sums wrap")
+	}
+}
+
+// TestHashOfEveryVersion: the hash that a leader of an earlier version made is compared with one of
+// this version.
+func TestHashOfEveryVersion(t *testing.T) {
+	want := Hash{Count: 2, Sum1: 0x8b9045dea90ccfb1, Xor1: 0x646f35de46c22f2d, Sum2: 0xce08f97608559e18, Xor2: 0xc9f48565f7025d14}
+	if got := (Hash{}).Add("w1").Add("w2"); got != want {
+		t.Errorf("%#v, want %#v", got, want)
 	}
 }
 

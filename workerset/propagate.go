@@ -177,11 +177,8 @@ func (x *index) move(v, w uint64, n int) {
 
 // min returns the least version; the index must not be empty.
 func (x *index) min() uint64 {
-	for len(x.mins) > 0 && x.count[x.mins[0]] == 0 {
+	for x.count[x.mins[0]] == 0 {
 		heap.Pop(&x.mins)
-	}
-	if len(x.mins) == 0 {
-		return 0
 	}
 	return x.mins[0]
 }
