@@ -208,11 +208,10 @@ func sameRequest(a, b *Actual) bool {
 }
 
 func (b *Board) forget(p *process, k Key, old *slot) {
-	if old == nil {
-		return
+	if old != nil {
+		delete(p.rows, k.Index)
+		b.indices--
 	}
-	delete(p.rows, k.Index)
-	b.indices--
 	if p.version == nil && len(p.rows) == 0 {
 		delete(b.procs, k.Process)
 	}
