@@ -151,32 +151,24 @@ func TestTheTrackerEqualsItsDefinition(t *testing.T) {
 	}
 }
 
-// TestAgreementTakesAll that live, and no other.
-func TestAgreementTakesAll(t *testing.T) {
+// TestTheDeadShowNothing: what one shows that is dead neither counts nor is waited for.
+func TestTheDeadShowNothing(t *testing.T) {
 	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1").Add("w2")}
 	p := newPool(t, 0)
 	p.came("w1", old)
-	p.join("w2")
-	if p.tr.Agree() {
-		t.Error("w2 has shown nothing yet")
-	}
-	p.tr.Came("w2", old)
-	if !p.tr.Agree() || !p.tr.Consensus() {
+	p.came("w2", old)
+	if !p.tr.Consensus() {
 		t.Error("both show one set")
 	}
 	p.leave("w2")
-	p.tr.Came("w2", ID{}) // dead
-	if p.tr.Agree() != true || p.tr.Consensus() {
-		t.Error("what a dead one shows does not count")
-	}
 	p.join("w3")
 	p.leave("w3")
 	p.tr.Came("w3", old)
-	if !p.tr.Agree() || p.tr.unshown != 0 {
-		t.Error("one that died before it showed anything")
+	if p.tr.Consensus() {
+		t.Error("w2 is gone")
 	}
 	p.leave("w1")
-	if p.tr.Agree() || p.tr.Consensus() || len(p.tr.initial) != 0 || p.tr.unshown != 0 {
+	if p.tr.Consensus() || len(p.tr.initial) != 0 {
 		t.Error("nobody is left")
 	}
 }

@@ -26,6 +26,8 @@ type options struct {
 	known     string
 	simulated time.Duration
 	quick     bool
+	only      string
+	ids       map[string]bool // of the file only; nil = all
 }
 
 func main() {
@@ -37,6 +39,7 @@ func main() {
 	flag.StringVar(&o.known, "known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
 	flag.DurationVar(&o.simulated, "sim", 10*time.Second, "how long the simulator runs on each change that the tests let pass; 0 = it does not")
 	flag.BoolVar(&o.quick, "quick", false, "leave out the slowest tests of each package, and the simulator: for writing tests")
+	flag.StringVar(&o.only, "only", "", "only changes that this output of an earlier run names as survivors")
 	flag.Parse()
 	if err := run(o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -61,6 +64,9 @@ type counts struct {
 func run(o options, dirs []string) error {
 	known, err := mutate.ReadKnown(o.known)
 	if err != nil {
+		return err
+	}
+	if o.ids, err = readSurvivors(o.only); err != nil {
 		return err
 	}
 	scratch, err := os.MkdirTemp("", "mutate")
@@ -114,7 +120,7 @@ func draw(packages []*mutate.Package, o options) [][]*attempt {
 	var names []string
 	for i, p := range packages {
 		for j, m := range p.All {
-			if strings.Contains(m.ID(), o.match) {
+			if id := m.ID(); strings.Contains(id, o.match) && (o.ids == nil || o.ids[id]) {
 				if files[m.Path] == nil {
 					names = append(names, m.Path)
 				}
@@ -144,6 +150,25 @@ func draw(packages []*mutate.Package, o options) [][]*attempt {
 			return out
 		}
 	}
+}
+
+// readSurvivors reads the names of the survivors in the output of a run; nil for no file.
+func readSurvivors(path string) (map[string]bool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "SURVIVES  "); ok {
+			id, _, _ := strings.Cut(rest, "  at ")
+			out[id] = true
+		}
+	}
+	return out, nil
 }
 
 func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *counts) ([]*attempt, error) {
