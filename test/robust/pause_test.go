@@ -10,6 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	pb "cantina/wire/cantinav1"
 )
 
 // slowEnd is how long the deadlines of these tests are: all has to begin before the pause.
@@ -175,4 +179,94 @@ jobs:
 	if out := must(t, d.Addr, "events", "--since", "0"); strings.Contains(out, "crash") {
 		t.Errorf("a service crashed:\n%s", out)
 	}
+}
+
+// TestStoppedCellKeepsTheEnds stops a cell until its reaper has ended what may not outlive its
+// credit. What had ended before has its own end when the cell is back; what the reaper ended has
+// failed, also when it then said 0.
+func TestStoppedCellKeepsTheEnds(t *testing.T) {
+	p := newPausing(t)
+	c := startCluster(t, hasty, 1, 1)
+	loop := "while :; do sleep 0.05; done"
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+tasks:
+  done: {command: [%[1]s, done]}
+  steps: {action: {serial: [{run: {command: [%[1]s, steps]}}]}}
+  soft: {command: [%[1]s, soft, "trap 'exit 0' TERM; %[2]s"]}
+  hard: {command: [%[1]s, hard, "trap '' TERM; %[2]s"]}
+`, p.command(), loop))
+	p.begun("done", "steps", "soft", "hard")
+	c.cells["c1"].freeze()
+	p.endNow("done", "steps")
+	for _, id := range []string{"soft", "hard"} {
+		if pid := p.pids(id)[0]; !eventually(func() bool { return state(pid) == "Z" }) {
+			t.Fatalf("the reaper has not ended %s", id)
+		}
+	}
+	c.session("c1", "MUST_DIE")
+	c.cells["c1"].signal(syscall.SIGCONT)
+	c.session("c1", "HEALTHY")
+	for id, want := range map[string]string{"done": "succeeded", "steps": "succeeded", "soft": "failed", "hard": "failed"} {
+		var got *pb.Task
+		if !eventually(func() bool { got = getTask(t, c.client(), "d."+id); return got.Outcome == want }) {
+			t.Errorf("%s is %s %s: %s", id, got.State, got.Outcome, got.Reason)
+		}
+		if want == "failed" && !strings.Contains(got.Reason, "deadline") {
+			t.Errorf("%s failed: %s", id, got.Reason)
+		}
+		if n := len(p.pids(id)); n != 1 {
+			t.Errorf("%s began %d times", id, n)
+		}
+	}
+}
+
+// TestStoppedServerSendsItsReadersOn stops a server until its lease is gone, around the end of
+// what clients wait for: each of them ends, with the exit code of its subject.
+func TestStoppedServerSendsItsReadersOn(t *testing.T) {
+	p := newPausing(t)
+	c := startCluster(t, patient, 1, 1)
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+tasks:
+  one: {command: [%[1]s, one, "echo said"]}
+jobs:
+  nodes: {levels: [item], nodes: [{manual: [n1]}], command: [%[1]s, "{}"]}
+`, p.command()))
+	clients := follow(t, c.addr(), []string{"run", "--", p.command(), "run", "echo said"}, []string{"logs", "-f", "d.one"}, []string{"wait", "d.one"},
+		[]string{"logs", "-f", "nodes"}, []string{"wait", "nodes"})
+	p.begun("run", "one", "n1")
+	was := c.status().Term
+	server := c.servers["s1"]
+	server.freeze()
+	p.endNow("run", "one", "n1")
+	if !eventually(func() bool { return c.count("cantina/election") == 0 }) {
+		t.Fatal("the lease of a server that is stopped does not end")
+	}
+	server.signal(syscall.SIGCONT)
+	for i, r := range clients() {
+		if said := strings.Count(r.out, "said"); r.code != 0 || i < 2 && said != 1 {
+			t.Errorf("client %d: exit code %d, %d lines: %s%s", i, r.code, said, r.out, r.err)
+		}
+	}
+	if now := c.status().Term; now == was {
+		t.Errorf("term %s goes on", was)
+	}
+	for _, id := range []string{"run", "one", "n1"} {
+		if n := len(p.pids(id)); n != 1 {
+			t.Errorf("%s began %d times", id, n)
+		}
+	}
+}
+
+// count is how many keys of the store begin with a key.
+func (c *cluster) count(key string) int64 {
+	c.t.Helper()
+	client, ctx, done := c.etcd()
+	defer done()
+	got, err := client.Get(ctx, key, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return got.Count
 }
