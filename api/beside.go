@@ -2,6 +2,7 @@ package api
 
 import (
 	"cantina/event"
+	"cantina/internal/text"
 	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -17,7 +18,7 @@ func shownEvent(b *Backend, e *event.Event, all bool) *pb.Event {
 	case e.Instance != nil:
 		besideInstance(b, e, m, all)
 	case e.Task != nil:
-		m.Task.Doubt = clean(b.Tasks.TaskOf(e.Task, e.Revision).Doubt)
+		m.Task.Doubt = text.Clean(b.Tasks.TaskOf(e.Task, e.Revision).Doubt)
 	case e.Job != nil:
 		besideJob(b, e, m)
 	case e.Schedule != nil:
@@ -45,7 +46,7 @@ func besideInstance(b *Backend, e *event.Event, m *pb.Event, all bool) {
 	m.Instance.Version, m.Instance.Revision = int32(x.Version), x.Revision
 	m.Instance.Orphan, m.Instance.Quarantined = x.Orphan, x.Quarantined
 	if !m.Instance.Hidden && row.Presence != lrp.Suspect {
-		m.Instance.Doubt = clean(x.Doubt)
+		m.Instance.Doubt = text.Clean(x.Doubt)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/event"
+	"cantina/internal/text"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -45,7 +46,7 @@ const (
 
 // DrainCell has a cell emptied.
 func (c *calls) DrainCell(ctx context.Context, q *connect.Request[pb.DrainCellRequest]) (*connect.Response[pb.DrainCellResponse], error) {
-	d := NewDrain{Reason: strings.TrimSpace(clean(q.Msg.Reason)), StopBatch: q.Msg.StopBatch}
+	d := NewDrain{Reason: strings.TrimSpace(text.Clean(q.Msg.Reason)), StopBatch: q.Msg.StopBatch}
 	var err error
 	if d.Deadline, err = wire.ToDuration(q.Msg.Deadline); err != nil {
 		return nil, invalid("deadline", "must be a duration like 600s")
@@ -96,7 +97,7 @@ func (c *calls) DiscardUnknown(ctx context.Context, q *connect.Request[pb.Discar
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
 		ended, err := b.Cells.DiscardUnknown(ctx, worker.CellName(q.Msg.Name), w)
 		for _, what := range ended {
-			m.Ended = append(m.Ended, clean(what))
+			m.Ended = append(m.Ended, text.Clean(what))
 		}
 		return err
 	})
@@ -131,7 +132,7 @@ func (c *calls) ListQuarantine(_ context.Context, q *connect.Request[pb.ListQuar
 	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Quarantined], error) { return b.Operation.ListQuarantine(r) })
 	m := &pb.ListQuarantineResponse{Listing: where}
 	for _, x := range l.Items {
-		m.Rows = append(m.Rows, &pb.Quarantined{Key: clean(x.Key), Reason: clean(x.Reason), Content: x.Bytes})
+		m.Rows = append(m.Rows, &pb.Quarantined{Key: text.Clean(x.Key), Reason: text.Clean(x.Reason), Content: x.Bytes})
 	}
 	return answer(m, err)
 }
@@ -165,11 +166,11 @@ func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainReques
 	if err != nil {
 		return nil, err
 	}
-	m := &pb.ExplainResponse{Subject: q.Msg.Subject, State: clean(x.State), Wanted: clean(x.Wanted), Fine: x.Fine}
+	m := &pb.ExplainResponse{Subject: q.Msg.Subject, State: text.Clean(x.State), Wanted: text.Clean(x.Wanted), Fine: x.Fine}
 	for _, r := range x.Reasons {
 		m.Reasons = append(m.Reasons, &pb.Reason{
-			Code: r.Code, Text: clean(r.Text), Resource: clean(r.Resource), Need: int32(r.Need), Have: int32(r.Have), Holder: clean(r.Holder),
-			Level: clean(r.Level), Change: clean(r.Change), Longest: wire.FromDuration(r.Longest),
+			Code: r.Code, Text: text.Clean(r.Text), Resource: text.Clean(r.Resource), Need: int32(r.Need), Have: int32(r.Have), Holder: text.Clean(r.Holder),
+			Level: text.Clean(r.Level), Change: text.Clean(r.Change), Longest: wire.FromDuration(r.Longest),
 		})
 	}
 	m.EventsSince = wire.FromTime(b.Events.Kept())

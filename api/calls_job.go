@@ -8,6 +8,7 @@ import (
 
 	"cantina/batch"
 	"cantina/fault"
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -48,7 +49,7 @@ func pairFilter(job string, states []string, node, below string) (PairFilter, er
 			}
 		}
 		if !found {
-			return f, invalid("state", "%q is none of ready, running, done, failed, backoff, blocked, avoided, disabled, absent", shorten(s))
+			return f, invalid("state", "%q is none of ready, running, done, failed, backoff, blocked, avoided, disabled, absent", text.Shorten(s, 60))
 		}
 	}
 	return f, nil
@@ -67,9 +68,9 @@ func knownNodes(b *Backend, f PairFilter) error {
 			return err
 		case len(l.Items) > 0:
 		case one.Node != "":
-			return fmt.Errorf("job %s has no node %s: %w", f.Job, shorten(f.Node), fault.ErrNotFound)
+			return fmt.Errorf("job %s has no node %s: %w", f.Job, text.Shorten(f.Node, 60), fault.ErrNotFound)
 		default:
-			return fmt.Errorf("job %s has no node below %s: %w", f.Job, shorten(f.Below), fault.ErrNotFound)
+			return fmt.Errorf("job %s has no node below %s: %w", f.Job, text.Shorten(f.Below, 60), fault.ErrNotFound)
 		}
 	}
 	return nil

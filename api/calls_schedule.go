@@ -8,6 +8,7 @@ import (
 
 	"cantina/action"
 	"cantina/cron"
+	"cantina/internal/text"
 	"cantina/schedule"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -125,7 +126,7 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 	for i := max(0, len(h)-schedule.MaxHistory); i < len(h); i++ {
 		e := &h[i]
 		x := &pb.ScheduleEntry{
-			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: clean(e.String()), By: e.By.String(), Run: clean(e.ID), Decided: wire.FromTime(e.When),
+			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: text.Clean(e.String()), By: e.By.String(), Run: text.Clean(e.ID), Decided: wire.FromTime(e.When),
 		}
 		if !e.Until.Equal(e.At) {
 			x.Until = wire.FromTime(e.Until)
@@ -253,20 +254,20 @@ func (c *calls) RemoveSchedule(ctx context.Context, q *connect.Request[pb.Remove
 func scheduleMessage(s *Schedule) *pb.Schedule {
 	d, st := s.Definition, &s.State
 	m := &pb.Schedule{
-		Domain: s.Domain, Name: s.Name, Uid: s.UID, Cron: clean(d.Line + d.JSON), Timezone: clean(d.Zone), Gap: d.Gap.String(), Fold: d.Fold.String(), Words: clean(s.Words),
+		Domain: s.Domain, Name: s.Name, Uid: s.UID, Cron: text.Clean(d.Line + d.JSON), Timezone: text.Clean(d.Zone), Gap: d.Gap.String(), Fold: d.Fold.String(), Words: text.Clean(s.Words),
 		State: scheduleState(s), Overlap: d.Overlap.String(), OverlapMax: int32(d.Max), Misfire: d.Misfire.String(), MisfireMax: int32(d.MisfireMax),
 		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next), Cursor: wire.FromTime(st.Cursor),
-		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
+		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: text.Clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
 	}
-	m.Starts, m.Note = d.Starts(), clean(s.Note)
+	m.Starts, m.Note = d.Starts(), text.Clean(s.Note)
 	if d.Signal != nil {
-		m.Signal = &pb.ScheduleSignal{Service: clean(d.Signal.Service), Signal: action.SignalName(d.Signal.Number)}
+		m.Signal = &pb.ScheduleSignal{Service: text.Clean(d.Signal.Service), Signal: action.SignalName(d.Signal.Number)}
 	}
 	for _, f := range st.Pending {
 		m.Pending = append(m.Pending, &pb.ScheduleFiring{At: wire.FromTime(f.At), By: f.By.String()})
 	}
 	for _, r := range st.Live {
-		m.Live = append(m.Live, clean(r.ID))
+		m.Live = append(m.Live, text.Clean(r.ID))
 	}
 	var last time.Time // a backfill comes after newer ones
 	for _, e := range st.History {

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 )
@@ -83,7 +84,7 @@ func named[T interface {
 	for _, n := range names {
 		i := slices.IndexFunc(all, func(is string) bool { return strings.EqualFold(is, n) })
 		if i < 0 {
-			return nil, invalid(field, "%q is none of %s", shorten(n), strings.Join(all, ", "))
+			return nil, invalid(field, "%q is none of %s", text.Shorten(n, 60), strings.Join(all, ", "))
 		}
 		out = append(out, first+T(i))
 	}

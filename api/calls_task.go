@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -29,7 +30,7 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
 		x := taskMessage(l.Items[i].Task, l.Items[i].Revision, false)
-		x.Doubt, x.Condition = clean(l.Items[i].Doubt), clean(l.Items[i].Condition)
+		x.Doubt, x.Condition = text.Clean(l.Items[i].Doubt), text.Clean(l.Items[i].Condition)
 		m.Tasks = append(m.Tasks, x)
 	}
 	return answer(m, err)
@@ -55,7 +56,7 @@ func (c *calls) GetTask(_ context.Context, q *connect.Request[pb.GetTaskRequest]
 		return nil, err
 	}
 	x := taskMessage(t.Task, t.Revision, true)
-	x.Doubt, x.Condition = clean(t.Doubt), clean(t.Condition)
+	x.Doubt, x.Condition = text.Clean(t.Doubt), text.Clean(t.Condition)
 	return answer(&pb.GetTaskResponse{Task: x, Position: at.String()}, nil)
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -11,6 +10,7 @@ import (
 
 	"cantina/action"
 	"cantina/batch"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/placement"
 	"cantina/resource"
@@ -18,28 +18,6 @@ import (
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
-
-// clean makes a text of foreign origin fit for the wire.
-func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-func cleanMap(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[clean(k)] = clean(v)
-	}
-	return out
-}
-
-func cleanAll(list []string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = clean(s)
-	}
-	return out
-}
 
 func amounts(a resource.Amounts) map[string]int32 {
 	if len(a) == 0 {
@@ -56,7 +34,7 @@ func amounts(a resource.Amounts) map[string]int32 {
 func service(s *Service, whole bool) *pb.Service {
 	m := &pb.Service{
 		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
-		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
+		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: text.Clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
 		Stopping: int32(s.Stopping), Unconfirmed: int32(s.Unconfirmed),
 	}
 	for i := range s.Versions {
@@ -67,7 +45,7 @@ func service(s *Service, whole bool) *pb.Service {
 		}
 		m.Versions = append(m.Versions, &pb.ServiceVersion{
 			Number: int32(v.Number), Process: v.Process, Good: v.Good,
-			Workload: hidden(wire.FromWorkload(v.Workload)), Routes: cleanMap(v.Routes), Annotation: clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
+			Workload: hidden(wire.FromWorkload(v.Workload)), Routes: text.CleanMap(v.Routes), Annotation: text.Clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
 		})
 	}
 	return m
@@ -78,9 +56,9 @@ func instance(a *lrp.Actual) *pb.Instance {
 	return &pb.Instance{
 		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
 		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
-		Routable: a.Serves(), Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: clean(a.CrashReason),
-		PlacementError: clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
-		Stopping: a.Stopping(), StopBy: wire.FromTime(a.Net.StopBy), LastCrash: clean(a.LastCrash.Reason), LastCrashCell: a.LastCrash.Cell, LastCrashTime: wire.FromTime(a.LastCrash.At),
+		Routable: a.Serves(), Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: text.Clean(a.CrashReason),
+		PlacementError: text.Clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
+		Stopping: a.Stopping(), StopBy: wire.FromTime(a.Net.StopBy), LastCrash: text.Clean(a.LastCrash.Reason), LastCrashCell: a.LastCrash.Cell, LastCrashTime: wire.FromTime(a.LastCrash.At),
 	}
 }
 
@@ -89,7 +67,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 func instances(x *Instance, all bool) []*pb.Instance {
 	shown := instance(&x.Actual)
 	shown.Version, shown.Quarantined, shown.Revision, shown.Orphan = int32(x.Version), x.Quarantined, x.Revision, x.Orphan
-	shown.Doubt, shown.Condition = clean(x.Doubt), clean(x.Condition)
+	shown.Doubt, shown.Condition = text.Clean(x.Doubt), text.Clean(x.Condition)
 	out := []*pb.Instance{shown}
 	if !all {
 		return out
@@ -110,8 +88,8 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	r := &t.Result
 	m := &pb.Task{
 		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(), Cell: t.Holder.Cell,
-		Reason: clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, OutputLost: r.OutputLost, MayStillRun: t.MayStillRun,
-		Rejections: int32(t.Rejections), Rejection: clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
+		Reason: text.Clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, OutputLost: r.OutputLost, MayStillRun: t.MayStillRun,
+		Rejections: int32(t.Rejections), Rejection: text.Clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
 		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision, Container: t.Reservation,
 	}
 	if !whole {
@@ -132,7 +110,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 func FromDefinition(d task.Definition) *pb.TaskDefinition {
 	m := &pb.TaskDefinition{
 		Workload: wire.FromWorkload(d.Workload), Stack: d.Stack, PlacementTags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
-		Annotation: clean(d.Annotation), Callback: d.CallbackURL, WhenFull: "wait", OnLost: "end", PendingTimeout: wire.FromDuration(d.PendingTimeout),
+		Annotation: text.Clean(d.Annotation), Callback: d.CallbackURL, WhenFull: "wait", OnLost: "end", PendingTimeout: wire.FromDuration(d.PendingTimeout),
 	}
 	if d.WhenFull == task.WhenFullFail {
 		m.WhenFull = "fail"
@@ -184,8 +162,8 @@ func checkAction(a action.Action) error {
 // job puts a job on the wire; whole adds its definition.
 func job(j *Job, whole bool) *pb.Job {
 	m := &pb.Job{
-		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: clean(j.Owner), State: jobState(j), Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
-		Priority: j.Priority, Reason: clean(j.Progress.Reason), NodesError: clean(j.NodesError), Errors: cleanAll(j.Errors),
+		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: text.Clean(j.Owner), State: jobState(j), Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
+		Priority: j.Priority, Reason: text.Clean(j.Progress.Reason), NodesError: text.Clean(j.NodesError), Errors: text.CleanAll(j.Errors),
 		Created: wire.FromTime(j.Created), Ended: wire.FromTime(j.Ended), Revision: j.Revision,
 	}
 	if whole {
@@ -247,8 +225,8 @@ func jobDefinition(j *Job) *pb.JobDefinition {
 func node(job string, v *batch.NodeView) *pb.JobNode {
 	s := &v.Status
 	m := &pb.JobNode{
-		Job: job, Node: clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts), Losses: int32(s.Losses),
-		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: clean(s.Reason), Time: millis(s.Time), Since: millis(v.Since),
+		Job: job, Node: text.Clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts), Losses: int32(s.Losses),
+		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: text.Clean(s.Reason), Time: millis(s.Time), Since: millis(v.Since),
 	}
 	if v.Class == batch.ClassBackoff {
 		m.Next = millis(s.Time + int64(s.Backoff)*1000)
@@ -264,7 +242,7 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 // pair is node with what only a list of one job tells.
 func pair(p *Pair) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
-	m.Path, m.Data, m.Doubt = cleanAll(p.Path), toStruct(p.Data), clean(p.Doubt)
+	m.Path, m.Data, m.Doubt = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.Doubt)
 	return m
 }
 
@@ -294,17 +272,17 @@ const wordForeign = "FOREIGN"
 func cellMessage(c *Cell) *pb.Cell {
 	m := &pb.Cell{
 		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host, Session: c.Session.String(),
-		Since: wire.FromTime(c.Since), Reason: clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
-		Unavailable: clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
-		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: cleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
-		Isolation: cleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
+		Since: wire.FromTime(c.Since), Reason: text.Clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
+		Unavailable: text.Clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
+		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: text.CleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
+		Isolation: text.CleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
 	}
-	m.Cluster, m.Unknown = string(c.Cluster), cleanAll(c.Unknown)
+	m.Cluster, m.Unknown = string(c.Cluster), text.CleanAll(c.Unknown)
 	if c.Cluster != "" {
 		m.Session = wordForeign
 	}
 	if g := c.Gone; g != nil {
-		m.Session, m.Since, m.Reason, m.Aftermath = g.Word(), wire.FromTime(g.At), clean(g.Why), clean(g.Work)
+		m.Session, m.Since, m.Reason, m.Aftermath = g.Word(), wire.FromTime(g.At), text.Clean(g.Why), text.Clean(g.Work)
 	}
 	return m
 }
@@ -313,25 +291,25 @@ func drainMessage(d *Drain) *pb.Drain {
 	if d == nil {
 		return nil
 	}
-	return &pb.Drain{Reason: clean(d.Reason), By: clean(d.By), Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until),
-		StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waits: cleanAll(d.Waits)}
+	return &pb.Drain{Reason: text.Clean(d.Reason), By: text.Clean(d.By), Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until),
+		StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waits: text.CleanAll(d.Waits)}
 }
 
 func status(s *Status) *pb.Status {
 	m := &pb.Status{
 		Cluster: s.Cluster, ClusterId: string(s.ClusterID), Leader: s.Leader, Term: s.Term.String(), Build: s.Build, Since: wire.FromTime(s.Since), Revision: s.Revision,
 		Waiting: s.Waiting, WaitingFor: s.For, Longest: wire.FromDuration(s.Longest), HeldMore: int32(s.HeldMore),
-		Counts: map[string]int32{}, Warnings: cleanAll(s.Warnings), Quarantined: int32(s.Quarantined),
+		Counts: map[string]int32{}, Warnings: text.CleanAll(s.Warnings), Quarantined: int32(s.Quarantined),
 	}
 	for _, h := range s.Held {
-		m.Held = append(m.Held, &pb.Held{What: clean(h.What), Reason: clean(h.Reason), Cell: h.Cell, Proc: h.Proc, Longest: wire.FromDuration(h.Longest)})
+		m.Held = append(m.Held, &pb.Held{What: text.Clean(h.What), Reason: text.Clean(h.Reason), Cell: h.Cell, Proc: h.Proc, Longest: wire.FromDuration(h.Longest)})
 	}
 	for k, v := range s.Counts {
 		m.Counts[k] = int32(v)
 	}
 	for _, r := range s.Rollouts {
 		m.Rollouts = append(m.Rollouts, &pb.Rollout{Domain: r.Key.Domain, Service: r.Key.Name, Phase: r.Phase.String(), Version: int32(r.Version),
-			Healthy: int32(r.Healthy), Instances: int32(r.Instances), Failure: clean(r.Failure), Progress: wire.FromTime(r.Progress)})
+			Healthy: int32(r.Healthy), Instances: int32(r.Instances), Failure: text.Clean(r.Failure), Progress: wire.FromTime(r.Progress)})
 	}
 	m.RolloutsMore = int32(s.RolloutsMore)
 	for _, d := range s.Domains {
@@ -341,11 +319,11 @@ func status(s *Status) *pb.Status {
 }
 
 func changes(domain string, a Applied) *pb.DomainChange {
-	m := &pb.DomainChange{Domain: domain, Revision: a.Revision, Warnings: cleanAll(a.Warnings)}
+	m := &pb.DomainChange{Domain: domain, Revision: a.Revision, Warnings: text.CleanAll(a.Warnings)}
 	for _, c := range a.Changes {
-		x := &pb.Change{Kind: c.Kind, Name: c.Name, Verb: string(c.Verb), Nodes: int32(c.Nodes), Note: clean(c.Note)}
+		x := &pb.Change{Kind: c.Kind, Name: c.Name, Verb: string(c.Verb), Nodes: int32(c.Nodes), Note: text.Clean(c.Note)}
 		for _, f := range c.Fields {
-			x.Fields = append(x.Fields, &pb.FieldChange{Path: clean(f.Path), Old: clean(f.Old), New: clean(f.New)})
+			x.Fields = append(x.Fields, &pb.FieldChange{Path: text.Clean(f.Path), Old: text.Clean(f.Old), New: text.Clean(f.New)})
 		}
 		m.Changes = append(m.Changes, x)
 	}

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/batch"
+	"cantina/internal/text"
 	"cantina/spec"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -113,7 +114,7 @@ func (s *Server) detail(err error, id string) (Class, *pb.ErrorDetail) {
 	if errors.As(err, &problems) {
 		for _, p := range problems.List {
 			d.Problems = append(d.Problems, &pb.Problem{
-				File: clean(p.File), Line: int32(p.Line), Column: int32(p.Column), Path: clean(p.Path), Text: clean(p.Text), Hint: clean(p.Hint),
+				File: text.Clean(p.File), Line: int32(p.Line), Column: int32(p.Column), Path: text.Clean(p.Path), Text: text.Clean(p.Text), Hint: text.Clean(p.Hint),
 			})
 		}
 		if len(d.Problems) > 0 {
@@ -134,7 +135,7 @@ func (s *Server) say(err error, class Class, id string) string {
 	if class.Code == "internal" {
 		s.cfg.Log.Error("request failed", "request_id", id, "error", err)
 	}
-	return clean(err.Error())
+	return text.Clean(err.Error())
 }
 
 func (s *Server) toConnect(err error, id string) error {
@@ -186,12 +187,4 @@ func callerOf(r *http.Request) string {
 		return "unix socket"
 	}
 	return r.RemoteAddr
-}
-
-// shorten keeps foreign text readable in an error.
-func shorten(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
 }

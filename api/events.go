@@ -12,6 +12,7 @@ import (
 
 	"cantina/event"
 	"cantina/internal/guard"
+	"cantina/internal/text"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -156,7 +157,7 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 			}
 		}
 		if !found {
-			return nil, invalid("kind", "%q is none of service, instance, task, job, pair, cell, schedule, note", shorten(name))
+			return nil, invalid("kind", "%q is none of service, instance, task, job, pair, cell, schedule, note", text.Shorten(name, 60))
 		}
 	}
 	return func(e *event.Event) bool {
@@ -170,7 +171,7 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 func eventMessage(e *event.Event, all bool) *pb.Event {
 	m := &pb.Event{
 		Revision: e.Revision, Position: e.Position.String(), Time: wire.FromTime(e.Time), Kind: e.Kind.String(),
-		Domain: e.Domain, Subject: clean(e.Subject), Gone: e.Gone, Text: clean(e.Text),
+		Domain: e.Domain, Subject: text.Clean(e.Subject), Gone: e.Gone, Text: text.Clean(e.Text),
 	}
 	switch {
 	case e.Service != nil:
@@ -186,13 +187,13 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 		m.Task = taskMessage(e.Task, e.Revision, false)
 	case e.Job != nil:
 		j := e.Job
-		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown), Counts: counts(&j.Progress), Reason: clean(j.Reason)}
+		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown), Counts: counts(&j.Progress), Reason: text.Clean(j.Reason)}
 	case e.Pair != nil:
 		m.Node = node(e.Pair.Job, &e.Pair.NodeView)
 	case e.Schedule != nil:
 		m.Schedule = scheduleMessage(&Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
-		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating, Unavailable: clean(e.Cell.Unavailable)}
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: text.Clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating, Unavailable: text.Clean(e.Cell.Unavailable)}
 	}
 	return m
 }

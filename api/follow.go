@@ -13,6 +13,7 @@ import (
 	"cantina/event"
 	"cantina/executor/output"
 	"cantina/fault"
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -209,7 +210,7 @@ func (f *follower) arrive(a arrival) error {
 	}
 	if a.err != nil && f.failed[a.cell] != a.err.Error() {
 		f.failed[a.cell] = a.err.Error()
-		page.Missing = []string{"cell " + a.cell + ": " + clean(a.err.Error())}
+		page.Missing = []string{"cell " + a.cell + ": " + text.Clean(a.err.Error())}
 	}
 	if a.err == nil {
 		delete(f.failed, a.cell)

@@ -15,6 +15,7 @@ import (
 
 	"cantina/executor/output"
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -134,7 +135,7 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 	for _, name := range streams {
 		s, ok := output.ParseStream(name)
 		if !ok {
-			return nil, invalid("query.stream", "%q is none of stdout, stderr, event", shorten(name))
+			return nil, invalid("query.stream", "%q is none of stdout, stderr, event", text.Shorten(name, 60))
 		}
 		m.Streams = append(m.Streams, pb.LogStream(s))
 	}
@@ -299,11 +300,11 @@ func SourceName(s *output.Source) string {
 	l := s.Labels
 	switch {
 	case l["service"] != "":
-		return clean(l["service"] + "/" + l["index"])
+		return text.Clean(l["service"] + "/" + l["index"])
 	case l["job"] != "":
-		return clean(l["job"] + "[" + l["node"] + "]")
+		return text.Clean(l["job"] + "[" + l["node"] + "]")
 	case l["task"] != "":
-		return clean(l["task"])
+		return text.Clean(l["task"])
 	}
 	return s.ID
 }

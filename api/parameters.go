@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"cantina/spec"
+	"cantina/internal/text"
 )
 
 // parameters puts the path and the query of a request into its message. It
@@ -27,7 +27,7 @@ func parameters(r *http.Request, m proto.Message) (fields []string, err error) {
 			for _, pair := range strings.Split(strings.Join(values, ","), ",") {
 				k, v, ok := strings.Cut(pair, "=")
 				if !ok {
-					return nil, invalid("filter", "%q is not name=value", shorten(pair))
+					return nil, invalid("filter", "%q is not name=value", text.Shorten(pair, 60))
 				}
 				set.set(k, v)
 			}
@@ -68,7 +68,7 @@ func (s *setter) set(name, value string) {
 	}
 	m, f := s.find(protoreflect.Name(name))
 	if f == nil {
-		s.err = &FieldError{Err: invalid(name, "no such parameter"), Field: name, Hint: spec.DidYouMean(name, s.names())}
+		s.err = &FieldError{Err: invalid(name, "no such parameter"), Field: name, Hint: text.DidYouMean(name, s.names())}
 		return
 	}
 	v, problem := scalar(f, value)
@@ -125,13 +125,13 @@ func (s *setter) names() []string {
 }
 
 // scalar reads a text as a value of a field; problem says what is wrong.
-func scalar(f protoreflect.FieldDescriptor, text string) (v protoreflect.Value, problem string) {
+func scalar(f protoreflect.FieldDescriptor, value string) (v protoreflect.Value, problem string) {
 	switch f.Kind() {
 	case protoreflect.StringKind:
-		return protoreflect.ValueOfString(clean(text)), ""
+		return protoreflect.ValueOfString(text.Clean(value)), ""
 	case protoreflect.BoolKind:
-		b, err := strconv.ParseBool(text)
-		if text == "" {
+		b, err := strconv.ParseBool(value)
+		if value == "" {
 			b, err = true, nil
 		}
 		if err != nil {
@@ -139,19 +139,19 @@ func scalar(f protoreflect.FieldDescriptor, text string) (v protoreflect.Value, 
 		}
 		return protoreflect.ValueOfBool(b), ""
 	case protoreflect.Int32Kind:
-		n, err := strconv.ParseInt(text, 10, 32)
+		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
 			return v, "must be a whole number"
 		}
 		return protoreflect.ValueOfInt32(int32(n)), ""
 	case protoreflect.Int64Kind:
-		n, err := strconv.ParseInt(text, 10, 64)
+		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
 			return v, "must be a whole number"
 		}
 		return protoreflect.ValueOfInt64(n), ""
 	case protoreflect.MessageKind:
-		return moment(text)
+		return moment(value)
 	}
 	return v, "cannot be given here"
 }

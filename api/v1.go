@@ -17,6 +17,7 @@ import (
 
 	"cantina/fault"
 	"cantina/internal/guard"
+	"cantina/internal/text"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 )
@@ -43,7 +44,7 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		_, _ = w.Write(spec.Schema())
 	})
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, q *http.Request) {
-		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, shorten(q.URL.Path), fault.ErrNotFound), Field: "path", Hint: "docs/api.md lists the paths"})
+		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound), Field: "path", Hint: "docs/api.md lists the paths"})
 	})
 	return mux
 }
@@ -155,15 +156,15 @@ func revisionOf(m proto.Message) int64 {
 }
 
 func jsonBody(r *http.Request, m proto.Message) error {
-	text, err := readBody(r)
-	if err != nil || len(text) == 0 {
+	body, err := readBody(r)
+	if err != nil || len(body) == 0 {
 		return err
 	}
 	if kind := mediaType(r); kind != "application/json" {
-		return invalid("Content-Type", "must be application/json, not %q", shorten(kind))
+		return invalid("Content-Type", "must be application/json, not %q", text.Shorten(kind, 60))
 	}
-	if err := protojson.Unmarshal(text, m); err != nil {
-		return &FieldError{Err: fmt.Errorf("body: %s: %w", clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")), fault.ErrInvalid), Field: "body"}
+	if err := protojson.Unmarshal(body, m); err != nil {
+		return &FieldError{Err: fmt.Errorf("body: %s: %w", text.Clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")), fault.ErrInvalid), Field: "body"}
 	}
 	return nil
 }

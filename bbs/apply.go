@@ -12,6 +12,7 @@ import (
 
 	"cantina/bbs/bbspb"
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -494,9 +495,9 @@ func (t *tx) desire(n task.Task) error {
 func changesRecord(changes []Change) *bbspb.Changes {
 	m := &bbspb.Changes{}
 	for _, c := range changes {
-		r := &bbspb.Change{Kind: c.Kind, Name: valid(c.Name), Verb: string(c.Verb), Note: valid(c.Note)}
+		r := &bbspb.Change{Kind: c.Kind, Name: text.Clean(c.Name), Verb: string(c.Verb), Note: text.Clean(c.Note)}
 		for _, f := range c.Fields {
-			r.Fields = append(r.Fields, &bbspb.Field{Path: valid(f.Path), Old: []byte(f.Old), New: []byte(f.New)})
+			r.Fields = append(r.Fields, &bbspb.Field{Path: text.Clean(f.Path), Old: []byte(f.Old), New: []byte(f.New)})
 		}
 		m.Changes = append(m.Changes, r)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/bbs/bbspb"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -62,30 +62,6 @@ func decodeRecord(value []byte, kind string, m proto.Message) error {
 	return nil
 }
 
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-func validMap(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[valid(k)] = valid(v)
-	}
-	return out
-}
-
-func validList(l []string) []string {
-	if len(l) == 0 {
-		return nil
-	}
-	out := make([]string, len(l))
-	for i, s := range l {
-		out[i] = valid(s)
-	}
-	return out
-}
-
 // reader collects the first error of a conversion.
 type reader struct{ err error }
 
@@ -127,7 +103,7 @@ func (r *reader) keep(err error) {
 func serviceRecord(s *lrp.Service) *bbspb.Service {
 	m := &bbspb.Service{
 		Key: wire.FromServiceKey(s.Key), Instances: int64(s.Instances), Numbers: int64(s.Numbers), Removed: s.Removed, Phase: int32(s.Phase),
-		Progress: wire.FromTime(s.Progress), Healthy: int64(s.Healthy), Failure: valid(s.Failure), FailedVersion: int64(s.FailedVersion),
+		Progress: wire.FromTime(s.Progress), Healthy: int64(s.Healthy), Failure: text.Clean(s.Failure), FailedVersion: int64(s.FailedVersion),
 		Applied: wire.FromTime(s.Applied),
 	}
 	for i := range s.Versions {
@@ -154,9 +130,9 @@ func serviceFrom(m *bbspb.Service) (*lrp.Service, error) {
 
 func desiredRecord(d *lrp.Desired) *bbspb.Desired {
 	m := &bbspb.Desired{
-		Process: valid(d.Process), Service: wire.FromServiceKey(d.Service), Instances: int64(d.Instances), Annotation: []byte(d.Annotation),
-		Workload: wire.FromWorkload(d.Workload), Stack: valid(d.Stack), PlacementTags: validList(d.PlacementTags), Labels: validMap(d.Labels),
-		Tolerations: validList(d.Tolerations), Strategy: int32(d.Strategy), Exclusive: d.Exclusive, OnPartition: int32(d.OnPartition),
+		Process: text.Clean(d.Process), Service: wire.FromServiceKey(d.Service), Instances: int64(d.Instances), Annotation: []byte(d.Annotation),
+		Workload: wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags), Labels: text.CleanMap(d.Labels),
+		Tolerations: text.CleanAll(d.Tolerations), Strategy: int32(d.Strategy), Exclusive: d.Exclusive, OnPartition: int32(d.OnPartition),
 		ReplaceAfter: wire.FromDuration(d.ReplaceAfter), OnReturn: int32(d.OnReturn),
 		Restart: &bbspb.Restart{
 			Mode: int32(d.Restart.Mode), Immediate: int64(d.Restart.Immediate), Base: wire.FromDuration(d.Restart.Base), Max: wire.FromDuration(d.Restart.Max),
@@ -171,7 +147,7 @@ func desiredRecord(d *lrp.Desired) *bbspb.Desired {
 		if m.Routes == nil {
 			m.Routes = make(map[string][]byte, len(d.Routes))
 		}
-		m.Routes[valid(k)] = []byte(v)
+		m.Routes[text.Clean(k)] = []byte(v)
 	}
 	return m
 }
@@ -183,7 +159,7 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 	restart, rollout := m.GetRestart(), m.GetRollout()
 	d := lrp.Desired{
 		Process: m.GetProcess(), Service: wire.ToServiceKey(m.GetService()), Instances: r.count(m.GetInstances()), Annotation: string(m.GetAnnotation()),
-		Workload: w, Stack: m.GetStack(), PlacementTags: validList(m.GetPlacementTags()), Labels: validMap(m.GetLabels()), Tolerations: validList(m.GetTolerations()),
+		Workload: w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()), Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
 		Strategy: lrp.Strategy(r.enum(m.GetStrategy(), int(lrp.StopFirst))), Exclusive: m.GetExclusive(),
 		OnPartition:  lrp.OnPartition(r.enum(m.GetOnPartition(), int(lrp.PartitionStop))),
 		ReplaceAfter: r.duration(m.GetReplaceAfter()), OnReturn: lrp.OnReturn(r.enum(m.GetOnReturn(), int(lrp.ReturnNew))),

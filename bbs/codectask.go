@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cantina/bbs/bbspb"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
 	"cantina/wire"
@@ -14,14 +15,14 @@ import (
 
 func taskRecord(t *task.Task) *bbspb.Task {
 	return &bbspb.Task{
-		Guid: valid(t.GUID), Uid: valid(t.UID), Domain: valid(t.Domain), Name: valid(t.Name), Definition: definitionRecord(t.Definition),
-		State: int32(t.State), Outcome: int32(t.Outcome), Cell: valid(t.Holder.Cell), Proc: valid(t.Holder.Proc), Reservation: valid(t.Reservation),
+		Guid: text.Clean(t.GUID), Uid: text.Clean(t.UID), Domain: text.Clean(t.Domain), Name: text.Clean(t.Name), Definition: definitionRecord(t.Definition),
+		State: int32(t.State), Outcome: int32(t.Outcome), Cell: text.Clean(t.Holder.Cell), Proc: text.Clean(t.Holder.Proc), Reservation: text.Clean(t.Reservation),
 		Result: wire.FromTaskResult(t.Result), MayStillRun: t.MayStillRun, Rejections: int64(t.Rejections), Rejection: []byte(t.Rejection),
 		Created: wire.FromTime(t.Created), Updated: wire.FromTime(t.Updated), FirstCompleted: wire.FromTime(t.FirstCompleted),
 		Callback: &bbspb.Callback{
 			Runs: int64(t.Callback.Runs), Next: wire.FromTime(t.Callback.Next), Error: []byte(t.Callback.Error), Delivered: t.Callback.Delivered, Dead: t.Callback.Dead,
 		},
-		Verdict: int64(t.Verdict), Resolution: int32(t.Resolution), Successor: valid(t.Successor),
+		Verdict: int64(t.Verdict), Resolution: int32(t.Resolution), Successor: text.Clean(t.Successor),
 	}
 }
 
@@ -45,8 +46,8 @@ func taskOf(m *bbspb.Task) (*task.Task, error) {
 
 func definitionRecord(d *task.Definition) *bbspb.Definition {
 	return &bbspb.Definition{
-		Workload: wire.FromWorkload(d.Workload), Stack: valid(d.Stack), PlacementTags: validList(d.PlacementTags), Labels: validMap(d.Labels),
-		Tolerations: validList(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: valid(d.CallbackURL), WhenFull: int32(d.WhenFull),
+		Workload: wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags), Labels: text.CleanMap(d.Labels),
+		Tolerations: text.CleanAll(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: text.Clean(d.CallbackURL), WhenFull: int32(d.WhenFull),
 		OnLost: int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
 	}
 }
@@ -56,7 +57,7 @@ func definitionOf(m *bbspb.Definition) (task.Definition, error) {
 	w, err := wire.ToWorkload(m.GetWorkload())
 	r.keep(err)
 	return task.Definition{
-		Workload: w, Stack: m.GetStack(), PlacementTags: validList(m.GetPlacementTags()), Labels: validMap(m.GetLabels()), Tolerations: validList(m.GetTolerations()),
+		Workload: w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()), Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
 		Annotation: string(m.GetAnnotation()), CallbackURL: m.GetCallbackUrl(), WhenFull: task.WhenFull(r.enum(m.GetWhenFull(), int(task.WhenFullFail))),
 		OnLost: task.OnLost(r.enum(m.GetOnLost(), int(task.LostKeep))), PendingTimeout: r.duration(m.GetPendingTimeout()),
 	}, r.err

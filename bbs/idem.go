@@ -8,6 +8,7 @@ import (
 
 	"cantina/bbs/bbspb"
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/store"
 	"cantina/wire"
 )
@@ -136,7 +137,7 @@ func (b *BBS) used(w Write, operation, request string) (string, *idemEntry, erro
 }
 
 func (e *idemEntry) record(until time.Time) *bbspb.Idem {
-	return &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: valid(e.subject), Answer: e.answer, Expires: wire.FromTime(until)}
+	return &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: text.Clean(e.subject), Answer: e.answer, Expires: wire.FromTime(until)}
 }
 
 // remember adds the key with its answer to the change.

@@ -9,6 +9,7 @@ import (
 	"cantina/bbs/bbspb"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
@@ -359,7 +360,7 @@ func (t *tx) setDomain(name string, until time.Time) {
 		delete(b.domains, name)
 		b.services.SetDomain(name, time.Unix(0, 0))
 	})
-	value := encode(kindDomain, &bbspb.Domain{Name: valid(name), Expires: wire.FromTime(until)})
+	value := encode(kindDomain, &bbspb.Domain{Name: text.Clean(name), Expires: wire.FromTime(until)})
 	t.others = append(t.others, rowChange{op: store.Op{Key: domainRow(name), Value: value}, show: func(v *view, revision int64) { v.domains[name] = domainView{until, revision} }})
 }
 
@@ -387,7 +388,7 @@ func (t *tx) setApplied(domain, name, guid string, sum []byte) {
 		delete(b.applied, key)
 	} else {
 		b.applied[key] = appliedTask{guid, string(sum)}
-		op.Value = encode(kindApplied, &bbspb.Applied{Domain: valid(domain), Name: valid(name), Guid: valid(guid), Digest: sum})
+		op.Value = encode(kindApplied, &bbspb.Applied{Domain: text.Clean(domain), Name: text.Clean(name), Guid: text.Clean(guid), Digest: sum})
 	}
 	t.undo = append(t.undo, func() {
 		if known {

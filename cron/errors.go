@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"cantina/internal/text"
 )
 
 // Errors of this package, to be tested with errors.Is.
@@ -78,7 +80,7 @@ func nearest(s string, words []string) string {
 	s = strings.ToLower(s)
 	best, bestCost := "", len(s)/2+1
 	for _, w := range words {
-		c := distance(s, w)
+		c := text.Distance(s, w)
 		switch {
 		case len(s) >= 3 && strings.HasPrefix(w, s):
 			c = 0
@@ -90,30 +92,6 @@ func nearest(s string, words []string) string {
 		}
 	}
 	return best
-}
-
-// distance is the number of single-letter edits between two short words.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diag
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diag = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // isEnd says whether a search failed only because the item is over.

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"maps"
 	"math"
 	"slices"
 )
@@ -140,7 +141,7 @@ func checkKeys(obj map[string]any, fields []Field, gregorian bool) error {
 	for _, f := range fields {
 		known = append(known, f.Key)
 	}
-	for _, key := range sortedKeys(obj) {
+	for _, key := range slices.Sorted(maps.Keys(obj)) {
 		if slices.Contains(known, key) {
 			continue
 		}
@@ -156,7 +157,7 @@ func checkKeys(obj map[string]any, fields []Field, gregorian bool) error {
 // parseEpoch makes an epoch item. Beside "epoch" only the setting of stateful
 // cron is allowed, which concerns epoch items as well.
 func parseEpoch(obj map[string]any, value any) (*Item, error) {
-	for _, key := range sortedKeys(obj) {
+	for _, key := range slices.Sorted(maps.Keys(obj)) {
 		if key != keyEpoch && key != keyMaxShift {
 			return nil, syntax(key, "not allowed beside epoch").hint("an epoch item never looks at local time")
 		}

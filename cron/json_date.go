@@ -2,7 +2,9 @@ package cron
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -134,7 +136,7 @@ func parseIteration(kind iterKind, key string, value any) (iterated, error) {
 		return out, syntax(key+".start", "missing").hint("counting needs a first day, such as 2024-01-02")
 	}
 	var err error
-	for _, k := range sortedKeys(obj) {
+	for _, k := range slices.Sorted(maps.Keys(obj)) {
 		path := key + "." + k
 		switch k {
 		case "start":

@@ -3,7 +3,9 @@ package cron
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -137,7 +139,7 @@ func (l *line) lintBothDays() {
 func LintItem(it *Item, value any, loc *time.Location, now time.Time) []Warning {
 	var out []Warning
 	obj, _ := value.(map[string]any)
-	for _, key := range sortedKeys(obj) {
+	for _, key := range slices.Sorted(maps.Keys(obj)) {
 		r, _ := obj[key].(map[string]any)
 		start, ok1 := integer(r["start"])
 		end, ok2 := integer(r["end"])

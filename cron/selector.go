@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -182,7 +183,7 @@ func ParseSelector(f Field, value any) (Selector, error) {
 func (f Field) parseRange(v map[string]any) (Selector, error) {
 	start, end, period := f.Min, f.Max, int64(1)
 	var err error
-	for _, key := range sortedKeys(v) {
+	for _, key := range slices.Sorted(maps.Keys(v)) {
 		path := f.Key + "." + key
 		switch key {
 		case "start":

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"strings"
 	"time"
+
+	"cantina/internal/text"
 )
 
 // String gives the selectors of the item, separated by spaces, in the order
@@ -89,7 +91,7 @@ func periodWords(secs int64) string {
 			return u.name
 		}
 		if secs%u.n == 0 {
-			return fmt.Sprintf("%d %ss", secs/u.n, u.name)
+			return text.Count(secs/u.n, u.name)
 		}
 	}
 	return fmt.Sprintf("%d seconds", secs)
@@ -235,7 +237,7 @@ func periodOf(n int64, unit string) string {
 	if n == 1 {
 		return unit
 	}
-	return fmt.Sprintf("%d %ss", n, unit)
+	return text.Count(n, unit)
 }
 
 func (g *gregorian) domWords() string {

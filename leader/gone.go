@@ -2,12 +2,12 @@ package leader
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"cantina/cell"
+	"cantina/internal/text"
 	"cantina/worker"
 )
 
@@ -150,25 +150,18 @@ func (d *silentProc) why(p worker.Proof) string {
 func (d *silentProc) work() string {
 	var out []string
 	if d.instances > 0 {
-		out = append(out, some(d.instances, "instance")+" placed anew on other cells, as these have room")
+		out = append(out, text.Count(d.instances, "instance")+" placed anew on other cells, as these have room")
 	}
 	if d.tasks > 0 {
-		out = append(out, some(d.tasks, "task")+" lost and not started again: cantina task resolve says what became of them")
+		out = append(out, text.Count(d.tasks, "task")+" lost and not started again: cantina task resolve says what became of them")
 	}
 	if d.batch > 0 {
-		out = append(out, some(d.batch, "batch task")+" lost, run again as the retries of the job allow")
+		out = append(out, text.Count(d.batch, "batch task")+" lost, run again as the retries of the job allow")
 	}
 	if len(out) == 0 {
 		return "nothing was left on it"
 	}
 	return strings.Join(out, "; ")
-}
-
-func some(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Lost lists the cells that are gone and whose names nobody has, by name: the newest that

@@ -13,6 +13,7 @@ import (
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/scheduler"
 	"cantina/task"
@@ -343,10 +344,8 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 func counted(lrps, tasks, pairs int) string {
 	var parts []string
 	add := func(n int, name string) {
-		if n == 1 {
-			parts = append(parts, "1 "+name)
-		} else if n > 1 {
-			parts = append(parts, fmt.Sprintf("%d %ss", n, name))
+		if n > 0 {
+			parts = append(parts, text.Count(n, name))
 		}
 	}
 	add(lrps, "instance")

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +78,7 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 	if d := tagMismatch(s, c.Tags); d != "" {
 		return CauseTags, d, false
 	}
-	for _, k := range sortedKeys(c.Labels) {
+	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
 		if v, ok := s.Labels[k]; !ok || v != c.Labels[k] {
 			return CauseLabels, k + "=" + c.Labels[k], false
 		}
@@ -112,18 +113,6 @@ func tagMismatch(s *State, wanted []string) string {
 		}
 	}
 	return ""
-}
-
-func sortedKeys(m map[string]string) []string {
-	if len(m) == 0 {
-		return nil
-	}
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // join puts a cell into a class and returns its slot.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"cantina/internal/text"
 	"cantina/resource"
 )
 
@@ -206,7 +207,7 @@ func (r *Refusal) String() string {
 
 // String says "40 cells: memory 512Mi needed, largest free 300Mi".
 func (c *Class) String() string {
-	return fmt.Sprintf("%d %s: %s", c.Cells, plural(c.Cells, "cell", "cells"), c.why())
+	return fmt.Sprintf("%s: %s", text.Count(c.Cells, "cell"), c.why())
 }
 
 func (c *Class) why() string {
@@ -246,13 +247,6 @@ func shortages(list []Shortage) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 // Missing returns what is short on every cell that is compatible, as need and

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/internal/text"
 	"cantina/registry/registrypb"
 	"cantina/store"
 	"cantina/wire"
@@ -50,13 +51,11 @@ func DrainRow(cell worker.CellName) string { return drainPrefix + string(cell) }
 func DrainOp(d *Drain) store.Op {
 	waited := make([]string, len(d.Waited))
 	for i, w := range d.Waited {
-		waited[i] = valid(w)
+		waited[i] = text.Clean(w)
 	}
-	return store.Op{Key: DrainRow(d.Cell), Value: encode(kindDrain, &registrypb.Drain{Cell: string(d.Cell), Reason: valid(d.Reason), By: valid(d.By),
+	return store.Op{Key: DrainRow(d.Cell), Value: encode(kindDrain, &registrypb.Drain{Cell: string(d.Cell), Reason: text.Clean(d.Reason), By: text.Clean(d.By),
 		Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until), StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waited: waited})}
 }
-
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Drains reads the drains among the rows of a load, and the quarantined keys. One
 // that cannot be read counts as existing: its cell gets no new work.

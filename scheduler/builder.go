@@ -271,7 +271,7 @@ func (b *builder) encode() error {
 		return errors.Join(b.errs...)
 	}
 	b.gone = b.unused()
-	for _, name := range sortedKeys(b.forests) {
+	for _, name := range slices.Sorted(maps.Keys(b.forests)) {
 		value, err := encodeForest(b.forests[name])
 		if err != nil {
 			return err
@@ -317,5 +317,5 @@ func (b *builder) unused() []string {
 	maps.DeleteFunc(gone, func(name string, _ bool) bool {
 		return used[name] || b.forests[name] != nil || b.s.bad[forestPrefix+name]
 	})
-	return sortedKeys(gone)
+	return slices.Sorted(maps.Keys(gone))
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 
 	"cantina/batch"
@@ -13,7 +14,7 @@ func (s *Scheduler) changedJobs(revision int64, b *builder) {
 	s.mu.Lock()
 	forests, rows, unused := b.forests, b.rows, b.gone
 	b.land()
-	for _, name := range sortedKeys(forests) {
+	for _, name := range slices.Sorted(maps.Keys(forests)) {
 		s.setForest(forests[name])
 	}
 	var kill []worker.Run

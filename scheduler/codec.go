@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/internal/text"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 	"cantina/wire"
@@ -64,12 +64,10 @@ func toInvocation(m *schedulerpb.Invocation) fence.Invocation {
 	return fence.Invocation{Term: fence.Term{Epoch: m.GetEpoch(), Revision: m.GetRevision()}, Counter: m.GetCounter()}
 }
 
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
 func validAll(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = valid(s)
+		out[i] = text.Clean(s)
 	}
 	return out
 }
@@ -91,9 +89,9 @@ type jobRow struct {
 func (r *jobRow) quarantined() bool { return r.uid == "" && !r.deleted }
 
 func (r *jobRow) encode() ([]byte, error) {
-	m := &schedulerpb.Job{Name: valid(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused, Former: validAll(r.former)}
+	m := &schedulerpb.Job{Name: text.Clean(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused, Former: validAll(r.former)}
 	if r.deleted {
-		m.Forest = valid(r.spec.Forest)
+		m.Forest = text.Clean(r.spec.Forest)
 	} else {
 		m.Spec = fromJob(&r.spec)
 	}
@@ -126,9 +124,9 @@ func decodeJob(value []byte) (*jobRow, error) {
 
 func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	m := &schedulerpb.JobSpec{
-		Domain: valid(j.Domain), Owner: valid(j.Owner), Forest: valid(j.Forest), Disabled: j.Disabled, Level: valid(j.Level), Priority: j.Priority,
+		Domain: text.Clean(j.Domain), Owner: text.Clean(j.Owner), Forest: text.Clean(j.Forest), Disabled: j.Disabled, Level: text.Clean(j.Level), Priority: j.Priority,
 		DependsOn: validAll(j.DependsOn), Retries: int64(j.Retries), Workload: wire.FromWorkload(j.Workload), Call: int32(j.Call),
-		Config: valid(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: valid(j.HostLevel), Host: valid(j.Host), Stack: valid(j.Stack),
+		Config: text.Clean(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: text.Clean(j.HostLevel), Host: text.Clean(j.Host), Stack: text.Clean(j.Stack),
 		Tags: validAll(j.Tags), Tolerates: validAll(j.Tolerates), Errors: validAll(j.Errors),
 		Backoff: &schedulerpb.Backoff{Repeat: j.Backoff.Repeat, Fail: j.Backoff.Fail},
 	}
@@ -137,17 +135,17 @@ func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	}
 	m.Labels = make(map[string]string)
 	for k, v := range j.Labels {
-		m.Labels[valid(k)] = valid(v)
+		m.Labels[text.Clean(k)] = text.Clean(v)
 	}
 	m.Resources = make(map[string]*schedulerpb.Amounts)
 	for level, a := range j.Resources {
-		m.Resources[valid(level)] = &schedulerpb.Amounts{Of: wire.FromAmounts(a)}
+		m.Resources[text.Clean(level)] = &schedulerpb.Amounts{Of: wire.FromAmounts(a)}
 	}
 	m.Filters = make(map[string]*schedulerpb.Filter)
 	for level, f := range j.Filters {
-		m.Filters[valid(level)] = &schedulerpb.Filter{
-			Whitelist: validAll(f.Whitelist), WhitelistRegex: valid(f.WhitelistRegex), Blacklist: validAll(f.Blacklist),
-			BlacklistRegex: valid(f.BlacklistRegex), TagWhitelist: validAll(f.TagWhitelist), Fraction: f.Fraction,
+		m.Filters[text.Clean(level)] = &schedulerpb.Filter{
+			Whitelist: validAll(f.Whitelist), WhitelistRegex: text.Clean(f.WhitelistRegex), Blacklist: validAll(f.Blacklist),
+			BlacklistRegex: text.Clean(f.BlacklistRegex), TagWhitelist: validAll(f.TagWhitelist), Fraction: f.Fraction,
 		}
 	}
 	return m
@@ -206,20 +204,20 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 
 func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 	m := &schedulerpb.Forest{
-		Name: valid(f.Name), Levels: validAll(f.Levels), Instance: valid(f.Instance), Order: int32(f.Order), Policy: int32(f.Policy),
+		Name: text.Clean(f.Name), Levels: validAll(f.Levels), Instance: text.Clean(f.Instance), Order: int32(f.Order), Policy: int32(f.Policy),
 		Disabled: f.Disabled, Backwards: f.Backwards, Limits: make(map[string]*schedulerpb.Limits),
 	}
 	for level, byName := range f.Limits {
 		l := &schedulerpb.Limits{Of: make(map[string]*schedulerpb.Limit)}
 		for name, x := range byName {
-			l.Of[valid(name)] = &schedulerpb.Limit{Default: int64(x.Default), Limit: int64(x.Limit), Weight: int64(x.Weight)}
+			l.Of[text.Clean(name)] = &schedulerpb.Limit{Default: int64(x.Default), Limit: int64(x.Limit), Weight: int64(x.Weight)}
 		}
-		m.Limits[valid(level)] = l
+		m.Limits[text.Clean(level)] = l
 	}
 	for _, s := range f.Sources {
-		x := &schedulerpb.Source{Kind: int32(s.Kind), ParentLevel: valid(s.ParentLevel), Script: validAll(s.Script), Timeout: wire.FromDuration(s.Timeout)}
+		x := &schedulerpb.Source{Kind: int32(s.Kind), ParentLevel: text.Clean(s.ParentLevel), Script: validAll(s.Script), Timeout: wire.FromDuration(s.Timeout)}
 		for _, n := range s.Manual {
-			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: valid(n.Name), Children: validAll(n.Children), Disabled: n.Disabled, Tags: validAll(n.Tags)})
+			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: text.Clean(n.Name), Children: validAll(n.Children), Disabled: n.Disabled, Tags: validAll(n.Tags)})
 		}
 		m.Sources = append(m.Sources, x)
 	}

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"cantina/batch"
@@ -298,7 +300,7 @@ func (s *Scheduler) release(ends []*end) {
 			refused[x.cell] = true
 		}
 	}
-	for _, cell := range sortedKeys(refused) {
+	for _, cell := range slices.Sorted(maps.Keys(refused)) {
 		s.cfg.Auctioneer.Rest(cell)
 	}
 	if len(holds) > 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"cantina/batch"
@@ -25,7 +27,7 @@ func (s *Scheduler) Reads() []func(context.Context) {
 	reads := s.reads
 	s.reads = nil
 	now := s.cfg.Clock.Boot()
-	for _, name := range sortedKeys(s.forests) {
+	for _, name := range slices.Sorted(maps.Keys(s.forests)) {
 		f := s.forests[name]
 		if !f.hasSources() {
 			f.planted = true
@@ -188,7 +190,7 @@ func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note
 // all of them had ended before. The lock is held.
 func (s *Scheduler) tellPlanted(f *forest) {
 	var events []event.Event
-	for _, name := range sortedKeys(s.jobs) {
+	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
 		if j := s.jobs[name]; j.forest == f && j.spec != nil && s.progress(j).State != j.state {
 			events = append(events, s.jobEvent(j))
 		}

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,7 +153,7 @@ func (s *Scheduler) pick(most int) []*pick {
 // inOrder returns the forests in order of name, beginning with another one each
 // time, so that none takes all room.
 func (s *Scheduler) inOrder() []*forest {
-	names := sortedKeys(s.forests)
+	names := slices.Sorted(maps.Keys(s.forests))
 	out := make([]*forest, len(names))
 	for i := range names {
 		out[i] = s.forests[names[(i+s.stats.Passes)%len(names)]]

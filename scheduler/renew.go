@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"cantina/internal/text"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 )
@@ -87,7 +88,7 @@ func EncodeWanted(w *Wanted) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &schedulerpb.Wanted{Name: valid(w.Job.Name), Spec: fromJob(&w.Job), Forest: payload}
+	m := &schedulerpb.Wanted{Name: text.Clean(w.Job.Name), Spec: fromJob(&w.Job), Forest: payload}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %q: %w", w.Job.Name, err)

@@ -1,13 +1,12 @@
 package scheduler
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/internal/text"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 )
@@ -127,7 +126,7 @@ func (p *packer) add(node string, s *batch.Status, data []byte) {
 	}
 	p.m.Entries = append(p.m.Entries, &schedulerpb.Entry{
 		Node: []byte(node), Bits: uint32(s.Bits), Time: s.Time, Backoff: int32(s.Backoff), Saved: int32(s.Saved), Attempts: int32(s.Attempts),
-		Losses: int32(s.Losses), Term: t, Counter: s.Invocation.Counter, ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: valid(reason),
+		Losses: int32(s.Losses), Term: t, Counter: s.Invocation.Counter, ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: text.Clean(reason),
 	})
 	p.bytes += len(node) + len(reason) + 40
 	if len(data) > 0 {
@@ -193,6 +192,3 @@ func decodeData(value []byte) (map[int][]byte, error) {
 	}
 	return out, nil
 }
-
-// sortedKeys returns the keys of a map in order.
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ func (s *Scheduler) tombstones() bool {
 func (s *Scheduler) tidy() {
 	s.mu.Lock()
 	unread := s.unread()
-	for _, name := range sortedKeys(s.forests) {
+	for _, name := range slices.Sorted(maps.Keys(s.forests)) {
 		f := s.forests[name]
 		switch {
 		case f.gone && f.board.Live() == 0:
@@ -40,7 +41,7 @@ func (s *Scheduler) tidy() {
 		}
 	}
 	var idle []string
-	for _, uid := range sortedKeys(s.uids) {
+	for _, uid := range slices.Sorted(maps.Keys(s.uids)) {
 		j := s.uids[uid]
 		switch {
 		case !j.row.deleted:
@@ -120,7 +121,7 @@ func (s *Scheduler) clean(uid string, j *job) {
 	slices.Sort(j.segs.dead)
 	ops := j.segs.bury(uid, cleanOps/2)
 	if s.jobs[j.row.name] != j {
-		for _, node := range sortedKeys(j.kills) {
+		for _, node := range slices.Sorted(maps.Keys(j.kills)) {
 			if len(ops) < cleanOps {
 				ops = append(ops, store.Op{Key: killKey(uid, node)})
 				delete(j.kills, node)
@@ -143,7 +144,7 @@ func (s *Scheduler) unname(name string) {
 		return // when the name is being born again, its row is no tombstone any more
 	}
 	ops := []store.Op{{Key: jobPrefix + name}}
-	for _, node := range sortedKeys(j.kills) {
+	for _, node := range slices.Sorted(maps.Keys(j.kills)) {
 		if len(ops) < cleanOps {
 			ops = append(ops, store.Op{Key: killKey(j.row.uid, node)})
 			delete(j.kills, node)
@@ -242,7 +243,7 @@ func (s *Scheduler) submitMerges() {
 		var p packer
 		c := &chunk{j: m.j, n: m.j.segs.next, from: m.from}
 		for _, n := range m.from {
-			for _, node := range sortedKeys(m.read[n]) {
+			for _, node := range slices.Sorted(maps.Keys(m.read[n])) {
 				k := batch.Key{Job: m.j.row.name, Node: node}
 				if m.j.forest.board.Mark(k) != n {
 					continue

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"cantina/bbs"
@@ -149,7 +151,7 @@ func (s *storage) work() *rows {
 // work returns all rows of services and tasks as they are submitted.
 func (r *reign) work() *rows {
 	out := &rows{versions: map[string]*lrp.Version{}}
-	for _, key := range sortedKeys(r.newest) {
+	for _, key := range slices.Sorted(maps.Keys(r.newest)) {
 		out.add(r.newest[key])
 	}
 	return out

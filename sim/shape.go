@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func choice[T comparable](name, help string, of func(*Config) *T, values map[str
 	return part{
 		name: name, help: help,
 		get: func(c *Config) string {
-			for _, text := range sortedNames(values) {
+			for _, text := range slices.Sorted(maps.Keys(values)) {
 				if values[text] == *of(c) {
 					return text
 				}
@@ -68,22 +69,13 @@ func choice[T comparable](name, help string, of func(*Config) *T, values map[str
 		set: func(c *Config, v string) error {
 			x, ok := values[v]
 			if !ok {
-				return fmt.Errorf("want one of %s", strings.Join(sortedNames(values), ", "))
+				return fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(values)), ", "))
 			}
 			*of(c) = x
 			return nil
 		},
 		draw: func(c *Config, rng *rand.Rand) { *of(c) = drawn[rng.IntN(len(drawn))] },
 	}
-}
-
-func sortedNames[T any](m map[string]T) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // flags prints the shape and the faults as flags of `cantina sim`: all that differ from the
@@ -135,7 +127,7 @@ func (s Shapes) String() string {
 	var out []string
 	for _, p := range parts() {
 		var values []string
-		for _, v := range sortedNames(s[p.name]) {
+		for _, v := range slices.Sorted(maps.Keys(s[p.name])) {
 			values = append(values, fmt.Sprintf("%s ×%d", v, s[p.name][v]))
 		}
 		out = append(out, p.name+" "+strings.Join(values, ", "))

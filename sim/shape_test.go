@@ -3,6 +3,8 @@ package sim
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +30,7 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; witness consensus list; alone false true"
 	var got []string
 	for _, p := range parts() {
-		got = append(got, p.name+" "+strings.Join(sortedNames(shapes[p.name]), " "))
+		got = append(got, p.name+" "+strings.Join(slices.Sorted(maps.Keys(shapes[p.name])), " "))
 	}
 	if g := strings.Join(got, "; "); g != want {
 		t.Errorf("drawn: %s\nwant:  %s", g, want)

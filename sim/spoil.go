@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ func (r *reign) frozen(x lrp.Index) bool {
 // what can be made anew is dropped at times.
 func (b *board) repair() {
 	w := b.r.s.w
-	for _, key := range sortedKeys(b.r.bad) {
+	for _, key := range slices.Sorted(maps.Keys(b.r.bad)) {
 		if !w.calm && !w.chance(300) || b.r.bad[key].answered {
 			continue
 		}

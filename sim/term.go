@@ -134,7 +134,7 @@ func (t termStore) Quarantine(q disk.Quarantine) {
 // Quarantined lists what was set aside.
 func (t termStore) Quarantined() []disk.Quarantine {
 	var out []disk.Quarantine
-	for _, key := range sortedKeys(t.r.bad) {
+	for _, key := range slices.Sorted(maps.Keys(t.r.bad)) {
 		out = append(out, t.r.bad[key].Quarantine)
 	}
 	return out
@@ -211,8 +211,6 @@ func (s *storage) texts() []string {
 	slices.Sort(out)
 	return out
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // setWall sets the wall clock of a server that begins a term: it is wrong by less than a second.
 // From then on it runs as the machine's own clock does, and steps when there are schedules.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -162,18 +163,18 @@ func (b *builder) isolation(p *place, w *workload) {
 }
 
 // rootfs reads what names a root file system; one that begins with ./ lies beside the file.
-func (b *builder) rootfs(p *place, text string) string {
-	if text == "" {
+func (b *builder) rootfs(p *place, name string) string {
+	if name == "" {
 		return ""
 	}
-	path := b.relative(p, "rootfs", text)
-	if path == text && strings.HasPrefix(text, ".") { // the file has no folder
-		return text
+	path := b.relative(p, "rootfs", name)
+	if path == name && strings.HasPrefix(name, ".") { // the file has no folder
+		return name
 	}
 	if err := action.CheckRootfs(path); err != nil {
 		hint := ""
-		if !strings.ContainsAny(text, "@:/") {
-			hint = "use ./" + shorten(text) + " for a path relative to the directory of this file"
+		if !strings.ContainsAny(name, "@:/") {
+			hint = "use ./" + text.Shorten(name, 60) + " for a path relative to the directory of this file"
 		}
 		b.field(p, "rootfs", reason(err, action.ErrRootfs), hint)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/internal/text"
 	"cantina/resource"
 )
 
@@ -71,7 +72,7 @@ func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
 	other, ok := all.byName[j.NodesOf]
 	switch {
 	case !ok:
-		b.field(&j.place, "nodes_of", fmt.Sprintf("no job %q in this file", shorten(j.NodesOf)), b.guess(j.NodesOf, all.names))
+		b.field(&j.place, "nodes_of", fmt.Sprintf("no job %q in this file", text.Shorten(j.NodesOf, 60)), b.guess(j.NodesOf, all.names))
 	case j.NodesOf == name:
 		b.field(&j.place, "nodes_of", "refers to this job itself", "")
 	case other.NodesOf != "":
@@ -139,7 +140,7 @@ func manualNodes(m manual) []batch.ManualNode {
 func (b *builder) level(p *place, field, level string, levels []string, also ...string) {
 	known := append(slices.Clone(levels), also...)
 	if level != "" && !slices.Contains(known, level) {
-		b.field(p, field, fmt.Sprintf("no level %q", shorten(level)), b.guess(level, known))
+		b.field(p, field, fmt.Sprintf("no level %q", text.Shorten(level, 60)), b.guess(level, known))
 	}
 }
 
@@ -152,7 +153,7 @@ func (b *builder) resources(j *job, out *Job, levels []string) {
 	limits := map[string]map[string]batch.Limit{}
 	for _, l := range j.Resources {
 		if !slices.Contains(known, l.key) {
-			b.meaning(l.at, l.node, fmt.Sprintf("no level %q", shorten(l.key)), b.guess(l.key, known))
+			b.meaning(l.at, l.node, fmt.Sprintf("no level %q", text.Shorten(l.key, 60)), b.guess(l.key, known))
 			continue
 		}
 		level := l.key
@@ -211,7 +212,7 @@ func (b *builder) filters(j *job, out *batch.Job, levels []string) {
 	known := append(slices.Clone(levels), batch.LevelInstance, levelCell)
 	for _, e := range j.Filters {
 		if !slices.Contains(known, e.key) {
-			b.meaning(e.at, e.node, fmt.Sprintf("no level %q", shorten(e.key)), b.guess(e.key, known))
+			b.meaning(e.at, e.node, fmt.Sprintf("no level %q", text.Shorten(e.key, 60)), b.guess(e.key, known))
 			continue
 		}
 		f := e.value
@@ -246,7 +247,7 @@ func (b *builder) dependencies(name string, j *job, all jobIndex) {
 		n := j.keys["depends_on"].Content[i]
 		other, ok := all.byName[dep]
 		if !ok {
-			b.meaning(at, n, fmt.Sprintf("no job %q in this file", shorten(dep)), b.guess(dep, all.names))
+			b.meaning(at, n, fmt.Sprintf("no job %q in this file", text.Shorten(dep, 60)), b.guess(dep, all.names))
 			continue
 		}
 		if forestOf(dep, other) != forestOf(name, *j) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"cantina/internal/text"
 )
 
 // decoder fills the field structs from a tree of nodes and collects every
@@ -217,7 +219,7 @@ func (d *decoder) object(at *path, n *yaml.Node, v reflect.Value) {
 	d.pairs(at, n, func(key, val *yaml.Node) {
 		f, ok := fields.byName[key.Value]
 		if !ok {
-			d.problem(at, key, fmt.Sprintf("unknown field %q", shorten(key.Value)), didYouMean(key.Value, fields.names))
+			d.problem(at, key, fmt.Sprintf("unknown field %q", text.Shorten(key.Value, 60)), text.DidYouMean(key.Value, fields.names))
 			return
 		}
 		keys[key.Value] = val
@@ -244,7 +246,7 @@ func (d *decoder) pairs(at *path, n *yaml.Node, each func(key, val *yaml.Node)) 
 		case key.ShortTag() == "!!merge":
 			d.problem(at, key, "merge keys are not supported", "write out the fields, or use an alias for a whole value")
 		case twice:
-			d.problem(at, key, fmt.Sprintf("duplicate key %q", shorten(key.Value)), fmt.Sprintf("first used in line %d", first))
+			d.problem(at, key, fmt.Sprintf("duplicate key %q", text.Shorten(key.Value, 60)), fmt.Sprintf("first used in line %d", first))
 		default:
 			seen[key.Value] = key.Line
 			each(key, val)
@@ -266,7 +268,7 @@ func kindOf(n *yaml.Node) string {
 		case "!!bool", "!!int", "!!float":
 			return n.Value
 		}
-		return strconv.Quote(shorten(n.Value))
+		return strconv.Quote(text.Shorten(n.Value, 60))
 	}
 	return "this"
 }
@@ -283,18 +285,9 @@ func isText(n *yaml.Node) bool {
 
 func quoteHint(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
-		return fmt.Sprintf("use %q", shorten(n.Value))
+		return fmt.Sprintf("use %q", text.Shorten(n.Value, 60))
 	}
 	return ""
 }
 
 func noNUL(s string) bool { return strings.IndexByte(s, 0) < 0 }
-
-// shorten keeps a quoted value readable.
-func shorten(s string) string {
-	const most = 60
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}

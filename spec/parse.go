@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -203,7 +204,7 @@ func (b *builder) relative(p *place, field, s string) string {
 		return s
 	}
 	if b.base == "" {
-		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no directory", shorten(s)), "use an absolute path")
+		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no directory", text.Shorten(s, 60)), "use an absolute path")
 		return s
 	}
 	return filepath.Join(b.base, s)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cantina/internal/text"
 )
 
 // Problem is one thing that is wrong with a spec file, and where.
@@ -79,61 +81,11 @@ func (p *Problems) orNil() error {
 	return p
 }
 
-// nearest returns the name that is most like s, or "" when none is near: at most a
-// third of its letters (at least one) may differ.
-func nearest(s string, names []string) string {
-	if len(s) > 64 {
-		return ""
-	}
-	best, bestAt := "", min(len(s)/3+2, len(s))
-	for _, n := range names {
-		if d := distance(strings.ToLower(s), strings.ToLower(n)); d < bestAt {
-			best, bestAt = n, d
-		}
-	}
-	return best
-}
-
-// didYouMean is a hint, or "".
-func didYouMean(s string, names []string) string {
-	if n := nearest(s, names); n != "" {
-		return fmt.Sprintf("did you mean %s?", n)
-	}
-	return ""
-}
-
 // guess is a hint for a name of the user's among others of the user's; there may be
 // very many of both.
 func (d *decoder) guess(s string, names []string) string {
 	if len(d.problems.List) >= maxProblems {
 		return ""
 	}
-	return didYouMean(s, names[:min(len(names), 1000)])
+	return text.DidYouMean(s, names[:min(len(names), 1000)])
 }
-
-// distance counts the insertions, deletions, replacements and swaps of neighbours
-// that turn a into b.
-func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
-}
-
-// DidYouMean is a hint with the name that is most like s, or "" when none is near.
-func DidYouMean(s string, names []string) string { return didYouMean(s, names) }

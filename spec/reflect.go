@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"cantina/internal/text"
 	"cantina/lrp"
 )
 
@@ -120,7 +121,7 @@ func entries[T any](d *decoder, at *path, n *yaml.Node, wrong func(key string) s
 			d.meaning(at, key, "must not contain a NUL byte", "")
 			return
 		}
-		e := entry[T]{key: key.Value, node: key, at: &path{outer: at, name: shorten(key.Value)}}
+		e := entry[T]{key: key.Value, node: key, at: &path{outer: at, name: text.Shorten(key.Value, 60)}}
 		d.value(e.at, val, reflect.ValueOf(&e.value).Elem(), "")
 		out = append(out, e)
 	})

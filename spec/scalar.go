@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"cantina/action"
+	"cantina/internal/text"
 )
 
 // literal is a text as it stands in the file: numbers and truth values keep their
@@ -192,7 +193,7 @@ func (s *signal) read(n *yaml.Node) (string, string) {
 			return "must be the name of a signal like TERM, not a number", "use " + name
 		}
 	}
-	hint := didYouMean(strings.TrimPrefix(strings.ToUpper(n.Value), "SIG"), names)
+	hint := text.DidYouMean(strings.TrimPrefix(strings.ToUpper(n.Value), "SIG"), names)
 	return "must be the name of a signal like TERM, not " + kindOf(n), hint
 }
 
@@ -211,7 +212,7 @@ func (e *enum[C]) read(n *yaml.Node) (string, string) {
 		e.index = i
 		return "", ""
 	}
-	return fmt.Sprintf("must be %s, not %s", oneOf(c.choices()), kindOf(n)), didYouMean(n.Value, c.choices())
+	return fmt.Sprintf("must be %s, not %s", oneOf(c.choices()), kindOf(n)), text.DidYouMean(n.Value, c.choices())
 }
 
 func (*enum[C]) form() schema {

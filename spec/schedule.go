@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"cantina/cron"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/schedule"
 )
@@ -112,7 +113,7 @@ func (d *decoder) anything(at *path, n *yaml.Node) any {
 	case yaml.MappingNode:
 		out := map[string]any{}
 		d.pairs(at, n, func(key, val *yaml.Node) {
-			out[key.Value] = d.anything(&path{outer: at, name: shorten(key.Value)}, val)
+			out[key.Value] = d.anything(&path{outer: at, name: text.Shorten(key.Value, 60)}, val)
 		})
 		return out
 	case yaml.SequenceNode:

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"cantina/fence"
+	"cantina/internal/text"
 	"cantina/store/head"
 	"cantina/store/storepb"
 )
@@ -27,7 +27,7 @@ func castagnoli(schema uint32, kind string, payload []byte) uint32 {
 // Encode wraps the payload of one row in a Record: the version of its schema
 // (from 1), its kind in domain words, and a checksum. Same input, same bytes.
 func Encode(schema uint32, kind string, payload []byte) []byte {
-	kind = strings.ToValidUTF8(kind, "\uFFFD")
+	kind = text.Clean(kind)
 	return marshal(&storepb.Record{Schema: schema, Kind: kind, Payload: payload, Crc: castagnoli(schema, kind, payload)})
 }
 
@@ -102,10 +102,10 @@ func decodeHead(value []byte) (head.Head, error) {
 func encodeElection(l Leader) []byte {
 	addresses := make([]string, len(l.Addresses))
 	for i, a := range l.Addresses {
-		addresses[i] = strings.ToValidUTF8(a, "\uFFFD")
+		addresses[i] = text.Clean(a)
 	}
 	return Encode(1, kindElection, marshal(&storepb.Election{
-		Id: strings.ToValidUTF8(l.ID, "\uFFFD"), Addresses: addresses, Epoch: l.Term.Epoch, Revision: l.Term.Revision,
+		Id: text.Clean(l.ID), Addresses: addresses, Epoch: l.Term.Epoch, Revision: l.Term.Revision,
 		Cluster: string(l.Cluster),
 	}))
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cantina/internal/text"
 	"cantina/store/storepb"
 )
 
@@ -45,7 +46,7 @@ func (m Manifest) Transitions() []Transition {
 	for i, payload := range m.Steps {
 		all = append(all, Transition{Ops: []Op{{Key: m.stepKey(i), Value: Encode(1, kindStep, payload)}}})
 	}
-	marker := &storepb.ManifestMarker{Steps: int32(len(m.Steps)), Subject: strings.ToValidUTF8(m.Subject, "\uFFFD")}
+	marker := &storepb.ManifestMarker{Steps: int32(len(m.Steps)), Subject: text.Clean(m.Subject)}
 	return append(all, Transition{Ops: []Op{{Key: m.markerKey(), Value: Encode(1, kindMarker, marshal(marker))}}})
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/cron"
+	"cantina/internal/text"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/timetable/timetablepb"
@@ -102,8 +103,6 @@ func decode(value []byte, want string, m proto.Message) error {
 	return nil
 }
 
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
 func millis(t time.Time) int64 { return t.UnixMilli() }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
@@ -114,13 +113,13 @@ func (t *Timetable) encodeRow(r *schedule.Row) ([]byte, error) {
 		return nil, err
 	}
 	return encode(kindSchedule, &timetablepb.Schedule{
-		Domain: valid(r.Domain), Name: valid(r.Name), Uid: r.UID, Created: millis(r.Created), Edited: millis(r.Edited), Definition: d,
+		Domain: text.Clean(r.Domain), Name: text.Clean(r.Name), Uid: r.UID, Created: millis(r.Created), Edited: millis(r.Edited), Definition: d,
 	}), nil
 }
 
 func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definition, error) {
 	m := &timetablepb.Definition{
-		Line: valid(d.Line), Json: valid(d.JSON), Zone: valid(d.Zone), Gap: int32(d.Gap), Fold: int32(d.Fold), Overlap: int32(d.Overlap), Max: int64(d.Max),
+		Line: text.Clean(d.Line), Json: text.Clean(d.JSON), Zone: text.Clean(d.Zone), Gap: int32(d.Gap), Fold: int32(d.Fold), Overlap: int32(d.Overlap), Max: int64(d.Max),
 		Misfire: int32(d.Misfire), MisfireMax: int64(d.MisfireMax), Deadline: int64(d.Deadline), Jitter: int64(d.Jitter),
 	}
 	var err error
@@ -131,7 +130,7 @@ func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definit
 		m.Job, err = t.cfg.Contents.JobBytes(d.Job)
 	}
 	if s := d.Signal; s != nil {
-		m.Signal = &timetablepb.Signal{Service: valid(s.Service), Number: int32(s.Number)}
+		m.Signal = &timetablepb.Signal{Service: text.Clean(s.Service), Number: int32(s.Number)}
 	}
 	return m, err
 }
@@ -196,12 +195,12 @@ func encodeState(uid string, s *schedule.State) []byte {
 		m.Ahead = append(m.Ahead, millis(at))
 	}
 	for _, r := range s.Live {
-		m.Live = append(m.Live, &timetablepb.Run{At: millis(r.At), Id: valid(r.ID), Ending: r.Ending, Late: r.Late})
+		m.Live = append(m.Live, &timetablepb.Run{At: millis(r.At), Id: text.Clean(r.ID), Ending: r.Ending, Late: r.Late})
 	}
 	m.Open, m.Done = fromSpans(s.Open), fromSpans(s.Done)
 	for _, e := range s.History[max(0, len(s.History)-schedule.MaxHistory):] {
 		p := &timetablepb.Entry{
-			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count), When: millis(e.When), Id: valid(e.ID), Text: valid(e.Text),
+			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count), When: millis(e.When), Id: text.Clean(e.ID), Text: text.Clean(e.Text),
 		}
 		if !e.Until.Equal(e.At) {
 			p.Until = proto.Int64(millis(e.Until))

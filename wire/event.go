@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -28,7 +29,7 @@ func FromLRPCall(c LRPCall) (*pb.LRPEvent, error) {
 	case lrp.Start:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Start{Start: &pb.LRPEvent_Started{Net: FromNet(e.Net), Exclusive: e.Exclusive}}
 	case lrp.Crash:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Crash{Crash: &pb.LRPEvent_Ended{Reason: valid(e.Reason), Clean: e.Clean}}
+		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Crash{Crash: &pb.LRPEvent_Ended{Reason: text.Clean(e.Reason), Clean: e.Clean}}
 	case lrp.Remove:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Remove{Remove: &pb.LRPEvent_Removed{}}
 	case lrp.Evacuate:
@@ -38,7 +39,7 @@ func FromLRPCall(c LRPCall) (*pb.LRPEvent, error) {
 	case lrp.EvacuateStopped:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_EvacuateStopped{EvacuateStopped: &pb.LRPEvent_EvacuatedStopped{}}
 	case lrp.EvacuateCrashed:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_EvacuateCrashed{EvacuateCrashed: &pb.LRPEvent_Ended{Reason: valid(e.Reason), Clean: e.Clean}}
+		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_EvacuateCrashed{EvacuateCrashed: &pb.LRPEvent_Ended{Reason: text.Clean(e.Reason), Clean: e.Clean}}
 	case lrp.RemoveEvacuating:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_RemoveEvacuating{RemoveEvacuating: &pb.LRPEvent_RemovedEvacuating{}}
 	default:
@@ -99,7 +100,7 @@ func FromTaskCall(c TaskCall) (*pb.TaskEvent, error) {
 	case task.Adopt:
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Adopt{Adopt: &pb.TaskEvent_Adopted{From: e.From}}
 	case task.Reject:
-		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Reject{Reject: &pb.TaskEvent_Rejected{Reason: valid(e.Reason), Never: e.Never, Carried: e.Carried}}
+		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Reject{Reject: &pb.TaskEvent_Rejected{Reason: text.Clean(e.Reason), Never: e.Never, Carried: e.Carried}}
 	default:
 		return nil, fmt.Errorf("event %T is not a cell's: %w", c.Event, ErrMalformed)
 	}
@@ -142,7 +143,7 @@ func FromEventError(err error) (*pb.EventAnswer, bool) {
 	if err == nil {
 		return &pb.EventAnswer{}, true
 	}
-	a := &pb.EventAnswer{Reason: valid(err.Error())}
+	a := &pb.EventAnswer{Reason: text.Clean(err.Error())}
 	for _, e := range eventErrors() {
 		if errors.Is(err, e.err) {
 			a.Code = e.code

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"time"
 
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -79,7 +80,7 @@ func FromLastCrash(c lrp.LastCrash) *pb.LastCrash {
 	if c == (lrp.LastCrash{}) {
 		return nil
 	}
-	return &pb.LastCrash{Reason: valid(c.Reason), Cell: c.Cell, At: FromTime(c.At)}
+	return &pb.LastCrash{Reason: text.Clean(c.Reason), Cell: c.Cell, At: FromTime(c.At)}
 }
 
 func (r *reader) lastCrash(m *pb.LastCrash) lrp.LastCrash {
@@ -91,7 +92,7 @@ func FromActual(a *lrp.Actual) *pb.ActualLRP {
 	return &pb.ActualLRP{
 		Key: FromLRPKey(a.Key), Service: FromServiceKey(a.Service), Presence: pb.Presence(a.Presence), State: pb.LRPState(a.State),
 		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
-		CrashCount: int32(a.CrashCount), CrashReason: valid(a.CrashReason), PlacementError: valid(a.PlacementError),
+		CrashCount: int32(a.CrashCount), CrashReason: text.Clean(a.CrashReason), PlacementError: text.Clean(a.PlacementError),
 		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished, Unheard: a.Unheard,
 		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces), LastCrash: FromLastCrash(a.LastCrash),
 	}
@@ -177,7 +178,7 @@ func fromHolder(h task.Holder) *pb.Holder {
 // FromTaskResult is the wire form of how a task's container ended.
 func FromTaskResult(x task.Result) *pb.TaskResult {
 	return &pb.TaskResult{
-		Failed: x.Failed, Cancelled: x.Cancelled, Ordered: x.Ordered, OutputLost: x.OutputLost, Reason: valid(x.Reason), Output: x.Output,
+		Failed: x.Failed, Cancelled: x.Cancelled, Ordered: x.Ordered, OutputLost: x.OutputLost, Reason: text.Clean(x.Reason), Output: x.Output,
 		ExitCode: int32(x.ExitCode), Signal: int32(x.Signal), Oom: x.OOM, Started: FromTime(x.Started), Ended: FromTime(x.Ended),
 	}
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -99,7 +98,3 @@ func FromInvocation(i fence.Invocation) *pb.Invocation {
 func ToInvocation(i *pb.Invocation) fence.Invocation {
 	return fence.Invocation{Term: ToTerm(i.GetTerm()), Counter: i.GetCounter()}
 }
-
-// valid makes a text of foreign origin fit for the wire: bytes that are not UTF-8
-// become U+FFFD. For reasons in words only.
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

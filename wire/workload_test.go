@@ -19,8 +19,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// text draws any bytes but NUL, UTF-8 or not.
-func text() *rapid.Generator[string] {
+// texts draws any bytes but NUL, UTF-8 or not.
+func texts() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringMatching(`[a-z$"'\\ {}/\n]{0,12}`),
 		rapid.Map(rapid.SliceOfN(rapid.ByteRange(1, 255), 0, 8), func(b []byte) string { return string(b) }),
@@ -44,14 +44,14 @@ func some[T any](g *rapid.Generator[T]) *rapid.Generator[[]T] {
 
 func variable() *rapid.Generator[action.Variable] {
 	return rapid.Custom(func(t *rapid.T) action.Variable {
-		return action.Variable{Name: text().Draw(t, "name"), Value: text().Draw(t, "value")}
+		return action.Variable{Name: texts().Draw(t, "name"), Value: texts().Draw(t, "value")}
 	})
 }
 
 func run() *rapid.Generator[action.Run] {
 	return rapid.Custom(func(t *rapid.T) action.Run {
 		return action.Run{
-			Path: text().Draw(t, "path"), Args: some(text()).Draw(t, "args"), Dir: text().Draw(t, "dir"),
+			Path: texts().Draw(t, "path"), Args: some(texts()).Draw(t, "args"), Dir: texts().Draw(t, "dir"),
 			Env: some(variable()).Draw(t, "env"), User: plain().Draw(t, "user"),
 			OpenFiles: rapid.IntRange(0, 1<<20).Draw(t, "files"), SuppressOutput: rapid.Bool().Draw(t, "suppress"),
 		}

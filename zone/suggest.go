@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"cantina/internal/text"
 )
 
 // suggest gives up to three names that the author may have meant.
@@ -18,7 +20,7 @@ func suggest(name string, names []string) []string {
 	for _, n := range names {
 		low := strings.ToLower(n)
 		city := low[strings.LastIndex(low, "/")+1:]
-		cost := min(distance(want, low), distance(want, city)+1)
+		cost := min(text.Distance(want, low), text.Distance(want, city)+1)
 		if cost <= limit {
 			found = append(found, scored{n, cost})
 		}
@@ -34,28 +36,4 @@ func suggest(name string, names []string) []string {
 		out = append(out, f.name)
 	}
 	return out
-}
-
-// distance is the number of single-letter edits between two short words.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diag
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diag = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -18,6 +18,7 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
+	"cantina/internal/text"
 	"cantina/worker"
 )
 
@@ -193,16 +194,16 @@ type host interface {
 // leaving says what the first Ctrl-C waits for, and what it leaves alone.
 func (c *cli) leaving(h host) {
 	ending, staying := h.Containers()
-	text := "\nstopping\n"
+	notice := "\nstopping\n"
 	if ending > 0 {
-		text = fmt.Sprintf("\n"+
-			"stopping %s; press Ctrl-C again to kill at once\n", plural(int32(ending), "container", "containers"))
+		notice = fmt.Sprintf("\n"+
+			"stopping %s; press Ctrl-C again to kill at once\n", text.Count(ending, "container"))
 	}
 	if staying > 0 {
-		text += fmt.Sprintf("%s on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n"+
-			"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n", plural(int32(staying), "container runs", "containers run"))
+		notice += fmt.Sprintf("%s on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n"+
+			"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n", text.CountAs(staying, "container runs", "containers run"))
 	}
-	c.sayf("%s", text)
+	c.sayf("%s", notice)
 }
 
 // runProcess runs the parts of a process until a signal: the first stops it in

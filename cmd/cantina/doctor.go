@@ -8,6 +8,7 @@ import (
 
 	"cantina/api"
 	"cantina/executor/doctor"
+	"cantina/internal/text"
 )
 
 // existingData is the first of the default data folders that is there; "" = none.
@@ -54,7 +55,7 @@ func (c *cli) doctorVerb() *cobra.Command {
 			var rows []*structpb.Struct
 			for _, f := range r.Findings {
 				rows = append(rows, &structpb.Struct{Fields: map[string]*structpb.Value{
-					"name": structpb.NewStringValue(clean(f.Name)), "level": structpb.NewStringValue(f.Level.String()), "detail": structpb.NewStringValue(clean(f.Detail)),
+					"name": structpb.NewStringValue(text.Clean(f.Name)), "level": structpb.NewStringValue(f.Level.String()), "detail": structpb.NewStringValue(text.Clean(f.Detail)),
 				}})
 			}
 			if err := list(c, t, rows); err != nil {

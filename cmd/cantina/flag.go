@@ -16,6 +16,7 @@ import (
 	"cantina/action"
 	"cantina/api"
 	"cantina/fault"
+	"cantina/internal/text"
 	"cantina/spec"
 )
 
@@ -228,7 +229,7 @@ func choice(words []string, s string) (string, error) {
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, s) }); i >= 0 {
 		return words[i], nil
 	}
-	return "", &wrong{allowed: "must be " + either(words), hint: spec.DidYouMean(s, words), value: s}
+	return "", &wrong{allowed: "must be " + either(words), hint: text.DidYouMean(s, words), value: s}
 }
 
 // wordsOf are the words of all states from first to last.

@@ -11,6 +11,7 @@ import (
 
 	"cantina/api"
 	"cantina/batch"
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -219,7 +220,7 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 			q.Name = jobName(args[0])
 			got, err := call(c, calls.ForgiveJob, q)
 			if err == nil {
-				c.notef("job %s: %s may run again\n", q.Name, plural(got.Forgiven, "failed batch task", "failed batch tasks"))
+				c.notef("job %s: %s may run again\n", q.Name, text.Count(got.Forgiven, "failed batch task"))
 				if got.Forgiven == 0 {
 					c.tellStranded(q.Name)
 				}

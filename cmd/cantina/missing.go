@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"cantina/api"
-	"cantina/spec"
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -68,7 +68,7 @@ func (c *cli) noNode(x subject, job *pb.Job) string {
 			names = append(names, n.Node)
 		}
 	}
-	hint := spec.DidYouMean(x.node, names)
+	hint := text.DidYouMean(x.node, names)
 	if hint == "" {
 		hint = "list them: cantina job nodes " + x.name + ""
 	}
@@ -166,5 +166,5 @@ func (c *cli) nearName(kind, rest, domain string) string {
 			return "did you mean " + k + "/" + rest + "?"
 		}
 	}
-	return spec.DidYouMean(rest, all)
+	return text.DidYouMean(rest, all)
 }

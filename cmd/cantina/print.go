@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/api"
-	"cantina/spec"
+	"cantina/internal/text"
 )
 
 // column is one column of a table.
@@ -186,7 +186,7 @@ func chosen[T proto.Message](c *cli, t table[T]) ([]column[T], error) {
 	for _, want := range c.columns {
 		i := slices.Index(names, strings.ToLower(want))
 		if i < 0 {
-			hint := spec.DidYouMean(strings.ToLower(want), names)
+			hint := text.DidYouMean(strings.ToLower(want), names)
 			if hint == "" {
 				hint = "there are " + strings.Join(names, ", ")
 			}
@@ -400,21 +400,10 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// clean makes a text of foreign origin fit for JSON.
-func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
 func number(n int32) string { return fmt.Sprint(n) }
 
-// plural is a number with what it counts.
-func plural(n int32, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return number(n) + " " + many
-}
-
 func beingEnded(n int32) string {
-	return plural(n, "running batch task is being ended", "running batch tasks are being ended")
+	return text.CountAs(n, "running batch task is being ended", "running batch tasks are being ended")
 }
 
 func yesNo(b bool) string {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
-	"cantina/spec"
+	"cantina/internal/text"
 )
 
 // reads marks verbs that print data: they have -o and an example.
@@ -68,7 +68,7 @@ func hintFor(cmd *cobra.Command, name string) string {
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
-	if h := spec.DidYouMean(name, names); h != "" {
+	if h := text.DidYouMean(name, names); h != "" {
 		return "; " + h
 	}
 	return "; see " + cmd.CommandPath() + " --help"

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/api"
+	"cantina/internal/text"
 	"cantina/schedule"
 	pb "cantina/wire/cantinav1"
 )
@@ -307,7 +308,7 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.notef("%s started or waiting\n", plural(got.Queued, "run", "runs"))
+			c.notef("%s started or waiting\n", text.Count(got.Queued, "run"))
 			return one(c, c.scheduleTable(), got.Schedule)
 		})
 	cmd.Flags().StringVar(&from, "from", "", "first logical time, RFC 3339")

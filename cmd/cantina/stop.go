@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -210,7 +211,7 @@ func (c *cli) restartVerb() *cobra.Command {
 					return "", failf(api.ExitUsage, "cannot restart a %s; only services can be restarted", s.kind)
 				}
 				got, err := call(c, calls.RestartService, q)
-				return plural(got.GetRestarted(), "instance restarts", "instances restart") + rolling, err
+				return text.CountAs(got.GetRestarted(), "instance restarts", "instances restart") + rolling, err
 			})
 		},
 	}

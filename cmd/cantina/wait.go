@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -281,7 +282,7 @@ func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return failf(api.ExitUsage, "%s takes %s, %s, not %d; see %s --help", cmd.CommandPath(), plural(int32(n), "argument", "arguments"), what, len(args), cmd.CommandPath())
+			return failf(api.ExitUsage, "%s takes %s, %s, not %d; see %s --help", cmd.CommandPath(), text.Count(n, "argument"), what, len(args), cmd.CommandPath())
 		}
 		return nil
 	}
@@ -299,7 +300,7 @@ func atLeast(n int, what string) cobra.PositionalArgs {
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return failf(api.ExitUsage, "%s takes at most %s, %s; see %s --help", cmd.CommandPath(), plural(int32(n), "argument", "arguments"), what, cmd.CommandPath())
+			return failf(api.ExitUsage, "%s takes at most %s, %s; see %s --help", cmd.CommandPath(), text.Count(n, "argument"), what, cmd.CommandPath())
 		}
 		return nil
 	}

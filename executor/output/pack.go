@@ -3,11 +3,11 @@ package output
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -106,7 +106,7 @@ func (c *columns) number(cell string, s *Source) uint32 {
 func validLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	for k, v := range labels {
-		out[k] = strings.ToValidUTF8(v, "\uFFFD")
+		out[k] = text.Clean(v)
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"cantina/action"
+	"cantina/internal/text"
 )
 
 // Field is one field that differs; Old or New is empty when it was not set.
@@ -59,7 +60,7 @@ func compare(path string, a, b reflect.Value, out *[]Field) {
 // differing is a field with two values. Where they differ only in what is not shown, that
 // alone is said.
 func differing(path string, a, b reflect.Value) Field {
-	f := Field{path, text(a), text(b)}
+	f := Field{path, printed(a), printed(b)}
 	if f.Old == f.New && strings.Contains(f.New, action.Secret) {
 		f.New = strings.ReplaceAll(f.New, action.Secret, "[another secret]")
 	}
@@ -149,8 +150,8 @@ func join(path, name string) string {
 // maxText bounds a value in bytes.
 const maxText = 200
 
-// text prints a value for people; an absent one is empty.
-func text(v reflect.Value) string {
+// printed is a value as people read it; an absent one is empty.
+func printed(v reflect.Value) string {
 	if !v.IsValid() || v.IsZero() && v.Kind() != reflect.Bool && v.Kind() != reflect.Int {
 		return ""
 	}
@@ -158,10 +159,7 @@ func text(v reflect.Value) string {
 	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String {
 		s = s[1 : len(s)-1]
 	}
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return s
+	return text.Shorten(s, maxText)
 }
 
 // show is a value in words: of a struct the fields that are set, by name.

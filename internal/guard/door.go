@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -109,7 +110,7 @@ type refusal struct {
 // check returns why a request is refused, or nil.
 func (d *Door) check(r *http.Request) *refusal {
 	if !d.ours(r.Host) {
-		return &refusal{fmt.Errorf("this server is not %q: %w", shorten(r.Host), ErrForeign), "Host", "use its address, localhost, or a name given with --host"}
+		return &refusal{fmt.Errorf("this server is not %q: %w", text.Shorten(r.Host, 60), ErrForeign), "Host", "use its address, localhost, or a name given with --host"}
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
 		if site != "same-origin" && site != "none" {
@@ -173,14 +174,6 @@ func (x *refusal) write(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n'))
-}
-
-// shorten keeps foreign text readable in an error.
-func shorten(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
 }
 
 type connKey struct{}
