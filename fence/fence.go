@@ -45,10 +45,7 @@ func (t Term) String() string { return fmt.Sprintf("%d.%d", t.Epoch, t.Revision)
 // ParseTerm is the inverse of Term.String. It returns ErrMalformed.
 func ParseTerm(s string) (Term, error) {
 	var t Term
-	e, r, ok := strings.Cut(s, ".")
-	if !ok {
-		return t, fmt.Errorf("term %q: %w", s, ErrMalformed)
-	}
+	e, r, _ := strings.Cut(s, ".") // without a point the revision is empty, which is no number
 	var err1, err2 error
 	t.Epoch, err1 = strconv.ParseInt(e, 10, 64)
 	t.Revision, err2 = strconv.ParseInt(r, 10, 64)

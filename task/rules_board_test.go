@@ -290,3 +290,32 @@ func TestARowIsLoadedInAnyState(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsGoneIsThrownOut of the order by age, and nothing that is still there.
+func TestWhatIsGoneIsThrownOut(t *testing.T) {
+	for churn := 50; churn < 90; churn++ {
+		b := NewBoard(Policy{KeepPerDomain: 2})
+		end := func(guid string, at int) {
+			b.Put(&Task{GUID: guid, UID: "u", Domain: "d", Definition: &Definition{}, Created: t0, Updated: t0, State: Completed, Outcome: Failed,
+				Verdict: 1, FirstCompleted: t0.Add(time.Duration(at))})
+		}
+		end("a", 0)
+		for i := range churn {
+			end("gone", i+1)
+			b.Delete("gone")
+		}
+		end("b", churn+1)
+		end("c", churn+2)
+		if n := b.ended["d"].Len(); n > 2*3+64+1 {
+			t.Fatalf("%d entries of 3 tasks", n)
+		}
+		end("e", churn+3)
+		got := ""
+		for _, m := range b.Converge(t0.Add(time.Minute)) {
+			got += m.GUID
+		}
+		if got != "ab" {
+			t.Fatalf("after %d that are gone: %q is pruned, want the two oldest", churn, got)
+		}
+	}
+}
