@@ -195,6 +195,9 @@ func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *coun
 		if err != nil {
 			failed = err
 		}
+		if a.verdict == mutate.Survives { // at once: a long run may be cut short
+			fmt.Fprintf(os.Stderr, "tests let pass %s\n", a.ID())
+		}
 	})
 	var left []*attempt
 	for _, a := range all {
