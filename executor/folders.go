@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,23 +137,17 @@ func removeAll(path string) error {
 	return os.RemoveAll(path)
 }
 
-// unescapeMount undoes how the kernel writes paths (Linux, fs/proc_namespace.c); a
-// Replacer is not changed by its use.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
 // mountsBelow lists what is mounted in a folder, in the order of mounting.
 func mountsBelow(dir string) []string {
-	b, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return !strings.HasPrefix(m.Mountpoint, dir+"/"), false
+	})
 	if err != nil {
 		return nil
 	}
 	var out []string
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 4 {
-			if at := unescapeMount.Replace(f[4]); strings.HasPrefix(at, dir+"/") {
-				out = append(out, at)
-			}
-		}
+	for _, m := range mounts {
+		out = append(out, m.Mountpoint)
 	}
 	return out
 }

@@ -25,6 +25,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // ErrUnusable reports that no hierarchy can be used for tracking.
@@ -56,7 +58,7 @@ type Host struct {
 
 // Detect reads which hierarchies are mounted and where this process is in them.
 func Detect() (Host, error) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
 		return Host{}, fmt.Errorf("detect control groups: %w", err)
 	}
@@ -64,10 +66,10 @@ func Detect() (Host, error) {
 	if err != nil {
 		return Host{}, fmt.Errorf("detect control groups: %w", err)
 	}
-	return parseHost(string(mounts), string(groups)), nil
+	return parseHost(mounts, string(groups)), nil
 }
 
-func parseHost(mountinfo, groups string) Host {
+func parseHost(mounts []*mountinfo.Info, groups string) Host {
 	h := Host{V1: map[string]*Mount{}}
 	self := map[string]string{} // controller (or "" for v2) → group
 	for line := range strings.Lines(groups) {
@@ -79,21 +81,16 @@ func parseHost(mountinfo, groups string) Host {
 			self[c] = parts[2]
 		}
 	}
-	for line := range strings.Lines(mountinfo) {
-		pre, post, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-		a, b := strings.Fields(pre), strings.Fields(post)
-		if !ok || len(a) < 5 || len(b) < 3 {
-			continue
-		}
-		m := &Mount{Dir: unescape(a[4]), Root: unescape(a[3])}
-		switch b[0] {
+	for _, i := range mounts {
+		m := &Mount{Dir: i.Mountpoint, Root: i.Root}
+		switch i.FSType {
 		case "cgroup2":
 			if g, ok := self[""]; ok && h.Unified == nil {
 				m.Self = g
 				h.Unified = m
 			}
 		case "cgroup":
-			h.addV1(m, b[2], self)
+			h.addV1(m, i.VFSOptions, self)
 		}
 	}
 	return h
@@ -109,9 +106,4 @@ func (h *Host) addV1(m *Mount, options string, self map[string]string) {
 		m.Controllers = append(m.Controllers, c)
 		h.V1[c] = m
 	}
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

@@ -1,6 +1,11 @@
 package cgroup
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+)
 
 func TestParseHost(t *testing.T) {
 	mounts := `25 1 0:22 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
@@ -9,7 +14,11 @@ func TestParseHost(t *testing.T) {
 28 1 0:25 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
 `
 	groups := "4:memory:/svc/x\n3:cpu,cpuacct:/docker/abc/y\n1:name=systemd:/\n0::/u\n"
-	h := parseHost(mounts, groups)
+	parsed, err := mountinfo.GetMountsFromReader(strings.NewReader(mounts), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := parseHost(parsed, groups)
 	if h.Unified == nil || h.Unified.SelfDir() != "/mnt/with space/u" {
 		t.Errorf("unified = %+v", h.Unified)
 	}
