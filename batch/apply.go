@@ -8,6 +8,8 @@ type Rules struct {
 	Next NextBackoff
 	// Retries as in Job.
 	Retries int
+	// Began is when the invocation started, Unix milliseconds; 0 = not known.
+	Began int64
 	// Guard is the least pause after a lost cell, in seconds: 0 where loss is only
 	// declared once the process is certainly dead.
 	Guard int
@@ -17,6 +19,10 @@ type Rules struct {
 // loss is rarely its fault, but a task that kills its cells must not do so for
 // ever.
 const lossAllowance = 3
+
+// pace is the least time between two starts of a batch task that wants to run again, in
+// seconds. (Beyond Bistro, where one that has nothing to do yet runs as fast as it can.)
+const pace = 1
 
 // Apply returns the status after a report of an invocation on top of what was
 // stored (Bistro statuses, update). Now is Unix milliseconds.
@@ -31,6 +37,9 @@ func Apply(prev Status, inv fence.Invocation, r Report, now int64, rules Rules) 
 		s.Backoff = progress // it never ran: the sequence stays where it was
 	case r.Bits&UsesBackoff == 0 && r.Bits&(Done|Incomplete) != 0:
 		s.Attempts, s.Losses = 0, 0 // it made progress: the sequence begins anew
+		if s.Paced() && !r.Moved && rules.Began > 0 && now-rules.Began < pace*1000 {
+			s.Backoff = pace
+		}
 	case r.Bits&UsesBackoff == 0:
 	case r.Bits&KeepBackoff != 0 || r.Bits&Error == 0:
 		// Also for bits 8|64, which Bistro's scheduler did not survive.
@@ -71,16 +80,26 @@ func (s *Status) count(r Report, rules Rules) {
 
 // configured is the progress in the backoff list: the job's own value.
 func (s Status) configured() int {
-	if s.Bits&HasSavedBackoff != 0 {
+	switch {
+	case s.Bits&HasSavedBackoff != 0:
 		return s.Saved
+	case s.Paced():
+		return 0
 	}
 	return s.Backoff
+}
+
+// Paced reports whether the task ran, wants to run again, and did not ask for a backoff: it
+// runs at once, but at most once in a second. Its Backoff is the rest of that, and no progress
+// in the backoff list.
+func (s Status) Paced() bool {
+	return s.Bits&Incomplete != 0 && s.Bits&UsesBackoff == 0
 }
 
 // Due returns until when the status keeps its task from running, Unix
 // milliseconds; at that time it may run. 0 = it does not.
 func (s Status) Due() int64 {
-	if s.Bits&UsesBackoff == 0 || s.Bits&(Failed|Done) != 0 {
+	if s.Bits&(Failed|Done) != 0 || s.Bits&UsesBackoff == 0 && (!s.Paced() || s.Backoff == 0) {
 		return 0
 	}
 	return s.Time + int64(s.Backoff)*1000

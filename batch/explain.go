@@ -66,6 +66,9 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	case ClassAvoided, ClassDisabled:
 		b.explainPlaces(j, n, say)
 	case ClassReady:
+		if b.unpack(x).Paced() {
+			say(Why{Text: endedIncomplete + ": it runs again as soon as there is room"})
+		}
 		b.explainRoom(j, n, say)
 	}
 	return out, nil
@@ -91,15 +94,25 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
 	x := b.pair(j, n)
 	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
+	s := b.unpack(x)
 	if x.class == ClassBackoff {
-		left := time.Duration(b.dueAt(x)-max(b.now, now)) * time.Millisecond
-		w.Text = fmt.Sprintf("waits %v more after an error", max(0, left+time.Second-1).Truncate(time.Second))
+		left := max(0, time.Duration(b.dueAt(x)-max(b.now, now))*time.Millisecond+time.Second-1).Truncate(time.Second)
+		switch {
+		case s.Paced():
+			return Why{Text: fmt.Sprintf("%s after less than %ds: it runs again in %v", endedIncomplete, pace, left), Longest: left}
+		case s.Bits&Incomplete != 0:
+			w.Text = fmt.Sprintf("%s: waits %v more", endedIncomplete, left)
+		default:
+			w.Text = fmt.Sprintf("waits %v more after an error", left)
+		}
 	}
-	if how := b.unpack(x).ending(reason); how != "" {
+	if how := s.ending(reason); how != "" {
 		w.Text += ": " + how
 	}
 	return w
 }
+
+const endedIncomplete = "its last run ended incomplete"
 
 // ending says in words how the last run ended; reason may say the same already.
 func (s Status) ending(reason string) string {
@@ -108,8 +121,10 @@ func (s Status) ending(reason string) string {
 	case s.Signal != 0:
 		how = fmt.Sprintf("signal %d", s.Signal)
 	case s.ExitCode < 0 && reason != "": // no program ran
-	case s.ExitCode != 0 || reason == "" && s.Bits&(Failed|Error) != 0 && s.Bits&Overwriteable == 0:
+	case s.ExitCode != 0:
 		how = fmt.Sprintf("exit code %d", s.ExitCode)
+	case reason == "" && s.Bits&Overwriteable == 0:
+		how = s.Bits.reported() // else the end is no error
 	}
 	switch {
 	case reason == "":

@@ -47,12 +47,12 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	if !Replaces(prev, inv, rep) {
 		return u
 	}
-	next := j.Backoff.Next(prev.configured())
+	rules := Rules{Next: j.Backoff.Next(prev.configured()), Retries: j.Retries, Guard: guard}
 	if r != nil && r.inv == inv {
-		next = r.next
+		rules.Next, rules.Began = r.next, r.since
 	}
 	u.Store, u.UID, u.Data = true, j.UID, rep.Data
-	u.Status = Apply(prev, inv, rep, b.now, Rules{Next: next, Retries: j.Retries, Guard: guard})
+	u.Status = Apply(prev, inv, rep, b.now, rules)
 	return u
 }
 

@@ -153,6 +153,7 @@ func judge(e Ended, text []byte, ignoreExit bool) Report {
 	case err != nil:
 		return Report{Bits: Error | UsesBackoff, Reason: fmt.Sprintf("cannot read status %s: %v", clip(text), err)}
 	case ignoreExit || wrote.Bits.badness() >= end.Bits.badness():
+		wrote.Reason, wrote.Moved = wrote.Bits.reported(), end.Moved
 		return wrote
 	}
 	end.Data = wrote.Data
@@ -164,7 +165,7 @@ func judge(e Ended, text []byte, ignoreExit bool) Report {
 func (e Ended) report(ignoreExit bool) Report {
 	switch {
 	case e.Again == AgainNow:
-		return Report{Bits: Incomplete, Reason: e.Reason}
+		return Report{Bits: Incomplete, Reason: e.Reason, Moved: true}
 	case e.Again == AgainLater:
 		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: e.Reason}
 	case e.TimedOut:
@@ -181,6 +182,17 @@ func (e Ended) report(ignoreExit bool) Report {
 		return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("ended by signal %d", e.Signal))}
 	}
 	return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("exit code %d", e.ExitCode))}
+}
+
+// reported says what the program has told of itself, where that is worse than how it ended.
+func (b Bits) reported() string {
+	switch {
+	case b&Failed != 0:
+		return "the program reported failed"
+	case b&Error != 0:
+		return "the program reported an error"
+	}
+	return ""
 }
 
 // badness orders done, incomplete, error and failed.

@@ -41,6 +41,8 @@ type Report struct {
 	Data []byte
 	// Reason in words, for errors and synthetic statuses.
 	Reason string
+	// Moved: its cell ended it to be run again at once.
+	Moved bool
 	// ExitCode and Signal of the main process; both 0 when it never ran.
 	ExitCode, Signal int
 }
@@ -82,7 +84,7 @@ type Status struct {
 	Bits Bits
 	// Time of the status, Unix milliseconds.
 	Time int64
-	// Backoff is the pause in force, and Saved the job's own value while the pause of
+	// Backoff is the pause in force (see also Paced), and Saved the job's own value while the pause of
 	// a lost cell is in force; seconds.
 	Backoff, Saved int
 	// Attempts counts invocations that ended in an error since the last success or

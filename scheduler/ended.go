@@ -132,6 +132,7 @@ func (s *Scheduler) flushOnce() (done []*end) {
 		}
 		inv, _, runs := j.forest.board.Running(x.key)
 		x.held = runs && inv == x.run.Invocation
+		j.forest.board.Advance(s.nowMilli()) // a pause counts from the end, not from the last pass
 		x.update = j.forest.board.End(x.key, x.run.Invocation, x.report, int(s.cfg.Guard/time.Second))
 		if !x.update.Store {
 			done = append(done, x)

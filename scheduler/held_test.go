@@ -59,6 +59,7 @@ func TestAKillThatCrossesTheEndLeavesNoRow(t *testing.T) {
 		st.Submit(store.Transition{Ops: c.Ops}, c.Done)
 		r.Ended(r.ended("j", "a", 0, "incomplete"))
 		st.setManual(false)
+		pass(time.Second) // it ran for no time
 		r.wantStarted("j/a")
 		r.end("j", "a", 0, "")
 		if got := st.keys(killPrefix); len(got) != 0 {
