@@ -297,7 +297,7 @@ func inTerminal(e *Executor, stop func(), ended <-chan error) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- terminal.Serve(ctx, e, stop, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		served <- terminal.Serve(ctx, terminal.Listen(), e, stop, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}()
 	// Serve has to have begun, or the first signal would be the default's.
 	for !terminalServes() {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"cantina/executor/process"
 	"cantina/executor/shim"
 )
@@ -29,7 +31,8 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 	}
 	k.follow(nil, func() {})
 	line := <-told
-	if err := errors.Join(os.Remove(path), shim.Put(k.dir, shim.EndedFile, shim.Ended{ExitCode: 7}, false)); err != nil {
+	whole := filepath.Join(k.dir, "whole") // between two steps it would be lost
+	if err := errors.Join(shim.Put(k.dir, "whole", shim.Ended{ExitCode: 7}, false), unix.Renameat2(unix.AT_FDCWD, whole, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)); err != nil {
 		t.Fatal(err)
 	}
 	c.followers.Wait()

@@ -56,6 +56,10 @@ func interrupts() (<-chan os.Signal, func()) {
 type cli struct {
 	surroundings
 	ctx context.Context
+	// signals are those of a verb that runs until it is told to end, and opened ends its
+	// opening: from then on a signal stops what runs.
+	signals chan os.Signal
+	opened  func()
 
 	addr              []string
 	tls               guard.TLSFiles

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +54,7 @@ func (c *cli) devVerb() *cobra.Command {
 		Example: "  cantina dev                       # data in the default directory\n" +
 			"  cantina dev --data /tmp/try       # elsewhere",
 		Args: atMost(0, "none"),
-		RunE: func(*cobra.Command, []string) error { return c.dev(f) },
+		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return c.dev(f) }) },
 	}
 	f.log.add(cmd)
 	cmd.Flags().StringVar(&f.data, "data", c.dataFolder("dev"), "data directory")
@@ -206,14 +208,35 @@ func (c *cli) leaving(h host) {
 	c.sayf("%s", notice)
 }
 
+// untilTold has a verb take the signals that end it from its first moment on: one that
+// comes while it is opening ends that, in good order.
+func (c *cli) untilTold(verb func() error) error {
+	ctx, stop := context.WithCancel(c.ctx)
+	defer stop()
+	opened, over := make(chan struct{}), make(chan struct{})
+	c.ctx, c.signals = ctx, terminal.Listen()
+	defer signal.Stop(c.signals)
+	go func() {
+		defer close(over)
+		terminal.Opening(opened, c.signals, stop)
+	}()
+	c.opened = sync.OnceFunc(func() { close(opened); <-over })
+	err := verb()
+	if c.opened(); ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // told to end before it had begun
+	}
+	return err
+}
+
 // runProcess runs the parts of a process until a signal: the first stops it in
 // good order, a second one kills what runs, Ctrl-Z freezes it and fg thaws.
 func (c *cli) runProcess(log *slog.Logger, h host, readyFD int, addresses []string, parts func(*run.Group)) error {
+	c.opened()
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
 	served, end := context.WithCancel(context.WithoutCancel(c.ctx))
 	done := make(chan error, 1)
-	go func() { done <- terminal.Serve(served, h, func() { c.leaving(h); stop() }, log) }()
+	go func() { done <- terminal.Serve(served, c.signals, h, func() { c.leaving(h); stop() }, log) }()
 	var g run.Group
 	parts(&g)
 	g.Add("ready", func(ctx context.Context) error {

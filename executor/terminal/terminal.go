@@ -24,12 +24,39 @@ type Host interface {
 	Abort()
 }
 
+// Listen takes the signals that end the process from now on, for Opening and Serve.
+func Listen() chan os.Signal {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	return signals
+}
+
+// Opening calls stop at a signal that comes before opened is closed, and leaves the signal
+// to Serve. A second one ends the process as if nobody took it: what is being opened may wait
+// for what does not come.
+func Opening(opened <-chan struct{}, signals chan os.Signal, stop func()) {
+	select {
+	case <-opened:
+		return
+	case s := <-signals:
+		stop()
+		select {
+		case <-opened:
+			signals <- s
+		case s = <-signals:
+			signal.Reset(s)
+			if p, err := os.FindProcess(os.Getpid()); err == nil {
+				_ = p.Signal(s) // it always may
+			}
+		}
+	}
+}
+
 // Serve handles the signals until ctx is done. It calls stop at the first one that
 // ends the program, and Host.Abort at the second; it goes on in between, so ctx has
 // to outlive what stop ends.
-func Serve(ctx context.Context, h Host, stop func(), log *slog.Logger) error {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP)
+func Serve(ctx context.Context, signals chan os.Signal, h Host, stop func(), log *slog.Logger) error {
+	signal.Notify(signals, syscall.SIGTSTP)
 	defer signal.Stop(signals)
 	ending := false
 	for {
