@@ -2,6 +2,7 @@ package robust
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -29,6 +30,39 @@ func TestDevEndsOnSignals(t *testing.T) {
 				t.Errorf("dev ended with %v after %v", d.err, sig)
 			}
 			clean(t, filepath.Join(data, "cell"))
+		})
+	}
+}
+
+// TestLongVerbsEndOnASignalThatComesEarly: one that comes while the store or the executor is
+// being opened ends the process in good order too.
+func TestLongVerbsEndOnASignalThatComesEarly(t *testing.T) {
+	for verb, more := range map[string][]string{
+		"dev":    {"--socket", "none", "--listen", "127.0.0.1:0"},
+		"server": {"--socket", "none", "--listen", "127.0.0.1:0"},
+		"cell":   {"--servers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--name", "one"},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			data := filepath.Join(tempDir(t), "data")
+			p := start(t, verb, append([]string{verb, "--data", data}, more...)...)
+			look := time.NewTicker(time.Millisecond)
+			defer look.Stop()
+			for _, err := os.Stat(data); err != nil; _, err = os.Stat(data) { // it opens something
+				select {
+				case <-look.C:
+				case <-p.ended:
+					t.Fatalf("%s ended by itself: %v", verb, p.err)
+				}
+			}
+			p.signal(syscall.SIGTERM)
+			select {
+			case <-p.ended:
+			case <-time.After(patience):
+				t.Fatalf("%s did not end within %v", verb, patience)
+			}
+			if p.err != nil {
+				t.Errorf("%s ended with %v", verb, p.err)
+			}
 		})
 	}
 }
