@@ -100,3 +100,36 @@ func TestAClockThatGoesBack(t *testing.T) {
 		t.Errorf("due at %d, %v", at, ok)
 	}
 }
+
+// TestATimerOfWhatIsGone means nothing: its job was deleted, or its node has left.
+func TestATimerOfWhatIsGone(t *testing.T) {
+	for name, gone := range map[string]func(b *Board){
+		"the job": func(b *Board) { b.Delete("a") },
+		"the job, and another has its name": func(b *Board) {
+			b.Delete("a")
+			if p := b.Put(Job{Name: "a", UID: "other"}); len(p) > 0 {
+				t.Fatal(p)
+			}
+		},
+		"the nodes": func(b *Board) {
+			if err := b.SetNodes(nil); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		b := twoHosts(t)
+		n := int64(0)
+		put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Repeat: true}})
+		b.Advance(100_000)
+		start(t, b, b.Pick(1), &n)
+		finish(t, b, Key{"a", "db22"}, errorBackoff)
+		gone(b)
+		b.Advance(200_000)
+		if at, ok := b.NextDue(); ok {
+			t.Errorf("%s: due at %d", name, at)
+		}
+	}
+	if s, _ := Forgiven(Status{Bits: Failed | Overwriteable, Backoff: 15}); s.Backoff != 15 {
+		t.Errorf("what waits for nothing keeps its place in the list: %+v", s)
+	}
+}
