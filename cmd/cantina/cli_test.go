@@ -236,7 +236,7 @@ func TestABadSpecIsToldWholeAndSentNowhere(t *testing.T) {
 		}
 	}
 	_, errs, code := s.run("apply", dir)
-	want := dir + "/a.yaml:1:1: unknown field \"domian\"; did you mean domain?\n" + dir + "/b.yml:1:35: tasks.t.memory: a size needs a unit, not a bare number; write 64Mi?\n"
+	want := dir + "/a.yaml:1:1: unknown field \"domian\"; did you mean domain?\n" + dir + "/b.yml:1:35: tasks.t.memory: a size needs a unit, not a bare number; did you mean 64Mi?\n"
 	if code != api.ExitUsage || errs != want {
 		t.Fatalf("%d\n%s", code, errs)
 	}
