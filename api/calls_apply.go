@@ -57,7 +57,7 @@ func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) 
 	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
 		if len(apps) > 1 {
 			if w.Expect != 0 {
-				return invalid("if_match", "the files are about %d domains, a revision is about one", len(apps))
+				return invalid("if_match", "If-Match needs files of one domain, not of %d", len(apps))
 			}
 			for _, a := range apps {
 				if _, err := b.Applications.Plan(ctx, a); err != nil {
@@ -96,7 +96,7 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 	for _, f := range files {
 		size += len(f.GetContent())
 		if values += spec.CountValues(f.GetContent()); values > spec.MaxValues {
-			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, texts, lists and mappings in one request: %w", spec.MaxValues, fault.ErrTooLarge), Field: "files"}
+			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, strings, lists and mappings in one request: %w", spec.MaxValues, fault.ErrTooLarge), Field: "files"}
 		}
 	}
 	if size < largeSpec {

@@ -53,7 +53,7 @@ func (c *calls) DrainCell(ctx context.Context, q *connect.Request[pb.DrainCellRe
 	}
 	switch {
 	case d.Reason == "":
-		return nil, invalid("reason", "must not be empty: it is what others read when they wonder")
+		return nil, invalid("reason", "must not be empty; it is shown wherever the cell is listed")
 	case len(d.Reason) > maxReason:
 		return nil, invalid("reason", "longer than %d bytes", maxReason)
 	case q.Msg.Deadline != nil && (d.Deadline < time.Second || d.Deadline > maxDeadline):
@@ -121,7 +121,7 @@ func (c *calls) GetStatus(context.Context, *connect.Request[pb.GetStatusRequest]
 // EndWait ends the initial wait.
 func (c *calls) EndWait(ctx context.Context, q *connect.Request[pb.EndWaitRequest]) (*connect.Response[pb.EndWaitResponse], error) {
 	if !q.Msg.AcceptDoubleStarts {
-		return nil, invalid("accept_double_starts", "must be true: what still runs somewhere may be started a second time")
+		return nil, invalid("accept_double_starts", "must be true: work that still runs may start a second time")
 	}
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Operation.EndWait(ctx, w) })
 	return answer(&pb.EndWaitResponse{}, err)

@@ -49,7 +49,7 @@ func pairFilter(job string, states []string, node, below string) (PairFilter, er
 			}
 		}
 		if !found {
-			return f, invalid("state", "%q is none of ready, running, done, failed, backoff, blocked, avoided, disabled, absent", text.Shorten(s, 60))
+			return f, invalid("state", "invalid state %q: must be one of ready, running, done, failed, backoff, blocked, avoided, disabled, absent", text.Shorten(s, 60))
 		}
 	}
 	return f, nil

@@ -118,11 +118,11 @@ func inWords(b *Backend, id string, err error) error {
 	case gone != nil:
 		return err
 	case errors.Is(err, task.ErrEnding):
-		return fault.As(fmt.Errorf("task %s was cancelled, and its container on cell %s may still run: it is kept until that is gone", id, t.Holder.Cell), err)
+		return fault.As(fmt.Errorf("task %s was cancelled, but its container on cell %s may still run; the task is kept until the container is gone", id, t.Holder.Cell), err)
 	case t.Outcome == task.Lost && t.Resolution != task.Unresolved:
-		return fault.As(fmt.Errorf("task %s was lost and is settled already, as %s", id, t.Resolution), err)
+		return fault.As(fmt.Errorf("task %s is already resolved as %s", id, t.Resolution), err)
 	case t.Ended():
-		return fault.As(fmt.Errorf("task %s has ended already: %s", id, t.Outcome), err)
+		return fault.As(fmt.Errorf("task %s has already ended: %s", id, t.Outcome), err)
 	}
 	return &FieldError{Err: fault.As(fmt.Errorf("task %s has not ended: it is %s", id, t.State), err), Hint: "stop it, or wait until it has ended"}
 }

@@ -124,7 +124,7 @@ func (c *Client) server() (*server, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.servers) == 0 {
-		return nil, &Error{Code: "no_connection", Message: "no address of a server is known", Detail: &pb.ErrorDetail{Hint: "give --addr or CANTINA_ADDR"}, Exit: ExitConnection}
+		return nil, &Error{Code: "no_connection", Message: "no server address configured", Detail: &pb.ErrorDetail{Hint: "set --addr or CANTINA_ADDR"}, Exit: ExitConnection}
 	}
 	return c.servers[c.at%len(c.servers)], nil
 }
@@ -274,7 +274,7 @@ func toError(err error, address string) *Error {
 	}
 	return &Error{
 		Code: "no_connection", Message: fmt.Sprintf("no connection to %s: %s", address, reason(err)), Exit: ExitConnection, cause: err,
-		Detail: &pb.ErrorDetail{Code: "no_connection", Hint: "is a server running there? `cantina dev` starts one; --addr or CANTINA_ADDR names another"},
+		Detail: &pb.ErrorDetail{Code: "no_connection", Hint: "is a server running there? Start one with `cantina dev`, or use --addr or CANTINA_ADDR"},
 	}
 }
 

@@ -25,9 +25,9 @@ type NotLeader struct {
 // Error names the leader.
 func (e *NotLeader) Error() string {
 	if e.Leader == "" {
-		return "this server does not lead, and no leader is known"
+		return "not the leader; leader unknown"
 	}
-	return "this server does not lead; the leader is " + e.Leader
+	return "not the leader; the leader is " + e.Leader
 }
 
 // FieldError adds the field of the request and a hint to an error.
@@ -88,32 +88,32 @@ func as[E error](err error) bool {
 // Classes returns the error table. The first row that fits counts; the last fits
 // everything.
 func Classes() []Class {
-	const repeat = "the same request with the same idempotency key is safe to repeat"
+	const repeat = "it is safe to repeat the same request with the same idempotency key"
 	return []Class{
 		{"not_leader", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "ask the leader", as[*NotLeader]},
 		{"invalid_spec", http.StatusUnprocessableEntity, connect.CodeInvalidArgument, ExitUsage, "", as[*spec.Problems]},
 		{"unknown_outcome", http.StatusServiceUnavailable, connect.CodeAborted, ExitLost, repeat, among(fault.ErrUnknownOutcome)},
-		{"term_over", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "the next leader answers; " + repeat, among(fault.ErrTermOver)},
-		{"store_full", http.StatusInsufficientStorage, connect.CodeResourceExhausted, ExitFailed, "free space, or raise the quota of the store", among(fault.ErrFull)},
+		{"term_over", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "retry: the next leader will answer; " + repeat, among(fault.ErrTermOver)},
+		{"store_full", http.StatusInsufficientStorage, connect.CodeResourceExhausted, ExitFailed, "free disk space, or raise the quota of the store", among(fault.ErrFull)},
 		{"key_reused", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "use a new key for a new request", among(fault.ErrKeyReused)},
-		{"revision_mismatch", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "read it again and decide anew", among(fault.ErrRevision)},
+		{"revision_mismatch", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "read it again, then retry", among(fault.ErrRevision)},
 		{"collected", http.StatusGone, connect.CodeNotFound, ExitNotFound, "", among(fault.ErrCollected)},
 		{"not_found", http.StatusNotFound, connect.CodeNotFound, ExitNotFound, "", among(fault.ErrNotFound)},
 		{"exists", http.StatusConflict, connect.CodeAlreadyExists, ExitFailed, "", among(fault.ErrExists)},
 		{"lost_unresolved", http.StatusConflict, connect.CodeFailedPrecondition, ExitLost, "cantina task resolve TASK --as done, failed or rerun", among(task.ErrLostUnresolved)},
-		{"ending", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "wait until its cell says that its container is gone: cantina explain task/TASK; cantina rm --force waits for it", among(task.ErrEnding)},
+		{"ending", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "wait until its cell reports that the container is gone (cantina explain task/TASK), or use cantina rm --force", among(task.ErrEnding)},
 		{"conflict", http.StatusConflict, connect.CodeFailedPrecondition, ExitFailed, "", among(fault.ErrConflict)},
 		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(fault.ErrNotAllowed, guard.ErrForeign)},
 		{"unauthenticated", http.StatusUnauthorized, connect.CodeUnauthenticated, ExitConnection, "", among(guard.ErrToken)},
-		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split it", among(fault.ErrTooLarge)},
+		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split the request", among(fault.ErrTooLarge)},
 		{"busy", http.StatusServiceUnavailable, connect.CodeResourceExhausted, ExitConnection, "try again in a moment", among(fault.ErrBusy)},
 		{"unreachable", http.StatusBadGateway, connect.CodeUnavailable, ExitConnection, "", among(fault.ErrUnreachable)},
-		{"stream_ended", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "connect again and resume", among(event.ErrClosed)},
+		{"stream_ended", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "reconnect and resume", among(event.ErrClosed)},
 		{"not_yet", http.StatusNotImplemented, connect.CodeUnimplemented, ExitFailed, "", among(fault.ErrNotYet)},
 		{"invalid", http.StatusUnprocessableEntity, connect.CodeInvalidArgument, ExitUsage, "", among(fault.ErrInvalid)},
 		{"timeout", http.StatusGatewayTimeout, connect.CodeDeadlineExceeded, ExitTimeout, "", among(context.DeadlineExceeded)},
 		{"cancelled", 499, connect.CodeCanceled, ExitFailed, "", among(context.Canceled)},
-		{"internal", http.StatusInternalServerError, connect.CodeInternal, ExitFailed, "the server's log has more under the request id", func(error) bool { return true }},
+		{"internal", http.StatusInternalServerError, connect.CodeInternal, ExitFailed, "see the server's log for this request id", func(error) bool { return true }},
 	}
 }
 

@@ -106,7 +106,7 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, to
 	if q.Since != "" && q.Since != "tail" {
 		p, err := event.ParsePosition(q.Since)
 		if err != nil {
-			return &FieldError{Err: err, Field: "since", Hint: "a revision, or the position of an event or list"}
+			return &FieldError{Err: err, Field: "since", Hint: "must be a revision, or the position of an event or list"}
 		}
 		sub = b.Events.Since(p)
 	}
@@ -157,7 +157,7 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 			}
 		}
 		if !found {
-			return nil, invalid("kind", "%q is none of service, instance, task, job, pair, cell, schedule, note", text.Shorten(name, 60))
+			return nil, invalid("kind", "invalid kind %q: must be one of service, instance, task, job, pair, cell, schedule, note", text.Shorten(name, 60))
 		}
 	}
 	return func(e *event.Event) bool {

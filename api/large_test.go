@@ -35,7 +35,7 @@ func TestLargeSpecs(t *testing.T) {
 	list := "domain: [" + strings.Repeat("a,", 400_000) + "a]\n"
 	for _, files := range [][]string{{list, list}, {strings.Repeat(list, 3)}} {
 		var e *api.Error
-		if err := plan(files...); !errors.As(err, &e) || e.Code != "too_large" || e.Detail.Hint != "split it" {
+		if err := plan(files...); !errors.As(err, &e) || e.Code != "too_large" || e.Detail.Hint != "split the request" {
 			t.Errorf("%d files: %v", len(files), err)
 		}
 	}

@@ -92,7 +92,7 @@ func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 			err = knownNodes(b, PairFilter{Job: q.GetJob(), Node: q.GetNode()})
 		}
 	case len(q.GetContainer()) == 0:
-		return invalid("query", "names no service, task, job or container")
+		return invalid("query", "a service, task, job or container is required")
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 		}
 	}
 	if subjects > 1 {
-		return nil, invalid("query", "names more than one of service, task and job")
+		return nil, invalid("query", "only one of service, task and job is allowed")
 	}
 	set("service", q.GetService())
 	if q.GetService() != "" {
@@ -135,7 +135,7 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 	for _, name := range streams {
 		s, ok := output.ParseStream(name)
 		if !ok {
-			return nil, invalid("query.stream", "%q is none of stdout, stderr, event", text.Shorten(name, 60))
+			return nil, invalid("query.stream", "invalid stream %q: must be one of stdout, stderr, event", text.Shorten(name, 60))
 		}
 		m.Streams = append(m.Streams, pb.LogStream(s))
 	}

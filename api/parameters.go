@@ -68,7 +68,7 @@ func (s *setter) set(name, value string) {
 	}
 	m, f := s.find(protoreflect.Name(name))
 	if f == nil {
-		s.err = &FieldError{Err: invalid(name, "no such parameter"), Field: name, Hint: text.DidYouMean(name, s.names())}
+		s.err = &FieldError{Err: invalid(name, "unknown parameter"), Field: name, Hint: text.DidYouMean(name, s.names())}
 		return
 	}
 	v, problem := scalar(f, value)
@@ -153,5 +153,5 @@ func scalar(f protoreflect.FieldDescriptor, value string) (v protoreflect.Value,
 	case protoreflect.MessageKind:
 		return moment(value)
 	}
-	return v, "cannot be given here"
+	return v, "not allowed here"
 }

@@ -27,7 +27,7 @@ func (s *streams) open(ctx context.Context) (done func(), err error) {
 		s.count = map[string]int{}
 	}
 	if s.count[who] >= maxStreams {
-		return nil, fmt.Errorf("%s has %d streams open, which is the most; end some of them: %w", who, maxStreams, fault.ErrBusy)
+		return nil, fmt.Errorf("%s already has %d open streams (the limit); close some: %w", who, maxStreams, fault.ErrBusy)
 	}
 	s.count[who]++
 	return func() {

@@ -42,12 +42,12 @@ func TestStreamsOfAClientAreBounded(t *testing.T) {
 	}
 	r := open(ctx)
 	text, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "127.0.0.1 has 512 streams open") {
+	if err != nil || r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "127.0.0.1 already has 512 open streams") {
 		t.Fatalf("%s %s %v", r.Status, text, err)
 	}
 	end()
 	err = w.client.Events(t.Context(), &pb.StreamEventsRequest{}, func(*pb.StreamEventsResponse) error { return io.EOF })
-	if err == nil || strings.Contains(err.Error(), "streams open") {
+	if err == nil || strings.Contains(err.Error(), "open streams") {
 		t.Errorf("after one has ended: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		_, _ = w.Write(spec.Schema())
 	})
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, q *http.Request) {
-		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound), Field: "path", Hint: "docs/api.md lists the paths"})
+		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound), Field: "path", Hint: "see docs/api.md for the paths"})
 	})
 	return mux
 }
@@ -176,7 +176,7 @@ func readBody(r *http.Request) ([]byte, error) {
 		return nil, fmt.Errorf("body of more than %d bytes: %w", large.Limit, fault.ErrTooLarge)
 	}
 	if err != nil {
-		return nil, invalid("body", "not readable: %v", err)
+		return nil, invalid("body", "cannot be parsed: %v", err)
 	}
 	return text, nil
 }

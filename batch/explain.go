@@ -53,10 +53,10 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	}
 	switch x.class {
 	case ClassAbsent:
-		say(Why{Text: "the node is not in the forest"})
+		say(Why{Text: "node not found"})
 	case ClassRunning:
 		r := b.runs[k]
-		say(Why{Text: fmt.Sprintf("runs on cell %s as %s", r.cell, r.inv)})
+		say(Why{Text: fmt.Sprintf("running on cell %s as %s", r.cell, r.inv)})
 	case ClassDone:
 		say(Why{Text: "ended: done"})
 	case ClassFailed, ClassBackoff:
@@ -77,7 +77,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 // explainSwitches says what keeps all nodes of a job from starting, by whoever said so.
 func (b *Board) explainSwitches(j *job, say func(Why)) {
 	if b.spec.Disabled {
-		say(Why{Text: "the forest is disabled"})
+		say(Why{Text: "the nodes are disabled"})
 	}
 	for _, p := range slices.Concat(j.Errors, j.problems) {
 		say(Why{Text: "the job is invalid: " + p})
@@ -103,7 +103,7 @@ func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
 		case s.Bits&Incomplete != 0:
 			w.Text = fmt.Sprintf("%s: waits %v more", endedIncomplete, left)
 		default:
-			w.Text = fmt.Sprintf("waits %v more after an error", left)
+			w.Text = fmt.Sprintf("retry in %v after a failed attempt", left)
 		}
 	}
 	if how := s.ending(reason); how != "" {
@@ -174,7 +174,7 @@ func (b *Board) ExplainJob(name string, reason func(node string) string, now int
 		of(n)(b.explainEnd(j, n, reason(b.f.names[j.level].list[n]), now))
 	}
 	if more := c[ClassFailed] + c[ClassBackoff] - named; more > 0 {
-		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait after an error", more), Change: "cantina job retry " + quoted(name)})
+		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait for a retry", more), Change: "cantina job retry " + quoted(name)})
 	}
 	for _, n := range j.first(named, ClassStranded, ClassBlocked) {
 		b.explainDependencies(j, n, of(n))
@@ -212,14 +212,14 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 		d := b.jobs[name]
 		switch {
 		case d == nil:
-			say(Why{Text: fmt.Sprintf("blocked by %s/%s: it depends on job %q, which does not exist", name, node, name), Change: "apply job " + quoted(name) + " again, or take it out of depends_on"})
+			say(Why{Text: fmt.Sprintf("blocked by %s/%s: depends on job %q, which does not exist", name, node, name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"})
 		case b.doneOn(d, j, n):
 		case b.hopelessOn(d, j, n, 0):
 			w := b.explainHopeless(d, j, n)
-			w.Text = fmt.Sprintf("blocked by %s/%s: it depends on job %q, which %s", name, node, name, w.Text)
+			w.Text = fmt.Sprintf("blocked by %s/%s: depends on job %q, which %s", name, node, name, w.Text)
 			say(w)
 		default:
-			text := fmt.Sprintf("blocked by %s/%s: it depends on job %q, which is not done on this node", name, node, name)
+			text := fmt.Sprintf("blocked by %s/%s: depends on job %q, which is not done on this node", name, node, name)
 			if word := d.held(); word != "" {
 				text += ": it is " + word
 			}
@@ -241,7 +241,7 @@ func (b *Board) explainHopeless(d, j *job, n int32) Why {
 		w.Text = "failed on this node" + strings.TrimPrefix(w.Text, "failed")
 		return w
 	case d.pairs[at].flags&flagAvoided != 0:
-		return Why{Text: "does not run on this node: its filters avoid it"}
+		return Why{Text: "does not run on this node: excluded by its filters"}
 	case len(d.Errors)+len(d.problems) > 0:
 		return Why{Text: "is invalid: " + strings.Join(slices.Concat(d.Errors, d.problems), "; ")}
 	}
@@ -249,10 +249,10 @@ func (b *Board) explainHopeless(d, j *job, n int32) Why {
 		next := b.jobs[name]
 		switch {
 		case next == nil:
-			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or take it out of depends_on"}
+			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"}
 		case !b.doneOn(next, d, at) && b.hopelessOn(next, d, at, 0):
 			w := b.explainHopeless(next, d, at)
-			w.Text = fmt.Sprintf("is blocked by %s/%s: it depends on job %q, which %s", name, node, name, w.Text)
+			w.Text = fmt.Sprintf("is blocked by %s/%s: depends on job %q, which %s", name, node, name, w.Text)
 			return w
 		}
 	}
@@ -269,7 +269,7 @@ func (b *Board) explainPlaces(j *job, n int32, say func(Why)) {
 				say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("node %s on level %s is disabled", name, b.f.levels[level])})
 			}
 			if !j.filters[level].pass(name, at.tags) {
-				say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("the job's filter on level %s avoids node %s", b.f.levels[level], name)})
+				say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("the job's filter on level %s excludes node %s", b.f.levels[level], name)})
 			}
 		}
 	})
@@ -311,7 +311,7 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 			w.Text += ", held by " + strings.Join(keys, ", ")
 			w.Change = "it starts when one of them ends"
 			if k := b.kept; k != nil && k.job == j && slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
-				w.Change = "room is kept for it: it starts when enough of them have ended"
+				w.Change = "room is reserved for it: it starts when enough of them have ended"
 			}
 		} else {
 			w.Change = fmt.Sprintf("raise the limit of %s on level %s to %d", w.Short.Name, w.Level, x)

@@ -39,7 +39,7 @@ func TestExplainAJob(t *testing.T) {
 		t.Errorf("%v\n%s", err, lines(one))
 	}
 	why, _ = b.ExplainJob("second", of, 0)
-	if got := lines(why); strings.Count(got, "blocked by first job/db") != 3 || !strings.Contains(got, "db12: blocked by first job/db12: it depends on") {
+	if got := lines(why); strings.Count(got, "blocked by first job/db") != 3 || !strings.Contains(got, "db12: blocked by first job/db12: depends on") {
 		t.Errorf("blocked:\n%s", got)
 	}
 	put(t, b, Job{Name: "second", DependsOn: []string{"first job"}, Paused: true, Disabled: true})
@@ -73,7 +73,7 @@ func TestExplainNamesAFewNodes(t *testing.T) {
 	}
 	put(t, b, Job{Name: "a"})
 	why, err := b.ExplainJob("a", func(string) string { return "" }, 0)
-	if err != nil || len(why) != 6 || why[5].String() != "3 more nodes failed or wait after an error; cantina job retry a" {
+	if err != nil || len(why) != 6 || why[5].String() != "3 more nodes failed or wait for a retry; cantina job retry a" {
 		t.Errorf("%v\n%s", err, lines(why))
 	}
 }
@@ -102,7 +102,7 @@ func TestExplainCountsDown(t *testing.T) {
 	if !ok {
 		t.Fatal("no backoff")
 	}
-	for left, want := range map[int64]string{30_000: "waits 30s more", 12_001: "waits 13s more", 1: "waits 1s more", 0: "waits 0s more", -5000: "waits 0s more"} {
+	for left, want := range map[int64]string{30_000: "retry in 30s", 12_001: "retry in 13s", 1: "retry in 1s", 0: "retry in 0s", -5000: "retry in 0s"} {
 		one, err := b.Explain(k, "", due-left)
 		if err != nil || !strings.Contains(lines(one), want) {
 			t.Errorf("%d ms before: %v\n%s", left, err, lines(one))

@@ -146,6 +146,6 @@ func (b *Board) explainKept(j *job, level int, node int32, say func(Why)) {
 		return
 	}
 	name, k := b.f.names[level].list[node], b.kept
-	say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("%s %s: room is kept for %s/%s, which has waited longer",
+	say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("%s %s: room is reserved for %s/%s, which has waited longer",
 		b.f.levels[level], name, k.job.Name, b.f.names[k.job.level].list[k.node])})
 }

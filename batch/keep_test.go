@@ -76,7 +76,7 @@ func TestWhatIsKeptIsExplainedAndGivenBack(t *testing.T) {
 	if got := keys(b.Pick(9)); got != "" {
 		t.Fatalf("%s takes what is kept", got)
 	}
-	for job, want := range map[string]string{"narrow": "host h: room is kept for wide/dbaa, which has waited longer", "wide": "room is kept for it: it starts when enough of them have ended"} {
+	for job, want := range map[string]string{"narrow": "host h: room is reserved for wide/dbaa, which has waited longer", "wide": "room is reserved for it: it starts when enough of them have ended"} {
 		why, err := b.ExplainJob(job, func(string) string { return "" }, 0)
 		if err != nil || !strings.Contains(lines(why), want) {
 			t.Errorf("%s: %s, %v", job, lines(why), err)

@@ -52,7 +52,7 @@ func ParseStatus(text []byte) (Report, error) {
 		Data   json.RawMessage  `json:"data"`
 	}
 	if err := json.Unmarshal(text, &form); err != nil {
-		return Report{}, fmt.Errorf("neither a label nor a JSON object: %w", ErrStatus)
+		return Report{}, fmt.Errorf("neither a status word nor a JSON object: %w", ErrStatus)
 	}
 	var r Report
 	var err error
@@ -95,7 +95,7 @@ func parseBits(raw json.RawMessage) (Bits, error) {
 	case current == 0 || current&(current-1) != 0:
 		return 0, fmt.Errorf("result_bits %d must have exactly one of running, done, incomplete, failed, error: %w", n, ErrStatus)
 	case current == Running:
-		return 0, fmt.Errorf("result_bits %d says running, but the process ended: %w", n, ErrStatus)
+		return 0, fmt.Errorf("result_bits %d means running, but the process has ended: %w", n, ErrStatus)
 	}
 	// A task is real: it may not call itself replaceable.
 	return b &^ Overwriteable, nil

@@ -41,7 +41,7 @@ func ManualNodes(levels []string, entries []ManualNode) ([]NodeSpec, error) {
 		}
 	}
 	if len(roots) == 0 {
-		return nil, fmt.Errorf("no node is a root: %w", ErrNodes)
+		return nil, fmt.Errorf("no root node: %w", ErrNodes)
 	}
 	var out []NodeSpec
 	type open struct {
@@ -77,13 +77,13 @@ func index(entries []ManualNode) (byName map[string]*ManualNode, child map[strin
 	for i := range entries {
 		e := &entries[i]
 		if byName[e.Name] != nil {
-			return nil, nil, fmt.Errorf("node %q is listed twice: %w", e.Name, ErrNodes)
+			return nil, nil, fmt.Errorf("duplicate node %q: %w", e.Name, ErrNodes)
 		}
 		byName[e.Name] = e
 		mine := make(map[string]bool, len(e.Children))
 		for _, c := range e.Children {
 			if mine[c] {
-				return nil, nil, fmt.Errorf("node %q is listed twice below %q: %w", c, e.Name, ErrNodes)
+				return nil, nil, fmt.Errorf("duplicate node %q below %q: %w", c, e.Name, ErrNodes)
 			}
 			mine[c], child[c] = true, true
 		}
@@ -163,7 +163,7 @@ func CheckForest(s *ForestSpec) error {
 	seen := map[string]bool{LevelInstance: true, LevelWorker: true}
 	for _, l := range s.Levels {
 		if l == "" || seen[l] {
-			return fmt.Errorf("level %q is empty, reserved or listed twice: %w", l, ErrNodes)
+			return fmt.Errorf("level %q is empty, reserved or duplicate: %w", l, ErrNodes)
 		}
 		seen[l] = true
 	}

@@ -209,7 +209,7 @@ func TestJudge(t *testing.T) {
 		{"time-out", Ended{Signal: 9, Killed: true, TimedOut: true}, "", false, Error | UsesBackoff, "time-out"},
 		{"old meaning", Ended{}, "", true, Error | UsesBackoff, "Failed to read a status"},
 		{"did not start", Ended{Reason: "no such file"}, "", false, Error | UsesBackoff, "no such file"},
-		{"nonsense", Ended{}, "what", false, Error | UsesBackoff, `cannot read status "what": neither a label nor a JSON object: bad status`},
+		{"nonsense", Ended{}, "what", false, Error | UsesBackoff, `cannot read status "what": neither a status word nor a JSON object: bad status`},
 	} {
 		r := Judge(c.e, []byte(c.text), c.ignore)
 		if r.Bits != c.bits || r.Reason != c.reason || r.ExitCode != c.e.ExitCode || r.Signal != c.e.Signal {

@@ -110,19 +110,19 @@ func (b *Board) behind(j *job) string {
 		d := b.jobs[name]
 		switch {
 		case d == nil:
-			return fmt.Sprintf("it depends on job %s, which does not exist", name)
+			return fmt.Sprintf("depends on job %s, which does not exist", name)
 		case j.counts[ClassStranded] == 0:
 		case len(d.Errors)+len(d.problems) > 0:
-			return fmt.Sprintf("it depends on job %s, which is invalid", name)
+			return fmt.Sprintf("depends on job %s, which is invalid", name)
 		case d.counts[ClassFailed] > 0:
-			return fmt.Sprintf("it depends on job %s, which failed on %d of its nodes", name, d.counts[ClassFailed])
+			return fmt.Sprintf("depends on job %s, which failed on %d of its nodes", name, d.counts[ClassFailed])
 		case d.counts[ClassStranded] > 0:
-			return fmt.Sprintf("it depends on job %s, which%s", name, strings.TrimPrefix(b.behind(d), "it"))
+			return fmt.Sprintf("depends on job %s, which %s", name, b.behind(d))
 		case d.counts[ClassAvoided]+d.counts[ClassAbsent] > 0:
-			return fmt.Sprintf("it depends on job %s, which does not run on all of these nodes", name)
+			return fmt.Sprintf("depends on job %s, which does not run on all of these nodes", name)
 		}
 		if waits == "" && d.counts[ClassDone] < len(d.pairs) {
-			waits = fmt.Sprintf("waits for job %s", name)
+			waits = fmt.Sprintf("waiting for job %s", name)
 			if word := d.held(); word != "" {
 				waits += ", which is " + word
 			}

@@ -92,7 +92,7 @@ func (a Application) checked() (Application, error) {
 			err = n.Validate()
 		}
 		if err == nil && seen["s/"+n.Service.Name] {
-			err = fmt.Errorf("named twice: %w", fault.ErrInvalid)
+			err = fmt.Errorf("duplicate: %w", fault.ErrInvalid)
 		}
 		seen["s/"+n.Service.Name] = true
 		if err != nil {
@@ -107,7 +107,7 @@ func (a Application) checked() (Application, error) {
 			err = def.Validate()
 		}
 		if err == nil && (!lrp.ValidName(t.Name) || seen["t/"+t.Name]) {
-			err = fmt.Errorf("bad name, or named twice: %w", fault.ErrInvalid)
+			err = fmt.Errorf("invalid or duplicate name: %w", fault.ErrInvalid)
 		}
 		seen["t/"+t.Name] = true
 		if err != nil {
@@ -332,7 +332,7 @@ func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 		if next.Numbers != old.Numbers {
 			c.Verb = VerbReplace
 			if old.Phase == lrp.RollingOut {
-				c.note("supersedes a rollout that is under way")
+				c.note("replaces a running rollout")
 			}
 		}
 		was := old.Target().Desired
@@ -343,7 +343,7 @@ func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 		c.note("it becomes exclusive: instances of versions that were not are stopped first, but of one whose cell is cut off nobody proves that it has ended; remove the service, and see that cell back or ended, before it is applied where a second copy does harm")
 	}
 	if p := d.FixedPort(); p != "" && c.Verb != VerbKeep && c.Verb != VerbUpdate {
-		c.note("port " + p + " is fixed: an old instance stops before the new one starts (stop_first)")
+		c.note("port " + p + " is fixed, so instances are replaced stop-first")
 	}
 	return c, err
 }
@@ -368,7 +368,7 @@ func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
 		if old := b.tasks.Get(last.guid); old != nil {
 			c.Fields = changed(*old.Definition, t.Definition)
 			if !old.Ended() {
-				c.Note = "the run of the earlier definition, " + last.guid + ", goes on"
+				c.Note = "the run of the earlier definition, " + last.guid + ", continues"
 			}
 		}
 	}
@@ -397,7 +397,7 @@ func (b *BBS) surplusOf(a Application) (services, tasks []string) {
 // aside since the step was promised.
 func (b *BBS) leftOut(row string) bool {
 	if b.bad[row] {
-		b.cfg.Log.Error("part of an application left out", "key", row, "error", fault.ErrQuarantined)
+		b.cfg.Log.Error("step of an apply skipped", "key", row, "error", fault.ErrQuarantined)
 	}
 	return b.bad[row]
 }
@@ -507,7 +507,7 @@ func changesRecord(changes []Change) *bbspb.Changes {
 func changesOf(answer []byte) ([]Change, error) {
 	var m bbspb.Changes
 	if err := proto.Unmarshal(answer, &m); err != nil {
-		return nil, fmt.Errorf("remembered answer: %w", err)
+		return nil, fmt.Errorf("stored answer: %w", err)
 	}
 	var out []Change
 	for _, r := range m.Changes {

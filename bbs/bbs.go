@@ -159,7 +159,7 @@ func (b *BBS) converge(full bool) {
 		t.perform(out, moves)
 		b.submit(t, nil)
 	}
-	b.cfg.Log.Warn("convergence does not come to rest", "rounds", maxRounds)
+	b.cfg.Log.Warn("convergence did not settle", "rounds", maxRounds)
 	b.wake()
 }
 

@@ -520,7 +520,7 @@ func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 				texts = append(texts, strings.SplitN(x.Text, ":", 2)[0])
 			}
 		}
-		if got := strings.Join(texts, ", "); got != "web/0, web/2, web/3, web/4, web/5, 2 more instances are not as wanted" {
+		if got := strings.Join(texts, ", "); got != "web/0, web/2, web/3, web/4, web/5, 2 more instances are not in the desired state" {
 			t.Errorf("%s", got)
 		}
 		if _, err := r.b.ExplainService(lrp.ServiceKey{Domain: "d", Name: "nope"}); !errors.Is(err, ErrServiceNotFound) {

@@ -372,7 +372,7 @@ func (b *BBS) CallbackDone(d task.Delivery, delivered bool, problem string) {
 // quiet runs a change that nobody waits for; a refusal means that it came too late.
 func (b *BBS) quiet(fn func(t *tx) error) {
 	if err := b.changeLocked(fn, nil); err != nil {
-		b.cfg.Log.Debug("came too late", "error", err)
+		b.cfg.Log.Debug("event arrived too late", "error", err)
 	}
 }
 
@@ -381,12 +381,12 @@ func (b *BBS) refuse(lrps []lrp.Key, tasks []TaskID, reason string) {
 	b.quiet(func(t *tx) error {
 		for _, k := range lrps {
 			if err := t.step(k, lrp.PlacementFailed{Reason: reason}); err != nil {
-				b.cfg.Log.Debug("came too late", "error", err)
+				b.cfg.Log.Debug("event arrived too late", "error", err)
 			}
 		}
 		for _, id := range tasks {
 			if err := t.stepTask(id.GUID, task.Reject{UID: id.UID, Reason: reason, Carried: true}); err != nil {
-				b.cfg.Log.Debug("came too late", "error", err)
+				b.cfg.Log.Debug("event arrived too late", "error", err)
 			}
 		}
 		return nil

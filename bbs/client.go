@@ -258,7 +258,7 @@ func (b *BBS) kept() error {
 			age = age[:len(age)-2]
 		}
 	}
-	return fmt.Errorf("%w: ended tasks are kept %s, %d in a domain, or until they are removed", fault.ErrCollected, age, p.KeepPerDomain)
+	return fmt.Errorf("%w: finished tasks are kept for %s, %d per domain, or until removed", fault.ErrCollected, age, p.KeepPerDomain)
 }
 
 // CancelTask ends a PENDING or RUNNING task.

@@ -32,7 +32,7 @@ const (
 )
 
 // errRecord reports a payload that is not what its key promises.
-var errRecord = errors.New("record does not fit its key")
+var errRecord = errors.New("record does not match its key")
 
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)

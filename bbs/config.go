@@ -16,7 +16,7 @@ import (
 // Errors of the board.
 var (
 	// ErrServiceNotFound: there is no such service.
-	ErrServiceNotFound = fault.New(fault.ErrNotFound, "no such service")
+	ErrServiceNotFound = fault.New(fault.ErrNotFound, "service not found")
 )
 
 // Store is what the board needs of the term that was won: store.Reign.

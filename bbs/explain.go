@@ -63,7 +63,7 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanatio
 		e.Wanted = lrp.Running.String()
 	}
 	if v.badRows[IndexRow(key)] {
-		e.add("quarantined", "its row cannot be read; it counts as existing and nothing is done for it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
+		e.add("quarantined", "its row cannot be read; it counts as existing, and nothing changes it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {
@@ -77,7 +77,7 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanatio
 func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
 	a := x.Resolved()
 	if a == nil {
-		e.add("starting", "its row is about to be made", "", 0)
+		e.add("starting", "its row is being created", "", 0)
 		return
 	}
 	e.State = a.State.String()
@@ -98,14 +98,15 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 		e.Fine = e.State == e.Wanted
 	}
 	if s := x.Suspect; s != nil && !s.Stopping() {
-		text := "cell %s has fallen silent; it stays in use until a replacement runs, the cell is back, or it is given up"
+		text := "cell %s is silent; the instance stays in use until a replacement runs, the cell returns, or the cell is lost"
 		if s.Unheard {
-			text = "cell %s has not been heard of since this leader began; nothing is routed to it until the cell is back, a replacement runs, or it is given up"
+			text = "cell %s has not reported to this leader; nothing is routed to it until the cell returns, a " +
+				"replacement runs, or the cell is lost"
 		}
 		e.add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
 	}
 	if c := x.Evacuating; c != nil && !c.Stopping() {
-		e.add("evacuating", fmt.Sprintf("cell %s is being emptied; it stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
+		e.add("evacuating", fmt.Sprintf("cell %s is draining; the instance stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
 	}
 	if o := x.Ordinary; o != nil {
 		explainOrdinary(e, o, version, now)
@@ -151,18 +152,18 @@ func placementCode(text string) string { return cmp.Or(placement.CodeOf(text), "
 func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	switch {
 	case o.State == lrp.Unclaimed && now.Before(o.NotBefore):
-		e.add("replace_after", "no copy is placed before "+o.NotBefore.Format(time.RFC3339)+" (replace_after), unless the cell is given up", "", o.NotBefore.Sub(now))
+		e.add("replace_after", "no replacement before "+o.NotBefore.Format(time.RFC3339)+" (replace_after), unless the cell is lost", "", o.NotBefore.Sub(now))
 	case o.State == lrp.Unclaimed && o.PlacementError != "":
 		e.add(placementCode(o.PlacementError), o.PlacementError, "", 0)
 	case o.State == lrp.Unclaimed:
-		e.add("placing", "waits for the auction since "+o.Since.Format(time.RFC3339), "", 0)
+		e.add("placing", "waiting for placement since "+o.Since.Format(time.RFC3339), "", 0)
 	case o.Stopping(): // see explainStopping
 	case o.State == lrp.Claimed:
-		e.add("starting", fmt.Sprintf("cell %s is starting it since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
+		e.add("starting", fmt.Sprintf("starting on cell %s since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
 	case o.Unheard:
 		e.add("unheard", "cell "+o.Cell+" is not heard of, and nothing is routed to it", "", 0)
 	case o.State == lrp.Running && !o.Net.Routable:
-		e.add("not_ready", "runs on cell "+o.Cell+", but its readiness check fails", "", 0)
+		e.add("not_ready", "running on cell "+o.Cell+", but its readiness check fails", "", 0)
 	case o.State == lrp.Crashed:
 		explainCrash(e, o, version, now)
 	}
@@ -174,12 +175,12 @@ func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now ti
 // crashes counts them in words, and says how, where and when the last one was, wherever the
 // instance is now.
 func crashes(o *lrp.Actual, version *lrp.Version) string {
-	text := fmt.Sprintf("it has crashed %d times", o.CrashCount)
+	text := fmt.Sprintf("crashed %d times", o.CrashCount)
 	switch o.CrashCount {
 	case 0:
 		text = "it has crashed before"
 	case 1:
-		text = "it has crashed once"
+		text = "crashed once"
 	}
 	if c := o.LastCrash; !c.At.IsZero() {
 		text += fmt.Sprintf(", last on cell %s at %s: %s", c.Cell, c.At.Format(time.RFC3339), c.Reason)
@@ -202,9 +203,9 @@ func explainCrash(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.
 	again := fmt.Sprintf("cantina restart %s/%d", o.Service.Name, o.Key.Index)
 	switch {
 	case o.Finished:
-		e.add("finished", "ended with status 0, and restart is on-failure", again, 0)
+		e.add("finished", "exited with status 0; restart mode is on-failure", again, 0)
 	case !ever:
-		e.add("given_up", fmt.Sprintf("crashed %d times and is not restarted any more, last: %s", o.CrashCount, o.CrashReason), again, 0)
+		e.add("given_up", fmt.Sprintf("crashed %d times; no more restarts, last: %s", o.CrashCount, o.CrashReason), again, 0)
 	default:
 		e.add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason, max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
 	}
@@ -238,7 +239,7 @@ func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) (f
 		}
 	}
 	if more := bad - namedInstances; more > 0 {
-		e.add("instances", fmt.Sprintf("%d more instances are not as wanted", more), "", 0)
+		e.add("instances", fmt.Sprintf("%d more instances are not in the desired state", more), "", 0)
 	}
 	return finished
 }
@@ -293,10 +294,10 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	}
 	if s.Removed {
 		e.Wanted = "gone"
-		e.add("removing", "its last instances are being stopped", "", 0)
+		e.add("removing", "its last instances are stopping", "", 0)
 	}
 	if s.Failure != "" {
-		e.add("rollout_failed", s.Failure, "apply a repaired version", 0)
+		e.add("rollout_failed", s.Failure, "fix the version and apply it again", 0)
 	}
 	if t := s.Target(); s.Phase == lrp.RollingOut && t != nil {
 		e.add("rolling_out", fmt.Sprintf("version %d: %d of %d healthy", t.Number, s.Healthy, s.Instances), "", 0)
@@ -323,7 +324,7 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 		e.add("phase", "it is "+s.Phase.String(), "", 0)
 	}
 	if d, known := b.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
-		e.add("stale_domain", "domain "+k.Domain+" is not fresh: convergence stops nothing in it", "apply it again", 0)
+		e.add("stale_domain", "domain "+k.Domain+" is not fresh; no instances are stopped in it", "apply it again", 0)
 	}
 	return e, nil
 }
@@ -349,7 +350,7 @@ func explainTask(row Task, now time.Time) Explanation {
 		e.Wanted = task.Succeeded.String()
 	case row.Ending():
 		e.Wanted, e.State = e.State, e.State+", being ended"
-		e.add("ending", "cell "+row.Holder.Cell+" has not said yet that its container is gone; until then the task cannot be removed", "", 0)
+		e.add("ending", "cell "+row.Holder.Cell+" has not reported that its container is gone; until then the task cannot be removed", "", 0)
 	default:
 		e.Wanted, e.Fine = "ended", true
 	}
@@ -357,7 +358,7 @@ func explainTask(row Task, now time.Time) Explanation {
 	case row.State == task.Pending:
 		explainPending(&e, row.Task, now)
 	case row.State == task.Running:
-		e.add("running", fmt.Sprintf("runs on cell %s since %s", row.Holder.Cell, row.Updated.Format(time.RFC3339)), "", 0)
+		e.add("running", fmt.Sprintf("running on cell %s since %s", row.Holder.Cell, row.Updated.Format(time.RFC3339)), "", 0)
 	case row.Unresolved():
 		text := row.Result.Reason + " on cell " + row.Holder.Cell
 		if row.MayStillRun {
@@ -371,9 +372,9 @@ func explainTask(row Task, now time.Time) Explanation {
 		if e.Fine {
 			e.Wanted, e.State, e.Fine = e.State, e.State+", not delivered", false
 		}
-		e.add("dead_letter", "its end could not be delivered: "+c.Error, "", 0)
+		e.add("dead_letter", "its callback could not be delivered: "+c.Error, "", 0)
 	} else if c.Runs > 0 && !c.Delivered {
-		e.add("callback", fmt.Sprintf("its end could not be delivered yet (%d runs): %s", c.Runs, c.Error), "", c.Next.Sub(now))
+		e.add("callback", fmt.Sprintf("its callback is not delivered yet (%d attempts): %s", c.Runs, c.Error), "", c.Next.Sub(now))
 	}
 	return e
 }
@@ -388,5 +389,5 @@ func explainPending(e *Explanation, t *task.Task, now time.Time) {
 		e.add(placementCode(t.Rejection), t.Rejection, "", left)
 		return
 	}
-	e.add("placing", "waits for the auction since "+t.Created.Format(time.RFC3339), "", left)
+	e.add("placing", "waiting for placement since "+t.Created.Format(time.RFC3339), "", left)
 }

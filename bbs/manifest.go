@@ -40,7 +40,7 @@ func (b *BBS) applyLarge(ctx context.Context, a Application, w Write, request []
 	if err != nil {
 		return Applied{}, err
 	}
-	b.cfg.Log.Info("applied in steps", "domain", a.Domain, "by", w.By, "revision", revision)
+	b.cfg.Log.Info("applying in steps", "domain", a.Domain, "by", w.By, "revision", revision)
 	changes, err := changesOf(answer)
 	return Applied{Revision: revision, Changes: changes}, err
 }
@@ -129,7 +129,7 @@ func (b *BBS) forward(m store.Manifest, done func(int64, error)) error {
 		t.atomic = true
 		if err := t.applyStep(s); err != nil {
 			t.rollback() // what cannot be applied any more is left out, the rest goes on
-			b.cfg.Log.Error("manifest step left out", "manifest", m.Number, "step", m.First, "error", err)
+			b.cfg.Log.Error("skipped step of an apply", "manifest", m.Number, "step", m.First, "error", err)
 			t = b.begin(b.now())
 			t.atomic = true
 		}
@@ -194,7 +194,7 @@ func (b *BBS) loadManifests(rows []store.Row) {
 			continue // another owner's
 		}
 		if err := b.forward(m, nil); err != nil {
-			b.cfg.Log.Error("manifest cannot be rolled forward", "manifest", m.Number, "error", err)
+			b.cfg.Log.Error("cannot resume an apply", "manifest", m.Number, "error", err)
 		}
 	}
 }

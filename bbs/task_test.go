@@ -180,10 +180,10 @@ func TestEndedTasksAreKept(t *testing.T) {
 		policy task.Policy
 		age    time.Duration
 	}{
-		"kept 24h, 10000 in a domain": {task.Policy{}, 24 * time.Hour},
-		"kept 1h30m, 10000 in a":      {task.Policy{Retention: 90 * time.Minute}, 90 * time.Minute},
-		"kept 2m, 10000 in a domain":  {task.Policy{Retention: -1}, 2 * time.Minute},
-		"kept 24h, 1 in a domain":     {task.Policy{KeepPerDomain: 1}, time.Second},
+		"kept for 24h, 10000 per domain": {task.Policy{}, 24 * time.Hour},
+		"kept for 1h30m, 10000 per":      {task.Policy{Retention: 90 * time.Minute}, 90 * time.Minute},
+		"kept for 2m, 10000 per domain":  {task.Policy{Retention: -1}, 2 * time.Minute},
+		"kept for 24h, 1 per domain":     {task.Policy{KeepPerDomain: 1}, time.Second},
 	} {
 		inBubble(t, func(t *testing.T, r *rig) {
 			r.depose()
@@ -343,7 +343,7 @@ func TestADeadLetterIsVisible(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
 		e, err := r.b.ExplainTask("t")
-		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its end could not be delivered: status 503"}) {
+		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its callback could not be delivered: status 503"}) {
 			t.Fatalf("%d calls, %+v, %v", len(r.sent()), e, err)
 		}
 		r.take()
@@ -359,7 +359,7 @@ func TestATaskThatIsNotStartedInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		const why = "insufficient resources: 312 cells: other stack; 40 cells: memory_mb 512 needed, largest free 300"
-		r.b.TaskRejected("t", row.UID, "found no compatible cells: no cell is known", false)
+		r.b.TaskRejected("t", row.UID, "found no compatible cells: no cells registered", false)
 		r.b.TaskRejected("t", row.UID, why, false)
 		synctest.Wait()
 		if e, err := r.b.ExplainTask("t"); err != nil || e.Reasons[0].Code != "insufficient_resources" || e.Reasons[0].Text != why || e.Reasons[0].Longest != 30*time.Minute {

@@ -119,7 +119,7 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 	}
 	if err := lrp.Check(after); err != nil {
 		b.broken++
-		b.cfg.Log.Error("refused what breaks an invariant", "index", k.String(), "event", fmt.Sprintf("%T", e), "error", err)
+		b.cfg.Log.Error("refused a change that breaks an invariant", "index", k.String(), "event", fmt.Sprintf("%T", e), "error", err)
 		return err
 	}
 	t.lrpEffects = append(t.lrpEffects, effects...)

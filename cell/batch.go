@@ -36,7 +36,7 @@ func (r *runs) take(run worker.Run) *BatchWork {
 func (c *Cell) launch(r worker.Run) {
 	w := c.runs.take(r)
 	if w == nil {
-		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "the call had no workload"})
+		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "start request without a workload"})
 		return
 	}
 	if c.stopsBatch() {
@@ -53,7 +53,7 @@ func (c *Cell) launch(r worker.Run) {
 	if err == nil {
 		return
 	}
-	c.log.Debug("batch task does not start", "run", r.Work.String(), "error", err)
+	c.log.Debug("cannot start batch task", "run", r.Work.String(), "error", err)
 	again := batch.AgainNow
 	if errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable) {
 		again = batch.AgainLater // else the cell would be asked again at once
@@ -88,7 +88,7 @@ func (c *Cell) stopRun(r worker.Run) {
 func (c *Cell) batchEnded(ct executor.Container) {
 	r, ok := runOf(ct.Labels)
 	if !ok {
-		c.log.Error("container without identity", "container", ct.ID)
+		c.log.Error("container without a valid identity", "container", ct.ID)
 		return
 	}
 	status, err := c.statusOf(ct)

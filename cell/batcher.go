@@ -9,7 +9,7 @@ import (
 )
 
 // errShortAnswer reports an answer that leaves out some of what was asked.
-var errShortAnswer = errors.New("the leader's answer is too short")
+var errShortAnswer = errors.New("answer of the leader is incomplete")
 
 // errUnsent reports an event that nobody has sent.
 var errUnsent = errors.New("not sent")

@@ -172,10 +172,10 @@ func ofCell(err error) bool {
 // takesWork returns why the cell takes no new work now, or nil.
 func (c *Cell) takesWork() error {
 	if _, on := c.evacuation(); on {
-		return errors.New("the cell is being drained")
+		return errors.New("cell is draining")
 	}
 	if c.leaving.Load() { // before the session knows it
-		return errors.New("the cell is being shut down")
+		return errors.New("cell is shutting down")
 	}
 	return c.session.accepts()
 }
@@ -292,7 +292,7 @@ func (c *Cell) probe(ctx context.Context, number int64) {
 	ev := worker.ProbeEnded{Probe: number, OK: err == nil}
 	if err != nil {
 		ev.Reason = err.Error()
-		c.log.Warn("probe fails", "error", err)
+		c.log.Warn("probe failed", "error", err)
 	}
 	c.session.step(ev)
 }
@@ -311,7 +311,7 @@ func (c *Cell) setDeadline(at time.Duration) {
 }
 
 func (c *Cell) endBound(grace time.Duration, reason string) {
-	c.log.Warn("deadline-bound work ends", "reason", reason)
+	c.log.Warn("stopping deadline-bound work", "reason", reason)
 	for _, ct := range c.exec.List() {
 		if ct.DeadlineBound && ct.State != executor.Completed {
 			c.endReasons.put(ct.ID, reason)
@@ -321,7 +321,7 @@ func (c *Cell) endBound(grace time.Duration, reason string) {
 }
 
 func (c *Cell) endAll(reason string) {
-	c.log.Error("the cell ends everything and exits", "reason", reason)
+	c.log.Error("stopping all work and exiting", "reason", reason)
 	for _, ct := range c.exec.List() { // those too that outlive an end of another kind
 		if ct.State != executor.Completed {
 			c.endReasons.put(ct.ID, reason)
@@ -377,7 +377,7 @@ func whatOf(l executor.Labels) string {
 	case kindTask:
 		return "task " + l[labelTask]
 	case "":
-		return "what an earlier process of this cell left"
+		return "containers of an earlier process of this cell"
 	}
 	return fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
 }
@@ -399,7 +399,7 @@ const slowPhase = 2 * time.Second
 // atWhat is what a container that does not run yet has been at for long; "" = nothing.
 func (c *Cell) atWhat(ct executor.Container) string {
 	if p := ct.Phase; p.What != "" && c.cfg.Clock.Boot()-p.Since >= slowPhase {
-		return "starts: " + p.What
+		return "starting: " + p.What
 	}
 	return ""
 }

@@ -239,7 +239,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 		return nil, err
 	}
 	if before.Copied {
-		cfg.Log.Warn("the data folder is a copy of another, or was put back from a backup: it counts as a new one", "folder", cfg.Dir)
+		cfg.Log.Warn("data directory is a copy or was restored from a backup; using a new identity", "folder", cfg.Dir)
 	}
 	id := before.next(boot, ground.Folder.NewProc())
 	if err := ground.Folder.Save(id, true); err != nil {
@@ -395,13 +395,13 @@ func (c *Cell) leave(ctx context.Context) {
 	case <-c.session.ended:
 		return
 	default:
-		c.log.Info("work ends, and the leader is told farewell", "at_most", c.cfg.Leave)
+		c.log.Info("shutting down: stopping work and deregistering from the leader", "at_most", c.cfg.Leave)
 	}
 	select {
 	case <-c.session.ended:
 	case <-c.exit.done:
 	case <-limit.Done():
-		c.log.Warn("left without farewell: the leader has not answered, or work has not ended", "after", c.cfg.Leave)
+		c.log.Warn("exiting without deregistration: no answer from the leader, or work is still running", "after", c.cfg.Leave)
 	}
 }
 
@@ -458,7 +458,7 @@ func (c *Cell) runEvents(ctx context.Context, s Events) error {
 			return ctx.Err()
 		case e, ok := <-s.Events():
 			if !ok {
-				return errors.New("the executor has ended")
+				return errors.New("executor has stopped")
 			}
 			if s.Lost() > 0 {
 				c.pollNow()
@@ -647,7 +647,7 @@ func (c *Cell) foreign() resource.Amounts {
 }
 
 // leavingText is why a cell whose process is ending takes no work.
-const leavingText = "its process is ending"
+const leavingText = "its process is shutting down"
 
 // unavailable is why the cell takes no work although it is alive: a process that
 // cannot be killed makes it unclean, one that leaves waits for its work to end, and where

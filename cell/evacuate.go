@@ -107,9 +107,9 @@ func (c *Cell) setEvacuation(t fence.Term, e Evacuation) {
 	}
 	switch {
 	case now.on && (!was.on || was.id != now.id):
-		c.log.Info("the cell is being emptied", "reason", e.Reason, "deadline", e.Deadline)
+		c.log.Info("draining", "reason", e.Reason, "deadline", e.Deadline)
 	case was.on && !now.on:
-		c.log.Info("the cell takes work again")
+		c.log.Info("drain cancelled; accepting work again")
 	}
 	if now.on && now.stopBatch {
 		c.interruptBatch()
@@ -188,7 +188,7 @@ func (c *Cell) endEvacuation() {
 	if !due {
 		return
 	}
-	c.log.Warn("the time of the evacuation is over", "waited for", left)
+	c.log.Warn("evacuation deadline exceeded", "waiting", left)
 	c.interruptBatch()
 	for _, ct := range c.exec.List() {
 		switch {

@@ -27,7 +27,7 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 			t.Fatalf("got %v", all)
 		}
 		refused := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}})
-		if len(refused) != 1 || refused[0].Reason != "the cell is being drained" {
+		if len(refused) != 1 || refused[0].Reason != "cell is draining" {
 			t.Fatalf("got %+v", refused)
 		}
 		if !w.cell.state().Evacuating {
@@ -186,7 +186,7 @@ func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
 				}
 				says := "" // a cell that leaves is told from one that takes work
 				if name == "leaving" {
-					says = "its process is ending"
+					says = "its process is shutting down"
 				}
 				if len(w.exec.List()) != 0 || w.cell.state().Unavailable != says {
 					t.Errorf("left: %v, %q", w.exec.List(), w.cell.state().Unavailable)

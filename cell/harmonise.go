@@ -39,7 +39,7 @@ func (c *Cell) harmoniseLRP(ctx context.Context, id string) {
 		}
 		key, service, ok := keyOf(ct.Labels)
 		if !ok {
-			c.log.Error("container without identity", "container", id)
+			c.log.Error("container without a valid identity", "container", id)
 			return
 		}
 		if fresh && !c.refresh(ctx, RowsQuery{Only: true, LRPs: []lrp.Key{key}}) {
@@ -67,7 +67,7 @@ func (c *Cell) actLRP(ctx context.Context, ct executor.Container, service lrp.Se
 		return false
 	}
 	if a.Grade == lrp.Inconceivable {
-		c.log.Error("rows and container disagree", "container", ct.ID, "state", v.Container.String(), "call", a.Call.String(), "why", a.Why)
+		c.log.Error("row and container disagree", "container", ct.ID, "state", v.Container.String(), "call", a.Call.String(), "why", a.Why)
 	}
 	fate := a.Then
 	if a.Call != lrp.NoCall {
@@ -103,7 +103,7 @@ func (c *Cell) settleLRP(ctx context.Context, ct executor.Container, service lrp
 	case lrp.Leave:
 	case lrp.RunContainer:
 		if err := c.start(ct); err != nil {
-			c.log.Warn("container does not start", "container", ct.ID, "error", err)
+			c.log.Warn("cannot start container", "container", ct.ID, "error", err)
 			if err := c.lrpCall(ctx, lrp.CallRemove, v, service, ct); err != nil {
 				c.log.Debug("call failed", "container", ct.ID, "call", "Remove", "error", err)
 			}
@@ -213,7 +213,7 @@ func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
 		}
 		v.Self.Proc = c.holder().Proc
 		if text := a.Call.String() + " " + row.Proc; c.residual.changed(row.Instance, text) {
-			c.log.Info("row without container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
+			c.log.Info("row without a container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
 		}
 		if err := c.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
 			c.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)

@@ -20,14 +20,14 @@ import (
 // Errors between cells and leaders.
 var (
 	// ErrNotLeader reports that the server that was asked does not lead.
-	ErrNotLeader = errors.New("this server does not lead")
+	ErrNotLeader = errors.New("not the leader")
 	// ErrTerm reports a call of a lower term than the receiver has seen.
-	ErrTerm = errors.New("the call is of an older term")
+	ErrTerm = errors.New("call of an older term")
 	// ErrProc reports a call that is meant for another process of this cell, or
 	// from a process whose session the leader does not know.
-	ErrProc = errors.New("the call is for another process of the cell")
+	ErrProc = errors.New("call for another process of this cell")
 	// ErrCell reports a call that is meant for another cell.
-	ErrCell = errors.New("the call is for another cell")
+	ErrCell = errors.New("call for another cell")
 	// ErrUnknownContainer reports that the cell has no such container.
 	ErrUnknownContainer = errors.New("no such container on this cell")
 )

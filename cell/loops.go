@@ -70,7 +70,7 @@ func (s *session) begin(context.Context) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.log.Error("no new session: the cell's folder cannot be written", "error", err)
+		s.log.Error("cannot register: the cell's data directory is not writable", "error", err)
 		s.beginIn(time.Second)
 		return
 	}
@@ -104,9 +104,9 @@ func (s *session) tellStrangers(own fence.Cluster) {
 			continue
 		}
 		s.stranger = e.Cluster
-		s.log.Warn("a server of another cluster answers: it is refused, and changes nothing on this cell",
+		s.log.Warn("refused by a server of another cluster; nothing changes on this cell",
 			"cell", string(s.cell), "address", s.address, "cluster", string(own), "other", string(e.Cluster),
-			"remedy", "name the servers of the own cluster with --servers; to move the cell: cantina cells adopt "+string(s.cell)+", at the other one")
+			"remedy", "set --servers to the servers of this cell's cluster; to move the cell: cantina cells adopt "+string(s.cell)+" at the other cluster")
 	}
 }
 
@@ -118,19 +118,19 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 	switch {
 	case ctx.Err() != nil:
 	case !s.answered.told && errors.Is(err, ErrNotLeader) && s.electing.still(s.clock.Boot()):
-		s.log.Debug("no server leads yet")
+		s.log.Debug("no leader elected yet")
 	case err != nil && s.answered.first(false):
-		s.log.Warn("no leader answers; the cell goes on trying", "error", err)
+		s.log.Warn("no answer from a leader; retrying", "error", err)
 	case err != nil:
 		s.log.Debug("heartbeat", "error", err)
 	case a.Verdict == worker.Foreign:
 	case a.Verdict == worker.Refused:
 		if s.refusal != a.Reason {
 			s.refusal = a.Reason
-			s.log.Warn("the leader refuses this cell for now; it goes on asking", "reason", a.Reason)
+			s.log.Warn("refused by the leader for now; retrying", "reason", a.Reason)
 		}
 	case s.answered.first(true):
-		s.log.Info("a leader answers")
+		s.log.Info("connected to the leader")
 	}
 	return a, err
 }

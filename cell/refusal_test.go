@@ -27,7 +27,7 @@ func TestARefusalSaysWhetherItIsOfTheCell(t *testing.T) {
 			if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", Deadline: time.Hour}); err != nil {
 				w.t.Fatal(err)
 			}
-		}, 10, "drained"},
+		}, 10, "draining"},
 		"silent": {func(w *world) {
 			w.leader.mu.Lock()
 			w.leader.silent = true

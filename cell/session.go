@@ -166,7 +166,7 @@ func (s *session) keep(before, after worker.Kept) {
 	durable := s.owed || before.Cluster != after.Cluster || before.SetID != after.SetID || before.Epoch != after.Epoch
 	err := s.folder.Save(s.identity, durable)
 	if err != nil && !s.unsaved {
-		s.log.Error("the cell's folder cannot be written; trying again", "error", err)
+		s.log.Error("cell's data directory is not writable; retrying", "error", err)
 	}
 	s.unsaved, s.owed = err != nil, err != nil && durable
 }
@@ -210,7 +210,7 @@ func (s *session) perform(e worker.CellEffect, got *answers) {
 	case worker.ForeignHeard:
 		s.strangers.put(e)
 	case worker.TermRefused:
-		s.log.Warn("a term that no leader of this cluster can have was refused", "term", e.Term.String())
+		s.log.Warn("refused a term that no leader of this cluster can have", "term", e.Term.String())
 	case worker.Exit:
 		s.finish()
 	}
@@ -258,10 +258,10 @@ func (s *session) meant(t fence.Term, proc worker.Proc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own := s.machine.Proc(); proc != own {
-		return fmt.Errorf("%w: meant for %s, this is %s", ErrProc, proc, own)
+		return fmt.Errorf("%w: for %s, this is %s", ErrProc, proc, own)
 	}
 	if own := s.machine.Term(); own.Less(t) {
-		return fmt.Errorf("%w: %v cannot be, the newest is %v", ErrTerm, t, own)
+		return fmt.Errorf("%w: %v is impossible, the newest is %v", ErrTerm, t, own)
 	}
 	if own := s.machine.Term(); t.Less(own) {
 		return fmt.Errorf("%w: %v, the newest is %v", ErrTerm, t, own)

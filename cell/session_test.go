@@ -41,8 +41,8 @@ func TestSilenceIsToldOnce(t *testing.T) {
 		_, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		got = append(got, text)
 	}
-	const lost = `level=WARN msg="no leader answers; the cell goes on trying" error="connection refused"`
-	if want := lost + "\n" + `level=INFO msg="a leader answers"` + "\n" + lost; strings.Join(got, "\n") != want {
+	const lost = `level=WARN msg="no answer from a leader; retrying" error="connection refused"`
+	if want := lost + "\n" + `level=INFO msg="connected to the leader"` + "\n" + lost; strings.Join(got, "\n") != want {
 		t.Errorf("%s", out.String())
 	}
 }
@@ -50,7 +50,7 @@ func TestSilenceIsToldOnce(t *testing.T) {
 // TestAnElectionAtTheStartIsNoSilence: servers that have just started choose a leader; one
 // that they do not find is told, and so is one that is gone later.
 func TestAnElectionAtTheStartIsNoSilence(t *testing.T) {
-	const lost, found = "no leader answers; the cell goes on trying", "a leader answers"
+	const lost, found = "no answer from a leader; retrying", "connected to the leader"
 	for name, c := range map[string]struct {
 		answers []error
 		want    string

@@ -110,7 +110,7 @@ func (c *Cell) noteUnknown(ct executor.Container, unknown bool, why string) {
 		c.unknown.drop(ct.ID)
 	case unknown && !known:
 		c.unknown.put(ct.ID, why)
-		c.log.Warn("the leader's store does not know what runs here: it is left alone until a person decides", "container", ct.ID, "work", whatOf(ct.Labels),
+		c.log.Warn("work is not in the leader's store; leaving it alone", "container", ct.ID, "work", whatOf(ct.Labels),
 			"cluster", ct.Labels[labelCluster], "remedy", "to end it: cantina cells discard "+string(c.cfg.Name))
 	}
 }
@@ -122,7 +122,7 @@ func (c *Cell) runTask(ctx context.Context, ct executor.Container, v task.View) 
 	if err == nil {
 		return
 	}
-	c.log.Warn("container does not start", "container", ct.ID, "error", err)
+	c.log.Warn("cannot start container", "container", ct.ID, "error", err)
 	result := task.Result{Failed: true, Ordered: true, Reason: task.ReasonRunFailed + ": " + why(err), ExitCode: -1}
 	ev := task.Complete{UID: v.UID, By: v.Self, Result: result}
 	if err := c.taskCalls.do(ctx, TaskEvent{GUID: ct.Labels[labelTask], Event: ev}); err != nil && !taskRefused(err) {
@@ -205,7 +205,7 @@ func (c *Cell) residualTask(ctx context.Context, t *task.Task) {
 		return
 	}
 	if c.residual.changed(t.UID, t.Holder.Proc) {
-		c.log.Info("row without container", "task", t.GUID, "why", a.Why)
+		c.log.Info("row without a container", "task", t.GUID, "why", a.Why)
 	}
 	ev := TaskEvent{GUID: t.GUID, Event: task.Missing{UID: t.UID, By: c.holder()}}
 	if err := c.taskCalls.do(ctx, ev); err != nil && !taskRefused(err) {

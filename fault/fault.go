@@ -13,9 +13,9 @@ var (
 	ErrExists    = errors.New("already exists")
 	ErrConflict  = errors.New("not possible in this state")
 	// ErrRevision: plan.Write.Expect is not the revision of the thing.
-	ErrRevision = errors.New("changed in the meantime")
+	ErrRevision = errors.New("modified in the meantime")
 	// ErrKeyReused: the idempotency key was used for another request.
-	ErrKeyReused = errors.New("idempotency key was used for another request")
+	ErrKeyReused = errors.New("idempotency key already used for another request")
 	ErrInvalid   = errors.New("invalid request")
 	// ErrTooLarge: more than fits into one transaction or message.
 	ErrTooLarge = errors.New("too large")
@@ -26,7 +26,7 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrTermOver: the leader's term ended, or cannot be proven any more; the next
 	// leader answers.
-	ErrTermOver = errors.New("the leader's term is over")
+	ErrTermOver = errors.New("the leader's term has ended")
 	// ErrFull: the store takes no more.
 	ErrFull       = errors.New("the store is full")
 	ErrNotAllowed = errors.New("not allowed")
@@ -39,9 +39,9 @@ var (
 // Errors of a kind that several packages return.
 var (
 	// ErrQuarantined: the row of the thing cannot be read; it is kept until an operator decides.
-	ErrQuarantined = New(ErrConflict, "its row cannot be read and is quarantined")
+	ErrQuarantined = New(ErrConflict, "row is unreadable and quarantined")
 	// ErrTaken: the name of a job is used by another domain, or by a schedule.
-	ErrTaken = New(ErrExists, "job name is taken")
+	ErrTaken = New(ErrExists, "job name is in use")
 )
 
 // New returns an error of a kind with a text of its own.

@@ -35,7 +35,7 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			defer end()
 			v := view{tm}
 			d := tm.Drains.Of("c")
-			if d == nil || !d.Quarantined || !d.Until.IsZero() || !strings.Contains(d.Reason, "undrain takes it back") {
+			if d == nil || !d.Quarantined || !d.Until.IsZero() || !strings.Contains(d.Reason, "to remove it: cantina undrain") {
 				t.Fatalf("%+v", d)
 			}
 			s, err := v.Status()

@@ -133,7 +133,7 @@ func TestWhatDoesNotFitHasARemedy(t *testing.T) {
 		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectTask, Name: "t"}} {
 			e, err := v.Explain(t.Context(), s)
 			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
-				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") && strings.Contains(r.Change, "asking for memory 100Mi at most")
+				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") && strings.Contains(r.Change, "ask for memory 100Mi at most")
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}

@@ -39,12 +39,12 @@ func evacuationTable() evacTable {
 	cleanup := func(g Grade, why string) evacRule {
 		return evacRule{deleteEvacuating: true, Then: DeleteContainer, Grade: g, Why: why}
 	}
-	const stays = "no cell took it: it stays while the auction tries again"
-	const evacuatedTwice = "another cell ran our instance and is being emptied too"
+	const stays = "no cell accepted it; placement is retried"
+	const evacuatedTwice = "another cell ran our instance and is draining too"
 	return evacTable{
 		copies{ // UNCLAIMED
 			evacRule{setEvacuating: true, Grade: Inconceivable, Why: "keep traffic on the running instance"},
-			waiting(Expected, "another cell is to win the auction"),
+			waiting(Expected, "waiting for placement on another cell"),
 			del(evacuatedTwice),
 		},
 		copies{ // UNCLAIMED with a placement error
@@ -53,9 +53,9 @@ func evacuationTable() evacTable {
 			del(evacuatedTwice),
 		},
 		copies{ // CLAIMED-α
-			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "it runs, but the row does not say so yet"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "it is running, but the row does not show it yet"},
 			evacRule{unclaim: true, Grade: Conceivable, Why: "the row was not unclaimed yet"},
-			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "taken over from an emptied cell, and this one is emptied too"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "taken over from a draining cell, and this one is draining too"},
 		},
 		copies{ // CLAIMED-ω
 			evacRule{setEvacuating: true, Grade: Inconceivable, Why: "keep traffic on the running instance"},
@@ -63,24 +63,24 @@ func evacuationTable() evacTable {
 			del(evacuatedTwice),
 		},
 		copies{ // RUNNING-α
-			evacRule{setEvacuating: true, unclaim: true, Grade: Expected, Why: "the first step of an evacuation"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Expected, Why: "first step of an evacuation"},
 			evacRule{unclaim: true, Grade: Conceivable, Why: "the row was not unclaimed yet"},
-			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "taken over from an emptied cell, and this one is emptied too"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "taken over from a draining cell, and this one is draining too"},
 		},
 		copies{ // RUNNING-ω
-			del("it runs elsewhere and the evacuating row is gone"),
+			del("running elsewhere; the evacuating row is gone"),
 			cleanup(Expected, "evacuated: clean up"),
 			del(evacuatedTwice),
 		},
 		copies{ // CRASHED
-			del("it ran elsewhere and the evacuating row was lost"),
+			del("it ran elsewhere, and the evacuating row was lost"),
 			cleanup(Expected, "evacuated, and the new instance crashed: clean up"),
 			del(evacuatedTwice + ", then crashed"),
 		},
 		copies{ // no ordinary row
-			del("it is not wanted and the evacuating row was lost"),
+			del("no longer wanted, and the evacuating row was lost"),
 			cleanup(Expected, "scaled down during the evacuation: clean up"),
-			del("another cell was emptied of it, then it was scaled down"),
+			del("another cell was drained, then the service was scaled down"),
 		},
 	}
 }
@@ -130,20 +130,20 @@ func HarmoniseEvacuating(v View) Action {
 	case Up:
 		return v.evacuateUp(mine)
 	case CompletedShutdown:
-		return completed(CallEvacuateStopped, mine, "it has stopped")
+		return completed(CallEvacuateStopped, mine, "stopped")
 	case CompletedCrashed:
 		if mine == nil && v.Rows.Ordinary == nil {
-			return Action{Call: CallEvacuateCrashed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "it has crashed without a row: report the crash"}
+			return Action{Call: CallEvacuateCrashed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "crashed without a row: report the crash"}
 		}
-		return completed(CallEvacuateCrashed, mine, "it has crashed")
+		return completed(CallEvacuateCrashed, mine, "crashed")
 	default:
 		if mine != nil && mine.Exclusive {
-			return Action{Then: DeleteContainer, Grade: Expected, Why: "the cell is being emptied; the row goes once the container is gone"}
+			return Action{Then: DeleteContainer, Grade: Expected, Why: "cell is draining; the row is removed once the container is gone"}
 		}
 		if o := v.Rows.Ordinary; mine == nil && o != nil && o.State == Unclaimed {
-			return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "the cell is being emptied before it was claimed: ask for another place"}
+			return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "cell is draining before the instance was claimed: request another placement"}
 		}
-		return completed(CallEvacuateClaimed, mine, "the cell is being emptied and it does not run yet")
+		return completed(CallEvacuateClaimed, mine, "cell is draining, and the instance is not running yet")
 	}
 }
 
@@ -158,16 +158,16 @@ func completed(call Call, mine *Actual, why string) Action {
 // evacuateUp is the table for a RUNNING container.
 func (v View) evacuateUp(mine *Actual) Action {
 	if mine != nil && mine.Retiring && !v.ending() {
-		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
+		return Action{Then: StopContainer, Grade: Expected, Why: "to be stopped"}
 	}
 	if v.ending() && (mine == nil || mine.Retiring || mine.Exclusive) {
 		return v.harmoniseEnding(mine)
 	}
 	if startsBeside(v.Rows, v.Self, v.ready()) {
-		return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: Leave, Grade: Expected, Why: "the cell is being emptied, and the one it was to replace still serves"}
+		return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: Leave, Grade: Expected, Why: "cell is draining, and the instance to replace still serves"}
 	}
 	if o := v.Rows.Ordinary; o != nil && o.Exclusive && !o.Is(v.Self) {
-		return Action{Then: DeleteContainer, Grade: Inconceivable, Why: "an exclusive row does not name this instance"}
+		return Action{Then: DeleteContainer, Grade: Inconceivable, Why: "the exclusive row does not name this instance"}
 	}
 	r := evacuationRule(v.Rows, v.Self)
 	a := Action{Then: r.Then, Refused: Leave, Grade: r.Grade, Why: r.Why}

@@ -163,7 +163,7 @@ var (
 	ErrCannotBeRemoved   = errors.New("cannot remove actual LRP")
 	ErrCannotBeEvacuated = errors.New("cannot evacuate actual LRP")
 	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
-	ErrNotEligible = errors.New("cell may not be given work now")
+	ErrNotEligible = errors.New("cell may not receive work now")
 	// ErrNotYet: the instance may not be stopped before another one is back.
 	ErrNotYet = errors.New("not yet")
 	// ErrNotProven: another process of the cell holds the exclusive row and is not proven dead.

@@ -67,47 +67,47 @@ func table() lrpTable {
 			nothing,
 		},
 		columns{ // RESERVED
-			del("not desired any more"),
-			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this row: claim it, then run"},
-			Action{Then: RunContainer, Grade: Conceivable, Why: "claimed already: make sure that it runs"},
-			del("another cell got farther"),
-			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Inconceivable, Why: "row says running before it ran: correct it and run"},
-			del("another cell got farther"),
-			del("the row is crashed: do not run this one"),
+			del("no longer desired"),
+			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this row: claim, then run"},
+			Action{Then: RunContainer, Grade: Conceivable, Why: "already claimed: make sure that it runs"},
+			del("another cell is further ahead"),
+			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Inconceivable, Why: "row is RUNNING before the start: correct it and run"},
+			del("another cell is further ahead"),
+			del("row is CRASHED: do not run this one"),
 		},
 		columns{ // INITIALIZING/CREATED
-			del("not desired any more"),
+			del("no longer desired"),
 			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable, Why: "started without a claim: correct the row"},
-			Action{Grade: Expected, Why: "starting, as the row says"},
-			del("being started elsewhere"),
-			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable, Why: "row says running, but it only starts: correct it"},
+			Action{Grade: Expected, Why: "starting, as in the row"},
+			del("starting elsewhere"),
+			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable, Why: "row is RUNNING, but the instance is starting: correct the row"},
 			del("running elsewhere"),
-			del("started wrongly: another cell will take it up later"),
+			del("started by mistake: another cell will take it over"),
 		},
 		columns{ // RUNNING
-			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running without a row: tell the leader (a purged store must not end services)"},
-			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running here: need not be started elsewhere"},
-			Action{Call: CallStart, Refused: StopContainer, Grade: Expected, Why: "it runs now; the evacuating row goes"},
-			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running here: need not be started elsewhere"},
-			Action{Grade: Expected, Why: "running, as the row says"},
+			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running without a row: report it to the leader"},
+			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running here: no start elsewhere needed"},
+			Action{Call: CallStart, Refused: StopContainer, Grade: Expected, Why: "running now; remove the evacuating row"},
+			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running here: no start elsewhere needed"},
+			Action{Grade: Expected, Why: "running, as in the row"},
 			del("running elsewhere"),
-			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "it runs: not crashed, need not be restarted"},
+			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running: not crashed, no restart needed"},
 		},
 		columns{ // COMPLETED (crashed)
-			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "crashed without a row: tell the leader what is known"},
-			del("will be placed elsewhere"),
+			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "crashed without a row: report it to the leader"},
+			del("to be placed elsewhere"),
 			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "crashed here while starting"},
-			del("being started elsewhere"),
+			del("starting elsewhere"),
 			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "crashed here while running"},
 			del("running elsewhere"),
-			del("the crash has been noted"),
+			del("crash already recorded"),
 		},
 		columns{ // COMPLETED (shutdown)
-			del("was told to stop"),
-			del("nothing to be done"),
-			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "was told to stop: clean up the row"},
-			del("being started elsewhere"),
-			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "was told to stop: clean up the row"},
+			del("stopped on request"),
+			del("nothing to do"),
+			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "stopped on request: clean up the row"},
+			del("starting elsewhere"),
+			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "stopped on request: clean up the row"},
 			del("running elsewhere"),
 			del("nothing to do"),
 		},
@@ -121,7 +121,7 @@ func table() lrpTable {
 // ports or readiness the row does not know yet is reported again.
 func Harmonise(v View) Action {
 	if v.Quarantined {
-		return Action{Grade: Inconceivable, Why: "its row cannot be read: leave the container alone"}
+		return Action{Grade: Inconceivable, Why: "row is unreadable: leave the container alone"}
 	}
 	mine := v.mine()
 	alive := v.Container == Reserved || v.Container == Starting || v.Container == Up
@@ -129,16 +129,16 @@ func Harmonise(v View) Action {
 	case v.Container == NoContainer && mine != nil:
 		return Action{Call: CallRemove, Grade: Conceivable, Why: "no container for the row: the leader decides whether it is still wanted"}
 	case alive && mine != nil && mine.Retiring && !v.ending():
-		return Action{Then: StopContainer, Grade: Expected, Why: "it is to be stopped"}
+		return Action{Then: StopContainer, Grade: Expected, Why: "to be stopped"}
 	case v.ending():
 		return v.harmoniseEnding(mine)
 	case (v.Container == CompletedShutdown || v.Container == CompletedCrashed) && mine != nil && mine.Presence == Evacuating:
 		return Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "it has ended, and the cell is not emptied any more: clean up the row"}
 	case v.Container == Up && v.Rows.Ordinary.replaced(v.Self) && v.ready():
-		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "replaced while its cell was silent: it is back, and stays"}
+		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "replaced while its cell was silent; the cell is back, and it stays"}
 	}
 	if v.Older && v.Container == Starting && v.Rows.Empty() {
-		return Action{Grade: Conceivable, Why: "started before this store was made or restored: the leader hears of it when it runs"}
+		return Action{Grade: Conceivable, Why: "started before this store was created or restored: report to the leader once it runs"}
 	}
 	a := table().at(v.Container).at(relate(v.Rows, v.Self))
 	if v.Older && v.Container == Up && v.Rows.Empty() {

@@ -229,7 +229,7 @@ func TestRefusalsByCause(t *testing.T) {
 		})
 	}
 	l := NewLedger(Config{})
-	if r := l.Explain(lrpItem("x", 0, 1)); r.String() != "found no compatible cells: no cell is known" || r.Never {
+	if r := l.Explain(lrpItem("x", 0, 1)); r.String() != "found no compatible cells: no cells registered" || r.Never {
 		t.Errorf("empty ledger: %v, never %v", r, r.Never)
 	}
 	large := lrpItem("x", 0, 1000)
@@ -611,7 +611,7 @@ func TestARefusalThatIsNotTrueAnyMoreIsToldAnew(t *testing.T) {
 			t.Fatalf("at %v: %q, want %q", now, got, want)
 		}
 	}
-	told(0, "found no compatible cells: no cell is known")
+	told(0, "found no compatible cells: no cells registered")
 	now := 100 * time.Millisecond
 	for _, step := range []struct {
 		change func()

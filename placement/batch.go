@@ -60,7 +60,7 @@ func (b *batchWaits) refused(s *shape, w *Want, r *Refusal, now time.Duration) *
 	e.asked, e.poked = now, false
 	if e.mark != nil {
 		e.mark.earmarkFor = e.item.ID
-		r.Kept = fmt.Sprintf("cell %s is kept for it: what becomes free there goes to it first", e.mark.name)
+		r.Kept = fmt.Sprintf("cell %s is reserved for it and gets the next free resources", e.mark.name)
 	}
 	return r
 }

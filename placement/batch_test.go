@@ -47,10 +47,10 @@ func TestWideBatchWorkIsNotStarved(t *testing.T) {
 			break
 		}
 		kept := a.Cells()[0].ReservedFor != ""
-		if text := g[2].Refusal.String(); kept != strings.Contains(text, "cell c is kept for it") {
+		if text := g[2].Refusal.String(); kept != strings.Contains(text, "cell c is reserved for it") {
 			t.Fatal(now, text)
 		}
-		if kept && (g[0].Refusal == nil || !strings.Contains(g[0].Refusal.String(), "cell c is kept for batch/wide/w, which has waited longer")) {
+		if kept && (g[0].Refusal == nil || !strings.Contains(g[0].Refusal.String(), "cell c is reserved for batch/wide/w, which has waited longer")) {
 			t.Fatal(now, g[0])
 		}
 	}
@@ -71,7 +71,7 @@ func TestWhatIsKeptForBatchIsForServices(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	need := resource.Amounts{"cpu_milli": 1000}
-	if r := a.Explain(Item{ID: "t", Hold: "t", Kind: KindTask, Need: need}); r == nil || !strings.Contains(r.String(), "kept for batch/wide/w") {
+	if r := a.Explain(Item{ID: "t", Hold: "t", Kind: KindTask, Need: need}); r == nil || !strings.Contains(r.String(), "reserved for batch/wide/w") {
 		t.Fatal(r)
 	}
 	if r := a.Explain(Item{ID: "l", Hold: "l", Kind: KindLRP, Need: need}); r != nil {

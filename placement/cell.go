@@ -281,7 +281,7 @@ func (c *cell) reason() string {
 	case !c.admitted:
 		return c.blocked
 	case !c.known:
-		return "has not said what it offers"
+		return "waiting for its first report"
 	case c.state.Evacuating:
 		return "evacuating"
 	case c.state.Unavailable != "":

@@ -90,11 +90,11 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 	}
 	for _, kind := range c.Isolation {
 		if why, withdrawn := s.Withdrawn[kind]; withdrawn {
-			return CauseIsolation, fmt.Sprintf("isolation %s is withdrawn: %s", kind, why), false
+			return CauseIsolation, fmt.Sprintf("isolation %s is unavailable: %s", kind, why), false
 		}
 	}
 	if s.OpenFiles > 0 && c.OpenFiles > s.OpenFiles {
-		return CauseOpenFiles, fmt.Sprintf("open_files %d needed, it can give %d", c.OpenFiles, s.OpenFiles), false
+		return CauseOpenFiles, fmt.Sprintf("open_files %d needed, the cell allows %d", c.OpenFiles, s.OpenFiles), false
 	}
 	return 0, "", true
 }

@@ -71,7 +71,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			continue
 		}
 		if c.earmarkFor != "" && r.Kept == "" {
-			r.Kept = fmt.Sprintf("cell %s is kept for %s, which has waited longer", c.name, c.earmarkFor)
+			r.Kept = fmt.Sprintf("cell %s is reserved for %s, which has waited longer", c.name, c.earmarkFor)
 		}
 		l.fallShort(s, c, short)
 	}
@@ -197,7 +197,7 @@ func (r *Refusal) String() string {
 		parts = append(parts, r.Classes[i].String())
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "no cell is known")
+		parts = append(parts, "no cells registered")
 	}
 	if r.Kept != "" {
 		parts = append(parts, r.Kept)
@@ -228,7 +228,7 @@ func (c *Class) why() string {
 		return "taint " + c.Detail
 	case CauseResources:
 		if len(c.Short) == 0 { // it refused this very work a moment ago
-			return "has room, and is asked again soon"
+			return "has room; retrying soon"
 		}
 		return shortages(c.Short)
 	}

@@ -26,7 +26,7 @@ func TestAWithdrawnIsolationIsAskedOfNoCell(t *testing.T) {
 		case err != nil:
 			t.Error(err)
 		case c.cell == "none":
-			if r == nil || !strings.Contains(r.String(), "isolation rootfs is withdrawn: no overlay") || !strings.Contains(r.Remedy(), "isolation") {
+			if r == nil || !strings.Contains(r.String(), "isolation rootfs is unavailable: no overlay") || !strings.Contains(r.Remedy(), "isolation") {
 				t.Errorf("%v", r)
 			}
 		case r != nil || c.cell != "" && p.Cell != c.cell:

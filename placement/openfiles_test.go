@@ -13,7 +13,7 @@ func TestOpenFilesAreAskedOfACell(t *testing.T) {
 		fits      bool
 	}{{20000, 0, true}, {20000, 20000, true}, {20000, 20001, false}, {1 << 20, 20001, true}, {0, 1 << 30, true}} {
 		cause, detail, ok := compatible(&State{OpenFiles: c.can}, &Constraint{OpenFiles: c.asks})
-		if ok != c.fits || !ok && (cause != CauseOpenFiles || detail != "open_files 20001 needed, it can give 20000") {
+		if ok != c.fits || !ok && (cause != CauseOpenFiles || detail != "open_files 20001 needed, the cell allows 20000") {
 			t.Errorf("%d of %d: %v %d %q", c.asks, c.can, ok, cause, detail)
 		}
 	}
@@ -36,7 +36,7 @@ func TestOpenFilesAreAskedOfACell(t *testing.T) {
 		case err != nil:
 			t.Error(err)
 		case c.cell == "none":
-			if r == nil || !strings.Contains(r.String(), "open_files 1048577 needed, it can give 20000") || !strings.Contains(r.Remedy(), "open files") {
+			if r == nil || !strings.Contains(r.String(), "open_files 1048577 needed, the cell allows 20000") || !strings.Contains(r.Remedy(), "open files") {
 				t.Errorf("%v", r)
 			}
 		case r != nil || c.cell != "" && p.Cell != c.cell:

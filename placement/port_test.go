@@ -40,7 +40,7 @@ func TestAPortIsHeldOnceAMachine(t *testing.T) {
 			t.Errorf("refused with %q", text)
 		}
 	}
-	if text := r.Refused[0].Refusal.Remedy(); !strings.Contains(text, "a cell with port 80 free") {
+	if text := r.Refused[0].Refusal.Remedy(); !strings.Contains(text, "add a cell with port 80 free") {
 		t.Errorf("remedy: %q", text)
 	}
 	for _, p := range r.Placed {

@@ -245,14 +245,14 @@ func TestWhyACellTakesNothing(t *testing.T) {
 	}
 	a.Admit("cell unhealthy", "p-cell unhealthy", "unhealthy")
 	a.Rest(0, "cell refused work a moment ago")
-	a.Admit("cell has not said what it offers", "p", "")
+	a.Admit("cell waiting for its first report", "p", "")
 	for _, c := range a.Cells() {
 		if "cell "+c.Reason != c.Name {
 			t.Errorf("%s: %q", c.Name, c.Reason)
 		}
 	}
 	for why, text := range map[string]string{
-		"unhealthy": "found no compatible cells: 1 cell: unhealthy", "has not said what it offers": "found no compatible cells: 1 cell: has not said what it offers",
+		"unhealthy": "found no compatible cells: 1 cell: unhealthy", "waiting for its first report": "found no compatible cells: 1 cell: waiting for its first report",
 	} {
 		l := NewLedger(Config{})
 		l.Admit("c", "p-c", "")

@@ -21,9 +21,10 @@ func (r *Refusal) Remedy() string {
 		causes []Cause
 	}{
 		{"", []Cause{CauseResources}},
-		{"cantina undrain lets a drained cell take work again", []Cause{CauseEvacuating}},
-		{"a cell that is HEALTHY and takes work; cantina cells says what each lacks", []Cause{CauseNotAdmitted, CauseUnavailable}},
-		{"a cell that has what is asked for, or asking for less: stack, tags, labels, taints, host, open files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles, CauseIsolation}},
+		{"accept work again on a drained cell: cantina undrain", []Cause{CauseEvacuating}},
+		{"make a cell HEALTHY and available; see cantina cells", []Cause{CauseNotAdmitted, CauseUnavailable}},
+		{"start a cell that matches, or relax the request: stack, tags, labels, taints, host, open " +
+			"files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles, CauseIsolation}},
 	} {
 		at := slices.IndexFunc(r.Classes, func(c Class) bool { return slices.Contains(try.causes, c.Cause) })
 		switch {
@@ -50,10 +51,10 @@ func enlarge(short []Shortage) string {
 	}
 	text := ""
 	if some {
-		text = "asking for " + strings.Join(less, ", ") + " at most, or "
+		text = "ask for " + strings.Join(less, ", ") + " at most, or "
 	}
 	if ever {
-		text += "ending other work, or "
+		text += "end other work, or "
 	}
-	return text + "a cell with " + strings.Join(more, ", ") + " free"
+	return text + "add a cell with " + strings.Join(more, ", ") + " free"
 }

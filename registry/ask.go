@@ -41,7 +41,7 @@ func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (
 	}
 	inv, out, err := r.leader.RunBatch(now, q)
 	if err != nil { // it may start, by what was asked under the same lock
-		r.log.Error("a start is refused that was allowed", "job", q.Work.Job, "node", q.Work.Node, "error", err)
+		r.log.Error("start refused although it was allowed", "job", q.Work.Job, "node", q.Work.Node, "error", err)
 		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
 	}
 	r.payloads[inv] = &p

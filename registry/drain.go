@@ -84,7 +84,7 @@ func Drains(rows []store.Row, quarantined []store.Quarantine) map[worker.CellNam
 }
 
 func unreadable(cell worker.CellName, problem string) *Drain {
-	return &Drain{Cell: cell, Reason: "its drain cannot be read (" + problem + "); undrain takes it back"}
+	return &Drain{Cell: cell, Reason: "its drain cannot be read (" + problem + "); to remove it: cantina undrain"}
 }
 
 func drainOf(r store.Row) (*Drain, error) {

@@ -141,7 +141,7 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	cfg.Ground = cfg.Ground.withDefaults()
 	members, list, bad := load(rows, cfg.Worker.Timeouts)
 	for _, text := range bad {
-		cfg.Log.Error("member row cannot be read: waited for as long as any promise", "row", text)
+		cfg.Log.Error("member row cannot be read; waiting as long as the longest promise", "row", text)
 	}
 	w := cfg.Worker
 	w.Alone = isAlone(w.Cluster, rows)

@@ -25,7 +25,7 @@ func (s *Scheduler) outdated(p *pick) bool {
 	if adopted == s.adopted {
 		return false
 	}
-	s.unpicked(p, batch.ScopeNode, "reports are being taken")
+	s.unpicked(p, batch.ScopeNode, "reading reports of cells")
 	s.changed = true
 	ring(s.wake)
 	return true
@@ -102,7 +102,7 @@ func (s *Scheduler) shadow(j *job, inv fence.Invocation) {
 func (s *Scheduler) holdAll(holds []placement.Holding) {
 	for _, h := range holds {
 		if err := s.cfg.Auctioneer.Hold(h); err != nil {
-			s.cfg.Log.Warn("adopted batch task is booked elsewhere", "hold", h.Hold, "cell", h.Cell, "error", err)
+			s.cfg.Log.Warn("adopted batch task is booked on another cell", "hold", h.Hold, "cell", h.Cell, "error", err)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (s *Scheduler) shadowed(p *pick) bool {
 	defer s.mu.Unlock()
 	for _, forests := range s.shadows {
 		if slices.Contains(forests, p.spec.Forest) {
-			s.unpicked(p, batch.ScopeJob, "what still runs of a job that was removed or made anew may draw on its nodes")
+			s.unpicked(p, batch.ScopeJob, "batch tasks of a removed or replaced job may still use its nodes")
 			return true
 		}
 	}

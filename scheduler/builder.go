@@ -75,16 +75,16 @@ func (b *builder) want(w *Wanted) {
 		return
 	}
 	if old != nil && old.spec.Domain != b.domain {
-		b.fail(name, fault.ErrTaken, "it belongs to domain "+old.spec.Domain)
+		b.fail(name, fault.ErrTaken, "belongs to domain "+old.spec.Domain)
 		return
 	}
 	if b.s.bad[forestPrefix+spec.Forest] {
-		b.fail(name, fault.ErrQuarantined, "its forest cannot be read")
+		b.fail(name, fault.ErrQuarantined, "its nodes cannot be read")
 		return
 	}
 	forest := b.forestSpec(spec.Forest)
 	if forest == nil {
-		b.fail(name, ErrInvalid, fmt.Sprintf("no forest %q", spec.Forest))
+		b.fail(name, ErrInvalid, fmt.Sprintf("no nodes named %q", spec.Forest))
 		return
 	}
 	if problems := tryOut(forest, spec); len(problems) > 0 {
@@ -123,7 +123,7 @@ func (s *Scheduler) youngest() fence.Invocation {
 func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) {
 	was := old.spec
 	if spec.Forest != was.Forest {
-		b.fail(spec.Name, ErrInvalid, fmt.Sprintf("runs over the nodes of %q: remove it before it moves to %q", was.Forest, spec.Forest))
+		b.fail(spec.Name, ErrInvalid, fmt.Sprintf("runs on the nodes of %q; remove it before it moves to %q", was.Forest, spec.Forest))
 		return
 	}
 	spec.UID, spec.Born, spec.Paused = was.UID, was.Born, was.Paused
@@ -156,7 +156,7 @@ func noteOf(p batch.Progress) string {
 	if p.Done+p.Failed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d nodes have ended and are not run again", p.Done+p.Failed)
+	return fmt.Sprintf("%d nodes have finished and do not run again", p.Done+p.Failed)
 }
 
 // forestSpec returns a forest as it will be after the change, or nil.

@@ -82,7 +82,7 @@ func (s *Scheduler) applying(domain string, wanted []Wanted, prune bool, keep []
 	names := make(map[string]bool)
 	for i := range wanted {
 		if names[wanted[i].Job.Name] {
-			b.fail(wanted[i].Job.Name, ErrInvalid, "listed twice")
+			b.fail(wanted[i].Job.Name, ErrInvalid, "duplicate")
 		}
 		names[wanted[i].Job.Name] = true
 		b.forest(&wanted[i])

@@ -43,7 +43,7 @@ func dataKey(uid string, n uint32) string    { return fmt.Sprintf("%s%s/%010d", 
 func killKey(uid, node string) string        { return killPrefix + uid + "/" + node }
 
 // errRecord reports a record that is intact and makes no sense.
-var errRecord = errors.New("record makes no sense")
+var errRecord = errors.New("invalid record")
 
 func encode(kind string, m proto.Message) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)

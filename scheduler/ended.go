@@ -67,7 +67,7 @@ func (s *Scheduler) judge(e *worker.Ended) batch.Report {
 	}
 	ended, status, err := wire.DecodeBatchEnd(e.Status)
 	if err != nil {
-		return batch.Report{Bits: batch.Error | batch.UsesBackoff, Reason: "the cell's report cannot be read"}
+		return batch.Report{Bits: batch.Error | batch.UsesBackoff, Reason: "cannot decode the report of a cell"}
 	}
 	j := s.jobs[e.Run.Work.Job]
 	return batch.Judge(ended, status, j != nil && j.spec != nil && j.spec.IgnoreExitCode)

@@ -104,7 +104,7 @@ func (s *Scheduler) seat(j *job) {
 		if err != nil { // no levels, no limits: it cannot fail
 			return
 		}
-		f = &forest{board: b, unread: true, problem: "the forest's row cannot be read"}
+		f = &forest{board: b, unread: true, problem: "the row of its nodes cannot be read"}
 		s.forests[spec.Forest] = f
 		spec.Errors = append(slices.Clone(spec.Errors), f.problem)
 	}

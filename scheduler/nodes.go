@@ -177,7 +177,7 @@ func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note
 	if err != nil {
 		f.problem, f.readAt = err.Error(), now+s.cfg.NodesRetry
 		if !errors.Is(err, context.Canceled) {
-			s.cfg.Log.Warn("nodes cannot be read, the last good ones stay", "forest", f.board.Spec().Name, "error", err)
+			s.cfg.Log.Warn("cannot read nodes; keeping those of the last successful run", "forest", f.board.Spec().Name, "error", err)
 		}
 	} else {
 		f.problem, f.planted, f.readAt = note, true, now+s.cfg.NodesEvery

@@ -241,7 +241,7 @@ func (s *Scheduler) refuse(p *pick, why string) {
 // unpicked takes a pick back; that it is gone already, with its job, is as good.
 func (s *Scheduler) unpicked(p *pick, scope batch.Scope, why string) {
 	if err := p.f.board.Refuse(p.Key, scope, why); err != nil {
-		s.cfg.Log.Debug("pick is gone", "job", p.Key.Job, "node", p.Key.Node, "error", err)
+		s.cfg.Log.Debug("batch task to start no longer exists", "job", p.Key.Job, "node", p.Key.Node, "error", err)
 	}
 }
 
@@ -316,7 +316,7 @@ func (s *Scheduler) overtaken(p *pick, inv fence.Invocation) bool {
 		s.seen(inv)
 		return false
 	}
-	s.unpicked(p, batch.ScopeJob, "its job is being removed or renewed")
+	s.unpicked(p, batch.ScopeJob, "its job is being removed or replaced")
 	return true
 }
 
@@ -328,7 +328,7 @@ func (s *Scheduler) previousData(ctx context.Context, p *pick) []byte {
 	}
 	found, err := s.readSegments(ctx, p.spec.UID, []uint32{p.mark})
 	if err != nil {
-		s.cfg.Log.Warn("previous data cannot be read", "job", p.Key.Job, "node", p.Key.Node, "error", err)
+		s.cfg.Log.Warn("cannot read previous data", "job", p.Key.Job, "node", p.Key.Node, "error", err)
 	}
 	return found[p.mark][p.Key.Node].data
 }

@@ -46,7 +46,7 @@ func (p Programs) Output(ctx context.Context, argv []string, timeout time.Durati
 	out, words, err := p.run(ctx, argv)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("%w: time-out after %v", ErrScript, timeout)
+		return nil, fmt.Errorf("%w: timeout after %v", ErrScript, timeout)
 	case errors.Is(err, context.Canceled):
 		return nil, context.Canceled
 	case out.over:

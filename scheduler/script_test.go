@@ -22,7 +22,7 @@ func TestPrograms(t *testing.T) {
 		timeout      time.Duration
 	}{
 		"exit status": {"echo half; echo why >&2; exit 3", "exit status 3: why", 0},
-		"hangs":       {"sleep 1000 & sleep 1000", "time-out after 50ms", 50 * time.Millisecond},
+		"hangs":       {"sleep 1000 & sleep 1000", "timeout after 50ms", 50 * time.Millisecond},
 	} {
 		_, err := p.Output(t.Context(), sh(c.script), c.timeout)
 		if !errors.Is(err, ErrScript) || !strings.Contains(err.Error(), c.text) {

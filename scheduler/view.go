@@ -48,7 +48,7 @@ func (s *Scheduler) progress(j *job) batch.Progress {
 		return p
 	}
 	if !j.forest.planted && j.forest.hasSources() && p.State.Ended() {
-		p.State, p.Reason = batch.JobWaiting, cmpText(j.forest.problem, "its nodes are being read")
+		p.State, p.Reason = batch.JobWaiting, cmpText(j.forest.problem, "its nodes are being listed")
 	}
 	return p
 }
@@ -209,7 +209,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	}
 	var why []batch.Why
 	if f := j.forest; f.problem != "" || !f.planted && f.hasSources() {
-		why = append(why, batch.Why{Text: cmpText(f.problem, "its nodes are being read")})
+		why = append(why, batch.Why{Text: cmpText(f.problem, "its nodes are being listed")})
 	}
 	r := worker.Request{Work: worker.Work{Job: name, Node: node}, JobUID: j.row.uid}
 	if j.forest.board.Draws(name) {

@@ -237,7 +237,7 @@ func (c *jobCheck) has(uid string) bool {
 // waitsForStuck reports whether each batch task of a job that is not done waits for one that
 // does not die, or the job for one of a job that is gone: then nothing else is wrong with it.
 func (c *checker) waitsForStuck(w *world, r *reign, v *scheduler.JobView) bool {
-	if strings.HasPrefix(v.Progress.Reason, "what still runs of a job that was removed") && w.stuckBatch(w.jobGone) {
+	if strings.HasPrefix(v.Progress.Reason, "batch tasks of a removed or replaced job") && w.stuckBatch(w.jobGone) {
 		return true
 	}
 	pairs, err := r.sched.Pairs(v.Name, batch.NodeFilter{})

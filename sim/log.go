@@ -17,7 +17,7 @@ type complaints struct{ r *reign }
 
 // worldly are the warnings of what the world does to a leader.
 var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "the wall clock was set", "a higher term was heard: this one ends",
-	"segments cannot be merged", "adopted batch task is booked elsewhere"}
+	"segments cannot be merged", "adopted batch task is booked on another cell"}
 
 // Enabled implements slog.Handler.
 func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }

@@ -191,21 +191,21 @@ func table() taskTable {
 	complete := func(g Grade, why string) Action {
 		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: g, Why: why}
 	}
-	const noStart, elsewhere = "do not start this task", "it ran to its end somewhere else"
+	const noStart, elsewhere = "do not start this task", "it ended on another cell"
 	return taskTable{
 		columns{ // No Container
 			nothing,
 			nothing,
-			Action{Call: CallMissing, Grade: Conceivable, Why: "the leader thinks that it runs here, but it does not"},
+			Action{Call: CallMissing, Grade: Conceivable, Why: "row is RUNNING here, but there is no container"},
 			nothing,
-			Action{Grade: Expected, Why: "it waits to be resolved"},
+			Action{Grade: Expected, Why: "waiting to be resolved"},
 			nothing,
-			Action{Grade: Expected, Why: "it is being resolved"},
+			Action{Grade: Expected, Why: "being resolved"},
 			nothing,
 		},
 		columns{ // RESERVED
-			del(Conceivable, "it was cancelled"),
-			Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this task: start it, then run"},
+			del(Conceivable, "cancelled"),
+			Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this task: start, then run"},
 			Action{Grade: Expected, Why: "about to be initialized"},
 			del(Conceivable, noStart),
 			del(Conceivable, noStart),
@@ -214,33 +214,33 @@ func table() taskTable {
 			del(Conceivable, noStart),
 		},
 		columns{ // INITIALIZING/CREATED/RUNNING
-			del(Conceivable, "it was cancelled: stop running it"),
-			Action{Call: CallStart, Refused: DeleteContainer, Grade: Inconceivable, Why: "running without having been started: tell the leader"},
-			Action{Grade: Expected, Why: "running, as the row says"},
-			del(Inconceivable, "it runs somewhere else"),
-			del(Conceivable, "it is completed, perhaps cancelled"),
+			del(Conceivable, "cancelled: stop it"),
+			Action{Call: CallStart, Refused: DeleteContainer, Grade: Inconceivable, Why: "running without a start: report it to the leader"},
+			Action{Grade: Expected, Why: "running, as in the row"},
+			del(Inconceivable, "running elsewhere"),
+			del(Conceivable, "completed, perhaps cancelled"),
 			del(Inconceivable, elsewhere),
-			del(Conceivable, "it is being resolved, perhaps cancelled"),
+			del(Conceivable, "being resolved, perhaps cancelled"),
 			del(Inconceivable, elsewhere),
 		},
 		columns{ // COMPLETED
-			del(Conceivable, "it was cancelled"),
-			complete(Inconceivable, "ended without having been started"),
-			complete(Expected, "tell the leader that it ended"),
-			del(Inconceivable, "it runs somewhere else"),
-			del(Conceivable, "completed already"),
+			del(Conceivable, "cancelled"),
+			complete(Inconceivable, "ended without a start"),
+			complete(Expected, "report its end to the leader"),
+			del(Inconceivable, "running elsewhere"),
+			del(Conceivable, "already completed"),
 			del(Inconceivable, elsewhere),
-			del(Conceivable, "completed already, perhaps cancelled"),
+			del(Conceivable, "already completed, perhaps cancelled"),
 			del(Inconceivable, elsewhere),
 		},
 		columns{ // COMPLETED (never run)
-			del(Conceivable, "it was cancelled"),
-			del(Conceivable, "given up before it was started: the task still waits, and is placed again"),
-			complete(Conceivable, "it was allowed to start, and never ran"),
-			del(Conceivable, "it runs somewhere else"),
-			del(Conceivable, "completed already"),
+			del(Conceivable, "cancelled"),
+			del(Conceivable, "failed before its start: the task is still pending and is placed again"),
+			complete(Conceivable, "start was allowed, but it never ran"),
+			del(Conceivable, "running elsewhere"),
+			del(Conceivable, "already completed"),
 			del(Conceivable, elsewhere),
-			del(Conceivable, "completed already, perhaps cancelled"),
+			del(Conceivable, "already completed, perhaps cancelled"),
 			del(Conceivable, elsewhere),
 		},
 	}
@@ -256,14 +256,14 @@ func table() taskTable {
 // that was given up as lost may still deliver its real end.
 func Harmonise(v View) Action {
 	if v.Quarantined {
-		return Action{Grade: Inconceivable, Why: "its row cannot be read: leave the container alone"}
+		return Action{Grade: Inconceivable, Why: "row is unreadable: leave the container alone"}
 	}
 	row := v.Row
 	if row != nil && v.Container != NoContainer && row.UID != v.UID {
 		row = nil
 	}
 	if row == nil && v.Older && v.Container == Live {
-		return Action{Grade: Conceivable, Unknown: true, Why: "it was started before this store was made or restored, and the store does not know it"}
+		return Action{Grade: Conceivable, Unknown: true, Why: "started before this store was created or restored, and not in the store"}
 	}
 	here := row != nil && row.Holder.Cell == v.Self.Cell
 	if here && row.Holder != v.Self && row.State == Running {
@@ -273,15 +273,15 @@ func Harmonise(v View) Action {
 	case here && row.State == Running && v.Container == Reserved && row.Reservation == v.Reservation:
 		return Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "the answer to its start was lost: ask again, then run"}
 	case here && row.State == Running && v.Container == Reserved && row.Reservation == "":
-		return Action{Then: DeleteContainer, Grade: Conceivable, Why: "handed over from an earlier process of this cell: nobody knows whether it was run"}
+		return Action{Then: DeleteContainer, Grade: Conceivable, Why: "taken over from an earlier process of this cell; unknown whether it ran"}
 	case here && row.Unresolved() && v.ended():
-		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but here is its end"}
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but its end is known now"}
 	case here && row.Ending() && v.ended():
-		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "it was cancelled, and here is its end"}
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "cancelled, and its end is known now"}
 	case here && row.Ending() && row.Holder == v.Self && v.Container == NoContainer:
-		return Action{Call: CallMissing, Grade: Expected, Why: "it was cancelled, and has no container any more"}
+		return Action{Call: CallMissing, Grade: Expected, Why: "cancelled, and its container is gone"}
 	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:
-		return Action{Grade: Conceivable, Why: "given up as lost, but it was to run on"}
+		return Action{Grade: Conceivable, Why: "given up as lost, but it is still running"}
 	}
 	return table().at(v.Container).at(row, here)
 }
@@ -299,7 +299,7 @@ func (v View) ofPredecessor(row *Task) Action {
 	case Reserved:
 		return table().reserved.runningOther
 	default:
-		return Action{Grade: Conceivable, Why: "whether the earlier process of this cell is dead is the leader's to say"}
+		return Action{Grade: Conceivable, Why: "only the leader decides whether the earlier process of this cell is dead"}
 	}
 }
 
@@ -313,9 +313,9 @@ func HarmoniseEvacuating(v View, timedOut bool) Action {
 	case v.Quarantined:
 		return a
 	case v.Container == Reserved && v.Row != nil && v.Row.State == Pending:
-		return Action{Call: CallReject, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEmptied, Why: "the cell is being emptied: another one may start it"}
+		return Action{Call: CallReject, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEmptied, Why: "cell is draining: another one may start it"}
 	case timedOut && v.Container == Live && a.Then == Leave && v.Row != nil && v.Row.State == Running:
-		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "the time of the evacuation is over"}
+		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "evacuation deadline exceeded"}
 	}
 	return a
 }

@@ -284,7 +284,7 @@ var (
 	// ErrOtherUID: the call is about an earlier or later task of the same guid.
 	ErrOtherUID = fault.New(fault.ErrConflict, "another task has this guid now")
 	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
-	ErrNotEligible = errors.New("cell may not be given work now")
+	ErrNotEligible = errors.New("cell may not receive work now")
 	// ErrLostUnresolved: a lost task is kept until it is resolved.
 	ErrLostUnresolved = errors.New("a lost task is kept until it is resolved")
 	// ErrEnding: a cancelled task is kept until its container is gone.

@@ -163,7 +163,7 @@ func (t *Timetable) edits(domain string, wanted []Wanted, prune bool) ([]edit, e
 		w := &wanted[i]
 		e, err := t.edit(schedule.Key{Domain: domain, Name: w.Name}, &w.Definition)
 		if err == nil && named[w.Name] {
-			err = fmt.Errorf("named twice: %w", schedule.ErrInvalid)
+			err = fmt.Errorf("duplicate: %w", schedule.ErrInvalid)
 		}
 		named[w.Name] = true
 		if err != nil {

@@ -113,11 +113,11 @@ func (t *Timetable) clockReason(r *schedule.Row) Reason {
 	}
 	switch lead := s.Lead(now); {
 	case r.Definition.Elapsed() && s.Skew.Abs() >= leastStep:
-		return Reason{"clock", fmt.Sprintf("it counts elapsed time and goes on: its logical times are %s the wall clock%s", apart(s.Skew), since), ""}
+		return Reason{"clock", fmt.Sprintf("counts elapsed time and continues: its logical times are %s the wall clock%s", apart(s.Skew), since), ""}
 	case r.Definition.Elapsed() || s.Paused:
 	case lead > 0:
-		return Reason{"clock", fmt.Sprintf("the wall clock shows %s, and all up to %s is decided: nothing fires by time for %v%s", now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
-			"wait, or, when the clock was wrong before and is right now, cantina cron reset " + r.Name}
+		return Reason{"clock", fmt.Sprintf("the wall clock is %s, but all times up to %s are decided: nothing fires for %v%s", now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
+			"wait; if the clock was wrong before and is right now: cantina cron reset " + r.Name}
 	case step != "":
 		return Reason{"clock", step, ""}
 	}
@@ -139,7 +139,7 @@ func (t *Timetable) clockNote(r *schedule.Row) string {
 	case r.Definition.Elapsed() && r.State.Skew.Abs() >= leastStep:
 		return "its clock is " + apart(r.State.Skew) + " the wall clock"
 	case lead > 0 && !r.Definition.Elapsed() && !r.State.Paused:
-		return fmt.Sprintf("the wall clock is %v behind what is decided; see cron reset", lead)
+		return fmt.Sprintf("the wall clock is %v behind the decided times; see cron reset", lead)
 	case t.stepText(now) != "":
 		return t.stepText(now)
 	}

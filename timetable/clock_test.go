@@ -52,7 +52,7 @@ func TestTheClockIsSetBack(t *testing.T) {
 					r.depose()
 				}
 				state, text := r.clockSays()
-				if state != schedule.Behind || !strings.Contains(text, "the wall clock shows 2026-03-02T00:20:00Z, and all up to 2026-03-02T03:00:00Z is decided: nothing fires by time for 2h40m0s") ||
+				if state != schedule.Behind || !strings.Contains(text, "the wall clock is 2026-03-02T00:20:00Z, but all times up to 2026-03-02T03:00:00Z are decided: nothing fires for 2h40m0s") ||
 					!strings.Contains(text, "cantina cron reset n") || !next && !strings.Contains(text, "was set back by 2h50m0s at 2026-03-02T00:20:00Z") {
 					t.Fatal(state, text)
 				}
@@ -138,7 +138,7 @@ func TestEveryCountsElapsedTime(t *testing.T) {
 				if v := r.get(); v.State.Skew != -step || v.Lead != 0 || !v.Next.Equal(r.wall.Add(10*time.Minute)) {
 					t.Fatalf("skew %v, lead %v, next %v of %v", v.State.Skew, v.Lead, v.Next, r.wall)
 				}
-				if state, text := r.clockSays(); state != schedule.Waiting || !strings.Contains(text, "it counts elapsed time and goes on") {
+				if state, text := r.clockSays(); state != schedule.Waiting || !strings.Contains(text, "counts elapsed time and continues") {
 					t.Fatal(state, text)
 				}
 				r.depose()

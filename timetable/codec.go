@@ -26,7 +26,7 @@ const (
 )
 
 // errRecord reports a record that is intact and makes no sense.
-var errRecord = errors.New("record makes no sense")
+var errRecord = errors.New("invalid record")
 
 // Owns reports whether the row of a key is the timetable's.
 func Owns(key string) bool {

@@ -28,7 +28,7 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 	}
 	k, ok := keyOf(key)
 	if !ok {
-		return fmt.Errorf("restore %s: it is no key of a schedule; drop it: %w", key, fault.ErrQuarantined)
+		return fmt.Errorf("restore %s: not the key of a schedule; drop it: %w", key, fault.ErrQuarantined)
 	}
 	p := *t.aside[k]
 	r := store.Row{Key: key, Value: value}

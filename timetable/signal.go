@@ -16,7 +16,7 @@ func (t *Timetable) send(s Sending) func() {
 				return t.delivered(rows, s.Key, s.UID, schedule.Delivered{At: s.At, Delivery: d})
 			})
 			if err != nil && t.isOver() == nil {
-				t.cfg.Log.Warn("the history does not tell how a signal fared", "schedule", s.Key.String(), "at", s.At, "signal", d.String(), "error", err)
+				t.cfg.Log.Warn("the history does not record the outcome of a signal", "schedule", s.Key.String(), "at", s.At, "signal", d.String(), "error", err)
 			}
 		})
 	}
@@ -45,9 +45,9 @@ func (t *Timetable) target(domain string, s *schedule.Signal) Reason {
 	n, known := t.cfg.Signals.Signalled(domain, s.Service)
 	switch {
 	case !known:
-		return Reason{"target", fmt.Sprintf("it sends %v, which does not exist", s), "apply the service, or name another"}
+		return Reason{"target", fmt.Sprintf("sends %v, which does not exist", s), "apply the service, or name another one"}
 	case n == 0:
-		return Reason{"target", fmt.Sprintf("it sends %v, of which no instance runs", s), "cantina explain service/" + s.Service}
+		return Reason{"target", fmt.Sprintf("sends %v, which has no running instances", s), "cantina explain service/" + s.Service}
 	}
-	return Reason{"target", fmt.Sprintf("it sends %v, of which %d run", s, n), ""}
+	return Reason{"target", fmt.Sprintf("sends %v, which has %d running instances", s, n), ""}
 }

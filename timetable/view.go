@@ -160,11 +160,11 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	case v.Problem != "":
 		return "broken", false, []Reason{{"calendar", v.Problem, "apply it again with a calendar that can be used"}}, nil
 	case s.Paused:
-		return s.Phase(), false, []Reason{{"paused", "it was paused", "cantina cron resume " + k.Name}}, nil
+		return s.Phase(), false, []Reason{{"paused", "paused", "cantina cron resume " + k.Name}}, nil
 	case v.Next.IsZero():
-		reasons = append(reasons, Reason{"never", "its calendar names no time after now", ""})
+		reasons = append(reasons, Reason{"never", "its calendar has no future times", ""})
 	default:
-		reasons = append(reasons, Reason{"next", "it fires next at " + v.Next.UTC().Format(time.RFC3339), ""})
+		reasons = append(reasons, Reason{"next", "next firing at " + v.Next.UTC().Format(time.RFC3339), ""})
 	}
 	if x := v.Definition.Signal; x != nil {
 		reasons = append(reasons, t.target(v.Domain, x))
@@ -190,7 +190,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		}
 		change := ""
 		if e.Why == schedule.WhyOverlap {
-			change = "let it end, or choose overlap: allow or replace"
+			change = "let it end, or use overlap: allow or replace"
 		}
 		reasons = append(reasons, Reason{"skipped", e.Times() + " was " + e.String(), change})
 	}
@@ -219,7 +219,7 @@ func (t *Timetable) pending(s *schedule.State) (out []Reason) {
 		}
 		text, why := " is due and undecided: ", s.WhyWaits(f)
 		if why == "" {
-			why = "it is not known yet whether an earlier run still runs"
+			why = "unknown whether an earlier run is still running"
 		} else if f.Late {
 			text = " was missed: "
 		}

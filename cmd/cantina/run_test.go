@@ -229,7 +229,7 @@ func TestRmWaitsForTheContainer(t *testing.T) {
 	running := func(x *task.Task) { x.State, x.Holder = task.Running, task.Holder{Cell: "c1", Proc: "p1"} }
 	s.SetTask("d.once", running)
 	s.ok("stop", "once")
-	s.fails(api.ExitFailed, "task d.once was cancelled, and its container on cell c1 may still run", "rm", "once", "--yes")
+	s.fails(api.ExitFailed, "task d.once was cancelled, but its container on cell c1 may still run", "rm", "once", "--yes")
 	s.ok("rm", "once", "--yes")
 	s.ok("run", "-d", "--id", "other", "--", "x")
 	s.SetTask("other", running)

@@ -97,7 +97,7 @@ func TestWhichCopyStaysAfterACut(t *testing.T) {
 	}
 	link.cut(ways[0])
 	shown(map[string]string{"old": "RUNNING on c2", "new": "RUNNING on c2", "waits": "RUNNING on c1"})
-	shows(t, c.addr(), []string{"no copy is placed before", "replace_after"}, "explain", "waits/0")
+	shows(t, c.addr(), []string{"no replacement before", "replace_after"}, "explain", "waits/0")
 	link.join(ways[0])
 	shown(map[string]string{"old": "RUNNING on c1", "new": "RUNNING on c2", "waits": "RUNNING on c1"})
 	c.session("c1", "HEALTHY")

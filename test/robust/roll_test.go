@@ -181,7 +181,7 @@ services:
 
 	apply(t, c.addr(), version(4, "1m", "sleep 1000"))
 	c.rolls("web", 4, 0)
-	if r := cli(t, c.addr(), "plan", write(t, "cantina.yaml", version(5, "1s", "sleep 1000"))); r.code != 10 || !strings.Contains(r.out, "supersedes a rollout that is under way") {
+	if r := cli(t, c.addr(), "plan", write(t, "cantina.yaml", version(5, "1s", "sleep 1000"))); r.code != 10 || !strings.Contains(r.out, "replaces a running rollout") {
 		t.Errorf("plan: %d %s", r.code, r.out)
 	}
 	apply(t, c.addr(), version(5, "1s", "sleep 1000"))

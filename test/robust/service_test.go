@@ -44,7 +44,7 @@ services:
 			t.Errorf("start %d came %v after the one before, want %v", i+2, got, least)
 		}
 	}
-	shows(t, d.Addr, []string{"crashed 6 times and is not restarted any more, last: exit status 4"}, "explain", "ends/0")
+	shows(t, d.Addr, []string{"crashed 6 times; no more restarts, last: exit status 4"}, "explain", "ends/0")
 	if w.until(3*time.Second, func() bool { return len(w.lines("starts")) > 6 }) {
 		t.Errorf("it was started again after it was given up")
 	}
