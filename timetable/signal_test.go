@@ -56,7 +56,9 @@ func TestASignalIsSentAfterItsCommitAndTold(t *testing.T) {
 		if len(r.signals) != 2 {
 			t.Fatal(r.signals)
 		}
-		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine || !slices.ContainsFunc(why, func(x timetable.Reason) bool { return strings.Contains(x.Text, "HUP to service web, which has 2 running instances") }) {
+		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine || !slices.ContainsFunc(why, func(x timetable.Reason) bool {
+			return strings.Contains(x.Text, "HUP to service web, which has 2 running instances")
+		}) {
 			t.Fatal(state, fine, why, err)
 		}
 	})
