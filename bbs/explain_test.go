@@ -105,11 +105,11 @@ func TestCrashesInWords(t *testing.T) {
 		last   lrp.LastCrash
 		policy lrp.RestartPolicy
 	}{
-		"it has crashed once; it is restarted at once":                                                                               {1, lrp.LastCrash{}, lrp.RestartPolicy{}},
-		"it has crashed 3 times; after the next crash it waits 1m0s":                                                                 {3, lrp.LastCrash{}, lrp.RestartPolicy{}},
-		"it has crashed 900 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is restarted at once":                  {900, last, lrp.RestartPolicy{Immediate: 1000, GiveUp: -1}},
-		"it has crashed 200 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is not restarted after the next crash": {200, last, lrp.RestartPolicy{}},
-		"it has crashed before, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1":                                              {0, last, lrp.RestartPolicy{}},
+		"crashed once; it is restarted at once":                                                                               {1, lrp.LastCrash{}, lrp.RestartPolicy{}},
+		"crashed 3 times; after the next crash it waits 1m0s":                                                                 {3, lrp.LastCrash{}, lrp.RestartPolicy{}},
+		"crashed 900 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is restarted at once":                  {900, last, lrp.RestartPolicy{Immediate: 1000, GiveUp: -1}},
+		"crashed 200 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is not restarted after the next crash": {200, last, lrp.RestartPolicy{}},
+		"crashed before, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1":                                              {0, last, lrp.RestartPolicy{}},
 	} {
 		if got := crashes(&lrp.Actual{CrashCount: c.n, LastCrash: c.last}, &lrp.Version{Desired: lrp.Desired{Restart: c.policy}}); got != want {
 			t.Errorf("%q, want %q", got, want)
