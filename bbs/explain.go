@@ -178,7 +178,7 @@ func crashes(o *lrp.Actual, version *lrp.Version) string {
 	text := fmt.Sprintf("crashed %d times", o.CrashCount)
 	switch o.CrashCount {
 	case 0:
-		text = "it has crashed before"
+		text = "crashed before"
 	case 1:
 		text = "crashed once"
 	}
