@@ -224,7 +224,7 @@ func (b *Board) rollingService(p *process) (ServiceKey, bool) {
 
 // counts is 1 when the ordinary row counts as running of its process.
 func counts(p *process, x Index) int {
-	if a := x.Ordinary; a.Serves() && !a.Retiring && p.version != nil && p.version.Wants(x.Key.Index) {
+	if a := x.Ordinary; a.Serves() && p.version != nil && p.version.Wants(x.Key.Index) {
 		return 1
 	}
 	return 0

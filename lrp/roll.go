@@ -338,7 +338,7 @@ func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Ti
 		return false, time.Time{}
 	}
 	a := s.index.Ordinary
-	if !a.Serves() || a.Retiring {
+	if !a.Serves() {
 		if a = s.index.Suspect; !a.Serves() {
 			return false, time.Time{}
 		}
