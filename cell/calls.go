@@ -393,15 +393,12 @@ func heldUp(ct executor.Container) string {
 	return ""
 }
 
-// slowPhase is after how long people are told what a container is at that does not run yet.
-const slowPhase = 2 * time.Second
-
-// atWhat is what a container that does not run yet has been at for long; "" = nothing.
-func (c *Cell) atWhat(ct executor.Container) string {
-	if p := ct.Phase; p.What != "" && c.cfg.Clock.Boot()-p.Since >= slowPhase {
-		return "starting: " + p.What
+// atWhat is what a container that does not run yet has been at for long.
+func (c *Cell) atWhat(ct executor.Container) executor.Phase {
+	if p := ct.Phase; p.What != "" && c.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
+		return p
 	}
-	return ""
+	return executor.Phase{}
 }
 
 // maxConditions is how many the leader is told of: all hang on the same few mounts.
@@ -412,13 +409,17 @@ const maxConditions = 20
 func (c *Cell) conditions() []Condition {
 	var out []Condition
 	for _, ct := range c.exec.List() {
-		text := cmp.Or(heldUp(ct), c.atWhat(ct))
+		text, phase := heldUp(ct), executor.Phase{}
+		if text == "" {
+			phase = c.atWhat(ct)
+			text = phase.What
+		}
 		why, unknown := c.unknown.get(ct.ID)
 		if text == "" && !unknown {
 			continue
 		}
 		l := ct.Labels
-		x := Condition{What: whatOf(l), Text: cmp.Or(text, why), Unknown: unknown}
+		x := Condition{What: whatOf(l), Text: cmp.Or(text, why), Unknown: unknown, Since: phase.At, Limit: phase.Limit}
 		switch l[labelKind] {
 		case kindLRP:
 			x.Instance = l[labelInstance]

@@ -489,6 +489,8 @@ func (c *Cell) Happened(e executor.Event) {
 		c.emptied()
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
 		c.countBound()
+	case executor.EventSlow:
+		c.LinkBroken() // the leader hears at once what it is at
 	case executor.EventReserved:
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"cantina/action"
 	"cantina/batch"
@@ -102,6 +103,22 @@ type Condition struct {
 	// Unknown: it runs, and the leader's store does not know it; UID is that of a task.
 	Unknown bool
 	UID     string
+	// Since is set when it starts and has been at what Text says for long, since then; Limit is what
+	// ends its start at the latest, 0 = nothing.
+	Since time.Time
+	Limit time.Duration
+}
+
+// Words is the text, with the times of a start that takes long.
+func (c *Condition) Words(now time.Time) string {
+	if c.Since.IsZero() {
+		return c.Text
+	}
+	text := fmt.Sprintf("%s, for %v", c.Text, max(0, now.Sub(c.Since)).Round(time.Second))
+	if c.Limit > 0 {
+		text += fmt.Sprintf(", limit %v", c.Limit)
+	}
+	return text
 }
 
 // RowsQuery asks for rows.

@@ -47,7 +47,7 @@ func (c *container) run() (RunResult, bool) {
 		return RunResult{}, c.finish(0)
 	}
 	c.spent = c.e.clock.Boot() - c.begun
-	c.inPhase("its setup runs", c.spec.Workload.Setup != nil)
+	c.inPhase("running setup", c.spec.Workload.Setup != nil)
 	if c.single() {
 		return c.runSingle()
 	}

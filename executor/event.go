@@ -13,6 +13,7 @@ const (
 	EventCompleted           // has a result
 	EventDeleted             // is gone
 	EventStuck               // does not die, or is not stuck any more
+	EventSlow                // has been at one phase of its start for long
 	EventExpired             // the deadline passed: the reaper ends what is deadline-bound
 	EventDrained             // nothing deadline-bound is left
 )

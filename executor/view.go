@@ -92,7 +92,11 @@ func (c *container) insideFolder() string {
 // openImage makes the container's image available; a stop gives up waiting for it.
 func (c *container) openImage() error {
 	w := &c.spec.Workload
-	c.inPhase("its image is made ready", true)
+	if filepath.IsAbs(w.Rootfs) {
+		c.inPhase("unpacking image "+w.Rootfs, true)
+	} else {
+		c.inPhase("pulling image "+w.Rootfs, true)
+	}
 	defer c.inPhase("", true)
 	ctx, release := until(c.stopC, nil)
 	limited, cancel := ctx, context.CancelFunc(func() {})

@@ -12,6 +12,9 @@ import (
 // codeHeldUp is the code of the reason that a file system or the kernel holds something up.
 const codeHeldUp = "held_up"
 
+// codeStarting is the code of the reason that a start takes long.
+const codeStarting = "starting"
+
 // conditions are what a cell last said of containers that something holds up.
 func (v view) conditions(name string) []cell.Condition {
 	st, _ := v.State(worker.CellName(name))
@@ -22,7 +25,7 @@ func (v view) conditions(name string) []cell.Condition {
 func (v view) condition(name string, is func(cell.Condition) bool) string {
 	list := v.conditions(name)
 	if i := slices.IndexFunc(list, is); i >= 0 {
-		return list[i].Text
+		return list[i].Words(v.cfg.Clock.Wall())
 	}
 	return ""
 }
@@ -37,6 +40,13 @@ func (v view) heldUp(x *api.Explanation, is func(cell.Condition) bool) {
 			}
 			if shown++; shown > namedThings {
 				return
+			}
+			if !c.Since.IsZero() {
+				if x.Fine {
+					x.Fine, x.State = false, x.State+", starting"
+				}
+				x.Reasons = append(x.Reasons, api.Reason{Code: codeStarting, Text: fmt.Sprintf("%s on cell %s is starting: %s", c.What, name, c.Words(v.cfg.Clock.Wall()))})
+				continue
 			}
 			if x.Fine {
 				x.Fine, x.State = false, x.State+", held up"
@@ -55,7 +65,7 @@ func (v view) heldUpCells(sessions []worker.SessionView) []string {
 		if !s.Holder || len(list) == 0 {
 			continue
 		}
-		text := fmt.Sprintf("cell %s: %s: %s", s.Cell, list[0].What, list[0].Text)
+		text := fmt.Sprintf("cell %s: %s: %s", s.Cell, list[0].What, list[0].Words(v.cfg.Clock.Wall()))
 		if more := len(list) - 1; more > 0 {
 			text += fmt.Sprintf(", and %d more", more)
 		}

@@ -148,7 +148,11 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 				Change: "it is left alone until it ends by itself; cantina cells discard " + s.Name + " ends it"})
 			continue
 		}
-		out.Reasons = append(out.Reasons, api.Reason{Code: codeHeldUp, Text: x.What + ": " + x.Text})
+		code := codeHeldUp
+		if !x.Since.IsZero() {
+			code = codeStarting
+		}
+		out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: x.What + ": " + x.Words(v.cfg.Clock.Wall())})
 	}
 	return out, nil
 }
