@@ -165,7 +165,7 @@ func sentences(s string) []string { return ends.Split(s, -1) }
 
 // TestPagesArePlainEnglish reads the pages that a user reads.
 func TestPagesArePlainEnglish(t *testing.T) {
-	for _, page := range []string{"CHANGELOG.md", "docs/cli.md", "docs/api.md", "docs/build.md"} {
+	for _, page := range []string{"CHANGELOG.md", "docs/cli.md", "docs/api.md", "docs/build.md", "docs/operate.md", "docs/states.md", "docs/cron.md"} {
 		b, err := os.ReadFile(filepath.Join("../..", page))
 		if err != nil {
 			t.Fatal(err)
