@@ -114,22 +114,27 @@ func (d *Door) check(r *http.Request) *refusal {
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
 		if site != "same-origin" && site != "none" {
-			return &refusal{fmt.Errorf("a page of another origin may not do this: %w", ErrForeign), "Sec-Fetch-Site", ""}
+			return &refusal{fmt.Errorf("cross-origin request refused: %w", ErrForeign), "Sec-Fetch-Site", ""}
 		}
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		if _, host, ok := strings.Cut(origin, "://"); !ok || !strings.EqualFold(host, r.Host) {
-			return &refusal{fmt.Errorf("a page of another origin may not do this: %w", ErrForeign), "Origin", ""}
+			return &refusal{fmt.Errorf("cross-origin request refused: %w", ErrForeign), "Origin", ""}
 		}
 	}
-	if !d.token.IsZero() && !d.token.shown(r.Header) {
-		hint := "the command line reads it from its file by itself; other callers send the header Authorization: Bearer TOKEN"
+	if !d.token.IsZero() && !d.token.shown(r.Header) && !health(r) {
+		hint := "send the header Authorization: Bearer TOKEN"
 		if d.token.path != "" {
 			hint += ", with the content of " + d.token.path
 		}
-		return &refusal{fmt.Errorf("a loopback port is for callers with its token: %w", ErrToken), "Authorization", hint + ", or use the Unix socket"}
+		return &refusal{fmt.Errorf("a loopback port needs its token: %w", ErrToken), "Authorization", hint + ", or use the Unix socket"}
 	}
 	return nil
+}
+
+// health reports whether a request only asks if the server lives: a monitor has no token.
+func health(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health"
 }
 
 // ours reports whether a Host header names this server: an address (a page cannot rebind
