@@ -4,6 +4,7 @@
 package differ
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -42,7 +43,13 @@ func compare(path string, a, b reflect.Value, out *[]Field) {
 		compare(path, a.Elem(), b.Elem(), out)
 	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported() && a.Type() != reflect.TypeFor[action.Variable]():
 		for i := range a.NumField() {
-			compare(join(path, snake(a.Type().Field(i).Name)), a.Field(i), b.Field(i), out)
+			field := a.Type().Field(i).Name
+			from := len(*out)
+			compare(join(path, snake(field)), a.Field(i), b.Field(i), out)
+			if was, is := word(a, field), word(b, field); len(*out) == from+1 && was+is != "" {
+				f := &(*out)[from]
+				f.Old, f.New = cmp.Or(was, f.Old), cmp.Or(is, f.New)
+			}
 		}
 	case a.Kind() == reflect.Map:
 		compareMaps(path, a, b, out)
@@ -55,6 +62,17 @@ func compare(path string, a, b reflect.Value, out *[]Field) {
 	case !reflect.DeepEqual(a.Interface(), b.Interface()):
 		*out = append(*out, differing(path, a, b))
 	}
+}
+
+// Worded is a struct with fields whose values are numbers that stand for something else, as -1 for
+// "never". FieldWord is the value of a field, by its Go name, in words; empty = as it is.
+type Worded interface{ FieldWord(field string) string }
+
+func word(v reflect.Value, field string) string {
+	if w, ok := v.Interface().(Worded); ok {
+		return w.FieldWord(field)
+	}
+	return ""
 }
 
 // differing is a field with two values. Where they differ only in what is not shown, that

@@ -1,0 +1,57 @@
+package batch
+
+import "fmt"
+
+// String prints the form as in a spec file.
+func (c Call) String() string {
+	switch c {
+	case CallTemplate:
+		return "template"
+	case CallBistro:
+		return "bistro"
+	}
+	return fmt.Sprintf("Call(%d)", int(c))
+}
+
+// String prints the order as in a spec file.
+func (o Order) String() string {
+	switch o {
+	case OrderRandom:
+		return "random"
+	case OrderOriginal:
+		return "original"
+	case OrderLexicographic:
+		return "lexicographic"
+	}
+	return fmt.Sprintf("Order(%d)", int(o))
+}
+
+// String prints the kind as in a spec file.
+func (k SourceKind) String() string {
+	switch k {
+	case SourceManual:
+		return "manual"
+	case SourceScript:
+		return "script"
+	case SourceEmpty:
+		return "empty"
+	}
+	return fmt.Sprintf("SourceKind(%d)", int(k))
+}
+
+// String prints the policy in words.
+func (p Policy) String() string {
+	switch p {
+	case RoundRobin:
+		return "round_robin"
+	}
+	return fmt.Sprintf("Policy(%d)", int(p))
+}
+
+// FieldWord is the value of a field in words, where the number alone would mislead; empty = as it is.
+func (j Job) FieldWord(field string) string {
+	if field == "Retries" && j.Retries < 0 {
+		return "unlimited"
+	}
+	return ""
+}
