@@ -210,7 +210,7 @@ func (f *follower) arrive(a arrival) error {
 	}
 	if a.err != nil && f.failed[a.cell] != a.err.Error() {
 		f.failed[a.cell] = a.err.Error()
-		page.Missing = []string{"cell " + a.cell + ": " + text.Clean(a.err.Error())}
+		page.Missing = []string{text.Clean(ofCell(a.cell, a.err))}
 	}
 	if a.err == nil {
 		delete(f.failed, a.cell)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -209,7 +210,7 @@ func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from output.Pl
 	}
 	page := &outputPage{Next: maps.Clone(from), Prev: maps.Clone(from)}
 	if err != nil {
-		page.Missing = []string{fmt.Sprintf("cell %s: %v", cell, err)}
+		page.Missing = []string{ofCell(cell, err)}
 		return page, nil
 	}
 	page.only, page.More = m, !m.End
@@ -258,10 +259,16 @@ func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.P
 	page := &outputPage{Lines: merged.Lines, Next: merged.Next, Prev: merged.Prev, More: merged.More}
 	for _, p := range parts {
 		if p.Err != nil {
-			page.Missing = append(page.Missing, fmt.Sprintf("cell %s: %v", p.Cell, p.Err))
+			page.Missing = append(page.Missing, ofCell(p.Cell, p.Err))
 		}
 	}
 	return page, nil
+}
+
+// ofCell names the cell of an error, once.
+func ofCell(cell string, err error) string {
+	prefix := "cell " + cell + ": "
+	return prefix + strings.TrimPrefix(err.Error(), prefix)
 }
 
 func readCell(ctx context.Context, logs Logs, cell string, q *pb.ReadLogsRequest) output.Part {

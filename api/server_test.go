@@ -223,6 +223,8 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/tasks/none", "", "", 404, `"code":"not_found"`},
 		{"GET", "/v1/tasks/d.once", "", "", 410, "kept 24 h"},
 		{"GET", "/v1/output?task=d.once", "", "", 410, `"code":"collected"`},
+		{"POST", "/v1/plan", "text/plain", "x", 422, "must be application/yaml or application/json"},
+		{"POST", "/v1/tasks", "text/plain", "x", 422, "must be application/json, not"},
 		{"GET", "/v1/output", "", "", 422, "a service, task, job or container is required"},
 		{"GET", "/v1/output?job=j&node=nope", "", "", 404, "no node nope"},
 		{"GET", "/v1/output?job=j&grep=(", "", "", 422, "query.grep"},

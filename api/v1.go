@@ -161,7 +161,12 @@ func jsonBody(r *http.Request, m proto.Message) error {
 		return err
 	}
 	if kind := mediaType(r); kind != "application/json" {
-		return invalid("Content-Type", "must be application/json, not %q", text.Shorten(kind, 60))
+		allowed := "application/json"
+		switch m.(type) {
+		case *pb.PlanRequest, *pb.ApplyRequest:
+			allowed = "application/yaml or application/json"
+		}
+		return invalid("Content-Type", "must be %s, not %q", allowed, text.Shorten(kind, 60))
 	}
 	if err := protojson.Unmarshal(body, m); err != nil {
 		return &FieldError{Err: fmt.Errorf("body: %s: %w", text.Clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")), fault.ErrInvalid), Field: "body"}

@@ -211,7 +211,7 @@ func (d *decoder) list(at *path, n *yaml.Node, v reflect.Value, tag reflect.Stru
 // object decodes a mapping with known fields into a struct.
 func (d *decoder) object(at *path, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		d.problem(at, n, "must be a mapping, not "+kindOf(n), "")
+		d.problem(at, n, "must be a mapping, not "+kindOf(n), longForm(v.Type(), n))
 		return
 	}
 	fields := d.fields(v.Type())
@@ -219,7 +219,7 @@ func (d *decoder) object(at *path, n *yaml.Node, v reflect.Value) {
 	d.pairs(at, n, func(key, val *yaml.Node) {
 		f, ok := fields.byName[key.Value]
 		if !ok {
-			d.problem(at, key, fmt.Sprintf("unknown field %q", text.Shorten(key.Value, 60)), text.DidYouMean(key.Value, fields.names))
+			d.problem(at, key, fmt.Sprintf("unknown field %q", text.Shorten(key.Value, 60)), fields.like(key.Value))
 			return
 		}
 		keys[key.Value] = val

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,12 @@ func TestAnImageNamesItsOwnProgram(t *testing.T) {
 
 // wrong are files and all that must be said about them.
 var wrong = map[string]struct{ text, says string }{
+	"fields and forms of other tools": {"services:\n  web:\n    cmd: [a]\n    command: [a]\n    replicas: 2\n    restart: always\n    ports: [8080, http]\n", `
+f:3:5: services.web: unknown field "cmd"; did you mean command?
+f:5:5: services.web: unknown field "replicas"; did you mean instances?
+f:6:14: services.web.restart: must be a mapping, not "always"; use {mode: always}
+f:7:13: services.web.ports[0]: must be a mapping, not 8080; use {name: http, fixed: 8080}, or {name: http} for a free port
+f:7:19: services.web.ports[1]: must be a mapping, not "http"; use {name: http}`},
 	"unknown field": {"services:\n  web:\n    command: [a]\n    instnaces: 2\n", `
 f:4:5: services.web: unknown field "instnaces"; did you mean instances?`},
 	"all errors at once": {"domian: x\nservices:\n  web:\n    command: 7\n    instances: -1\n    memory: 64\n    checks: {}\n", `
@@ -619,6 +626,22 @@ func TestWaitingForASilentCell(t *testing.T) {
 		_, err := Parse("f", "/", []byte("services:\n  web: {command: [a], exclusive: true, "+field+"}\n"), testTimes())
 		if err == nil || !strings.Contains(err.Error(), "an exclusive instance is replaced only after its old copy is declared dead") {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestFieldsOfOtherToolsExist: a hint names a field that some mapping has.
+func TestFieldsOfOtherToolsExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, v := range []any{file{}, service{}, oneTask{}, job{}, scheduled{}} {
+		for _, n := range fieldsOf(reflect.TypeOf(v)).names {
+			known[n] = true
+		}
+	}
+	for _, other := range []string{"cmd", "replicas", "image", "environment", "workdir", "mem", "cpus", "timeout", "healthcheck", "readiness",
+		"restart_policy", "labels", "tags", "tolerations", "schedule", "tz", "namespace"} {
+		if n := otherNames(other); !known[n] {
+			t.Errorf("%s: %q is no field", other, n)
 		}
 	}
 }

@@ -586,3 +586,16 @@ func TestWhatCannotBePrintedIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestQualifiedNamesOfTasksAndJobs: DOMAIN/NAME is accepted for tasks and jobs as it is
+// for services, and names nothing of another domain.
+func TestQualifiedNamesOfTasksAndJobs(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	for _, name := range []string{"d/once", "task/d/once", "d/count", "job/d/count"} {
+		s.ok("explain", name)
+	}
+	for _, name := range []string{"other/once", "other/count", "job/other/count", "service/d/once"} {
+		s.fails(api.ExitNotFound, "not found", "explain", name)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,9 @@ func (w *wrong) Error() string { return w.allowed }
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
+		if m := negative.FindStringSubmatch(err.Error()); m != nil {
+			return failf(api.ExitUsage, "%s is not allowed: numbers must be 0 or more; see %s --help", m[1], cmd.CommandPath())
+		}
 		return failf(api.ExitUsage, "%v; see %s --help", err, cmd.CommandPath())
 	}
 	says := &wrong{}
@@ -42,6 +46,9 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	}
 	return failf(api.ExitUsage, "%s %s, not %q; %s", flagName(bad.GetFlag()), says.allowed, cmp.Or(says.value, bad.GetValue()), says.hint)
 }
+
+// negative finds a number below 0 that was taken for a flag.
+var negative = regexp.MustCompile(`^unknown shorthand flag: '\d' in (-\d+)$`)
 
 // flagName is a flag in all its spellings.
 func flagName(f *pflag.Flag) string {

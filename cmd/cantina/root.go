@@ -68,10 +68,32 @@ func hintFor(cmd *cobra.Command, name string) string {
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
+	if other := otherVerb(cmd.Name(), name); other != "" {
+		return "; did you mean " + other + "?"
+	}
 	if h := text.DidYouMean(name, names); h != "" {
 		return "; " + h
 	}
 	return "; see " + cmd.CommandPath() + " --help"
+}
+
+// otherVerb is the verb that other tools call name, below the program or a noun.
+func otherVerb(parent, name string) string {
+	switch parent {
+	case "cantina":
+		return map[string]string{
+			"get": "cantina ps", "list": "cantina ps", "ls": "cantina ps", "top": "cantina cells", "nodes": "cantina cells",
+			"node": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "remove": "cantina rm",
+			"kill": "cantina stop", "describe": "cantina explain", "inspect": "cantina explain", "create": "cantina apply",
+			"start": "cantina service scale", "up": "cantina apply", "down": "cantina rm", "deploy": "cantina apply", "diff": "cantina plan",
+			"cordon": "cantina drain", "uncordon": "cantina undrain", "alloc": "cantina ps", "man": "cantina help",
+			"services": "cantina service ls", "tasks": "cantina task ls", "jobs": "cantina job ls", "schedules": "cantina cron ls",
+		}[name]
+	case "service", "task", "job", "cron":
+		return map[string]string{"list": parent + " ls", "rm": "cantina rm", "delete": "cantina rm", "remove": "cantina rm",
+			"stop": "cantina stop", "restart": "cantina restart", "logs": "cantina logs", "describe": "cantina explain"}[name]
+	}
+	return ""
 }
 
 // reading adds the flags of a verb that prints data.

@@ -127,6 +127,12 @@ func (c *cli) find(text, domain string) (subject, error) {
 		}
 		found = append(found, got...)
 	}
+	if len(found) == 0 && collected == nil && domain == "" && kind != "service" {
+		var err error
+		if found, err = c.findQualified(kind, rest); err != nil {
+			return subject{}, err
+		}
+	}
 	if len(found) == 0 {
 		if collected != nil {
 			return subject{}, collected // it was there: say when it went
@@ -134,6 +140,26 @@ func (c *cli) find(text, domain string) (subject, error) {
 		return subject{}, c.nothingCalled(kind, rest, domain)
 	}
 	return theOne(text, found)
+}
+
+// findQualified looks up DOMAIN/NAME of a task or job, as tables and hints print it.
+func (c *cli) findQualified(kind, rest string) ([]subject, error) {
+	domain, name, ok := strings.Cut(rest, "/")
+	if !ok || domain == "" || name == "" {
+		return nil, nil
+	}
+	var found []subject
+	for _, look := range []finder{{"job", false, c.findJob}, {"task", false, c.findTask}} {
+		if kind != "" && look.kind != kind {
+			continue
+		}
+		got, err := look.find(name, domain)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, got...)
+	}
+	return found, nil
 }
 
 // findToChange is find for verbs that end or remove: there the name that a schedule

@@ -180,3 +180,17 @@ func jsonLines(s string) bool {
 	}
 	return true
 }
+
+// TestVerbsOfOtherToolsAreUnderstood: the hint for a verb of another tool names one that
+// exists.
+func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
+	s := newShell(t)
+	for verb, want := range map[string]string{"get": "cantina ps", "top": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "nodes": "cantina cells"} {
+		s.fails(api.ExitUsage, "did you mean "+want+"?", verb, "x")
+		if wrong := wrongHint((&cli{surroundings: surroundings{Getenv: func(string) string { return "" }}}).root(), want); wrong != "" {
+			t.Errorf("%s: %s", verb, wrong)
+		}
+	}
+	s.fails(api.ExitUsage, "did you mean cantina rm?", "task", "delete", "x")
+	s.fails(api.ExitUsage, "-1 is not allowed: numbers must be 0 or more", "service", "scale", "web", "-1")
+}

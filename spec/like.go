@@ -1,0 +1,51 @@
+package spec
+
+import (
+	"fmt"
+	"reflect"
+
+	"cantina/internal/text"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// otherNames are names that fields have in compose files, Kubernetes and Nomad.
+func otherNames(name string) string {
+	return map[string]string{
+		"cmd": "command", "exec": "command", "entrypoint": "command", "args": "command", "script": "command",
+		"replicas": "instances", "count": "instances", "scale": "instances",
+		"image": "rootfs", "environment": "env", "workdir": "dir", "working_dir": "dir", "cwd": "dir",
+		"mem": "memory", "mem_limit": "memory", "cpus": "cpu", "timeout": "time_limit",
+		"healthcheck": "checks", "health_check": "checks", "readiness": "readiness_checks",
+		"restart_policy": "restart", "labels": "cell_labels", "tags": "placement_tags", "tolerations": "tolerates",
+		"schedule": "cron", "tz": "timezone", "time_zone": "timezone", "services_of": "services", "namespace": "domain",
+	}[name]
+}
+
+// like is a hint at the field that an unknown one means.
+func (f *fields) like(name string) string {
+	if other := otherNames(name); other != "" {
+		if _, ok := f.byName[other]; ok {
+			return "did you mean " + other + "?"
+		}
+	}
+	return text.DidYouMean(name, f.names)
+}
+
+// longForm is a hint at the mapping that a short form of other tools means.
+func longForm(t reflect.Type, n *yaml.Node) string {
+	if n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	value := text.Shorten(n.Value, 60)
+	switch t {
+	case reflect.TypeFor[port]():
+		if n.ShortTag() == "!!int" {
+			return fmt.Sprintf("use {name: http, fixed: %s}, or {name: http} for a free port", value)
+		}
+		return fmt.Sprintf("use {name: %s}", value)
+	case reflect.TypeFor[restart]():
+		return fmt.Sprintf("use {mode: %s}", value)
+	}
+	return ""
+}
