@@ -360,17 +360,29 @@ func (b *Board) Env(k Key, now time.Time) Env {
 	env.Fresh = b.Fresh(p.service.Domain, now)
 	if p.version != nil {
 		env.Desired, env.Wanted = &p.version.Desired, p.version.Wants(k.Index)
-		others := p.version.High - p.version.Low
-		if env.Wanted {
-			others--
-		}
-		mine := 0
-		if s := p.rows[k.Index]; s != nil {
-			mine = counts(p, s.index)
-		}
-		env.OthersRunning = p.running-mine >= others
+		env.OthersRunning = b.othersRunning(p, k.Index)
 	}
 	return env
+}
+
+// othersRunning counts over all versions of the service: while a stop-first rollout takes an
+// index from one version to the next, neither wants it, and it is down all the same.
+func (b *Board) othersRunning(p *process, index int) bool {
+	s := b.services[p.service]
+	running, ranges := 0, 0
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		ranges += v.High - v.Low
+		running += b.procs[v.Process].running
+	}
+	others := max(ranges, s.Instances)
+	if index < s.Instances || p.version.Wants(index) {
+		others--
+	}
+	if x := p.rows[index]; x != nil {
+		running -= counts(p, x.index)
+	}
+	return running >= others
 }
 
 // Orphans returns the indices that have rows but no definition, in order.

@@ -182,7 +182,7 @@ type Env struct {
 	// Eligible reports whether the cell process of a Claim may be given work:
 	// session HEALTHY, reported, member row durable.
 	Eligible bool
-	// OthersRunning reports whether every other wanted index of the process has a
+	// OthersRunning reports whether every other index of the service has a
 	// row that serves and is not about to be stopped: the gate for draining a stop-first
 	// service.
 	OthersRunning bool

@@ -314,6 +314,38 @@ func TestARowOfARolloutMovesItsService(t *testing.T) {
 	}
 }
 
+// TestADrainWaitsForARollout: while a stop-first rollout takes index 0 from one version to the
+// next, a drain stops no other index, of either version.
+func TestADrainWaitsForARollout(t *testing.T) {
+	b := boardOf(t, 3, func(d *Desired) { d.Strategy = StopFirst })
+	for i := range 3 {
+		a := rowOf(t, "RUNNING self")
+		a.Key.Index = i
+		b.PutIndex(Index{Key: a.Key, Ordinary: a})
+	}
+	s := b.Service(svc).clone()
+	v := s.Versions[0]
+	v.Process, v.Number, v.Low, v.High = "p2", 2, 0, 0
+	s.Versions[0].Low = 1 // index 0 is given up, and not wanted of the next one before it is gone
+	s.Versions = append(s.Versions, v)
+	b.PutService(s)
+	others := func(process string, i int) bool { return b.Env(Key{process, i}, t0).OthersRunning }
+	if !others("p1", 0) || others("p1", 1) || others("p1", 2) {
+		t.Error("index 0 is being replaced")
+	}
+	b.PutIndex(Index{Key: Key{"p1", 0}})
+	s = s.clone()
+	s.Versions[1].High = 1
+	b.PutService(s)
+	if others("p1", 1) || others("p1", 2) {
+		t.Error("index 0 has not begun yet")
+	}
+	b.PutIndex(Index{Key: Key{"p2", 0}, Ordinary: rowWith(t, "RUNNING self", func(a *Actual) { a.Key = Key{"p2", 0} })})
+	if !others("p1", 1) || !others("p1", 2) || !others("p2", 0) {
+		t.Error("all run")
+	}
+}
+
 // TestRunningIsCounted of what is wanted, serves and is not to be stopped, when rows or ranges change.
 func TestRunningIsCounted(t *testing.T) {
 	b := boardOf(t, 3, func(d *Desired) { d.Strategy = StopFirst })
