@@ -11,12 +11,13 @@ import (
 
 	"cantina/event"
 	"cantina/fault"
+	"cantina/plan"
 	pb "cantina/wire/cantinav1"
 )
 
 // rangeOf reads a page request.
-func rangeOf(p *pb.Page) (Range, error) {
-	r := Range{After: p.GetCursor(), Limit: int(p.GetLimit())}
+func rangeOf(p *pb.Page) (plan.Range, error) {
+	r := plan.Range{After: p.GetCursor(), Limit: int(p.GetLimit())}
 	switch {
 	case r.Limit == 0:
 		r.Limit = DefaultPage
@@ -28,8 +29,8 @@ func rangeOf(p *pb.Page) (Range, error) {
 
 // writeOf reads what a writing call carries: the field, or the headers that mirror
 // it.
-func writeOf(ctx context.Context, m *pb.Write) (Write, error) {
-	w := Write{Key: m.GetIdempotencyKey(), Expect: m.GetIfMatch(), By: caller(ctx)}
+func writeOf(ctx context.Context, m *pb.Write) (plan.Write, error) {
+	w := plan.Write{Key: m.GetIdempotencyKey(), Expect: m.GetIfMatch(), By: caller(ctx)}
 	h, _ := ctx.Value(headers{}).(http.Header)
 	if w.Key == "" {
 		w.Key = h.Get(headerKey)
@@ -52,13 +53,13 @@ func writeOf(ctx context.Context, m *pb.Write) (Write, error) {
 
 // listing tells where a list was read. The position must be taken before the rows
 // are read: then no later event is missed.
-func listing[T any](l Listed[T], at event.Position) *pb.Listing {
+func listing[T any](l plan.Page[T], at event.Position) *pb.Listing {
 	return &pb.Listing{Next: l.Next, Revision: l.Revision, Position: at.String()}
 }
 
 // list is the shape of every list call.
-func list[T any](s *Server, page *pb.Page, read func(*Backend, Range) (Listed[T], error)) (Listed[T], *pb.Listing, error) {
-	var none Listed[T]
+func list[T any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan.Page[T], error)) (plan.Page[T], *pb.Listing, error) {
+	var none plan.Page[T]
 	r, err := rangeOf(page)
 	if err != nil {
 		return none, nil, err
@@ -76,7 +77,7 @@ func list[T any](s *Server, page *pb.Page, read func(*Backend, Range) (Listed[T]
 }
 
 // write is the shape of every writing call.
-func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, Write) error) error {
+func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, plan.Write) error) error {
 	w, err := writeOf(ctx, m)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 )
@@ -54,7 +55,7 @@ func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) 
 		return nil, err
 	}
 	m := &pb.ApplyResponse{}
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		if len(apps) > 1 {
 			if w.Expect != 0 {
 				return invalid("if_match", "If-Match needs files of one domain, not of %d", len(apps))
@@ -115,7 +116,7 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 }
 
 // applications reads the spec files of a request.
-func (c *calls) applications(files []*pb.SpecFile, prune bool) ([]Application, error) {
+func (c *calls) applications(files []*pb.SpecFile, prune bool) ([]plan.Application, error) {
 	if len(files) == 0 {
 		return nil, invalid("files", "must not be empty")
 	}
@@ -144,17 +145,17 @@ func (c *calls) applications(files []*pb.SpecFile, prune bool) ([]Application, e
 	if err != nil {
 		return nil, err
 	}
-	var out []Application
+	var out []plan.Application
 	for _, f := range merged {
-		a := Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services, Prune: prune}
+		a := plan.Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services, Prune: prune}
 		for _, t := range f.Tasks {
-			a.Tasks = append(a.Tasks, NamedTask{Name: t.Name, Definition: t.Definition})
+			a.Tasks = append(a.Tasks, plan.NamedTask{Name: t.Name, Definition: t.Definition})
 		}
 		for _, j := range f.Jobs {
-			a.Jobs = append(a.Jobs, NamedJob{Job: j.Job, Forest: j.Forest})
+			a.Jobs = append(a.Jobs, plan.NamedJob{Job: j.Job, Forest: j.Forest})
 		}
 		for _, s := range f.Schedules {
-			a.Schedules = append(a.Schedules, NamedSchedule(s))
+			a.Schedules = append(a.Schedules, plan.NamedSchedule(s))
 		}
 		out = append(out, a)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"cantina/event"
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -16,7 +17,7 @@ import (
 
 // ListCells lists cells by name, and those that are gone when all is set.
 func (c *calls) ListCells(_ context.Context, q *connect.Request[pb.ListCellsRequest]) (*connect.Response[pb.ListCellsResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Cell], error) { return b.Cells.ListCells(r, q.Msg.All) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Cell], error) { return b.Cells.ListCells(r, q.Msg.All) })
 	m := &pb.ListCellsResponse{Listing: where}
 	for i := range l.Items {
 		m.Cells = append(m.Cells, cellMessage(&l.Items[i]))
@@ -60,7 +61,7 @@ func (c *calls) DrainCell(ctx context.Context, q *connect.Request[pb.DrainCellRe
 		return nil, invalid("deadline", "must be from 1 s to 30 days")
 	}
 	m := &pb.DrainCellResponse{}
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		got, err := b.Cells.DrainCell(ctx, worker.CellName(q.Msg.Name), d, w)
 		m.Cell = cellMessage(&got)
 		return err
@@ -71,7 +72,7 @@ func (c *calls) DrainCell(ctx context.Context, q *connect.Request[pb.DrainCellRe
 // UndrainCell lets a cell take work again.
 func (c *calls) UndrainCell(ctx context.Context, q *connect.Request[pb.UndrainCellRequest]) (*connect.Response[pb.UndrainCellResponse], error) {
 	m := &pb.UndrainCellResponse{}
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		got, err := b.Cells.UndrainCell(ctx, worker.CellName(q.Msg.Name), w)
 		m.Cell = cellMessage(&got)
 		return err
@@ -81,20 +82,20 @@ func (c *calls) UndrainCell(ctx context.Context, q *connect.Request[pb.UndrainCe
 
 // ForgetCell is an operator's word that a cell process is dead.
 func (c *calls) ForgetCell(ctx context.Context, q *connect.Request[pb.ForgetCellRequest]) (*connect.Response[pb.ForgetCellResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Cells.ForgetCell(ctx, worker.Proc(q.Msg.Proc), w) })
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Cells.ForgetCell(ctx, worker.Proc(q.Msg.Proc), w) })
 	return answer(&pb.ForgetCellResponse{}, err)
 }
 
 // AdoptCell has a cell of another cluster join this one.
 func (c *calls) AdoptCell(ctx context.Context, q *connect.Request[pb.AdoptCellRequest]) (*connect.Response[pb.AdoptCellResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Cells.AdoptCell(ctx, worker.CellName(q.Msg.Name), w) })
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Cells.AdoptCell(ctx, worker.CellName(q.Msg.Name), w) })
 	return answer(&pb.AdoptCellResponse{}, err)
 }
 
 // DiscardUnknown ends what runs on a cell and the store does not know.
 func (c *calls) DiscardUnknown(ctx context.Context, q *connect.Request[pb.DiscardUnknownRequest]) (*connect.Response[pb.DiscardUnknownResponse], error) {
 	m := &pb.DiscardUnknownResponse{}
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		ended, err := b.Cells.DiscardUnknown(ctx, worker.CellName(q.Msg.Name), w)
 		for _, what := range ended {
 			m.Ended = append(m.Ended, text.Clean(what))
@@ -123,13 +124,13 @@ func (c *calls) EndWait(ctx context.Context, q *connect.Request[pb.EndWaitReques
 	if !q.Msg.AcceptDoubleStarts {
 		return nil, invalid("accept_double_starts", "must be true: work that still runs may start a second time")
 	}
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Operation.EndWait(ctx, w) })
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Operation.EndWait(ctx, w) })
 	return answer(&pb.EndWaitResponse{}, err)
 }
 
 // ListQuarantine lists rows that cannot be read.
 func (c *calls) ListQuarantine(_ context.Context, q *connect.Request[pb.ListQuarantineRequest]) (*connect.Response[pb.ListQuarantineResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Quarantined], error) { return b.Operation.ListQuarantine(r) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Quarantined], error) { return b.Operation.ListQuarantine(r) })
 	m := &pb.ListQuarantineResponse{Listing: where}
 	for _, x := range l.Items {
 		m.Rows = append(m.Rows, &pb.Quarantined{Key: text.Clean(x.Key), Reason: text.Clean(x.Reason), Content: x.Bytes})
@@ -139,7 +140,7 @@ func (c *calls) ListQuarantine(_ context.Context, q *connect.Request[pb.ListQuar
 
 // ReleaseQuarantined drops a row that cannot be read, or reads it again.
 func (c *calls) ReleaseQuarantined(ctx context.Context, q *connect.Request[pb.ReleaseQuarantinedRequest]) (*connect.Response[pb.ReleaseQuarantinedResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		return b.Operation.ReleaseQuarantined(ctx, q.Msg.Key, q.Msg.Restore, w)
 	})
 	return answer(&pb.ReleaseQuarantinedResponse{}, err)
@@ -187,13 +188,13 @@ func (c *calls) Explain(ctx context.Context, q *connect.Request[pb.ExplainReques
 	return answer(m, nil)
 }
 
-func subject(m *pb.Subject) (Subject, error) {
-	s := Subject{Kind: SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(), Index: int(m.GetIndex()), Node: m.GetNode()}
+func subject(m *pb.Subject) (plan.Subject, error) {
+	s := plan.Subject{Kind: plan.SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(), Index: int(m.GetIndex()), Node: m.GetNode()}
 	switch s.Kind {
-	case SubjectService, SubjectInstance, SubjectSchedule:
+	case plan.SubjectService, plan.SubjectInstance, plan.SubjectSchedule:
 		s.Domain = orDefault(s.Domain)
-	case SubjectTask, SubjectJob, SubjectCell:
-	case SubjectPair:
+	case plan.SubjectTask, plan.SubjectJob, plan.SubjectCell:
+	case plan.SubjectPair:
 		if s.Node == "" {
 			return s, invalid("subject.node", "must not be empty")
 		}
@@ -207,41 +208,41 @@ func subject(m *pb.Subject) (Subject, error) {
 }
 
 // concerns reports whether an event is about a subject.
-func concerns(e *event.Event, s Subject) bool {
+func concerns(e *event.Event, s plan.Subject) bool {
 	switch s.Kind {
-	case SubjectService:
+	case plan.SubjectService:
 		return e.Service != nil && e.Subject == s.Domain+"/"+s.Name ||
 			e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name
-	case SubjectInstance:
+	case plan.SubjectInstance:
 		return e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name && e.Instance.Key.Index == s.Index
-	case SubjectTask:
+	case plan.SubjectTask:
 		return e.Kind == event.Task && e.Subject == s.Name
-	case SubjectJob:
+	case plan.SubjectJob:
 		return e.Kind == event.Job && e.Subject == s.Name || e.Pair != nil && e.Pair.Job == s.Name
-	case SubjectPair:
+	case plan.SubjectPair:
 		return e.Pair != nil && e.Pair.Job == s.Name && e.Pair.Node == s.Node
-	case SubjectSchedule:
+	case plan.SubjectSchedule:
 		return e.Kind == event.Schedule && e.Subject == s.Domain+"/"+s.Name
-	case SubjectCell:
+	case plan.SubjectCell:
 		return e.Kind == event.Cell && e.Subject == s.Name || e.Kind == event.Note && strings.Contains(e.Subject, s.Name)
 	}
 	return false
 }
 
 // outputOf is the query for a subject's output; nil when it has none.
-func outputOf(s Subject) *pb.OutputQuery {
+func outputOf(s plan.Subject) *pb.OutputQuery {
 	q := &pb.OutputQuery{Domain: s.Domain, Tail: explainLines}
 	switch s.Kind {
-	case SubjectService:
+	case plan.SubjectService:
 		q.Service = s.Name
-	case SubjectInstance:
+	case plan.SubjectInstance:
 		index := int32(s.Index)
 		q.Service, q.Index = s.Name, &index
-	case SubjectTask:
+	case plan.SubjectTask:
 		q.Task = s.Name
-	case SubjectPair:
+	case plan.SubjectPair:
 		q.Job, q.Node = s.Name, s.Node
-	case SubjectJob, SubjectCell, SubjectSchedule:
+	case plan.SubjectJob, plan.SubjectCell, plan.SubjectSchedule:
 		return nil
 	}
 	return q

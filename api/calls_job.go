@@ -9,12 +9,13 @@ import (
 	"cantina/batch"
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/plan"
 	pb "cantina/wire/cantinav1"
 )
 
 // ListJobs lists jobs by name.
 func (c *calls) ListJobs(_ context.Context, q *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Job], error) { return b.Jobs.ListJobs(q.Msg.Domain, r) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Job], error) { return b.Jobs.ListJobs(q.Msg.Domain, r) })
 	m := &pb.ListJobsResponse{Listing: where}
 	for i := range l.Items {
 		m.Jobs = append(m.Jobs, job(&l.Items[i], false))
@@ -36,8 +37,8 @@ func (c *calls) GetJob(_ context.Context, q *connect.Request[pb.GetJobRequest]) 
 	return answer(&pb.GetJobResponse{Job: job(&j, true), Position: at.String()}, nil)
 }
 
-func pairFilter(job string, states []string, node, below string) (PairFilter, error) {
-	f := PairFilter{Job: job, Node: node, Below: below}
+func pairFilter(job string, states []string, node, below string) (plan.PairFilter, error) {
+	f := plan.PairFilter{Job: job, Node: node, Below: below}
 	if job == "" {
 		return f, invalid("job", "must not be empty")
 	}
@@ -57,12 +58,12 @@ func pairFilter(job string, states []string, node, below string) (PairFilter, er
 
 // knownNodes refuses a filter that names a node which the job has not, or one that
 // no node of the job is below: an empty answer would look like success.
-func knownNodes(b *Backend, f PairFilter) error {
-	for _, one := range []PairFilter{{Job: f.Job, Node: f.Node}, {Job: f.Job, Below: f.Below}} {
+func knownNodes(b *Backend, f plan.PairFilter) error {
+	for _, one := range []plan.PairFilter{{Job: f.Job, Node: f.Node}, {Job: f.Job, Below: f.Below}} {
 		if one.Node == "" && one.Below == "" {
 			continue
 		}
-		l, err := b.Jobs.ListPairs(one, Range{Limit: 1})
+		l, err := b.Jobs.ListPairs(one, plan.Range{Limit: 1})
 		switch {
 		case err != nil:
 			return err
@@ -82,9 +83,9 @@ func (c *calls) ListNodes(_ context.Context, q *connect.Request[pb.ListNodesRequ
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Pair], error) {
 		if err := knownNodes(b, f); err != nil {
-			return Listed[Pair]{}, err
+			return plan.Page[plan.Pair]{}, err
 		}
 		return b.Jobs.ListPairs(f, r)
 	})
@@ -101,9 +102,9 @@ func (c *calls) ListResults(ctx context.Context, q *connect.Request[pb.ListResul
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Pair], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Pair], error) {
 		if err := knownNodes(b, f); err != nil {
-			return Listed[Pair]{}, err
+			return plan.Page[plan.Pair]{}, err
 		}
 		return b.Jobs.ListResults(ctx, f, r)
 	})
@@ -116,14 +117,14 @@ func (c *calls) ListResults(ctx context.Context, q *connect.Request[pb.ListResul
 
 // RemoveJob deletes a job; what runs of it is ended.
 func (c *calls) RemoveJob(ctx context.Context, q *connect.Request[pb.RemoveJobRequest]) (*connect.Response[pb.RemoveJobResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Jobs.RemoveJob(ctx, q.Msg.Name, w) })
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Jobs.RemoveJob(ctx, q.Msg.Name, w) })
 	return answer(&pb.RemoveJobResponse{}, err)
 }
 
 // PauseJob stops or resumes starting batch tasks.
 func (c *calls) PauseJob(ctx context.Context, q *connect.Request[pb.PauseJobRequest]) (*connect.Response[pb.PauseJobResponse], error) {
-	var j Job
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	var j plan.Job
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		j, err = b.Jobs.PauseJob(ctx, q.Msg.Name, q.Msg.Paused, w)
 		return err
 	})
@@ -149,13 +150,13 @@ func (c *calls) changePairs(ctx context.Context, q interface {
 	GetNode() string
 	GetBelow() string
 	GetWrite() *pb.Write
-}, change func(Jobs, context.Context, PairFilter, Write) (int, error)) (int32, error) {
+}, change func(Jobs, context.Context, plan.PairFilter, plan.Write) (int, error)) (int32, error) {
 	f, err := pairFilter(q.GetName(), nil, q.GetNode(), q.GetBelow())
 	if err != nil {
 		return 0, err
 	}
 	n := 0
-	err = write(ctx, c.Server, q.GetWrite(), func(b *Backend, w Write) (err error) {
+	err = write(ctx, c.Server, q.GetWrite(), func(b *Backend, w plan.Write) (err error) {
 		if err = knownNodes(b, f); err != nil {
 			return err
 		}

@@ -9,41 +9,22 @@ import (
 	"cantina/action"
 	"cantina/cron"
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
 
-// Schedule is a schedule as it is committed.
-type Schedule struct {
-	schedule.Row
-	// Next is when it fires next by time; zero when it does not.
-	Next time.Time
-	// Words say its calendar; Problem says why it cannot be used.
-	Words, Problem string
-	// Lead is how far what is decided is ahead of the clock; Note what the clocks have to do
-	// with it.
-	Lead     time.Duration
-	Note     string
-	Revision int64
-}
-
-// Missed is one logical time that did not fire.
-type Missed struct {
-	At  time.Time
-	Why schedule.Why
-}
-
 // Schedules reads and changes schedules. Errors beside those of package schedule:
 // ErrNotFound.
 type Schedules interface {
-	ListSchedules(domain string, r Range) (Listed[Schedule], error)
-	GetSchedule(k schedule.Key) (Schedule, error)
+	ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error)
+	GetSchedule(k schedule.Key) (plan.Schedule, error)
 	// Upcoming lists the next n logical times, with those that are left out.
 	Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error)
 	// ListMissed lists at most limit logical times that did not fire; more counts the
 	// others.
-	ListMissed(k schedule.Key, limit int) (list []Missed, more int, err error)
+	ListMissed(k schedule.Key, limit int) (list []plan.Missed, more int, err error)
 	// Outcome says what became of a run; empty when it is not known any more.
 	Outcome(run string) string
 	ChangeSchedules
@@ -51,15 +32,15 @@ type Schedules interface {
 
 // ChangeSchedules is the writing half of Schedules.
 type ChangeSchedules interface {
-	PauseSchedule(ctx context.Context, k schedule.Key, paused bool, w Write) error
+	PauseSchedule(ctx context.Context, k schedule.Key, paused bool, w plan.Write) error
 	// RunSchedule starts a run, of the logical time at (zero = beside the calendar). The
 	// name of the run is empty when it waits for an earlier one to end.
-	RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w Write) (string, error)
-	Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w Write) (int, error)
+	RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w plan.Write) (string, error)
+	Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error)
 	// ResetSchedule sets the cursor back to the clock. It returns where it was; zero when it
 	// was not ahead.
-	ResetSchedule(ctx context.Context, k schedule.Key, w Write) (time.Time, error)
-	RemoveSchedule(ctx context.Context, k schedule.Key, w Write) error
+	ResetSchedule(ctx context.Context, k schedule.Key, w plan.Write) (time.Time, error)
+	RemoveSchedule(ctx context.Context, k schedule.Key, w plan.Write) error
 }
 
 func scheduleKey(domain, name string) (schedule.Key, error) {
@@ -71,7 +52,9 @@ func scheduleKey(domain, name string) (schedule.Key, error) {
 
 // ListSchedules lists schedules by domain and name.
 func (c *calls) ListSchedules(_ context.Context, q *connect.Request[pb.ListSchedulesRequest]) (*connect.Response[pb.ListSchedulesResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Schedule], error) { return b.Schedules.ListSchedules(q.Msg.Domain, r) })
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
+		return b.Schedules.ListSchedules(q.Msg.Domain, r)
+	})
 	m := &pb.ListSchedulesResponse{Listing: where}
 	for i := range l.Items {
 		m.Schedules = append(m.Schedules, scheduleMessage(&l.Items[i]))
@@ -175,12 +158,12 @@ func (c *calls) ListMissed(_ context.Context, q *connect.Request[pb.ListMissedRe
 }
 
 // changeSchedule is the shape of the writing calls: it returns the schedule afterwards.
-func (c *calls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write, do func(b *Backend, k schedule.Key, w Write) error) (out *pb.Schedule, err error) {
+func (c *calls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write, do func(b *Backend, k schedule.Key, w plan.Write) error) (out *pb.Schedule, err error) {
 	k, err := scheduleKey(domain, name)
 	if err != nil {
 		return nil, err
 	}
-	err = write(ctx, c.Server, w, func(b *Backend, w Write) error {
+	err = write(ctx, c.Server, w, func(b *Backend, w plan.Write) error {
 		if err := do(b, k, w); err != nil {
 			return err
 		}
@@ -192,7 +175,7 @@ func (c *calls) changeSchedule(ctx context.Context, domain, name string, w *pb.W
 
 // PauseSchedule stops a schedule, or lets it go on.
 func (c *calls) PauseSchedule(ctx context.Context, q *connect.Request[pb.PauseScheduleRequest]) (*connect.Response[pb.PauseScheduleResponse], error) {
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) error {
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) error {
 		return b.Schedules.PauseSchedule(ctx, k, q.Msg.Paused, w)
 	})
 	return answer(&pb.PauseScheduleResponse{Schedule: s}, err)
@@ -205,7 +188,7 @@ func (c *calls) RunSchedule(ctx context.Context, q *connect.Request[pb.RunSchedu
 		return nil, err
 	}
 	run := ""
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) (err error) {
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
 		run, err = b.Schedules.RunSchedule(ctx, k, at, w)
 		return err
 	})
@@ -223,7 +206,7 @@ func (c *calls) BackfillSchedule(ctx context.Context, q *connect.Request[pb.Back
 		return nil, err
 	}
 	n := 0
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) (err error) {
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
 		n, err = b.Schedules.Backfill(ctx, k, from, to, int(q.Msg.Max), w)
 		return err
 	})
@@ -233,7 +216,7 @@ func (c *calls) BackfillSchedule(ctx context.Context, q *connect.Request[pb.Back
 // ResetSchedule sets the cursor of a schedule back to the clock.
 func (c *calls) ResetSchedule(ctx context.Context, q *connect.Request[pb.ResetScheduleRequest]) (*connect.Response[pb.ResetScheduleResponse], error) {
 	var was time.Time
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w Write) (err error) {
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
 		was, err = b.Schedules.ResetSchedule(ctx, k, w)
 		return err
 	})
@@ -246,12 +229,12 @@ func (c *calls) RemoveSchedule(ctx context.Context, q *connect.Request[pb.Remove
 	if err != nil {
 		return nil, err
 	}
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error { return b.Schedules.RemoveSchedule(ctx, k, w) })
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Schedules.RemoveSchedule(ctx, k, w) })
 	return answer(&pb.RemoveScheduleResponse{}, err)
 }
 
 // scheduleMessage puts a schedule on the wire, without its history.
-func scheduleMessage(s *Schedule) *pb.Schedule {
+func scheduleMessage(s *plan.Schedule) *pb.Schedule {
 	d, st := s.Definition, &s.State
 	m := &pb.Schedule{
 		Domain: s.Domain, Name: s.Name, Uid: s.UID, Cron: text.Clean(d.Line + d.JSON), Timezone: text.Clean(d.Zone), Gap: d.Gap.String(), Fold: d.Fold.String(), Words: text.Clean(s.Words),
@@ -279,7 +262,7 @@ func scheduleMessage(s *Schedule) *pb.Schedule {
 	return m
 }
 
-func scheduleState(s *Schedule) string {
+func scheduleState(s *plan.Schedule) string {
 	switch {
 	case s.Problem != "":
 		return "broken"

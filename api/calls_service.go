@@ -11,12 +11,13 @@ import (
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/lrp"
+	"cantina/plan"
 	pb "cantina/wire/cantinav1"
 )
 
 // ListServices lists services by domain and name.
 func (c *calls) ListServices(_ context.Context, q *connect.Request[pb.ListServicesRequest]) (*connect.Response[pb.ListServicesResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Service], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
 		return b.Services.ListServices(q.Msg.Domain, r)
 	})
 	m := &pb.ListServicesResponse{Listing: where}
@@ -57,8 +58,8 @@ func (c *calls) ListInstances(_ context.Context, q *connect.Request[pb.ListInsta
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Instance], error) {
-		return b.Services.ListInstances(InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states, Orphans: q.Msg.Orphans}, r)
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Instance], error) {
+		return b.Services.ListInstances(plan.InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states, Orphans: q.Msg.Orphans}, r)
 	})
 	m := &pb.ListInstancesResponse{Listing: where}
 	for i := range l.Items {
@@ -96,8 +97,8 @@ func (c *calls) ScaleService(ctx context.Context, q *connect.Request[pb.ScaleSer
 	if q.Msg.Instances < 0 {
 		return nil, invalid("instances", "must not be negative")
 	}
-	var s Service
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	var s plan.Service
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		s, err = b.Services.ScaleService(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), int(q.Msg.Instances), w)
 		return err
 	})
@@ -106,8 +107,8 @@ func (c *calls) ScaleService(ctx context.Context, q *connect.Request[pb.ScaleSer
 
 // RemoveService undesires a service.
 func (c *calls) RemoveService(ctx context.Context, q *connect.Request[pb.RemoveServiceRequest]) (*connect.Response[pb.RemoveServiceResponse], error) {
-	var s Service
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	var s plan.Service
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		s, err = b.Services.RemoveService(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), w)
 		return err
 	})
@@ -139,7 +140,7 @@ func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.Restar
 		indices = append(indices, int(i))
 	}
 	n := 0
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		if err = knownIndices(b, serviceKey(q.Msg.Domain, q.Msg.Name), indices); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 )
@@ -24,8 +25,8 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r Range) (Listed[Task], error) {
-		return b.Tasks.ListTasks(TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states, Outcomes: outcomes}, r)
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Task], error) {
+		return b.Tasks.ListTasks(plan.TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states, Outcomes: outcomes}, r)
 	})
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
@@ -66,7 +67,7 @@ func (c *calls) RunTask(ctx context.Context, q *connect.Request[pb.RunTaskReques
 	if err != nil {
 		return nil, err
 	}
-	n := NewTask{GUID: q.Msg.Id, Domain: orDefault(q.Msg.Domain), Name: q.Msg.Name, Definition: d}
+	n := plan.NewTask{GUID: q.Msg.Id, Domain: orDefault(q.Msg.Domain), Name: q.Msg.Name, Definition: d}
 	for field, name := range map[string]string{"id": n.GUID, "domain": n.Domain, "name": n.Name} {
 		if name != "" && !lrp.ValidName(name) {
 			return nil, invalid(field, "a name is 1 to 128 letters, digits, '-', '_' and '.'")
@@ -75,8 +76,8 @@ func (c *calls) RunTask(ctx context.Context, q *connect.Request[pb.RunTaskReques
 	if len(d.Annotation) > lrp.MaxAnnotation {
 		return nil, invalid("definition.annotation", "longer than 10 KiB")
 	}
-	var t Task
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	var t plan.Task
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		t, err = b.Tasks.DesireTask(ctx, n, w)
 		return err
 	})
@@ -88,8 +89,8 @@ func (c *calls) RunTask(ctx context.Context, q *connect.Request[pb.RunTaskReques
 
 // CancelTask ends a task.
 func (c *calls) CancelTask(ctx context.Context, q *connect.Request[pb.CancelOneTaskRequest]) (*connect.Response[pb.CancelOneTaskResponse], error) {
-	var t Task
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	var t plan.Task
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		t, err = b.Tasks.CancelTask(ctx, q.Msg.Id, w)
 		return inWords(b, q.Msg.Id, err)
 	})
@@ -101,7 +102,7 @@ func (c *calls) CancelTask(ctx context.Context, q *connect.Request[pb.CancelOneT
 
 // DeleteTask removes a task that has ended.
 func (c *calls) DeleteTask(ctx context.Context, q *connect.Request[pb.DeleteTaskRequest]) (*connect.Response[pb.DeleteTaskResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) error {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		return inWords(b, q.Msg.Id, b.Tasks.DeleteTask(ctx, q.Msg.Id, w))
 	})
 	return answer(&pb.DeleteTaskResponse{}, err)
@@ -140,8 +141,8 @@ func (c *calls) SettleTask(ctx context.Context, q *connect.Request[pb.SettleTask
 	default:
 		return nil, invalid("as", "must be done, failed or rerun")
 	}
-	var t Task
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w Write) (err error) {
+	var t plan.Task
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		t, err = b.Tasks.SettleTask(ctx, q.Msg.Id, as, w)
 		return inWords(b, q.Msg.Id, err)
 	})

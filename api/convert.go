@@ -13,6 +13,7 @@ import (
 	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/task"
 	"cantina/wire"
@@ -31,7 +32,7 @@ func amounts(a resource.Amounts) map[string]int32 {
 }
 
 // service puts a service on the wire; whole adds the workloads of its versions.
-func service(s *Service, whole bool) *pb.Service {
+func service(s *plan.Service, whole bool) *pb.Service {
 	m := &pb.Service{
 		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
 		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: text.Clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
@@ -64,7 +65,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 
 // instances puts an index on the wire: its resolved row, and the hidden ones too
 // when all is set.
-func instances(x *Instance, all bool) []*pb.Instance {
+func instances(x *plan.Instance, all bool) []*pb.Instance {
 	shown := instance(&x.Actual)
 	shown.Version, shown.Quarantined, shown.Revision, shown.Orphan = int32(x.Version), x.Quarantined, x.Revision, x.Orphan
 	shown.Doubt, shown.Condition = text.Clean(x.Doubt), text.Clean(x.Condition)
@@ -160,7 +161,7 @@ func checkAction(a action.Action) error {
 }
 
 // job puts a job on the wire; whole adds its definition.
-func job(j *Job, whole bool) *pb.Job {
+func job(j *plan.Job, whole bool) *pb.Job {
 	m := &pb.Job{
 		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: text.Clean(j.Owner), State: jobState(j), Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
 		Priority: j.Priority, Reason: text.Clean(j.Progress.Reason), NodesError: text.Clean(j.NodesError), Errors: text.CleanAll(j.Errors),
@@ -172,7 +173,7 @@ func job(j *Job, whole bool) *pb.Job {
 	return m
 }
 
-func jobState(j *Job) string {
+func jobState(j *plan.Job) string {
 	return stateWord(j.Progress.State, j.Removed, j.NodesKnown)
 }
 
@@ -193,7 +194,7 @@ func counts(p *batch.Progress) *pb.Counts {
 	}
 }
 
-func jobDefinition(j *Job) *pb.JobDefinition {
+func jobDefinition(j *plan.Job) *pb.JobDefinition {
 	d := &pb.JobDefinition{
 		Workload: hidden(wire.FromWorkload(j.Workload)), Levels: j.Forest.Levels, Level: j.Level, DependsOn: j.DependsOn,
 		Retries: int32(j.Retries), BackoffRepeats: j.Backoff.Repeat, Resources: map[string]*pb.LevelResources{},
@@ -240,7 +241,7 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 }
 
 // pair is node with what only a list of one job tells.
-func pair(p *Pair) *pb.JobNode {
+func pair(p *plan.Pair) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
 	m.Path, m.Data, m.Doubt = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.Doubt)
 	return m
@@ -318,7 +319,7 @@ func status(s *Status) *pb.Status {
 	return m
 }
 
-func changes(domain string, a Applied) *pb.DomainChange {
+func changes(domain string, a plan.Applied) *pb.DomainChange {
 	m := &pb.DomainChange{Domain: domain, Revision: a.Revision, Warnings: text.CleanAll(a.Warnings)}
 	for _, c := range a.Changes {
 		x := &pb.Change{Kind: c.Kind, Name: c.Name, Verb: string(c.Verb), Nodes: int32(c.Nodes), Note: text.Clean(c.Note)}

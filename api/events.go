@@ -13,6 +13,7 @@ import (
 	"cantina/event"
 	"cantina/internal/guard"
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -175,7 +176,7 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 	}
 	switch {
 	case e.Service != nil:
-		m.Service = service(&Service{Service: *e.Service}, false)
+		m.Service = service(&plan.Service{Service: *e.Service}, false)
 	case e.Instance != nil && all:
 		m.Instance = instance(e.Instance)
 		m.Instance.Hidden = e.Hidden
@@ -191,7 +192,7 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 	case e.Pair != nil:
 		m.Node = node(e.Pair.Job, &e.Pair.NodeView)
 	case e.Schedule != nil:
-		m.Schedule = scheduleMessage(&Schedule{Row: *e.Schedule, Revision: e.Revision})
+		m.Schedule = scheduleMessage(&plan.Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
 		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: text.Clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating, Unavailable: text.Clean(e.Cell.Unavailable)}
 	}

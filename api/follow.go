@@ -14,6 +14,7 @@ import (
 	"cantina/executor/output"
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/plan"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -309,12 +310,12 @@ func (f *follower) ended() bool {
 	var err error
 	switch q := f.subject; {
 	case q.GetTask() != "":
-		var t Task
+		var t plan.Task
 		if t, err = f.b.Tasks.GetTask(q.GetTask()); err == nil {
 			over = t.Ended() && !t.MayStillRun
 		}
 	case q.GetJob() != "":
-		var j Job
+		var j plan.Job
 		j, err = f.b.Jobs.GetJob(q.GetJob())
 		over = err == nil && j.Over()
 	case q.GetService() != "":

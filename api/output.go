@@ -17,6 +17,7 @@ import (
 	"cantina/executor/output"
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -90,7 +91,7 @@ func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 		_, err = b.Tasks.GetTask(q.GetTask())
 	case q.GetJob() != "":
 		if _, err = b.Jobs.GetJob(q.GetJob()); err == nil {
-			err = knownNodes(b, PairFilter{Job: q.GetJob(), Node: q.GetNode()})
+			err = knownNodes(b, plan.PairFilter{Job: q.GetJob(), Node: q.GetNode()})
 		}
 	case len(q.GetContainer()) == 0:
 		return invalid("query", "a service, task, job or container is required")

@@ -13,6 +13,7 @@ import (
 	"cantina/event"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 )
@@ -123,7 +124,7 @@ func TestFollowOfAnEndedJobReadsAllAndEnds(t *testing.T) {
 	for i := range 1200 {
 		w.Logs.Write(fmt.Sprintf("c%d", i%3), fmt.Sprint("b", i), map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
 	}
-	w.SetJob("j", func(j *api.Job) {
+	w.SetJob("j", func(j *plan.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
 	})
 	n := 0
@@ -186,19 +187,19 @@ func (d *doubtful) err() error {
 	return nil
 }
 
-func (d *doubtful) GetService(k lrp.ServiceKey) (api.Service, error) {
+func (d *doubtful) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	x, err := d.Services.GetService(k)
 	return x, errors.Join(d.err(), err)
 }
 
-func (d *doubtful) GetTask(guid string) (api.Task, error) {
+func (d *doubtful) GetTask(guid string) (plan.Task, error) {
 	if err := d.err(); err != nil {
-		return api.Task{}, err
+		return plan.Task{}, err
 	}
 	return d.Tasks.GetTask(guid)
 }
 
-func (d *doubtful) GetJob(name string) (api.Job, error) {
+func (d *doubtful) GetJob(name string) (plan.Job, error) {
 	x, err := d.Jobs.GetJob(name)
 	return x, errors.Join(d.err(), err)
 }
@@ -285,7 +286,7 @@ func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 						write("two")
 					case "two":
 						w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
-						w.SetJob("j", func(j *api.Job) {
+						w.SetJob("j", func(j *plan.Job) {
 							j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
 						})
 						if name == "service" { // it ends with its reader alone

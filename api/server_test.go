@@ -26,6 +26,7 @@ import (
 	"cantina/fault"
 	"cantina/fence"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -455,12 +456,12 @@ type failing struct {
 	err error
 }
 
-func (f failing) ListServices(string, api.Range) (api.Listed[api.Service], error) {
-	return api.Listed[api.Service]{}, f.err
+func (f failing) ListServices(string, plan.Range) (plan.Page[plan.Service], error) {
+	return plan.Page[plan.Service]{}, f.err
 }
 
-func (f failing) CancelTask(context.Context, string, api.Write) (api.Task, error) {
-	return api.Task{}, f.err
+func (f failing) CancelTask(context.Context, string, plan.Write) (plan.Task, error) {
+	return plan.Task{}, f.err
 }
 
 func TestErrorsOfTheLoopsAreToldByTheirMeaning(t *testing.T) {
@@ -532,7 +533,7 @@ schedules:
 		return out
 	}
 	state := func(s batch.State) {
-		w.SetJob("j", func(j *api.Job) { j.NodesKnown, j.Progress.State = true, s })
+		w.SetJob("j", func(j *plan.Job) { j.NodesKnown, j.Progress.State = true, s })
 	}
 	run := func(name string) string {
 		t.Helper()
@@ -558,7 +559,7 @@ schedules:
 	if got := history("t"); len(got) != 1 || got[0] != "started failed" {
 		t.Errorf("%q", got)
 	}
-	w.SetJob("j", func(j *api.Job) { j.NodesKnown = false })
+	w.SetJob("j", func(j *plan.Job) { j.NodesKnown = false })
 	if got := history("j"); got[0] != "started " {
 		t.Errorf("a job of which nothing is known: %q", got)
 	}

@@ -14,68 +14,15 @@ import (
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/task"
 	"cantina/wire"
 )
 
-// Application is everything that one spec file wants of one domain, but for jobs.
-type Application struct {
-	Domain string
-	// TTL is how long the domain stays fresh; 0 = for ever.
-	TTL time.Duration
-	// Services have no process guid yet: the board mints it.
-	Services []lrp.Desired
-	Tasks    []NamedTask
-	// Prune removes what the domain has and the file has not.
-	Prune bool
-	// Extra, when set, is asked under the board's lock for rows of another owner that
-	// have to become durable in the same commit, and for what is told of its outcome.
-	Extra func() (Extra, error)
-}
-
-// NamedTask is one entry of a spec file's tasks.
-type NamedTask struct {
-	Name       string
-	Definition task.Definition
-}
-
-// Verb is what an apply does to one thing.
-type Verb string
-
-// The verbs.
-const (
-	VerbKeep    Verb = "keep"
-	VerbCreate  Verb = "create"
-	VerbUpdate  Verb = "update"  // in place
-	VerbReplace Verb = "replace" // a new version, or a new run of a task
-	VerbRemove  Verb = "remove"
-)
-
-// Change is one line of a plan.
-type Change struct {
-	Kind   string // service or task
-	Name   string
-	Verb   Verb
-	Fields []FieldChange // that differ, for update and replace
-	Note   string
-}
-
-// FieldChange is one field that differs; Old or New is empty when it was not set.
-type FieldChange struct{ Path, Old, New string }
-
-// Applied is the answer to Apply and Plan: the revision of the domain (after the
-// commit for Apply, now for Plan), and what was or would be done. The revision moves
-// with every durable change of what the domain desires, whoever owns the row, and
-// never with what becomes of it.
-type Applied struct {
-	Revision int64
-	Changes  []Change
-}
-
 // checked returns the application with every definition as it will come back from
 // the store, or all that is wrong with it.
-func (a Application) checked() (Application, error) {
+func checked(a plan.Application) (plan.Application, error) {
 	var errs []error
 	if !lrp.ValidName(a.Domain) {
 		errs = append(errs, fmt.Errorf("domain %q: %w", a.Domain, fault.ErrInvalid))
@@ -100,7 +47,7 @@ func (a Application) checked() (Application, error) {
 		}
 		services[i] = n
 	}
-	tasks := make([]NamedTask, len(a.Tasks))
+	tasks := make([]plan.NamedTask, len(a.Tasks))
 	for i, t := range a.Tasks {
 		def, err := normalisedTask(&t.Definition)
 		if err == nil {
@@ -113,36 +60,41 @@ func (a Application) checked() (Application, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("task %s: %w", t.Name, err))
 		}
-		tasks[i] = NamedTask{t.Name, def}
+		tasks[i] = plan.NamedTask{Name: t.Name, Definition: def}
 	}
 	a.Services, a.Tasks = services, tasks
 	return a, errors.Join(errs...)
 }
 
 // Plan tells what Apply would do; it writes nothing.
-func (b *BBS) Plan(a Application) (Applied, error) {
-	a, err := a.checked()
+func (b *BBS) Plan(a plan.Application) (plan.Applied, error) {
+	a, err := checked(a)
 	if err != nil {
-		return Applied{}, err
+		return plan.Applied{}, err
 	}
 	revision := b.view.domain(a.Domain).revision
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.isOver(); err != nil {
-		return Applied{}, err
+		return plan.Applied{}, err
 	}
 	changes, _, err := b.diff(a)
-	return Applied{Revision: revision, Changes: changes}, err
+	return plan.Applied{Revision: revision, Changes: changes}, err
 }
 
-// Apply makes the domain as a wants it: in one commit, or, when that is too large,
-// by a manifest that a new leader rolls forward. It makes the domain fresh.
-func (b *BBS) Apply(ctx context.Context, a Application, w Write) (Applied, error) {
-	a, err := a.checked()
+// Others returns what other owners have of an application. It is called under the board's lock:
+// the rows become durable in the same commit.
+type Others func() (store.Part, error)
+
+// Apply makes the services and tasks of the domain as a wants them, together with what others
+// have of it (nil = nothing): in one commit, or, when that is too large, by a manifest that a
+// new leader rolls forward. It makes the domain fresh.
+func (b *BBS) Apply(ctx context.Context, a plan.Application, w plan.Write, others Others) (plan.Applied, error) {
+	a, err := checked(a)
 	if err != nil {
-		return Applied{}, err
+		return plan.Applied{}, err
 	}
-	request := marshal(a.record())
+	request := marshal(applicationRecord(a))
 	replayed, same := true, false
 	out, revision, err := b.write(ctx, w, "apply", request, func(t *tx) (reply, error) {
 		replayed = false
@@ -156,38 +108,38 @@ func (b *BBS) Apply(ctx context.Context, a Application, w Write) (Applied, error
 		if err := t.applyStep(step); err != nil {
 			return reply{}, err
 		}
-		if err := t.addExtra(a); err != nil {
+		if err := t.addOthers(a.Domain, others); err != nil {
 			return reply{}, err
 		}
 		same = len(t.others) == 0
 		return reply{a.Domain, marshal(changesRecord(changes))}, nil
 	})
 	if tooLarge(err) {
-		return b.applyLarge(ctx, a, w, request)
+		return b.applyLarge(ctx, a, w, others, request)
 	}
 	if err != nil {
-		return Applied{}, err
+		return plan.Applied{}, err
 	}
 	if same && !replayed {
 		revision = b.view.domain(a.Domain).revision // nothing was written
 	}
 	b.cfg.Log.Info("applied", "domain", a.Domain, "by", w.By, "revision", revision)
 	changes, err := changesOf(out.answer)
-	return Applied{Revision: revision, Changes: changes}, err
+	return plan.Applied{Revision: revision, Changes: changes}, err
 }
 
-// addExtra adds the rows of another owner.
-func (t *tx) addExtra(a Application) error {
-	if a.Extra == nil {
+// addOthers adds the rows of other owners.
+func (t *tx) addOthers(domain string, others Others) error {
+	if others == nil {
 		return nil
 	}
-	e, err := a.Extra()
+	part, err := others()
 	if err != nil {
 		return err
 	}
-	t.addExtraRows(e)
-	if len(e.Ops) > 0 {
-		t.redefine(a.Domain)
+	t.addPart(part)
+	if len(part.Ops) > 0 {
+		t.redefine(domain)
 	}
 	return nil
 }
@@ -199,8 +151,8 @@ func (t *tx) addRows(ops []store.Op) {
 	}
 }
 
-// record is the application as bytes, to recognise a repeated request.
-func (a Application) record() *bbspb.ApplyStep {
+// applicationRecord is the application as bytes, to recognise a repeated request.
+func applicationRecord(a plan.Application) *bbspb.ApplyStep {
 	s := &bbspb.ApplyStep{Domain: a.Domain, SetFresh: a.Prune}
 	s.FreshUntil = wire.FromTime(time.Unix(0, int64(a.TTL)))
 	for i := range a.Services {
@@ -218,7 +170,7 @@ type step struct {
 	setFresh       bool
 	until          time.Time
 	services       []lrp.Desired
-	tasks          []NamedTask
+	tasks          []plan.NamedTask
 	removeServices []string
 	removeTasks    []string
 	rows           []store.Op // of another owner
@@ -227,12 +179,12 @@ type step struct {
 }
 
 // diff compares the application with the newest rows.
-func (b *BBS) diff(a Application) ([]Change, step, error) {
+func (b *BBS) diff(a plan.Application) ([]plan.Change, step, error) {
 	s := step{domain: a.Domain, setFresh: true}
 	if a.TTL > 0 {
 		s.until = b.now().Add(a.TTL)
 	}
-	var changes []Change
+	var changes []plan.Change
 	var errs []error
 	if b.bad[domainRow(a.Domain)] {
 		errs = append(errs, fmt.Errorf("domain %s: %w", a.Domain, fault.ErrQuarantined))
@@ -240,11 +192,11 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 	wanted := b.wantedWith(a)
 	for _, d := range a.Services {
 		c, err := b.diffService(d)
-		if err == nil && c.Verb != VerbKeep && morePorts(b.services.Service(d.Service), &d) {
+		if err == nil && c.Verb != plan.VerbKeep && morePorts(b.services.Service(d.Service), &d) {
 			err = b.portsFit(d, wanted)
 		}
 		errs = append(errs, err)
-		if c.Verb != VerbKeep {
+		if c.Verb != plan.VerbKeep {
 			s.services = append(s.services, d)
 		}
 		changes = append(changes, c)
@@ -252,7 +204,7 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 	for _, t := range a.Tasks {
 		c, err := b.diffTask(a.Domain, t)
 		errs = append(errs, err)
-		if c.Verb != VerbKeep {
+		if c.Verb != plan.VerbKeep {
 			s.tasks = append(s.tasks, t)
 		}
 		changes = append(changes, c)
@@ -260,17 +212,17 @@ func (b *BBS) diff(a Application) ([]Change, step, error) {
 	if a.Prune {
 		s.removeServices, s.removeTasks = b.surplusOf(a)
 		for _, n := range s.removeServices {
-			changes = append(changes, Change{Kind: "service", Name: n, Verb: VerbRemove})
+			changes = append(changes, plan.Change{Kind: "service", Name: n, Verb: plan.VerbRemove})
 		}
 		for _, n := range s.removeTasks {
-			changes = append(changes, Change{Kind: "task", Name: n, Verb: VerbRemove})
+			changes = append(changes, plan.Change{Kind: "task", Name: n, Verb: plan.VerbRemove})
 		}
 	}
 	return changes, s, errors.Join(errs...)
 }
 
 // wantedWith lists the definitions of all services as they are to be after an application.
-func (b *BBS) wantedWith(a Application) (all []*lrp.Desired) {
+func (b *BBS) wantedWith(a plan.Application) (all []*lrp.Desired) {
 	if !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.FixedPort() != "" }) {
 		return nil // nobody asks
 	}
@@ -307,16 +259,8 @@ func (b *BBS) portsFit(d lrp.Desired, all []*lrp.Desired) error {
 	return nil
 }
 
-// note adds to what is to be said about a change.
-func (c *Change) note(text string) {
-	if c.Note != "" {
-		c.Note += "; "
-	}
-	c.Note += text
-}
-
-func (b *BBS) diffService(d lrp.Desired) (Change, error) {
-	c := Change{Kind: "service", Name: d.Service.Name, Verb: VerbKeep}
+func (b *BBS) diffService(d lrp.Desired) (plan.Change, error) {
+	c := plan.Change{Kind: "service", Name: d.Service.Name, Verb: plan.VerbKeep}
 	if b.bad[ServiceRow(d.Service)] {
 		return c, fmt.Errorf("service %v: %w", d.Service, fault.ErrQuarantined)
 	}
@@ -326,24 +270,24 @@ func (b *BBS) diffService(d lrp.Desired) (Change, error) {
 	switch {
 	case err != nil || next == old:
 	case old == nil || old.Removed:
-		c.Verb = VerbCreate
+		c.Verb = plan.VerbCreate
 	default:
-		c.Verb = VerbUpdate
+		c.Verb = plan.VerbUpdate
 		if next.Numbers != old.Numbers {
-			c.Verb = VerbReplace
+			c.Verb = plan.VerbReplace
 			if old.Phase == lrp.RollingOut {
-				c.note("replaces a running rollout")
+				c.AddNote("replaces a running rollout")
 			}
 		}
 		was := old.Target().Desired
 		was.Process, was.Instances = "", old.Instances
 		c.Fields = changed(was, d)
 	}
-	if d.Exclusive && old != nil && (c.Verb == VerbReplace || c.Verb == VerbCreate) && !exclusiveAll(old) {
-		c.note("it becomes exclusive: instances of versions that were not are stopped first, but of one whose cell is cut off nobody proves that it has ended; remove the service, and see that cell back or ended, before it is applied where a second copy does harm")
+	if d.Exclusive && old != nil && (c.Verb == plan.VerbReplace || c.Verb == plan.VerbCreate) && !exclusiveAll(old) {
+		c.AddNote("it becomes exclusive: instances of versions that were not are stopped first, but of one whose cell is cut off nobody proves that it has ended; remove the service, and see that cell back or ended, before it is applied where a second copy does harm")
 	}
-	if p := d.FixedPort(); p != "" && c.Verb != VerbKeep && c.Verb != VerbUpdate {
-		c.note("port " + p + " is fixed, so instances are replaced stop-first")
+	if p := d.FixedPort(); p != "" && c.Verb != plan.VerbKeep && c.Verb != plan.VerbUpdate {
+		c.AddNote("port " + p + " is fixed, so instances are replaced stop-first")
 	}
 	return c, err
 }
@@ -353,8 +297,8 @@ func exclusiveAll(s *lrp.Service) bool {
 	return !slices.ContainsFunc(s.Versions, func(v lrp.Version) bool { return !v.Exclusive })
 }
 
-func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
-	c := Change{Kind: "task", Name: t.Name, Verb: VerbKeep}
+func (b *BBS) diffTask(domain string, t plan.NamedTask) (plan.Change, error) {
+	c := plan.Change{Kind: "task", Name: t.Name, Verb: plan.VerbKeep}
 	row := appliedRow(domain, t.Name)
 	if b.bad[row] {
 		return c, fmt.Errorf("task %s/%s: %w", domain, t.Name, fault.ErrQuarantined)
@@ -362,9 +306,9 @@ func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
 	last, known := b.applied[row]
 	switch {
 	case !known:
-		c.Verb = VerbCreate
+		c.Verb = plan.VerbCreate
 	case last.digest != string(digest(&t.Definition)):
-		c.Verb = VerbReplace
+		c.Verb = plan.VerbReplace
 		if old := b.tasks.Get(last.guid); old != nil {
 			c.Fields = changed(*old.Definition, t.Definition)
 			if !old.Ended() {
@@ -376,7 +320,7 @@ func (b *BBS) diffTask(domain string, t NamedTask) (Change, error) {
 }
 
 // surplusOf lists what the domain has and the application has not.
-func (b *BBS) surplusOf(a Application) (services, tasks []string) {
+func (b *BBS) surplusOf(a plan.Application) (services, tasks []string) {
 	for _, k := range b.services.Services() {
 		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
 		if k.Domain == a.Domain && !named && !b.services.Service(k).Removed {
@@ -385,7 +329,7 @@ func (b *BBS) surplusOf(a Application) (services, tasks []string) {
 	}
 	for row := range b.applied {
 		name, ok := strings.CutPrefix(row, appliedRow(a.Domain, ""))
-		if ok && !slices.ContainsFunc(a.Tasks, func(t NamedTask) bool { return t.Name == name }) {
+		if ok && !slices.ContainsFunc(a.Tasks, func(t plan.NamedTask) bool { return t.Name == name }) {
 			tasks = append(tasks, name)
 		}
 	}
@@ -463,7 +407,7 @@ func (s step) empty() bool {
 
 // runApplied desires a new run of a task of a spec file, under the first free guid
 // of DOMAIN.NAME, DOMAIN.NAME.2, ….
-func (t *tx) runApplied(domain string, n NamedTask) error {
+func (t *tx) runApplied(domain string, n plan.NamedTask) error {
 	b := t.b
 	guid := domain + "." + n.Name
 	for i := 2; !b.free(guid); i++ {
@@ -492,7 +436,7 @@ func (t *tx) desire(n task.Task) error {
 	return nil
 }
 
-func changesRecord(changes []Change) *bbspb.Changes {
+func changesRecord(changes []plan.Change) *bbspb.Changes {
 	m := &bbspb.Changes{}
 	for _, c := range changes {
 		r := &bbspb.Change{Kind: c.Kind, Name: text.Clean(c.Name), Verb: string(c.Verb), Note: text.Clean(c.Note)}
@@ -504,16 +448,16 @@ func changesRecord(changes []Change) *bbspb.Changes {
 	return m
 }
 
-func changesOf(answer []byte) ([]Change, error) {
+func changesOf(answer []byte) ([]plan.Change, error) {
 	var m bbspb.Changes
 	if err := proto.Unmarshal(answer, &m); err != nil {
 		return nil, fmt.Errorf("stored answer: %w", err)
 	}
-	var out []Change
+	var out []plan.Change
 	for _, r := range m.Changes {
-		c := Change{Kind: r.Kind, Name: r.Name, Verb: Verb(r.Verb), Note: r.Note}
+		c := plan.Change{Kind: r.Kind, Name: r.Name, Verb: plan.Verb(r.Verb), Note: r.Note}
 		for _, f := range r.Fields {
-			c.Fields = append(c.Fields, FieldChange{f.Path, string(f.Old), string(f.New)})
+			c.Fields = append(c.Fields, plan.FieldChange{Path: f.Path, Old: string(f.Old), New: string(f.New)})
 		}
 		out = append(out, c)
 	}

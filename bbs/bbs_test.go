@@ -14,6 +14,7 @@ import (
 	"cantina/event"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/store/mem"
 	"cantina/wire"
@@ -22,7 +23,7 @@ import (
 func TestAServiceRunsAndEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		out := r.apply([]lrp.Desired{web(3, "1")}, nil)
-		if len(out.Changes) != 1 || out.Changes[0].Verb != VerbCreate || out.Revision == 0 {
+		if len(out.Changes) != 1 || out.Changes[0].Verb != plan.VerbCreate || out.Revision == 0 {
 			t.Fatalf("%+v", out)
 		}
 		r.serve()
@@ -34,17 +35,17 @@ func TestAServiceRunsAndEnds(t *testing.T) {
 			t.Fatalf("%v %+v", err, s)
 		}
 		again := r.apply([]lrp.Desired{web(3, "1")}, nil)
-		if again.Changes[0].Verb != VerbKeep || again.Revision != out.Revision {
+		if again.Changes[0].Verb != plan.VerbKeep || again.Revision != out.Revision {
 			t.Fatalf("applied unchanged: %+v, first %+v", again, out)
 		}
-		if _, err := r.b.ScaleService(t.Context(), webKey, 1, Write{}); err != nil {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 1, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.serve()
 		if got := fmt.Sprint(r.running(webKey)); got != "[a/0]" {
 			t.Fatalf("scaled down: %s", got)
 		}
-		if s, err := r.b.RemoveService(t.Context(), webKey, Write{}); err != nil || !s.Removed {
+		if s, err := r.b.RemoveService(t.Context(), webKey, plan.Write{}); err != nil || !s.Removed {
 			t.Fatalf("%v %+v", err, s)
 		}
 		r.serve()
@@ -85,7 +86,7 @@ func TestAChangedServiceRolls(t *testing.T) {
 		if list, more := r.b.Rollouts(0); len(list) != 0 || more != 1 {
 			t.Fatalf("%+v and %d more", list, more)
 		}
-		if out.Changes[0].Verb != VerbReplace || len(out.Changes[0].Fields) != 1 || out.Changes[0].Fields[0].Path != "workload.action.run.args" {
+		if out.Changes[0].Verb != plan.VerbReplace || len(out.Changes[0].Fields) != 1 || out.Changes[0].Fields[0].Path != "workload.action.run.args" {
 			t.Fatalf("%+v", out.Changes)
 		}
 		r.serve()
@@ -141,21 +142,21 @@ func TestExpectedRevision(t *testing.T) {
 		out := r.apply([]lrp.Desired{web(1, "1")}, nil)
 		r.serve()
 		s, _ := r.b.GetService(webKey)
-		if _, err := r.b.ScaleService(t.Context(), webKey, 2, Write{Expect: s.Revision + 1}); !errors.Is(err, fault.ErrRevision) {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 2, plan.Write{Expect: s.Revision + 1}); !errors.Is(err, fault.ErrRevision) {
 			t.Fatalf("%v", err)
 		}
-		if _, err := r.b.ScaleService(t.Context(), webKey, 2, Write{Expect: s.Revision}); err != nil {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 2, plan.Write{Expect: s.Revision}); err != nil {
 			t.Fatal(err)
 		}
-		a := Application{Domain: "d", Services: []lrp.Desired{web(1, "2")}}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: out.Revision}); !errors.Is(err, fault.ErrRevision) {
+		a := plan.Application{Domain: "d", Services: []lrp.Desired{web(1, "2")}}
+		if _, err := r.b.Apply(t.Context(), a, plan.Write{Expect: out.Revision}, nil); !errors.Is(err, fault.ErrRevision) {
 			t.Fatalf("a plan of before the scaling: %v", err)
 		}
 		p, err := r.b.Plan(a)
-		if err != nil || p.Revision <= out.Revision || p.Changes[0].Verb != VerbReplace {
+		if err != nil || p.Revision <= out.Revision || p.Changes[0].Verb != plan.VerbReplace {
 			t.Fatalf("%v %+v", err, p)
 		}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: p.Revision}); err != nil {
+		if _, err := r.b.Apply(t.Context(), a, plan.Write{Expect: p.Revision}, nil); err != nil {
 			t.Fatal(err)
 		}
 		r.serve()
@@ -211,7 +212,7 @@ func TestEventsRebuildTheView(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-done
-		page, _ := r.b.ListInstances(InstanceFilter{}, Range{Limit: 100})
+		page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{Limit: 100})
 		want := map[string]*lrp.Actual{}
 		if len(shown) != len(page.Items) {
 			t.Errorf("readers see %d indices, not %d", len(shown), len(page.Items))
@@ -253,12 +254,12 @@ func TestALargeApplyIsAManifest(t *testing.T) {
 		services = append(services, d)
 	}
 	inBubble(t, func(t *testing.T, r *rig) {
-		out, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: services}, Write{})
+		out, err := r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: services}, plan.Write{}, nil)
 		if err != nil || len(out.Changes) != n {
 			t.Fatalf("%v %d", err, len(out.Changes))
 		}
 		r.serve()
-		if page, _ := r.b.ListServices("d", Range{Limit: 1000}); len(page.Items) != n || page.Items[n-1].Running != 1 {
+		if page, _ := r.b.ListServices("d", plan.Range{Limit: 1000}); len(page.Items) != n || page.Items[n-1].Running != 1 {
 			t.Fatalf("%d services", len(page.Items))
 		}
 		if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
@@ -271,11 +272,11 @@ func TestALargeApplyIsAManifest(t *testing.T) {
 		d.at(0)
 		inBubbleOn(t, mem.Config{Fault: d.fault, Limits: store.Limits{Ops: 24, Bytes: 64 << 10}}, func(t *testing.T, r *rig) {
 			d.at(after)
-			_, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: services}, Write{})
+			_, err := r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: services}, plan.Write{}, nil)
 			d.at(0)
 			r.reelect()
 			r.serve()
-			page, _ := r.b.ListServices("d", Range{Limit: 1000})
+			page, _ := r.b.ListServices("d", plan.Range{Limit: 1000})
 			if got := len(page.Items); got != n && (got != 0 || err == nil) {
 				t.Fatalf("after %d transactions: %d services, apply said %v", after, got, err)
 			}
@@ -298,7 +299,7 @@ func TestListsArePaged(t *testing.T) {
 		r.serve()
 		var names []string
 		for after := ""; ; {
-			page, err := r.b.ListServices("d", Range{After: after, Limit: 1})
+			page, err := r.b.ListServices("d", plan.Range{After: after, Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +315,7 @@ func TestListsArePaged(t *testing.T) {
 		}
 		n := 0
 		for after := ""; ; {
-			page, err := r.b.ListInstances(InstanceFilter{Domain: "d"}, Range{After: after, Limit: 3})
+			page, err := r.b.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{After: after, Limit: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +327,7 @@ func TestListsArePaged(t *testing.T) {
 		if n != 8 {
 			t.Errorf("%d instances", n)
 		}
-		if _, err := r.b.ListInstances(InstanceFilter{}, Range{After: "nonsense"}); !errors.Is(err, fault.ErrInvalid) {
+		if _, err := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{After: "nonsense"}); !errors.Is(err, fault.ErrInvalid) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -336,12 +337,12 @@ func TestRetireStartsAfresh(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(2, "1")}, nil)
 		r.serve()
-		before, _ := r.b.ListInstances(InstanceFilter{}, Range{})
-		if n, err := r.b.RetireInstances(t.Context(), webKey, []int{1}, Write{}); err != nil || n != 1 {
+		before, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
+		if n, err := r.b.RetireInstances(t.Context(), webKey, []int{1}, plan.Write{}); err != nil || n != 1 {
 			t.Fatalf("%d %v", n, err)
 		}
 		r.serve()
-		after, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+		after, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 		if before.Items[0].Instance != after.Items[0].Instance || before.Items[1].Instance == after.Items[1].Instance {
 			t.Fatalf("before %v\nafter %v", before.Items, after.Items)
 		}
@@ -351,10 +352,11 @@ func TestRetireStartsAfresh(t *testing.T) {
 func TestExtraRowsAreInTheSameCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var told int64
-		a := Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}, Extra: func() (Extra, error) {
-			return Extra{Ops: []store.Op{{Key: "job/x", Value: []byte("x")}}, Done: func(revision int64, _ error) { told = revision }}, nil
-		}}
-		out, err := r.b.Apply(t.Context(), a, Write{})
+		a := plan.Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}}
+		others := func() (store.Part, error) {
+			return store.Part{Ops: []store.Op{{Key: "job/x", Value: []byte("x")}}, Done: func(revision int64, _ error) { told = revision }}, nil
+		}
+		out, err := r.b.Apply(t.Context(), a, plan.Write{}, others)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,9 +364,9 @@ func TestExtraRowsAreInTheSameCommit(t *testing.T) {
 		if told != out.Revision || len(r.rowsLeft("job/")) != 1 {
 			t.Fatalf("told %d, revision %d", told, out.Revision)
 		}
-		a.Extra = func() (Extra, error) { return Extra{}, errors.New("no") }
+		others = func() (store.Part, error) { return store.Part{}, errors.New("no") }
 		a.Services = []lrp.Desired{web(5, "1")}
-		if _, err := r.b.Apply(t.Context(), a, Write{}); err == nil {
+		if _, err := r.b.Apply(t.Context(), a, plan.Write{}, others); err == nil {
 			t.Fatal("applied although the other owner refuses")
 		}
 		r.serve()
@@ -403,15 +405,15 @@ func TestAFixedPortStopsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		d := web(2, "1")
 		d.Workload.Ports = []action.Port{{Name: "http", Fixed: 8080}}
-		plan, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d}})
-		if err != nil || !strings.Contains(plan.Changes[0].Note, "port http is fixed") {
-			t.Errorf("%+v, %v", plan, err)
+		got, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}})
+		if err != nil || !strings.Contains(got.Changes[0].Note, "port http is fixed") {
+			t.Errorf("%+v, %v", got, err)
 		}
 		r.apply([]lrp.Desired{d}, nil)
 		if s, _ := r.b.GetService(webKey); s.Target().Strategy != lrp.StopFirst {
 			t.Errorf("%+v", s.Target())
 		}
-		if out := r.apply([]lrp.Desired{d}, nil); out.Changes[0].Verb != VerbKeep || out.Changes[0].Note != "" {
+		if out := r.apply([]lrp.Desired{d}, nil); out.Changes[0].Verb != plan.VerbKeep || out.Changes[0].Note != "" {
 			t.Errorf("unchanged: %+v", out.Changes)
 		}
 	})
@@ -433,25 +435,25 @@ func TestPortsThatNeverFitAreRefused(t *testing.T) {
 		}
 		r.machines = 2
 		r.apply([]lrp.Desired{d}, nil)
-		_, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d, other}})
+		_, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d, other}})
 		refused("plan of another service", err)
-		_, err = r.b.Apply(t.Context(), Application{Domain: "d", Services: []lrp.Desired{other}}, Write{})
+		_, err = r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{other}}, plan.Write{}, nil)
 		refused("apply of another service", err)
-		_, err = r.b.ScaleService(t.Context(), webKey, 3, Write{})
+		_, err = r.b.ScaleService(t.Context(), webKey, 3, plan.Write{})
 		refused("scale", err)
-		if _, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{other}, Prune: true}); err != nil {
+		if _, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{other}, Prune: true}); err != nil {
 			t.Errorf("another service in the place of the first: %v", err)
 		}
 		r.machines = 1
 		d.Annotation = "a machine is gone for good"
-		if _, err := r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil {
+		if _, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil {
 			t.Errorf("no more ports than before: %v", err)
 		}
-		if _, err := r.b.ScaleService(t.Context(), webKey, 1, Write{}); err != nil {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 1, plan.Write{}); err != nil {
 			t.Errorf("fewer than before: %v", err)
 		}
 		r.machines = 0
-		if _, err := r.b.ScaleService(t.Context(), webKey, 9, Write{}); err != nil {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 9, plan.Write{}); err != nil {
 			t.Errorf("nobody knows the machines: %v", err)
 		}
 	})
@@ -466,10 +468,10 @@ func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 		r.take()
 		d := web(1, "2")
 		d.Exclusive = true
-		app := Application{Domain: "d", Services: []lrp.Desired{d}}
-		plan, err := r.b.Plan(app)
-		if err != nil || plan.Changes[0].Verb != VerbReplace || !strings.Contains(plan.Changes[0].Note, "it becomes exclusive") {
-			t.Errorf("%+v, %v", plan, err)
+		app := plan.Application{Domain: "d", Services: []lrp.Desired{d}}
+		planned, err := r.b.Plan(app)
+		if err != nil || planned.Changes[0].Verb != plan.VerbReplace || !strings.Contains(planned.Changes[0].Note, "it becomes exclusive") {
+			t.Errorf("%+v, %v", planned, err)
 		}
 		r.slow = true
 		if out := r.apply(app.Services, nil); !strings.Contains(out.Changes[0].Note, "it becomes exclusive") {
@@ -491,8 +493,8 @@ func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 			t.Errorf("%d starts when the old one is gone", len(wants))
 		}
 		d.Workload = web(1, "3").Workload
-		if plan, err = r.b.Plan(Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil || !strings.Contains(plan.Changes[0].Note, "it becomes exclusive") {
-			t.Errorf("while an older version is there: %+v, %v", plan, err)
+		if planned, err = r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil || !strings.Contains(planned.Changes[0].Note, "it becomes exclusive") {
+			t.Errorf("while an older version is there: %+v, %v", planned, err)
 		}
 	})
 }

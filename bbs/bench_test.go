@@ -11,6 +11,7 @@ import (
 	"cantina/event"
 	"cantina/internal/run"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/store/mem"
 	"cantina/task"
@@ -72,7 +73,7 @@ func BenchmarkTasks(b *testing.B) {
 	for range 16 {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				row, err := board.DesireTask(ctx, NewTask{Domain: "d", Definition: def}, Write{})
+				row, err := board.DesireTask(ctx, plan.NewTask{Domain: "d", Definition: def}, plan.Write{})
 				if err != nil {
 					b.Error(err)
 					return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"cantina/plan"
 	"cantina/task"
 )
 
@@ -19,7 +20,7 @@ func TestABlindLeaderStartsNoTask(t *testing.T) {
 			return r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: proc[:1], Proc: proc}, Reservation: "r", Live: live})
 		}
 		for _, guid := range []string{"runs", "waits"} {
-			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,11 +9,12 @@ import (
 
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 )
 
 // service returns the newest row of a service that may be changed.
-func (b *BBS) service(k lrp.ServiceKey, w Write) (*lrp.Service, error) {
+func (b *BBS) service(k lrp.ServiceKey, w plan.Write) (*lrp.Service, error) {
 	if b.bad[ServiceRow(k)] {
 		return nil, fmt.Errorf("service %v: %w", k, fault.ErrQuarantined)
 	}
@@ -26,9 +27,9 @@ func (b *BBS) service(k lrp.ServiceKey, w Write) (*lrp.Service, error) {
 
 // ScaleService sets how many instances are wanted. It acts at once, whatever the
 // freshness of the domain.
-func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w Write) (Service, error) {
+func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error) {
 	if instances < 0 {
-		return Service{}, fmt.Errorf("instances %d: %w", instances, fault.ErrInvalid)
+		return plan.Service{}, fmt.Errorf("instances %d: %w", instances, fault.ErrInvalid)
 	}
 	request := binary.AppendVarint([]byte(k.String()+"\x00"), int64(instances))
 	_, _, err := b.write(ctx, w, "scale", request, func(t *tx) (reply, error) {
@@ -49,7 +50,7 @@ func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int,
 		return reply{subject: k.String()}, nil
 	})
 	if err != nil {
-		return Service{}, err
+		return plan.Service{}, err
 	}
 	return b.GetService(k)
 }
@@ -60,11 +61,11 @@ func (b *BBS) scaleFits(n, s *lrp.Service) error {
 		return nil
 	}
 	d := *n.Wanted()
-	return b.portsFit(d, b.wantedWith(Application{Domain: n.Key.Domain, Services: []lrp.Desired{d}}))
+	return b.portsFit(d, b.wantedWith(plan.Application{Domain: n.Key.Domain, Services: []lrp.Desired{d}}))
 }
 
 // RemoveService undesires a service. Its row goes once no instance is left.
-func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Service, error) {
+func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (plan.Service, error) {
 	var was *lrp.Service
 	_, _, err := b.write(ctx, w, "remove", []byte(k.String()), func(t *tx) (reply, error) {
 		s, err := b.service(k, w)
@@ -80,7 +81,7 @@ func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Ser
 		return reply{subject: k.String()}, nil
 	})
 	if err != nil {
-		return Service{}, err
+		return plan.Service{}, err
 	}
 	if s, err := b.GetService(k); err == nil {
 		return s, nil
@@ -88,12 +89,12 @@ func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w Write) (Ser
 	if was == nil { // a repeated key, and the service is gone by now
 		was = &lrp.Service{Key: k, Removed: true}
 	}
-	return Service{Service: *was}, nil
+	return plan.Service{Service: *was}, nil
 }
 
 // RestartService has every instance of a service started afresh, by the rules of an update. It
 // returns how many are wanted. A later plan of the same file finds nothing to do.
-func (b *BBS) RestartService(ctx context.Context, k lrp.ServiceKey, w Write) (int, error) {
+func (b *BBS) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (int, error) {
 	out, _, err := b.write(ctx, w, "restart", []byte(k.String()), func(t *tx) (reply, error) {
 		s, err := b.service(k, w)
 		switch {
@@ -116,7 +117,7 @@ func (b *BBS) RestartService(ctx context.Context, k lrp.ServiceKey, w Write) (in
 
 // RetireInstances has the given indices of a service (nil = all) stopped and
 // started afresh at once, of whatever version they are. It returns how many there were.
-func (b *BBS) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w Write) (int, error) {
+func (b *BBS) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
 	request := []byte(fmt.Sprint(k, indices))
 	out, _, err := b.write(ctx, w, "retire", request, func(t *tx) (reply, error) {
 		s, err := b.service(k, w)
@@ -159,7 +160,7 @@ func (b *BBS) retirable(s *lrp.Service, indices []int) []lrp.Key {
 }
 
 // SetDomain makes a domain fresh for ttl (0 = for ever) and returns the revision.
-func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w Write) (int64, error) {
+func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w plan.Write) (int64, error) {
 	if !lrp.ValidName(name) || ttl < 0 {
 		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, fault.ErrInvalid)
 	}
@@ -177,22 +178,14 @@ func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w W
 	return revision, err
 }
 
-// NewTask asks for a task. An empty GUID has the board make one.
-type NewTask struct {
-	GUID       string
-	Domain     string
-	Name       string
-	Definition task.Definition
-}
-
 // DesireTask stores a new task and asks for a place.
-func (b *BBS) DesireTask(ctx context.Context, n NewTask, w Write) (Task, error) {
+func (b *BBS) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
 	def, err := definitionOf(definitionRecord(&n.Definition))
 	if err != nil {
-		return Task{}, err
+		return plan.Task{}, err
 	}
 	if !lrp.ValidName(n.Domain) || n.GUID != "" && !lrp.ValidName(n.GUID) {
-		return Task{}, fmt.Errorf("task %q of domain %q: %w", n.GUID, n.Domain, fault.ErrInvalid)
+		return plan.Task{}, fmt.Errorf("task %q of domain %q: %w", n.GUID, n.Domain, fault.ErrInvalid)
 	}
 	request := append([]byte(n.GUID+"\x00"+n.Domain+"\x00"+n.Name+"\x00"), digest(&def)...)
 	out, revision, err := b.write(ctx, w, "task", request, func(t *tx) (reply, error) {
@@ -205,21 +198,21 @@ func (b *BBS) DesireTask(ctx context.Context, n NewTask, w Write) (Task, error) 
 		return reply{subject: guid}, t.desire(row)
 	})
 	if err != nil {
-		return Task{}, err
+		return plan.Task{}, err
 	}
 	return b.answerTask(out.subject, n.Domain, revision)
 }
 
 // answerTask returns the committed row of a guid, or what is known of it when it is gone already.
-func (b *BBS) answerTask(guid, domain string, revision int64) (Task, error) {
+func (b *BBS) answerTask(guid, domain string, revision int64) (plan.Task, error) {
 	if t, err := b.GetTask(guid); err == nil {
 		return t, nil
 	}
-	return Task{Task: &task.Task{GUID: guid, Domain: domain, State: task.Completed, Definition: &task.Definition{}}, Revision: revision}, nil
+	return plan.Task{Task: &task.Task{GUID: guid, Domain: domain, State: task.Completed, Definition: &task.Definition{}}, Revision: revision}, nil
 }
 
 // onTask writes one change of one task.
-func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte, w Write, fn func(t *tx, row *task.Task) error) (Task, error) {
+func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte, w plan.Write, fn func(t *tx, row *task.Task) error) (plan.Task, error) {
 	_, revision, err := b.write(ctx, w, operation, append([]byte(guid+"\x00"), request...), func(t *tx) (reply, error) {
 		row := b.tasks.Get(guid)
 		switch {
@@ -234,7 +227,7 @@ func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte
 		return reply{subject: guid}, fn(t, row)
 	})
 	if err != nil {
-		return Task{}, err
+		return plan.Task{}, err
 	}
 	return b.answerTask(guid, "", revision)
 }
@@ -262,12 +255,12 @@ func (b *BBS) kept() error {
 }
 
 // CancelTask ends a PENDING or RUNNING task.
-func (b *BBS) CancelTask(ctx context.Context, guid string, w Write) (Task, error) {
+func (b *BBS) CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
 	return b.onTask(ctx, guid, "cancel", nil, w, func(t *tx, _ *task.Task) error { return t.stepTask(guid, task.Cancel{}) })
 }
 
 // DeleteTask resolves and deletes a COMPLETED task.
-func (b *BBS) DeleteTask(ctx context.Context, guid string, w Write) error {
+func (b *BBS) DeleteTask(ctx context.Context, guid string, w plan.Write) error {
 	_, err := b.onTask(ctx, guid, "delete", nil, w, func(t *tx, row *task.Task) error {
 		if row.State != task.Resolving {
 			if err := t.stepTask(guid, task.Resolve{}); err != nil {
@@ -281,7 +274,7 @@ func (b *BBS) DeleteTask(ctx context.Context, guid string, w Write) error {
 
 // SettleTask is a person's word on a lost task. A rerun makes a new task, whose
 // guid stands in Successor.
-func (b *BBS) SettleTask(ctx context.Context, guid string, as task.Resolution, w Write) (Task, error) {
+func (b *BBS) SettleTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
 	return b.onTask(ctx, guid, "settle", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
 		settle := task.Settle{As: as}
 		if as == task.ResolvedRerun {

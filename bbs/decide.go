@@ -9,6 +9,7 @@ import (
 
 	"cantina/bbs/bbspb"
 	"cantina/internal/differ"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/task"
 )
@@ -51,7 +52,7 @@ func (d *Decision) Cancel(guid string) error {
 
 // Add adds the rows of another owner. done is told the outcome, in order of commit;
 // undo is called, last one first, when the change is given up before it was submitted.
-func (d *Decision) Add(e Extra) { d.t.addExtraRows(e) }
+func (d *Decision) Add(p store.Part) { d.t.addPart(p) }
 
 // Redefine moves the revision of a domain: the rows of another owner that this change
 // adds say what the domain desires.
@@ -62,22 +63,13 @@ func (d *Decision) Redefine(domain string) { d.t.redefine(domain) }
 // the row is on its way.
 func (d *Decision) Expect(row string, have, want int64) error { return d.t.b.expect(row, have, want) }
 
-// Extra is rows of another owner that become durable with a change of the board.
-type Extra struct {
-	Ops []store.Op
-	// Done is told the outcome, in order of commit; may be nil.
-	Done func(revision int64, err error)
-	// Undo takes back what the owner did for it in memory: the change is not made; may be nil.
-	Undo func()
-}
-
-func (t *tx) addExtraRows(e Extra) {
-	t.addRows(e.Ops)
-	if e.Done != nil {
-		t.extra = append(t.extra, e.Done)
+func (t *tx) addPart(p store.Part) {
+	t.addRows(p.Ops)
+	if p.Done != nil {
+		t.extra = append(t.extra, p.Done)
 	}
-	if e.Undo != nil {
-		t.undo = append(t.undo, e.Undo)
+	if p.Undo != nil {
+		t.undo = append(t.undo, p.Undo)
 	}
 }
 
@@ -109,7 +101,7 @@ func (b *BBS) Decide(fn func(d *Decision) error) error {
 
 // WriteDecision is Decide for what a client asked for: at most once for its key, and
 // it returns after the commit, with the answer of fn and the revision.
-func (b *BBS) WriteDecision(ctx context.Context, w Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
+func (b *BBS) WriteDecision(ctx context.Context, w plan.Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
 	out, revision, err := b.write(ctx, w, operation, request, func(t *tx) (reply, error) {
 		answer, err := fn(&Decision{t})
 		return reply{answer: answer}, err
@@ -118,9 +110,9 @@ func (b *BBS) WriteDecision(ctx context.Context, w Write, operation string, requ
 }
 
 // changed lists the fields in which two definitions of one type differ.
-func changed(was, is any) (out []FieldChange) {
+func changed(was, is any) (out []plan.FieldChange) {
 	for _, f := range differ.Fields("", was, is) {
-		out = append(out, FieldChange(f))
+		out = append(out, plan.FieldChange(f))
 	}
 	return out
 }

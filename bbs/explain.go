@@ -9,47 +9,26 @@ import (
 
 	"cantina/lrp"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/task"
 )
 
-// Reason is one reason why something is not as wanted. Codes are stable.
-type Reason struct {
-	Code string
-	Text string
-	// Change is the cheapest change that would help, in words; may be empty.
-	Change string
-	// Longest is how long it lasts at most; 0 = no bound known.
-	Longest time.Duration
-}
-
-// Explanation answers "why is it in this state".
-type Explanation struct {
-	State   string // as it is
-	Wanted  string // as it should be
-	Fine    bool   // it is as wanted
-	Reasons []Reason
-}
-
-func (e *Explanation) add(code, text, change string, longest time.Duration) {
-	e.Reasons = append(e.Reasons, Reason{code, text, change, max(longest, 0)})
-}
-
 // ExplainInstance explains one index of the version of a service that is to run,
 // or of an older one when only that has it. ErrServiceNotFound, lrp.ErrNotFound.
-func (b *BBS) ExplainInstance(k lrp.ServiceKey, index int) (Explanation, error) {
+func (b *BBS) ExplainInstance(k lrp.ServiceKey, index int) (plan.Explanation, error) {
 	now := b.now()
 	v := b.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	s, ok := v.services[k]
 	if !ok || s.row.Target() == nil {
-		return Explanation{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
+		return plan.Explanation{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
 	return b.explainIndex(s.row, index, now)
 }
 
 // explainIndex explains one index of a service; the view's lock is held.
-func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanation, error) {
+func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (plan.Explanation, error) {
 	v, version := b.view, s.Target()
 	for i := range s.Versions {
 		if s.Versions[i].Wants(index) {
@@ -58,12 +37,12 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanatio
 	}
 	key := lrp.Key{Process: version.Process, Index: index}
 	x, exists := v.indices[key]
-	e := Explanation{State: "no row", Wanted: "gone"}
+	e := plan.Explanation{State: "no row", Wanted: "gone"}
 	if version.Wants(index) {
 		e.Wanted = lrp.Running.String()
 	}
 	if v.badRows[IndexRow(key)] {
-		e.add("quarantined", "its row cannot be read; it counts as existing, and nothing changes it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
+		e.Add("quarantined", "its row cannot be read; it counts as existing, and nothing changes it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {
@@ -74,10 +53,10 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (Explanatio
 }
 
 // explainRows fills in what the rows of an index say.
-func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
+func (b *BBS) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
 	a := x.Resolved()
 	if a == nil {
-		e.add("starting", "its row is being created", "", 0)
+		e.Add("starting", "its row is being created", "", 0)
 		return
 	}
 	e.State = a.State.String()
@@ -103,10 +82,10 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 			text = "cell %s has not reported to this leader; nothing is routed to it until the cell returns, a " +
 				"replacement runs, or the cell is lost"
 		}
-		e.add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
+		e.Add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
 	}
 	if c := x.Evacuating; c != nil && !c.Stopping() {
-		e.add("evacuating", fmt.Sprintf("cell %s is draining; the instance stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
+		e.Add("evacuating", fmt.Sprintf("cell %s is draining; the instance stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
 	}
 	if o := x.Ordinary; o != nil {
 		explainOrdinary(e, o, version, now)
@@ -120,7 +99,7 @@ func (b *BBS) explainRows(e *Explanation, x lrp.Index, version *lrp.Version, now
 const Stopping = "stopping"
 
 // explainStopping says why an instance is being stopped, and for how long at most.
-func explainStopping(e *Explanation, a *lrp.Actual, version *lrp.Version, now time.Time) {
+func explainStopping(e *plan.Explanation, a *lrp.Actual, version *lrp.Version, now time.Time) {
 	why := "it is not wanted any more"
 	switch {
 	case !a.Retiring && a.Presence == lrp.Evacuating:
@@ -132,10 +111,10 @@ func explainStopping(e *Explanation, a *lrp.Actual, version *lrp.Version, now ti
 	}
 	text := fmt.Sprintf("cell %s is stopping it: %s", a.Cell, why)
 	if a.Net.StopBy.IsZero() {
-		e.add("stopping", text, "", 0)
+		e.Add("stopping", text, "", 0)
 		return
 	}
-	e.add("stopping", text+"; it is killed at "+a.Net.StopBy.Format(time.RFC3339)+" at the latest", "", a.Net.StopBy.Sub(now))
+	e.Add("stopping", text+"; it is killed at "+a.Net.StopBy.Format(time.RFC3339)+" at the latest", "", a.Net.StopBy.Sub(now))
 }
 
 // loops is how many crashes in a row make a restart loop.
@@ -149,26 +128,26 @@ func crashesOn(a *lrp.Actual, version *lrp.Version, now time.Time) bool {
 // placementCode is the code of a reason for which there is no place.
 func placementCode(text string) string { return cmp.Or(placement.CodeOf(text), "placement") }
 
-func explainOrdinary(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
+func explainOrdinary(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	switch {
 	case o.State == lrp.Unclaimed && now.Before(o.NotBefore):
-		e.add("replace_after", "no replacement before "+o.NotBefore.Format(time.RFC3339)+" (replace_after), unless the cell is lost", "", o.NotBefore.Sub(now))
+		e.Add("replace_after", "no replacement before "+o.NotBefore.Format(time.RFC3339)+" (replace_after), unless the cell is lost", "", o.NotBefore.Sub(now))
 	case o.State == lrp.Unclaimed && o.PlacementError != "":
-		e.add(placementCode(o.PlacementError), o.PlacementError, "", 0)
+		e.Add(placementCode(o.PlacementError), o.PlacementError, "", 0)
 	case o.State == lrp.Unclaimed:
-		e.add("placing", "waiting for placement since "+o.Since.Format(time.RFC3339), "", 0)
+		e.Add("placing", "waiting for placement since "+o.Since.Format(time.RFC3339), "", 0)
 	case o.Stopping(): // see explainStopping
 	case o.State == lrp.Claimed:
-		e.add("starting", fmt.Sprintf("starting on cell %s since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
+		e.Add("starting", fmt.Sprintf("starting on cell %s since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
 	case o.Unheard:
-		e.add("unheard", "cell "+o.Cell+" is not heard of, and nothing is routed to it", "", 0)
+		e.Add("unheard", "cell "+o.Cell+" is not heard of, and nothing is routed to it", "", 0)
 	case o.State == lrp.Running && !o.Net.Routable:
-		e.add("not_ready", "running on cell "+o.Cell+", but its readiness check fails", "", 0)
+		e.Add("not_ready", "running on cell "+o.Cell+", but its readiness check fails", "", 0)
 	case o.State == lrp.Crashed:
 		explainCrash(e, o, version, now)
 	}
 	if o.State != lrp.Crashed && (o.CrashCount > 0 || !o.LastCrash.At.IsZero()) {
-		e.add("crashes", crashes(o, version), "", 0)
+		e.Add("crashes", crashes(o, version), "", 0)
 	}
 }
 
@@ -198,16 +177,16 @@ func crashes(o *lrp.Actual, version *lrp.Version) string {
 	return text
 }
 
-func explainCrash(e *Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
+func explainCrash(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	at, ever := version.Restart.RestartAt(o)
 	again := fmt.Sprintf("cantina restart %s/%d", o.Service.Name, o.Key.Index)
 	switch {
 	case o.Finished:
-		e.add("finished", "exited with status 0; restart mode is on-failure", again, 0)
+		e.Add("finished", "exited with status 0; restart mode is on-failure", again, 0)
 	case !ever:
-		e.add("given_up", fmt.Sprintf("crashed %d times; no more restarts, last: %s", o.CrashCount, o.CrashReason), again, 0)
+		e.Add("given_up", fmt.Sprintf("crashed %d times; no more restarts, last: %s", o.CrashCount, o.CrashReason), again, 0)
 	default:
-		e.add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason, max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
+		e.Add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason, max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
 	}
 }
 
@@ -216,7 +195,7 @@ const namedInstances = 5
 
 // explainInstances adds the reasons of the instances that are not as wanted, of the
 // first few by name, and returns how many have finished; the view's lock is held.
-func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) (finished int) {
+func (b *BBS) explainInstances(e *plan.Explanation, s *lrp.Service, now time.Time) (finished int) {
 	bad := 0
 	for i := range s.Instances {
 		x, err := b.explainIndex(s, i, now)
@@ -235,18 +214,18 @@ func (b *BBS) explainInstances(e *Explanation, s *lrp.Service, now time.Time) (f
 			e.Reasons = append(e.Reasons, r)
 		}
 		if len(x.Reasons) == 0 {
-			e.add("instance", name+x.State, "", 0)
+			e.Add("instance", name+x.State, "", 0)
 		}
 	}
 	if more := bad - namedInstances; more > 0 {
-		e.add("instances", fmt.Sprintf("%d more instances are not in the desired state", more), "", 0)
+		e.Add("instances", fmt.Sprintf("%d more instances are not in the desired state", more), "", 0)
 	}
 	return finished
 }
 
 // explainLeaving adds what is being stopped of a service and is not wanted any more: of the indices
 // above, of older versions, of one that is removed; the view's lock is held.
-func (b *BBS) explainLeaving(e *Explanation, k lrp.ServiceKey, now time.Time) {
+func (b *BBS) explainLeaving(e *plan.Explanation, k lrp.ServiceKey, now time.Time) {
 	keys := slices.SortedFunc(maps.Keys(b.view.byService[k]), lrp.Key.Compare)
 	shown, more := 0, 0
 	for _, key := range keys {
@@ -258,31 +237,31 @@ func (b *BBS) explainLeaving(e *Explanation, k lrp.ServiceKey, now time.Time) {
 			more++
 			continue
 		}
-		var one Explanation
+		var one plan.Explanation
 		explainStopping(&one, a, p.version, now)
 		for _, r := range one.Reasons {
-			e.add(r.Code, fmt.Sprintf("%s/%d of version %d: %s", k.Name, key.Index, p.version.Number, r.Text), r.Change, r.Longest)
+			e.Add(r.Code, fmt.Sprintf("%s/%d of version %d: %s", k.Name, key.Index, p.version.Number, r.Text), r.Change, r.Longest)
 		}
 	}
 	if more > 0 {
-		e.add("instances", fmt.Sprintf("%d more instances are being stopped", more), "", 0)
+		e.Add("instances", fmt.Sprintf("%d more instances are being stopped", more), "", 0)
 	}
 }
 
 // looping reports whether an instance is in a restart loop.
-func looping(e *Explanation) bool {
-	return slices.ContainsFunc(e.Reasons, func(r Reason) bool { return r.Code == "crashes" })
+func looping(e *plan.Explanation) bool {
+	return slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "crashes" })
 }
 
 // ExplainService explains a service as a whole, and its first instances that are not
 // as wanted.
-func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
+func (b *BBS) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
 	now := b.now()
 	s, err := b.GetService(k)
 	if err != nil {
-		return Explanation{}, err
+		return plan.Explanation{}, err
 	}
-	e := Explanation{State: fmt.Sprintf("%d of %d running", s.Running, s.Instances), Wanted: fmt.Sprintf("%d running, %s", s.Instances, lrp.Steady)}
+	e := plan.Explanation{State: fmt.Sprintf("%d of %d running", s.Running, s.Instances), Wanted: fmt.Sprintf("%d running, %s", s.Instances, lrp.Steady)}
 	if s.Instances == 0 && s.Running == 0 {
 		e.State, e.Wanted = "scaled to 0", "scaled to 0"
 	}
@@ -294,13 +273,13 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	}
 	if s.Removed {
 		e.Wanted = "gone"
-		e.add("removing", "its last instances are stopping", "", 0)
+		e.Add("removing", "its last instances are stopping", "", 0)
 	}
 	if s.Failure != "" {
-		e.add("rollout_failed", s.Failure, "fix the version and apply it again", 0)
+		e.Add("rollout_failed", s.Failure, "fix the version and apply it again", 0)
 	}
 	if t := s.Target(); s.Phase == lrp.RollingOut && t != nil {
-		e.add("rolling_out", fmt.Sprintf("version %d: %d of %d healthy", t.Number, s.Healthy, s.Instances), "", 0)
+		e.Add("rolling_out", fmt.Sprintf("version %d: %d of %d healthy", t.Number, s.Healthy, s.Instances), "", 0)
 	}
 	finished := 0
 	b.view.mu.RLock()
@@ -321,25 +300,25 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (Explanation, error) {
 	}
 	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Stopping == 0 && s.Phase == lrp.Steady && !s.Removed && !back && !looping(&e)
 	if !e.Fine && len(e.Reasons) == 0 {
-		e.add("phase", "it is "+s.Phase.String(), "", 0)
+		e.Add("phase", "it is "+s.Phase.String(), "", 0)
 	}
 	if d, known := b.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
-		e.add("stale_domain", "domain "+k.Domain+" is not fresh; no instances are stopped in it", "apply it again", 0)
+		e.Add("stale_domain", "domain "+k.Domain+" is not fresh; no instances are stopped in it", "apply it again", 0)
 	}
 	return e, nil
 }
 
 // ExplainTask explains one task.
-func (b *BBS) ExplainTask(guid string) (Explanation, error) {
+func (b *BBS) ExplainTask(guid string) (plan.Explanation, error) {
 	row, err := b.GetTask(guid)
 	if err != nil {
-		return Explanation{}, err
+		return plan.Explanation{}, err
 	}
 	return explainTask(row, b.now()), nil
 }
 
-func explainTask(row Task, now time.Time) Explanation {
-	e := Explanation{State: row.State.String()}
+func explainTask(row plan.Task, now time.Time) plan.Explanation {
+	e := plan.Explanation{State: row.State.String()}
 	if row.Outcome != task.Open {
 		e.State += ", " + row.Outcome.String()
 	}
@@ -350,7 +329,7 @@ func explainTask(row Task, now time.Time) Explanation {
 		e.Wanted = task.Succeeded.String()
 	case row.Ending():
 		e.Wanted, e.State = e.State, e.State+", being ended"
-		e.add("ending", "cell "+row.Holder.Cell+" has not reported that its container is gone; until then the task cannot be removed", "", 0)
+		e.Add("ending", "cell "+row.Holder.Cell+" has not reported that its container is gone; until then the task cannot be removed", "", 0)
 	default:
 		e.Wanted, e.Fine = "ended", true
 	}
@@ -358,36 +337,36 @@ func explainTask(row Task, now time.Time) Explanation {
 	case row.State == task.Pending:
 		explainPending(&e, row.Task, now)
 	case row.State == task.Running:
-		e.add("running", fmt.Sprintf("running on cell %s since %s", row.Holder.Cell, row.Updated.Format(time.RFC3339)), "", 0)
+		e.Add("running", fmt.Sprintf("running on cell %s since %s", row.Holder.Cell, row.Updated.Format(time.RFC3339)), "", 0)
 	case row.Unresolved():
 		text := row.Result.Reason + " on cell " + row.Holder.Cell
 		if row.MayStillRun {
 			text += "; it may still run there"
 		}
-		e.add("lost", text, "cantina task resolve "+row.GUID+" --as done|failed|rerun", 0)
+		e.Add("lost", text, "cantina task resolve "+row.GUID+" --as done|failed|rerun", 0)
 	case row.Result.Reason != "":
-		e.add("ended", row.Result.Reason, "", 0)
+		e.Add("ended", row.Result.Reason, "", 0)
 	}
 	if c := row.Callback; c.Dead {
 		if e.Fine {
 			e.Wanted, e.State, e.Fine = e.State, e.State+", not delivered", false
 		}
-		e.add("dead_letter", "its callback could not be delivered: "+c.Error, "", 0)
+		e.Add("dead_letter", "its callback could not be delivered: "+c.Error, "", 0)
 	} else if c.Runs > 0 && !c.Delivered {
-		e.add("callback", fmt.Sprintf("its callback is not delivered yet (%d attempts): %s", c.Runs, c.Error), "", c.Next.Sub(now))
+		e.Add("callback", fmt.Sprintf("its callback is not delivered yet (%d attempts): %s", c.Runs, c.Error), "", c.Next.Sub(now))
 	}
 	return e
 }
 
-func explainPending(e *Explanation, t *task.Task, now time.Time) {
+func explainPending(e *plan.Explanation, t *task.Task, now time.Time) {
 	timeout := t.Definition.PendingTimeout
 	if timeout == 0 {
 		timeout = 30 * time.Minute
 	}
 	left := t.Created.Add(timeout).Sub(now)
 	if t.Rejection != "" {
-		e.add(placementCode(t.Rejection), t.Rejection, "", left)
+		e.Add(placementCode(t.Rejection), t.Rejection, "", left)
 		return
 	}
-	e.add("placing", "waiting for placement since "+t.Created.Format(time.RFC3339), "", left)
+	e.Add("placing", "waiting for placement since "+t.Created.Format(time.RFC3339), "", left)
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 )
 
 // coherent demands of an explanation that what is as wanted says nothing else, and that
 // what is not is in another state than it should be, for a reason.
-func coherent(t *testing.T, what string, e Explanation) {
+func coherent(t *testing.T, what string, e plan.Explanation) {
 	t.Helper()
 	switch {
 	case e.State == "" || e.Wanted == "":
@@ -49,10 +50,10 @@ func TestEveryInstanceIsExplained(t *testing.T) {
 					v.High = 0
 				}
 				what := fmt.Sprintf("%v, marks %05b, wanted %s", state, marks, wanted)
-				e := Explanation{State: "no row", Wanted: wanted}
+				e := plan.Explanation{State: "no row", Wanted: wanted}
 				b.explainRows(&e, x, &v, now)
 				if wanted == "gone" && len(e.Reasons) == 0 { // ExplainInstance says it
-					e.add("unwanted", "", "", 0)
+					e.Add("unwanted", "", "", 0)
 				}
 				coherent(t, what, e)
 				fine := wanted != "gone" && (state == lrp.Running && a.Net.Routable && !a.Retiring || a.Finished && !a.Retiring && !on(3))
@@ -87,7 +88,7 @@ func TestEveryTaskIsExplained(t *testing.T) {
 		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Runs: 1, Error: "status 503"}}, "COMPLETED, succeeded", "ended", true},
 	} {
 		x.row.Definition, x.row.Created = &task.Definition{}, now
-		e := explainTask(Task{Task: &x.row}, now)
+		e := explainTask(plan.Task{Task: &x.row}, now)
 		what := fmt.Sprintf("%v %v", x.row.State, x.row.Outcome)
 		coherent(t, what, e)
 		if e.State != x.state || e.Wanted != x.wanted || e.Fine != x.fine {
@@ -140,12 +141,12 @@ func TestWhatIsBeingStoppedIsStopping(t *testing.T) {
 			x = lrp.Index{Evacuating: a, Ordinary: &lrp.Actual{}}
 		}
 		v := &lrp.Version{}
-		e := Explanation{Wanted: "gone"}
+		e := plan.Explanation{Wanted: "gone"}
 		if c.wanted {
 			v.High, e.Wanted = 1, lrp.Running.String()
 		}
 		(&BBS{}).explainRows(&e, x, v, now)
-		i := slices.IndexFunc(e.Reasons, func(r Reason) bool { return r.Code == "stopping" })
+		i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "stopping" })
 		if a.Serves() || e.Fine || e.State != Stopping || i < 0 || e.Reasons[i].Text != want || e.Reasons[i].Longest != c.left {
 			t.Errorf("%q: %+v", want, e)
 		}

@@ -9,6 +9,7 @@ import (
 	"cantina/action"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 )
 
@@ -42,8 +43,8 @@ func TestARowThatIsBackGoesToTheHeir(t *testing.T) {
 					d.Workload.OnCellRestart = c.restart
 					r.apply([]lrp.Desired{d}, nil)
 					r.serve()
-					n := NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: d.Workload}}
-					if _, err := r.b.DesireTask(t.Context(), n, Write{}); err != nil {
+					n := plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: d.Workload}}
+					if _, err := r.b.DesireTask(t.Context(), n, plan.Write{}); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Wait()
@@ -51,7 +52,7 @@ func TestARowThatIsBackGoesToTheHeir(t *testing.T) {
 					if err := r.taskEvent("t", task.Start{UID: tasks[0].UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: tasks[0].UID}); err != nil {
 						t.Fatal(err)
 					}
-					page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+					page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 					key := map[string]string{kindService: ServiceRow(kept), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t")}[kind]
 					good := r.value(key)
 					r.overwrite(key, []byte("garbage"))

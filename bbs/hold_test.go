@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 )
 
@@ -24,7 +25,7 @@ func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
 		short := task.Definition{Workload: runs("/bin/true"), PendingTimeout: time.Minute}
 		long := task.Definition{Workload: runs("/bin/true"), WhenFull: task.WhenFullFail}
 		for guid, d := range map[string]task.Definition{"short": short, "long": long} {
-			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: d}, Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: d}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -34,7 +35,7 @@ func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
 			t.Fatalf("places are asked for: %+v %+v", lrps, tasks)
 		}
 		r.run(lrps[0])
-		instances, _ := r.b.ListInstances(InstanceFilter{Service: "web"}, Range{Limit: 9})
+		instances, _ := r.b.ListInstances(plan.InstanceFilter{Service: "web"}, plan.Range{Limit: 9})
 		if len(instances.Items) != 1 || instances.Items[0].PlacementError != HeldByWait {
 			t.Errorf("%+v", instances.Items)
 		}
@@ -69,7 +70,7 @@ func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
 // TestABlindTermBeginsWithoutAsking: so it is for what an earlier term has left.
 func TestABlindTermBeginsWithoutAsking(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.setBlind(true)

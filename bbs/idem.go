@@ -9,20 +9,10 @@ import (
 	"cantina/bbs/bbspb"
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/wire"
 )
-
-// Write is what every writing call of a client carries beside its arguments.
-type Write struct {
-	// Key makes the call happen at most once: a second call with the same key gets
-	// the first one's answer. Empty = none.
-	Key string
-	// Expect is the revision that the thing must have; 0 = any. Else ErrRevision.
-	Expect int64
-	// By names the caller, for the log.
-	By string
-}
 
 // idemEntry is the answer that a key got. revision is 0 until its commit.
 type idemEntry struct {
@@ -47,7 +37,7 @@ type reply struct {
 
 // write runs fn once for its key, in one atomic commit together with the key and
 // the answer. It returns after the commit.
-func (b *BBS) write(ctx context.Context, w Write, operation string, request []byte, fn func(t *tx) (reply, error)) (reply, int64, error) {
+func (b *BBS) write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(t *tx) (reply, error)) (reply, int64, error) {
 	if err := b.cfg.Store.Wait(ctx); err != nil {
 		return reply{}, 0, err
 	}
@@ -69,7 +59,7 @@ func (b *BBS) write(ctx context.Context, w Write, operation string, request []by
 // Answered returns what WriteDecision answered to an earlier call with w's key, after
 // its commit; ok is false when there was none. It returns ErrKeyReused when that call
 // was another one.
-func (b *BBS) Answered(ctx context.Context, w Write, operation string, request []byte) (answer []byte, ok bool, err error) {
+func (b *BBS) Answered(ctx context.Context, w plan.Write, operation string, request []byte) (answer []byte, ok bool, err error) {
 	sum := sha256.Sum256(request)
 	ticket := b.newTicket()
 	b.mu.Lock()
@@ -87,7 +77,7 @@ func (b *BBS) Answered(ctx context.Context, w Write, operation string, request [
 
 // writeLocked returns the entry when the key has been used before: then the ticket
 // is a barrier behind the commit of that use.
-func (b *BBS) writeLocked(w Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply, *idemEntry, error) {
+func (b *BBS) writeLocked(w plan.Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply, *idemEntry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.isOver(); err != nil {
@@ -121,7 +111,7 @@ func (b *BBS) writeLocked(w Write, operation, request string, fn func(t *tx) (re
 
 // used returns the row of a write's key ("" = none), and what was answered when it
 // has been used before.
-func (b *BBS) used(w Write, operation, request string) (string, *idemEntry, error) {
+func (b *BBS) used(w plan.Write, operation, request string) (string, *idemEntry, error) {
 	if w.Key == "" {
 		return "", nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/store/mem"
 	"cantina/task"
@@ -67,7 +68,7 @@ func TestANewLeaderTrustsNoHealthThatItDidNotSee(t *testing.T) {
 			if _, _, stops := r.take(); len(stops) != 0 {
 				t.Fatalf("stopped before the cell could tell: %v", stops)
 			}
-			page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+			page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 			for _, i := range page.Items {
 				if i.Version == 2 && ended {
 					if err := r.event(i.Key, lrp.Crash{By: i.Identity, Reason: "ended while nobody led"}); err != nil {
@@ -91,9 +92,9 @@ func TestANewLeaderSeesTheSame(t *testing.T) {
 		d.Routes = map[string]string{"router": "\xff raw"}
 		d.Labels = map[string]string{"disk": "ssd"}
 		d.Workload.Env = nil
-		r.apply([]lrp.Desired{d}, []NamedTask{{"once", task.Definition{Workload: runs("/bin/true")}}})
+		r.apply([]lrp.Desired{d}, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/true")}}})
 		r.serve()
-		if _, err := r.b.SetDomain(t.Context(), "other", time.Hour, Write{}); err != nil {
+		if _, err := r.b.SetDomain(t.Context(), "other", time.Hour, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		before := r.snapshot()
@@ -101,7 +102,7 @@ func TestANewLeaderSeesTheSame(t *testing.T) {
 		if after := r.snapshot(); !reflect.DeepEqual(before, after) {
 			t.Fatalf("before %+v\nafter %+v", before, after)
 		}
-		if out := r.apply([]lrp.Desired{d}, []NamedTask{{"once", task.Definition{Workload: runs("/bin/true")}}}); out.Changes[0].Verb != VerbKeep || out.Changes[1].Verb != VerbKeep {
+		if out := r.apply([]lrp.Desired{d}, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/true")}}}); out.Changes[0].Verb != plan.VerbKeep || out.Changes[1].Verb != plan.VerbKeep {
 			t.Fatalf("applied unchanged under a new leader: %+v", out.Changes)
 		}
 		r.take()
@@ -109,16 +110,16 @@ func TestANewLeaderSeesTheSame(t *testing.T) {
 }
 
 type snapshot struct {
-	services  []Service
-	instances []Instance
-	tasks     []Task
-	domains   []Domain
+	services  []plan.Service
+	instances []plan.Instance
+	tasks     []plan.Task
+	domains   []plan.Domain
 }
 
 func (r *rig) snapshot() snapshot {
-	s, _ := r.b.ListServices("", Range{Limit: 1000})
-	i, _ := r.b.ListInstances(InstanceFilter{}, Range{Limit: 1000})
-	k, _ := r.b.ListTasks(TaskFilter{}, Range{Limit: 1000})
+	s, _ := r.b.ListServices("", plan.Range{Limit: 1000})
+	i, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{Limit: 1000})
+	k, _ := r.b.ListTasks(plan.TaskFilter{}, plan.Range{Limit: 1000})
 	return snapshot{s.Items, i.Items, k.Items, r.b.ListDomains()}
 }
 
@@ -223,7 +224,7 @@ func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
 			t.Fatalf("believed: running %s", got)
 		}
 		r.b.CellHealthy("z", "z9")
-		if _, err := r.b.ScaleService(t.Context(), webKey, 3, Write{}); err != nil {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 3, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -231,8 +232,8 @@ func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
 		by := lrp.Identity{Instance: "new", Cell: "z", Proc: "z9"}
 		_ = r.event(w[0].Key, lrp.Claim{By: by})
 		_ = r.event(w[0].Key, lrp.Start{By: by, Net: lrp.Net{Address: "x", Routable: true}})
-		task1 := NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
-		row, err := r.b.DesireTask(t.Context(), task1, Write{})
+		task1 := plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
+		row, err := r.b.DesireTask(t.Context(), task1, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +266,7 @@ func TestALostCommitEndsTheTerm(t *testing.T) {
 		mu.Lock()
 		lose = true
 		mu.Unlock()
-		_, err := r.b.ScaleService(t.Context(), webKey, 5, Write{})
+		_, err := r.b.ScaleService(t.Context(), webKey, 5, plan.Write{})
 		if err == nil {
 			t.Fatal("acknowledged what is not durable")
 		}
@@ -275,7 +276,7 @@ func TestALostCommitEndsTheTerm(t *testing.T) {
 		if lrps, _, _ := r.take(); len(lrps) != 0 {
 			t.Fatalf("acted before the commit: %+v", lrps)
 		}
-		if _, err := r.b.ScaleService(t.Context(), webKey, 5, Write{}); err == nil {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 5, plan.Write{}); err == nil {
 			t.Fatal("goes on after the end")
 		}
 		mu.Lock()

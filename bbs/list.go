@@ -5,78 +5,12 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 )
-
-// Range asks for one page of a list in the order of its keys.
-type Range struct {
-	After string // the key before the first wanted one; empty = from the start
-	Limit int
-}
-
-// Page is one page of committed rows. Next is the Range.After of the next one;
-// empty = no more.
-type Page[T any] struct {
-	Items    []T
-	Next     string
-	Revision int64
-}
-
-// Service is a service with what runs of it, by the resolved view. What is being stopped
-// does not count as running.
-type Service struct {
-	lrp.Service
-	Running  int
-	Routable int
-	Stopping int
-	Crashed  int
-	Revision int64
-	// On counts its instances by the process of a cell that has them.
-	On map[string]int
-}
-
-// Instance is one index: what a reader is shown of it, and all its rows.
-type Instance struct {
-	lrp.Actual
-	Rows        lrp.Index
-	Version     int // number of its version; 0 = an orphan
-	Wanted      bool
-	Orphan      bool // no service owns it
-	Quarantined bool
-	Revision    int64
-}
-
-// InstanceFilter selects instances; empty fields select all.
-type InstanceFilter struct {
-	Domain, Service, Cell string
-	States                []lrp.State
-	Orphans               bool // only what no service owns
-}
-
-// Task is a task and the revision of its newest write.
-type Task struct {
-	*task.Task
-	Revision int64
-}
-
-// TaskFilter selects tasks; empty fields select all.
-type TaskFilter struct {
-	Domain, Name, Cell string
-	States             []task.State
-	Outcomes           []task.Outcome
-}
-
-// Domain is an owner's name space.
-type Domain struct {
-	Name     string
-	Fresh    bool
-	Expires  time.Time // zero = never
-	Revision int64
-}
 
 // defaultPage is the size of a page when none is asked for.
 const defaultPage = 100
@@ -100,7 +34,7 @@ func page[K, T any](keys []K, start, limit int, name func(K) string, pick func(K
 }
 
 // ListServices lists the services of a domain, or of all.
-func (b *BBS) ListServices(domain string, r Range) (Page[Service], error) {
+func (b *BBS) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
 	v := b.view
 	keys := v.servicesInOrder()
 	v.mu.RLock()
@@ -108,34 +42,34 @@ func (b *BBS) ListServices(domain string, r Range) (Page[Service], error) {
 	after := lrp.ServiceKey{}
 	after.Domain, after.Name, _ = strings.Cut(r.After, "/")
 	start := sort.Search(len(keys), func(i int) bool { return r.After == "" || keys[i].Compare(after) > 0 })
-	items, next := page(keys, start, r.Limit, lrp.ServiceKey.String, func(k lrp.ServiceKey) (Service, bool) {
+	items, next := page(keys, start, r.Limit, lrp.ServiceKey.String, func(k lrp.ServiceKey) (plan.Service, bool) {
 		s, ok := v.services[k]
 		if !ok || domain != "" && k.Domain != domain {
-			return Service{}, false
+			return plan.Service{}, false
 		}
 		return v.count(s), true
 	})
-	return Page[Service]{items, next, v.revision}, nil
+	return plan.Page[plan.Service]{Items: items, Next: next, Revision: v.revision}, nil
 }
 
 // GetService returns one service, or ErrServiceNotFound.
-func (b *BBS) GetService(k lrp.ServiceKey) (Service, error) {
+func (b *BBS) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	v := b.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	s, ok := v.services[k]
 	switch {
 	case v.badRows[ServiceRow(k)]:
-		return Service{}, fmt.Errorf("service %v: %w", k, fault.ErrQuarantined)
+		return plan.Service{}, fmt.Errorf("service %v: %w", k, fault.ErrQuarantined)
 	case !ok:
-		return Service{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
+		return plan.Service{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
 	return v.count(s), nil
 }
 
 // count adds what runs of a service.
-func (v *view) count(s serviceView) Service {
-	out := Service{Service: *s.row, Revision: s.revision}
+func (v *view) count(s serviceView) plan.Service {
+	out := plan.Service{Service: *s.row, Revision: s.revision}
 	for k := range v.byService[s.row.Key] {
 		a := v.indices[k].row.Resolved()
 		if a != nil && a.Proc != "" {
@@ -161,7 +95,7 @@ func (v *view) count(s serviceView) Service {
 }
 
 // ListInstances lists indices by service, index and version.
-func (b *BBS) ListInstances(f InstanceFilter, r Range) (Page[Instance], error) {
+func (b *BBS) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
 	v := b.view
 	var keys []instanceKey
 	if f.Service != "" && f.Domain != "" {
@@ -173,7 +107,7 @@ func (b *BBS) ListInstances(f InstanceFilter, r Range) (Page[Instance], error) {
 	if r.After != "" {
 		after, ok := parseInstanceKey(r.After)
 		if !ok {
-			return Page[Instance]{}, fmt.Errorf("page after %q: %w", r.After, fault.ErrInvalid)
+			return plan.Page[plan.Instance]{}, fmt.Errorf("page after %q: %w", r.After, fault.ErrInvalid)
 		}
 		start, _ = slices.BinarySearchFunc(keys, after, instanceKey.compare)
 		if start < len(keys) && keys[start] == after {
@@ -182,14 +116,14 @@ func (b *BBS) ListInstances(f InstanceFilter, r Range) (Page[Instance], error) {
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	items, next := page(keys, start, r.Limit, instanceKey.String, func(k instanceKey) (Instance, bool) { return v.instance(k, f) })
-	return Page[Instance]{items, next, v.revision}, nil
+	items, next := page(keys, start, r.Limit, instanceKey.String, func(k instanceKey) (plan.Instance, bool) { return v.instance(k, f) })
+	return plan.Page[plan.Instance]{Items: items, Next: next, Revision: v.revision}, nil
 }
 
-func (v *view) instance(k instanceKey, f InstanceFilter) (Instance, bool) {
+func (v *view) instance(k instanceKey, f plan.InstanceFilter) (plan.Instance, bool) {
 	x, ok := v.indices[k.key]
 	if !ok {
-		return Instance{}, false
+		return plan.Instance{}, false
 	}
 	a := x.row.Resolved()
 	onCell := func(row *lrp.Actual) bool { return row.Cell == f.Cell }
@@ -199,9 +133,9 @@ func (v *view) instance(k instanceKey, f InstanceFilter) (Instance, bool) {
 		f.Cell != "" && !slices.ContainsFunc(x.row.Rows(), onCell),
 		f.Orphans && !v.orphan(x.row),
 		len(f.States) > 0 && !slices.Contains(f.States, a.State):
-		return Instance{}, false
+		return plan.Instance{}, false
 	}
-	i := Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key), Orphan: v.orphan(x.row)}
+	i := plan.Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key), Orphan: v.orphan(x.row)}
 	if p, ok := v.processes[k.key.Process]; ok {
 		i.Version, i.Wanted = p.version.Number, p.version.Wants(k.key.Index)
 	}
@@ -210,11 +144,11 @@ func (v *view) instance(k instanceKey, f InstanceFilter) (Instance, bool) {
 
 // InstanceOf returns a row that was committed at a revision with what a list says beside
 // it; whether it has an owner only while it is the newest.
-func (b *BBS) InstanceOf(a *lrp.Actual, revision int64) (i Instance, newest bool) {
+func (b *BBS) InstanceOf(a *lrp.Actual, revision int64) (i plan.Instance, newest bool) {
 	v := b.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	i = Instance{Actual: *a, Revision: revision}
+	i = plan.Instance{Actual: *a, Revision: revision}
 	if p, ok := v.processes[a.Key.Process]; ok {
 		i.Version, i.Wanted = p.version.Number, p.version.Wants(a.Key.Index)
 	}
@@ -226,52 +160,43 @@ func (b *BBS) InstanceOf(a *lrp.Actual, revision int64) (i Instance, newest bool
 }
 
 // ListTasks lists tasks by guid.
-func (b *BBS) ListTasks(f TaskFilter, r Range) (Page[Task], error) {
+func (b *BBS) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
 	v := b.view
 	keys := v.tasksInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	start := sort.Search(len(keys), func(i int) bool { return r.After == "" || keys[i] > r.After })
-	items, next := page(keys, start, r.Limit, func(s string) string { return s }, func(guid string) (Task, bool) {
+	items, next := page(keys, start, r.Limit, func(s string) string { return s }, func(guid string) (plan.Task, bool) {
 		t, ok := v.tasks[guid]
 		if !ok {
-			return Task{}, false
+			return plan.Task{}, false
 		}
 		row := t.row
 		match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) && (f.Cell == "" || row.Holder.Cell == f.Cell) &&
 			(len(f.States) == 0 || slices.Contains(f.States, row.State)) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome))
-		return Task{row, t.revision}, match
+		return plan.Task{Task: row, Revision: t.revision}, match
 	})
-	return Page[Task]{items, next, v.revision}, nil
+	return plan.Page[plan.Task]{Items: items, Next: next, Revision: v.revision}, nil
 }
 
 // GetTask returns one task, task.ErrNotFound, or ErrCollected for one that was there.
-func (b *BBS) GetTask(guid string) (Task, error) {
+func (b *BBS) GetTask(guid string) (plan.Task, error) {
 	b.view.mu.RLock()
 	t, ok := b.view.tasks[guid]
 	bad := b.view.badRows[TaskRow(guid)]
 	b.view.mu.RUnlock()
 	switch {
 	case bad:
-		return Task{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
+		return plan.Task{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
 	case !ok:
-		return Task{}, b.gone(guid)
+		return plan.Task{}, b.gone(guid)
 	}
-	return Task{t.row, t.revision}, nil
-}
-
-// Rollout is how far the newest version of a service has come.
-type Rollout struct {
-	Key                         lrp.ServiceKey
-	Phase                       lrp.Phase
-	Version, Healthy, Instances int
-	Failure                     string
-	Progress                    time.Time
+	return plan.Task{Task: t.row, Revision: t.revision}, nil
 }
 
 // Rollouts lists at most limit services that are being rolled out or taken back, or
 // whose last rollout failed, in order, and counts the others.
-func (b *BBS) Rollouts(limit int) (list []Rollout, more int) {
+func (b *BBS) Rollouts(limit int) (list []plan.Rollout, more int) {
 	v := b.view
 	keys := v.servicesInOrder()
 	v.mu.RLock()
@@ -285,21 +210,22 @@ func (b *BBS) Rollouts(limit int) (list []Rollout, more int) {
 			more++
 			continue
 		}
-		list = append(list, Rollout{k, s.Phase, s.Target().Number, s.Healthy, s.Instances, s.Failure, s.Progress})
+		list = append(list, plan.Rollout{Key: k, Phase: s.Phase, Version: s.Target().Number, Healthy: s.Healthy, Instances: s.Instances,
+			Failure: s.Failure, Progress: s.Progress})
 	}
 	return list, more
 }
 
 // ListDomains lists all domains that were ever made fresh, in order.
-func (b *BBS) ListDomains() []Domain {
+func (b *BBS) ListDomains() []plan.Domain {
 	now := b.now()
 	b.view.mu.RLock()
 	defer b.view.mu.RUnlock()
-	out := make([]Domain, 0, len(b.view.domains))
+	out := make([]plan.Domain, 0, len(b.view.domains))
 	for n, d := range b.view.domains {
-		out = append(out, Domain{n, d.until.IsZero() || now.Before(d.until), d.until, d.revision})
+		out = append(out, plan.Domain{Name: n, Fresh: d.until.IsZero() || now.Before(d.until), Expires: d.until, Revision: d.revision})
 	}
-	slices.SortFunc(out, func(x, y Domain) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(out, func(x, y plan.Domain) int { return strings.Compare(x.Name, y.Name) })
 	return out
 }
 

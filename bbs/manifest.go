@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/bbs/bbspb"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/wire"
 )
@@ -29,23 +30,23 @@ type manifests struct{ highest int64 }
 // applyLarge commits an application that is larger than one transaction: first the
 // promise, step by step and marker last, then the steps, each in one transaction
 // with its deletion. It returns after the last one.
-func (b *BBS) applyLarge(ctx context.Context, a Application, w Write, request []byte) (Applied, error) {
+func (b *BBS) applyLarge(ctx context.Context, a plan.Application, w plan.Write, others Others, request []byte) (plan.Applied, error) {
 	ticket := b.newTicket()
 	sum := sha256.Sum256(request)
-	answer, err := b.applyLargeLocked(a, w, string(sum[:]), ticket)
+	answer, err := b.applyLargeLocked(a, w, others, string(sum[:]), ticket)
 	if err != nil {
-		return Applied{}, err
+		return plan.Applied{}, err
 	}
 	revision, err := ticket.wait(ctx)
 	if err != nil {
-		return Applied{}, err
+		return plan.Applied{}, err
 	}
 	b.cfg.Log.Info("applying in steps", "domain", a.Domain, "by", w.By, "revision", revision)
 	changes, err := changesOf(answer)
-	return Applied{Revision: revision, Changes: changes}, err
+	return plan.Applied{Revision: revision, Changes: changes}, err
 }
 
-func (b *BBS) applyLargeLocked(a Application, w Write, request string, k *ticket) (answer []byte, err error) {
+func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string, k *ticket) (answer []byte, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.isOver(); err != nil {
@@ -66,26 +67,26 @@ func (b *BBS) applyLargeLocked(a Application, w Write, request string, k *ticket
 	if err != nil {
 		return nil, err
 	}
-	var extra Extra
-	if a.Extra != nil {
-		if extra, err = a.Extra(); err != nil {
+	var part store.Part
+	if others != nil {
+		if part, err = others(); err != nil {
 			return nil, err
 		}
 	}
-	steps := append(otherSteps(a.Domain, extra.Ops), all.split()...)
+	steps := append(otherSteps(a.Domain, part.Ops), all.split()...)
 	answer = marshal(changesRecord(changes))
 	if row != "" {
 		e := &idemEntry{operation: "apply", request: request, subject: a.Domain, answer: answer}
 		steps = append(steps, step{domain: a.Domain, keyRow: row, key: e.record(b.now().Add(b.cfg.keyLife()))})
 	}
 	if err := b.promise(a.Domain, steps, func(revision int64, err error) {
-		if extra.Done != nil {
-			extra.Done(revision, err)
+		if part.Done != nil {
+			part.Done(revision, err)
 		}
 		k.done(revision, err)
 	}); err != nil {
-		if extra.Undo != nil {
-			extra.Undo()
+		if part.Undo != nil {
+			part.Undo()
 		}
 		return nil, err
 	}
@@ -274,7 +275,7 @@ func stepOf(payload []byte) (step, error) {
 	for _, t := range m.Tasks {
 		got, err := definitionOf(t.Definition)
 		r.keep(err)
-		s.tasks = append(s.tasks, NamedTask{t.Name, got})
+		s.tasks = append(s.tasks, plan.NamedTask{Name: t.Name, Definition: got})
 	}
 	for _, o := range m.Rows {
 		op := store.Op{Key: o.Key}

@@ -9,27 +9,28 @@ import (
 
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/store/mem"
 	"cantina/task"
 )
 
 // large is an application with many services and rows of another owner.
-func large() Application {
-	a := Application{Domain: "d"}
+func large() (plan.Application, Others) {
+	a := plan.Application{Domain: "d"}
 	for i := range 40 {
 		d := web(1, "1")
 		d.Service.Name = fmt.Sprintf("s%03d", i)
 		a.Services = append(a.Services, d)
 	}
-	a.Extra = func() (Extra, error) {
+	others := func() (store.Part, error) {
 		ops := []store.Op{{Key: "job/old"}}
 		for i := range 30 {
 			ops = append(ops, store.Op{Key: fmt.Sprintf("job/x%02d", i), Value: bytes.Repeat([]byte{'x'}, 5000)})
 		}
-		return Extra{Ops: ops}, nil
+		return store.Part{Ops: ops}, nil
 	}
-	return a
+	return a, others
 }
 
 // small are limits that a change of the board which may be cut up still fits.
@@ -40,34 +41,34 @@ var small = store.Limits{Ops: chunkOps + 2, Bytes: 64 << 10}
 func TestALargeApplyKeepsItsKey(t *testing.T) {
 	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
 		told := 0
-		a := large()
-		extra := a.Extra
-		a.Extra = func() (Extra, error) {
-			e, err := extra()
+		a, others := large()
+		rows := others
+		others = func() (store.Part, error) {
+			e, err := rows()
 			e.Done = func(int64, error) { told++ }
 			return e, err
 		}
-		first, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
+		first, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
 		if err != nil || len(first.Changes) != 40 || told != 1 {
 			t.Fatalf("%v, %d changes, told %d", err, len(first.Changes), told)
 		}
-		if p, err := r.b.Plan(Application{Domain: "d"}); err != nil || p.Revision != first.Revision {
+		if p, err := r.b.Plan(plan.Application{Domain: "d"}); err != nil || p.Revision != first.Revision {
 			t.Fatalf("a plan then: revision %d, applied at %d: %v", p.Revision, first.Revision, err)
 		}
 		for range 2 {
-			again, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
+			again, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
 			if err != nil || fmt.Sprint(again.Changes) != fmt.Sprint(first.Changes) || again.Revision != first.Revision || told != 1 {
 				t.Fatalf("%v, revision %d and %d, told %d", err, again.Revision, first.Revision, told)
 			}
 			r.reelect()
 		}
-		if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, fault.ErrKeyReused) {
+		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d"}, plan.Write{Key: "k"}, nil); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("another request: %v", err)
 		}
 		for i := range a.Services {
 			a.Services[i].Workload.Action.Run.Args = []string{"changed"}
 		}
-		if _, err := r.b.Apply(t.Context(), a, Write{Expect: 1}); !errors.Is(err, fault.ErrRevision) {
+		if _, err := r.b.Apply(t.Context(), a, plan.Write{Expect: 1}, others); !errors.Is(err, fault.ErrRevision) {
 			t.Fatalf("for another revision: %v", err)
 		}
 		if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
@@ -91,7 +92,8 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.at(after)
-			_, err := r.b.Apply(t.Context(), large(), Write{Key: "k"})
+			a, others := large()
+			_, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
 			d.at(0)
 			r.reelect()
 			seen := 0
@@ -101,12 +103,12 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 				}
 			}
 			r.serve()
-			page, _ := r.b.ListServices("d", Range{Limit: 1000})
+			page, _ := r.b.ListServices("d", plan.Range{Limit: 1000})
 			jobs := r.rowsLeft("job/")
 			switch {
 			case len(page.Items) == 40 && len(jobs) == 30 && jobs[0] == "job/x00" && seen == 30:
 				whole++
-				if _, err := r.b.Apply(t.Context(), Application{Domain: "d"}, Write{Key: "k"}); !errors.Is(err, fault.ErrKeyReused) {
+				if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d"}, plan.Write{Key: "k"}, nil); !errors.Is(err, fault.ErrKeyReused) {
 					t.Fatalf("after %d transactions the key is not known: %v", after, err)
 				}
 			case len(page.Items) == 0 && len(jobs) == 1 && jobs[0] == "job/old" && seen == 0 && err != nil:
@@ -126,11 +128,11 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 // TestOneThingLargerThanATransaction is refused, and nothing is written.
 func TestOneThingLargerThanATransaction(t *testing.T) {
 	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
-		a := large()
-		a.Extra = func() (Extra, error) {
-			return Extra{Ops: []store.Op{{Key: "job/x", Value: bytes.Repeat([]byte{'x'}, 70<<10)}}}, nil
+		a, others := large()
+		others = func() (store.Part, error) {
+			return store.Part{Ops: []store.Op{{Key: "job/x", Value: bytes.Repeat([]byte{'x'}, 70<<10)}}}, nil
 		}
-		if _, err := r.b.Apply(t.Context(), a, Write{}); !errors.Is(err, store.ErrTooLarge) {
+		if _, err := r.b.Apply(t.Context(), a, plan.Write{}, others); !errors.Is(err, store.ErrTooLarge) {
 			t.Fatal(err)
 		}
 		if rows := r.rowsLeft(""); strings.Contains(fmt.Sprint(rows), "job/") || strings.Contains(fmt.Sprint(rows), "/s000") {
@@ -151,10 +153,10 @@ func TestAPromisedApplyMeetsARowThatCannotBeRead(t *testing.T) {
 				d.at(0)
 				inBubbleOn(t, mem.Config{Fault: d.fault, Limits: small}, func(t *testing.T, r *rig) {
 					r.apply(nil, nil) // makes the row of the domain
-					a := large()
-					a.Tasks = []NamedTask{{"once", task.Definition{Workload: runs("/bin/true")}}}
+					a, others := large()
+					a.Tasks = []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/true")}}}
 					d.at(after)
-					_, err := r.b.Apply(t.Context(), a, Write{Key: "k"})
+					_, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
 					d.at(0)
 					r.depose()
 					if err != nil && len(r.keysLeft("row/"+store.ManifestPrefix)) > 0 {
@@ -165,7 +167,7 @@ func TestAPromisedApplyMeetsARowThatCannotBeRead(t *testing.T) {
 					}
 					r.elect(nil)
 					r.serve()
-					if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "later", Domain: "e", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+					if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "later", Domain: "e", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 						t.Fatalf("after %d transactions: %v", after, err)
 					}
 				})

@@ -16,6 +16,7 @@ import (
 	"cantina/fault"
 	"cantina/internal/run"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/store/mem"
 	"cantina/task"
@@ -320,9 +321,9 @@ func web(n int, version string) lrp.Desired {
 
 var webKey = lrp.ServiceKey{Domain: "d", Name: "web"}
 
-func (r *rig) apply(services []lrp.Desired, tasks []NamedTask) Applied {
+func (r *rig) apply(services []lrp.Desired, tasks []plan.NamedTask) plan.Applied {
 	r.t.Helper()
-	out, err := r.b.Apply(r.t.Context(), Application{Domain: "d", Services: services, Tasks: tasks, Prune: true}, Write{})
+	out, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks, Prune: true}, plan.Write{}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -332,7 +333,7 @@ func (r *rig) apply(services []lrp.Desired, tasks []NamedTask) Applied {
 // running returns "cell/index" of what runs of a service, by the resolved view.
 func (r *rig) running(k lrp.ServiceKey) []string {
 	r.t.Helper()
-	page, err := r.b.ListInstances(InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, Range{Limit: 1000})
+	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, plan.Range{Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}

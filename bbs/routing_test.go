@@ -12,6 +12,7 @@ import (
 
 	"cantina/event"
 	"cantina/lrp"
+	"cantina/plan"
 )
 
 // router keeps what a routing consumer makes of the event stream: which instances of
@@ -33,7 +34,7 @@ type router struct {
 // list reads everything and returns a position from which nothing is missed.
 func (c *router) list() event.Position {
 	at := c.r.hub.Newest() // before the list, as the API does it
-	page, err := c.r.b.ListInstances(InstanceFilter{Domain: "d", Service: "web"}, Range{Limit: 1000})
+	page, err := c.r.b.ListInstances(plan.InstanceFilter{Domain: "d", Service: "web"}, plan.Range{Limit: 1000})
 	if err != nil {
 		c.r.t.Error(err)
 	}
@@ -115,7 +116,7 @@ func (c *router) run(ctx context.Context) {
 
 // evacuate empties a cell as its harmoniser does.
 func (r *rig) evacuate(cell string) {
-	page, _ := r.b.ListInstances(InstanceFilter{Cell: cell}, Range{Limit: 1000})
+	page, _ := r.b.ListInstances(plan.InstanceFilter{Cell: cell}, plan.Range{Limit: 1000})
 	for _, i := range page.Items {
 		for _, a := range i.Rows.Rows() {
 			if a.Cell == cell && a.State == lrp.Running {
@@ -215,8 +216,8 @@ func TestInstancesOfOneIndexStandTogether(t *testing.T) {
 		synctest.Wait()
 		var got []int
 		versions := map[int]bool{}
-		for page := (Range{Limit: 1}); ; {
-			p, err := r.b.ListInstances(InstanceFilter{Domain: "d", Service: "web"}, page)
+		for page := (plan.Range{Limit: 1}); ; {
+			p, err := r.b.ListInstances(plan.InstanceFilter{Domain: "d", Service: "web"}, page)
 			if err != nil {
 				t.Fatal(err)
 			}

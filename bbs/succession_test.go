@@ -7,6 +7,7 @@ import (
 
 	"cantina/action"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -76,7 +77,7 @@ func TestSuccession(t *testing.T) {
 func (r *rig) has(proc string, services ...lrp.ServiceKey) {
 	var all []string
 	for _, k := range services {
-		page, err := r.b.ListInstances(InstanceFilter{Domain: k.Domain, Service: k.Name}, Range{Limit: 10})
+		page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name}, plan.Range{Limit: 10})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -92,7 +93,7 @@ func (r *rig) has(proc string, services ...lrp.ServiceKey) {
 // where is the cell and the process that run the one instance of a service.
 func where(t *testing.T, r *rig, k lrp.ServiceKey) string {
 	t.Helper()
-	page, err := r.b.ListInstances(InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, Range{Limit: 10})
+	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, plan.Range{Limit: 10})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%s: %d instances run, %v", k.Name, len(page.Items), err)
 	}
@@ -109,7 +110,7 @@ func TestWhatASuccessorHasIsNotDead(t *testing.T) {
 		r.apply([]lrp.Desired{s}, nil)
 		r.serve()
 		for _, guid := range []string{"t1", "t2", "t3"} {
-			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			row, _ := r.b.GetTask(guid)
@@ -118,12 +119,12 @@ func TestWhatASuccessorHasIsNotDead(t *testing.T) {
 			}
 		}
 		key := lrp.ServiceKey{Domain: "d", Name: "web"}
-		page, err := r.b.ListInstances(InstanceFilter{Domain: key.Domain, Service: key.Name}, Range{Limit: 10})
+		page, err := r.b.ListInstances(plan.InstanceFilter{Domain: key.Domain, Service: key.Name}, plan.Range{Limit: 10})
 		if err != nil || len(page.Items) != 1 {
 			t.Fatal(page.Items, err)
 		}
 		stuck, _ := r.b.GetTask("t1")
-		ending, err := r.b.CancelTask(t.Context(), "t3", Write{})
+		ending, err := r.b.CancelTask(t.Context(), "t3", plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}

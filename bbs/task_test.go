@@ -10,13 +10,14 @@ import (
 
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 )
 
 func TestADeadCellLosesItsTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		for _, guid := range []string{"t1", "t2"} {
-			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			row, _ := r.b.GetTask(guid)
@@ -32,14 +33,14 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 			t.Fatalf("%+v", row)
 		}
 		for outcome, want := range map[task.Outcome]int{task.Lost: 2, task.Succeeded: 0} {
-			if page, err := r.b.ListTasks(TaskFilter{Outcomes: []task.Outcome{outcome}}, Range{}); err != nil || len(page.Items) != want {
+			if page, err := r.b.ListTasks(plan.TaskFilter{Outcomes: []task.Outcome{outcome}}, plan.Range{}); err != nil || len(page.Items) != want {
 				t.Errorf("%d tasks %v, %v", len(page.Items), outcome, err)
 			}
 		}
-		if err := r.b.DeleteTask(t.Context(), "t1", Write{}); !errors.Is(err, task.ErrLostUnresolved) {
+		if err := r.b.DeleteTask(t.Context(), "t1", plan.Write{}); !errors.Is(err, task.ErrLostUnresolved) {
 			t.Fatalf("deleted a lost task: %v", err)
 		}
-		settled, err := r.b.SettleTask(t.Context(), "t1", task.ResolvedRerun, Write{})
+		settled, err := r.b.SettleTask(t.Context(), "t1", task.ResolvedRerun, plan.Write{})
 		if err != nil || settled.Successor == "" {
 			t.Fatalf("%v %+v", err, settled)
 		}
@@ -70,18 +71,18 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
-				if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+				if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 				row, _ := r.b.GetTask("t")
 				if err := r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := r.b.CancelTask(t.Context(), "t", Write{}); err != nil {
+				if _, err := r.b.CancelTask(t.Context(), "t", plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 				for range 2 { // also under the next leader
-					if err := r.b.DeleteTask(t.Context(), "t", Write{}); !errors.Is(err, task.ErrEnding) || !strings.Contains(err.Error(), "cell a") {
+					if err := r.b.DeleteTask(t.Context(), "t", plan.Write{}); !errors.Is(err, task.ErrEnding) || !strings.Contains(err.Error(), "cell a") {
 						t.Fatalf("deleted while its container may run: %v", err)
 					}
 					if row, err := r.b.GetTask("t"); err != nil || row.State != task.Completed || !row.Ending() {
@@ -92,7 +93,7 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 				if err := over(r, row.UID); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.b.DeleteTask(t.Context(), "t", Write{}); err != nil {
+				if err := r.b.DeleteTask(t.Context(), "t", plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -109,7 +110,7 @@ func TestFiftyCallsWithOneKey(t *testing.T) {
 		guids := make([]string, 50)
 		for i := range guids {
 			wg.Go(func() {
-				row, err := r.b.DesireTask(t.Context(), NewTask{Domain: "d", Definition: def}, Write{Key: "token"})
+				row, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "d", Definition: def}, plan.Write{Key: "token"})
 				if err != nil {
 					t.Error(err)
 					return
@@ -123,14 +124,14 @@ func TestFiftyCallsWithOneKey(t *testing.T) {
 				t.Fatalf("%v", guids)
 			}
 		}
-		if page, _ := r.b.ListTasks(TaskFilter{}, Range{}); len(page.Items) != 1 {
+		if page, _ := r.b.ListTasks(plan.TaskFilter{}, plan.Range{}); len(page.Items) != 1 {
 			t.Fatalf("%d tasks", len(page.Items))
 		}
-		if _, err := r.b.DesireTask(t.Context(), NewTask{Domain: "e", Definition: def}, Write{Key: "token"}); !errors.Is(err, fault.ErrKeyReused) {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "e", Definition: def}, plan.Write{Key: "token"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("another request: %v", err)
 		}
 		r.reelect() // a new leader remembers
-		if row, err := r.b.DesireTask(t.Context(), NewTask{Domain: "d", Definition: def}, Write{Key: "token"}); err != nil || row.GUID != guids[0] {
+		if row, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "d", Definition: def}, plan.Write{Key: "token"}); err != nil || row.GUID != guids[0] {
 			t.Fatalf("%v %+v", err, row)
 		}
 		time.Sleep(25 * time.Hour)
@@ -144,8 +145,8 @@ func TestFiftyCallsWithOneKey(t *testing.T) {
 
 func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		once := func(arg string) []NamedTask {
-			return []NamedTask{{"once", task.Definition{Workload: runs("/bin/echo", arg)}}}
+		once := func(arg string) []plan.NamedTask {
+			return []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/echo", arg)}}}
 		}
 		r.apply(nil, once("1"))
 		r.serve()
@@ -155,7 +156,7 @@ func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		r.reelect()
-		if out := r.apply(nil, once("1")); out.Changes[0].Verb != VerbKeep {
+		if out := r.apply(nil, once("1")); out.Changes[0].Verb != plan.VerbKeep {
 			t.Fatalf("%+v", out)
 		}
 		r.apply(nil, once("2"))
@@ -167,7 +168,7 @@ func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 			}
 		}
 		out := r.apply(nil, nil)
-		if len(out.Changes) != 1 || out.Changes[0].Verb != VerbRemove || len(r.rowsLeft("applied/")) != 0 {
+		if len(out.Changes) != 1 || out.Changes[0].Verb != plan.VerbRemove || len(r.rowsLeft("applied/")) != 0 {
 			t.Fatalf("%+v", out)
 		}
 	})
@@ -189,7 +190,7 @@ func TestEndedTasksAreKept(t *testing.T) {
 			r.depose()
 			r.elect(func(cfg *Config) { cfg.Tasks = c.policy })
 			for _, guid := range []string{"t", "u"} {
-				if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); err != nil {
+				if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 				if r.serve(); c.policy.KeepPerDomain == 0 {
@@ -214,7 +215,7 @@ func TestEndedTasksAreKept(t *testing.T) {
 
 func TestPrunedServicesAndTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.apply([]lrp.Desired{web(1, "1")}, []NamedTask{{"long", task.Definition{Workload: runs("/bin/sleep")}}})
+		r.apply([]lrp.Desired{web(1, "1")}, []plan.NamedTask{{Name: "long", Definition: task.Definition{Workload: runs("/bin/sleep")}}})
 		synctest.Wait()
 		r.apply(nil, nil)
 		r.serve()
@@ -229,7 +230,7 @@ func TestPrunedServicesAndTasksEnd(t *testing.T) {
 
 func TestCallbacksOfTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		_, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{})
+		_, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +249,7 @@ func TestCallbacksOfTasks(t *testing.T) {
 		if row, err := r.b.GetTask("t"); err != nil || !row.Callback.Delivered || row.State != task.Completed {
 			t.Fatalf("%v %+v", err, row)
 		}
-		if err := r.b.DeleteTask(t.Context(), "t", Write{}); err != nil {
+		if err := r.b.DeleteTask(t.Context(), "t", plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.b.GetTask("t"); !errors.Is(err, fault.ErrCollected) {
@@ -262,7 +263,7 @@ func TestCallbacksOfTasks(t *testing.T) {
 // delivery of "lost" is no longer wanted.
 func TestASlowEndPoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		row, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{})
+		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +315,7 @@ func TestASlowEndPoint(t *testing.T) {
 // later, also by the next leader, and then counted and told.
 func TestADeadLetterIsVisible(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, Write{}); err != nil {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.serve()
@@ -343,7 +344,7 @@ func TestADeadLetterIsVisible(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
 		e, err := r.b.ExplainTask("t")
-		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (Reason{Code: "dead_letter", Text: "its callback could not be delivered: status 503"}) {
+		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (plan.Reason{Code: "dead_letter", Text: "its callback could not be delivered: status 503"}) {
 			t.Fatalf("%d calls, %+v, %v", len(r.sent()), e, err)
 		}
 		r.take()
@@ -354,7 +355,7 @@ func TestADeadLetterIsVisible(t *testing.T) {
 // tried in vain meanwhile is asked for again.
 func TestATaskThatIsNotStartedInTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		row, err := r.b.DesireTask(t.Context(), NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{})
+		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}

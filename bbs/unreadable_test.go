@@ -10,6 +10,7 @@ import (
 
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/task"
 )
@@ -18,9 +19,9 @@ import (
 // instances, a task of a spec file, one that a key was given for, and a domain.
 func (r *rig) kept() {
 	r.t.Helper()
-	r.apply([]lrp.Desired{web(2, "1")}, []NamedTask{{"once", task.Definition{Workload: runs("/bin/true")}}})
-	n := NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
-	if _, err := r.b.DesireTask(r.t.Context(), n, Write{Key: "token"}); err != nil {
+	r.apply([]lrp.Desired{web(2, "1")}, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/true")}}})
+	n := plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
+	if _, err := r.b.DesireTask(r.t.Context(), n, plan.Write{Key: "token"}); err != nil {
 		r.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -87,7 +88,7 @@ func damages(t *testing.T, value []byte) map[string][]byte {
 
 // rowsOfEveryKind names one row of each kind that the board of kept has.
 func (r *rig) rowsOfEveryKind() map[string]string {
-	page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+	page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 	return map[string]string{
 		kindService: ServiceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"), kindDomain: domainRow("d"),
 		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"),
@@ -214,8 +215,8 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 // be read.
 func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 	type after func(t *testing.T, r *rig)
-	app := func(r *rig, services []lrp.Desired, tasks []NamedTask) error {
-		_, err := r.b.Apply(r.t.Context(), Application{Domain: "d", Services: services, Tasks: tasks}, Write{})
+	app := func(r *rig, services []lrp.Desired, tasks []plan.NamedTask) error {
+		_, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks}, plan.Write{}, nil)
 		return err
 	}
 	refused := func(t *testing.T, what string, err error) {
@@ -230,13 +231,13 @@ func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 			t.Errorf("running %s, want %s", got, want)
 		}
 	}
-	again := NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
+	again := plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
 	for kind, c := range map[string]struct{ held, dropped after }{
 		kindService: {func(t *testing.T, r *rig) {
 			refused(t, "apply", app(r, []lrp.Desired{web(2, "2")}, nil))
-			_, err := r.b.ScaleService(t.Context(), webKey, 0, Write{})
+			_, err := r.b.ScaleService(t.Context(), webKey, 0, plan.Write{})
 			refused(t, "scale", err)
-			_, err = r.b.RemoveService(t.Context(), webKey, Write{})
+			_, err = r.b.RemoveService(t.Context(), webKey, plan.Write{})
 			refused(t, "rm", err)
 			runs2(t, r, "[a/0 a/1]")
 			if n := r.b.Count().Orphans; n != 0 {
@@ -245,31 +246,31 @@ func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 		}, func(t *testing.T, r *rig) { runs2(t, r, "[]") }}, // a fresh domain: what nobody wants is stopped
 		kindIndex: {func(t *testing.T, r *rig) {
 			runs2(t, r, "[a/1]")
-			if _, err := r.b.ScaleService(t.Context(), webKey, 0, Write{}); err != nil {
+			if _, err := r.b.ScaleService(t.Context(), webKey, 0, plan.Write{}); err != nil {
 				t.Error(err)
 			}
 			r.serveLRPs()
 			runs2(t, r, "[]")
-			if _, err := r.b.ScaleService(t.Context(), webKey, 2, Write{}); err != nil {
+			if _, err := r.b.ScaleService(t.Context(), webKey, 2, plan.Write{}); err != nil {
 				t.Error(err)
 			}
 			r.serveLRPs()
 			runs2(t, r, "[a/1]") // index 0 may still run
 		}, func(t *testing.T, r *rig) { runs2(t, r, "[a/0 a/1]") }},
 		kindTask: {func(t *testing.T, r *rig) {
-			_, err := r.b.DesireTask(t.Context(), again, Write{})
+			_, err := r.b.DesireTask(t.Context(), again, plan.Write{})
 			if !errors.Is(err, task.ErrExists) {
 				t.Errorf("its guid is free: %v", err)
 			}
-			_, err = r.b.CancelTask(t.Context(), "t", Write{})
+			_, err = r.b.CancelTask(t.Context(), "t", plan.Write{})
 			refused(t, "cancel", err)
 		}, func(t *testing.T, r *rig) {
-			if _, err := r.b.DesireTask(t.Context(), again, Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), again, plan.Write{}); err != nil {
 				t.Errorf("its guid is free again: %v", err)
 			}
 		}},
 		kindDomain: {func(t *testing.T, r *rig) {
-			_, err := r.b.SetDomain(t.Context(), "d", 0, Write{})
+			_, err := r.b.SetDomain(t.Context(), "d", 0, plan.Write{})
 			refused(t, "set domain", err)
 			refused(t, "apply", app(r, nil, nil))
 			runs2(t, r, "[a/0 a/1]")
@@ -279,14 +280,14 @@ func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 			}
 		}},
 		kindApplied: {func(t *testing.T, r *rig) {
-			refused(t, "apply", app(r, nil, []NamedTask{{"once", task.Definition{Workload: runs("/bin/false")}}}))
+			refused(t, "apply", app(r, nil, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/false")}}}))
 		}, func(t *testing.T, r *rig) {
-			if err := app(r, nil, []NamedTask{{"once", task.Definition{Workload: runs("/bin/false")}}}); err != nil {
+			if err := app(r, nil, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/false")}}}); err != nil {
 				t.Error(err)
 			}
 		}},
 		kindIdem: {func(t *testing.T, r *rig) {
-			_, err := r.b.DesireTask(t.Context(), again, Write{Key: "token"})
+			_, err := r.b.DesireTask(t.Context(), again, plan.Write{Key: "token"})
 			refused(t, "the key", err)
 			time.Sleep(23 * time.Hour)
 			synctest.Wait()
@@ -301,7 +302,7 @@ func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 			r.overwrite(idemRow("token"), []byte("garbage")) // for what follows
 			r.reelect()
 		}, func(t *testing.T, r *rig) {
-			if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "u", Domain: "d", Definition: again.Definition}, Write{Key: "token"}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "u", Domain: "d", Definition: again.Definition}, plan.Write{Key: "token"}); err != nil {
 				t.Errorf("the key can be used: %v", err)
 			}
 		}},
@@ -335,7 +336,7 @@ func TestWhatIsDoneForUnreadableRows(t *testing.T) {
 func TestOrphansAreCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.kept()
-		if _, err := r.b.SetDomain(t.Context(), "d", time.Minute, Write{}); err != nil {
+		if _, err := r.b.SetDomain(t.Context(), "d", time.Minute, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -354,14 +355,14 @@ func TestOrphansAreCounted(t *testing.T) {
 		}
 		other := web(1, "1")
 		other.Service = lrp.ServiceKey{Domain: "e", Name: "other"}
-		if _, err := r.b.Apply(t.Context(), Application{Domain: "e", Services: []lrp.Desired{other}}, Write{}); err != nil {
+		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "e", Services: []lrp.Desired{other}}, plan.Write{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		r.serveLRPs()
-		if page, err := r.b.ListInstances(InstanceFilter{Orphans: true}, Range{}); err != nil || len(page.Items) != 2 || !page.Items[0].Orphan || page.Items[0].Service != webKey {
+		if page, err := r.b.ListInstances(plan.InstanceFilter{Orphans: true}, plan.Range{}); err != nil || len(page.Items) != 2 || !page.Items[0].Orphan || page.Items[0].Service != webKey {
 			t.Fatalf("%v %+v", err, page.Items)
 		}
-		if _, err := r.b.SetDomain(t.Context(), "d", 0, Write{}); err != nil {
+		if _, err := r.b.SetDomain(t.Context(), "d", 0, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.serveLRPs()
@@ -376,7 +377,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(2, "1")}, nil)
 		r.serve()
-		page, _ := r.b.ListInstances(InstanceFilter{}, Range{})
+		page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 		k0, k1 := page.Items[0].Key, page.Items[1].Key
 		r.smash(IndexRow(k0), ServiceRow(lrp.ServiceKey{Domain: "d", Name: "ghost"}), "task/bad")
 		r.reelect()
@@ -395,12 +396,12 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		if err := r.event(k0, lrp.Remove{By: lrp.Identity{Instance: "x", Cell: "a", Proc: "a1"}}); !errors.Is(err, lrp.ErrNotEligible) {
 			t.Fatalf("an event for it: %v", err)
 		}
-		if _, err := r.b.DesireTask(t.Context(), NewTask{GUID: "bad", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, Write{}); !errors.Is(err, task.ErrExists) {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "bad", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); !errors.Is(err, task.ErrExists) {
 			t.Fatalf("its guid is taken: %v", err)
 		}
 		ghost := web(1, "1")
 		ghost.Service.Name = "ghost"
-		if _, err := r.b.Apply(t.Context(), Application{Domain: "d", Services: []lrp.Desired{ghost}}, Write{}); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{ghost}}, plan.Write{}, nil); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatalf("applied over it: %v", err)
 		}
 		// Dropped: the index is made anew.

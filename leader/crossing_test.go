@@ -7,9 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"cantina/api"
 	"cantina/batch"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/store/mem"
 )
@@ -18,15 +18,15 @@ import (
 // answered as if it were, and nothing is answered before.
 func TestWritesOfAJobThatCross(t *testing.T) {
 	apply := func(tm *Term) error {
-		_, err := view{tm}.Apply(context.Background(), api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a", "b")}}, api.Write{})
+		_, err := viewOf(tm).Apply(context.Background(), plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}}, plan.Write{})
 		return err
 	}
 	pause := func(tm *Term) error {
-		_, err := view{tm}.PauseJob(context.Background(), "j", true, api.Write{})
+		_, err := viewOf(tm).PauseJob(context.Background(), "j", true, plan.Write{})
 		return err
 	}
-	remove := func(tm *Term) error { return view{tm}.RemoveJob(context.Background(), "j", api.Write{}) }
-	stale := func(tm *Term) error { return view{tm}.RemoveJob(context.Background(), "j", api.Write{Expect: 1}) }
+	remove := func(tm *Term) error { return viewOf(tm).RemoveJob(context.Background(), "j", plan.Write{}) }
+	stale := func(tm *Term) error { return viewOf(tm).RemoveJob(context.Background(), "j", plan.Write{Expect: 1}) }
 	for _, c := range []struct {
 		name          string
 		before        func(*Term) error
@@ -74,7 +74,7 @@ func TestWritesOfAJobThatCross(t *testing.T) {
 					t.Errorf("answers: %v; %v", one, two)
 				}
 				synctest.Wait()
-				j, err := view{tm}.GetJob("j")
+				j, err := viewOf(tm).GetJob("j")
 				if known := err == nil && !j.Removed; known != c.known || known && j.Paused != c.paused {
 					t.Errorf("known %t, paused %t: %v", known, j.Paused, err)
 				}
@@ -88,11 +88,11 @@ func TestAnApplyWhoseSchedulesAreRefusedLeavesNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		bad := api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a")}, Schedules: []api.NamedSchedule{{Name: "s"}}}
-		if _, err := (view{tm}).Apply(t.Context(), bad, api.Write{}); err == nil {
+		bad := plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}, Schedules: []plan.NamedSchedule{{Name: "s"}}}
+		if _, err := (viewOf(tm)).Apply(t.Context(), bad, plan.Write{}); err == nil {
 			t.Fatal("a schedule of nothing is applied")
 		}
-		if err := (view{tm}).RemoveJob(t.Context(), "j", api.Write{}); !errors.Is(err, batch.ErrUnknownJob) {
+		if err := (viewOf(tm)).RemoveJob(t.Context(), "j", plan.Write{}); !errors.Is(err, batch.ErrUnknownJob) {
 			t.Errorf("a job that was never applied: %v", err)
 		}
 	})

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"cantina/api"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/registry"
 	"cantina/store"
 	"cantina/store/mem"
@@ -23,17 +23,17 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 	garbage := store.Op{Key: key, Value: []byte("garbage")}
 	for name, word := range map[string]func(context.Context, view) error{
 		"undrain": func(ctx context.Context, v view) error {
-			_, err := v.UndrainCell(ctx, "c", api.Write{By: "ann"})
+			_, err := v.UndrainCell(ctx, "c", plan.Write{By: "ann"})
 			return err
 		},
 		"quarantine drop": func(ctx context.Context, v view) error {
-			return v.ReleaseQuarantined(ctx, key, false, api.Write{By: "ann"})
+			return v.ReleaseQuarantined(ctx, key, false, plan.Write{By: "ann"})
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
-			v := view{tm}
+			v := viewOf(tm)
 			d := tm.Drains.Of("c")
 			if d == nil || !d.Quarantined || !d.Until.IsZero() || !strings.Contains(d.Reason, "to remove it: cantina undrain") {
 				t.Fatalf("%+v", d)
@@ -43,20 +43,20 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 				t.Errorf("status: %d quarantined, %v, %v", s.Quarantined, s.Warnings, err)
 			}
 			tm.Drains.Heard("c", DrainReport{}) // there is nothing that a cell could be told
-			err = v.Drains.Change(t.Context(), toWrite(api.Write{}), "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
+			err = v.Drains.Change(t.Context(), plan.Write{}, "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
 				return nil, "", nil
 			})
 			if !errors.Is(err, store.ErrQuarantined) {
 				t.Errorf("written over: %v", err)
 			}
-			if err := v.ReleaseQuarantined(t.Context(), key, true, api.Write{}); !errors.Is(err, fault.ErrConflict) {
+			if err := v.ReleaseQuarantined(t.Context(), key, true, plan.Write{}); !errors.Is(err, fault.ErrConflict) {
 				t.Errorf("garbage restored: %v", err)
 			}
 		})
 		synctest.Test(t, func(t *testing.T) {
 			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
-			v, sub := view{tm}, tm.hub.Tail()
+			v, sub := viewOf(tm), tm.hub.Tail()
 			if err := word(t.Context(), v); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -70,7 +70,7 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			if b, err := sub.Next(t.Context(), time.Second); err != nil || len(b.Events) != 1 || b.Events[0].Kind != event.Cell || b.Events[0].Text != "takes work again" {
 				t.Errorf("%s: %+v, %v", name, b, err)
 			}
-			if err := v.ReleaseQuarantined(t.Context(), key, false, api.Write{}); !errors.Is(err, store.ErrNotQuarantined) {
+			if err := v.ReleaseQuarantined(t.Context(), key, false, plan.Write{}); !errors.Is(err, store.ErrNotQuarantined) {
 				t.Errorf("%s: dropped twice: %v", name, err)
 			}
 		})
@@ -84,7 +84,7 @@ func TestADrainIsRestored(t *testing.T) {
 		op := registry.DrainOp(&registry.Drain{Cell: "c", Reason: "new disk", By: "ann", Since: now, Until: now.Add(time.Hour)})
 		tm, end := beginWith(t, mem.Config{}, true, []store.Op{op}, store.Row{Key: key, Value: []byte("garbage"), Revision: 2}) // mended meanwhile
 		defer end()
-		if err := (view{tm}).ReleaseQuarantined(t.Context(), key, true, api.Write{}); err != nil {
+		if err := (viewOf(tm)).ReleaseQuarantined(t.Context(), key, true, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

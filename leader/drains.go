@@ -12,6 +12,7 @@ import (
 
 	"cantina/bbs"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/registry"
 	"cantina/store"
 	"cantina/worker"
@@ -153,7 +154,7 @@ type DecideDrain func(was *registry.Drain) (next *registry.Drain, text string, e
 
 // Change decides on the newest drain of a cell and commits, once for w's key. It returns
 // after the commit.
-func (k *Drains) Change(ctx context.Context, w bbs.Write, operation string, request []byte, name worker.CellName, decide DecideDrain) error {
+func (k *Drains) Change(ctx context.Context, w plan.Write, operation string, request []byte, name worker.CellName, decide DecideDrain) error {
 	_, _, err := k.leader.Board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
 		was := k.Submitted(name)
 		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
@@ -169,7 +170,7 @@ func (k *Drains) Change(ctx context.Context, w bbs.Write, operation string, requ
 		}
 		k.submit(name, next)
 		undo := func() { k.withdraw(name, next, was) }
-		d.Add(bbs.Extra{Ops: []store.Op{op}, Undo: undo, Done: func(revision int64, err error) {
+		d.Add(store.Part{Ops: []store.Op{op}, Undo: undo, Done: func(revision int64, err error) {
 			if err != nil {
 				undo()
 				return
@@ -237,7 +238,7 @@ func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 		return
 	}
 	k.leader.cfg.Go(func(ctx context.Context) {
-		err := k.Change(ctx, bbs.Write{}, "", nil, name, func(was *registry.Drain) (*registry.Drain, string, error) {
+		err := k.Change(ctx, plan.Write{}, "", nil, name, func(was *registry.Drain) (*registry.Drain, string, error) {
 			if was == nil || was.ID() != d.ID() || !was.Ended.IsZero() {
 				return was, "", nil
 			}
@@ -269,7 +270,7 @@ type DrainRequest struct {
 // Drain stores a new drain of a cell, in place of an earlier one; normal is how long it may
 // take when the request does not say. It returns after the commit: bbs.ErrRevision,
 // bbs.ErrKeyReused, ErrUnreadable.
-func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest, normal time.Duration, w bbs.Write) error {
+func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest, normal time.Duration, w plan.Write) error {
 	deadline := cmp.Or(n.Deadline, normal)
 	return k.Change(ctx, w, "drain", fmt.Appendf(nil, "%q %v", name, n), name, func(was *registry.Drain) (*registry.Drain, string, error) {
 		if was != nil && was.Quarantined {
@@ -283,7 +284,7 @@ func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest
 
 // Undrain takes the drain of a cell back, if there is one. It returns after the commit, as
 // Drain does. One whose row cannot be read is dropped with Drop.
-func (k *Drains) Undrain(ctx context.Context, name worker.CellName, w bbs.Write) error {
+func (k *Drains) Undrain(ctx context.Context, name worker.CellName, w plan.Write) error {
 	return k.Change(ctx, w, "undrain", []byte(name), name, func(*registry.Drain) (*registry.Drain, string, error) {
 		return nil, "takes work again", nil
 	})

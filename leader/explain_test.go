@@ -7,12 +7,13 @@ import (
 
 	"cantina/api"
 	"cantina/batch"
+	"cantina/plan"
 	"cantina/worker"
 )
 
 // coherent demands of an explanation that what is not fine is in another state than it
 // should be, for a reason in words.
-func coherent(t *testing.T, what string, e api.Explanation) {
+func coherent(t *testing.T, what string, e plan.Explanation) {
 	t.Helper()
 	if e.Fine != (e.State == e.Wanted) || !e.Fine && (len(e.Reasons) == 0 || e.Reasons[0].Text == "") {
 		t.Errorf("%s: %+v", what, e)
@@ -35,7 +36,7 @@ func TestEveryCellIsExplained(t *testing.T) {
 					c.Drain.Ended = now
 				}
 			}
-			e := explainCell(api.Subject{Kind: api.SubjectCell, Name: "c"}, &c, now)
+			e := explainCell(plan.Subject{Kind: plan.SubjectCell, Name: "c"}, &c, now)
 			coherent(t, fmt.Sprintf("%v %04b", state, marks), e)
 			if e.Fine != (state == worker.Healthy && marks&7 == 0) {
 				t.Errorf("%v %04b: %+v", state, marks, e)
@@ -49,21 +50,21 @@ func TestEveryCellIsExplained(t *testing.T) {
 func TestEveryJobIsExplained(t *testing.T) {
 	for _, why := range [][]batch.Why{nil, {{Text: "a: waits for room"}}} {
 		for s := batch.JobWaiting; s <= batch.JobEmpty; s++ {
-			e := explainedJob(api.Subject{Kind: api.SubjectJob, Name: "j"}, &batch.Progress{State: s}, batch.ClassAbsent, why)
+			e := explainedJob(plan.Subject{Kind: plan.SubjectJob, Name: "j"}, &batch.Progress{State: s}, batch.ClassAbsent, why)
 			coherent(t, s.String(), e)
 			if e.Fine != (s == batch.JobDone || s == batch.JobRunning && why == nil) {
 				t.Errorf("%v: %+v", s, e)
 			}
 		}
 		for c := batch.ClassAbsent; c <= batch.ClassReady; c++ {
-			e := explainedJob(api.Subject{Kind: api.SubjectPair, Name: "j", Node: "a"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, c, why)
+			e := explainedJob(plan.Subject{Kind: plan.SubjectPair, Name: "j", Node: "a"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, c, why)
 			coherent(t, c.String(), e)
 			if e.Fine != (c == batch.ClassDone || c == batch.ClassRunning) {
 				t.Errorf("%v: %+v", c, e)
 			}
 		}
 	}
-	e := explainedJob(api.Subject{Kind: api.SubjectJob, Name: "j"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, batch.ClassAbsent, []batch.Why{{Text: "b: failed"}})
+	e := explainedJob(plan.Subject{Kind: plan.SubjectJob, Name: "j"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, batch.ClassAbsent, []batch.Why{{Text: "b: failed"}})
 	coherent(t, "running, one failed", e)
 	if e.Fine {
 		t.Errorf("one failed: %+v", e)

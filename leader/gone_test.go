@@ -17,6 +17,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/task"
 	"cantina/wire"
@@ -97,14 +98,14 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 			return err
 		}, time.Second},
 		"silence":         {"LOST", "silent for longer than its work may live", func(*Term, view) error { return nil }, time.Hour},
-		"operator's word": {"LOST", "declared dead by ann", func(_ *Term, v view) error { return v.ForgetCell(context.Background(), "p", api.Write{By: "ann"}) }, time.Second},
+		"operator's word": {"LOST", "declared dead by ann", func(_ *Term, v view) error { return v.ForgetCell(context.Background(), "p", plan.Write{By: "ann"}) }, time.Second},
 	}
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tm, end := begin(t)
 				defer end()
-				v := view{tm}
+				v := viewOf(tm)
 				tm.joins(t, "c3", "p")
 				if err := w.leave(tm, v); err != nil {
 					t.Fatal(err)
@@ -114,7 +115,7 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 				if c.Gone.Word() != w.word || !strings.Contains(c.Gone.Why, w.why) || c.Gone.Work != "nothing was left on it" || c.Gone.At.IsZero() || c.Zone != "z1" {
 					t.Errorf("%+v %+v", c, c.Gone)
 				}
-				e, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectCell, Name: "c3"})
+				e, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectCell, Name: "c3"})
 				coherent(t, "c3", e)
 				if err != nil || e.State != w.word || e.Fine != c.Gone.Left || !strings.Contains(e.Reasons[0].Text, w.why) {
 					t.Errorf("%+v, %v", e, err)
@@ -132,7 +133,7 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 				if !strings.HasPrefix(told, w.word+": ") {
 					t.Errorf("its event says %q", told)
 				}
-				if _, err := v.DrainCell(t.Context(), "c3", api.NewDrain{Reason: "x"}, api.Write{}); !errors.Is(err, worker.ErrUnknownProcess) {
+				if _, err := v.DrainCell(t.Context(), "c3", api.NewDrain{Reason: "x"}, plan.Write{}); !errors.Is(err, worker.ErrUnknownProcess) {
 					t.Errorf("drain: %v", err)
 				}
 				tm.joins(t, "c3", "q")
@@ -153,15 +154,15 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, ctx := view{tm}, t.Context()
+		v, ctx := viewOf(tm), t.Context()
 		web := sleeping(t, v)
-		if _, err := v.DesireTask(ctx, api.NewTask{GUID: "t", Domain: "d", Definition: large()}, api.Write{}); err != nil {
+		if _, err := v.DesireTask(ctx, plan.NewTask{GUID: "t", Domain: "d", Definition: large()}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		o := obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}
 		tm.joinsAs(t, "c3", "p", docile{o})
 		tm.answerProbes(t, o, "c3", "p")
-		l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 		if err != nil || len(l.Items) != 1 {
 			t.Fatalf("%+v, %v", l, err)
 		}
@@ -175,7 +176,7 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 		if err := errors.Join(err1, err2, got[0], got2[0]); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.ForgetCell(ctx, "p", api.Write{By: "ann"}); err != nil {
+		if err := v.ForgetCell(ctx, "p", plan.Write{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
@@ -183,13 +184,13 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 		if c := goneCell(t, v, "c3"); c.Gone.Work != want {
 			t.Errorf("%q", c.Gone.Work)
 		}
-		if err := v.ForgetCell(ctx, "p", api.Write{By: "ann"}); err != nil {
+		if err := v.ForgetCell(ctx, "p", plan.Write{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := v.GetCell("c3"); !errors.Is(err, worker.ErrUnknownProcess) {
 			t.Errorf("taken off the list: %v", err)
 		}
-		if err := v.ForgetCell(ctx, "p", api.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
+		if err := v.ForgetCell(ctx, "p", plan.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
 			t.Errorf("twice: %v", err)
 		}
 	})
@@ -201,14 +202,14 @@ func TestInstancesOfASilentCellAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, ctx := view{tm}, t.Context()
+		v, ctx := viewOf(tm), t.Context()
 		web := sleeping(t, v)
 		o := obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}
 		tm.joinsAs(t, "c3", "p", docile{o})
 		tm.answerProbes(t, o, "c3", "p")
 		starts := func(by lrp.Identity) {
 			t.Helper()
-			l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+			l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,18 +242,18 @@ func TestALongListOfLostCellsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		for i := range 53 {
 			name := fmt.Sprintf("c%02d", i)
 			tm.joins(t, name, "p-"+name)
-			if err := v.ForgetCell(t.Context(), worker.Proc("p-"+name), api.Write{By: "ann"}); err != nil {
+			if err := v.ForgetCell(t.Context(), worker.Proc("p-"+name), plan.Write{By: "ann"}); err != nil {
 				t.Fatal(err)
 			}
 			pass(time.Second)
 		}
 		tm.joins(t, "zz", "living")
 		var names []string
-		for r := (api.Range{Limit: 7}); ; {
+		for r := (plan.Range{Limit: 7}); ; {
 			l, err := v.ListCells(r, true)
 			if err != nil {
 				t.Fatal(err)
@@ -267,7 +268,7 @@ func TestALongListOfLostCellsIsBounded(t *testing.T) {
 		if len(names) != 51 || names[0] != "zz" || names[1] != "c03" || names[50] != "c52" {
 			t.Errorf("%d: %v", len(names), names)
 		}
-		if l, err := v.ListCells(api.Range{Limit: 9}, false); err != nil || len(l.Items) != 1 || l.Next != "" {
+		if l, err := v.ListCells(plan.Range{Limit: 9}, false); err != nil || len(l.Items) != 1 || l.Next != "" {
 			t.Errorf("the living: %+v, %v", l, err)
 		}
 		s, _ := v.Status()

@@ -16,6 +16,7 @@ import (
 	"cantina/cell"
 	"cantina/lrp"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/worker"
 )
@@ -27,13 +28,13 @@ func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := beginBlind(t)
 		defer end()
-		v, ctx := view{tm}, t.Context()
+		v, ctx := viewOf(tm), t.Context()
 		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
 		one, free := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "one"}, Instances: 1, Exclusive: true, Workload: load}, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "free"}, Instances: 1, Workload: load}
-		if _, err := v.Apply(ctx, api.Application{Domain: "d", Services: []lrp.Desired{one, free}, Jobs: []api.NamedJob{jobOver("j", "a")}}, api.Write{}); err != nil {
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Services: []lrp.Desired{one, free}, Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v.DesireTask(ctx, api.NewTask{GUID: "t", Domain: "d", Definition: large()}, api.Write{}); err != nil {
+		if _, err := v.DesireTask(ctx, plan.NewTask{GUID: "t", Domain: "d", Definition: large()}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
@@ -54,14 +55,14 @@ func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 		if got := held(); got != "job j, instance d/one/0, task t" {
 			t.Errorf("held: %s", got)
 		}
-		subjects := []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "one"}, {Kind: api.SubjectInstance, Domain: "d", Name: "one"}, {Kind: api.SubjectTask, Name: "t"}}
+		subjects := []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "one"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "one"}, {Kind: plan.SubjectTask, Name: "t"}}
 		for _, s := range subjects {
 			e, err := v.Explain(ctx, s)
-			if err != nil || e.Fine || len(e.Reasons) == 0 || e.Reasons[0].Code != codeHeld || e.Reasons[0].Longest <= 0 || slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == "placing" }) {
+			if err != nil || e.Fine || len(e.Reasons) == 0 || e.Reasons[0].Code != codeHeld || e.Reasons[0].Longest <= 0 || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "placing" }) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
 		}
-		if e, err := v.Explain(ctx, api.Subject{Kind: api.SubjectInstance, Domain: "d", Name: "free"}); err != nil || slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeld }) {
+		if e, err := v.Explain(ctx, plan.Subject{Kind: plan.SubjectInstance, Domain: "d", Name: "free"}); err != nil || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		pass(worker.DefaultTimeouts().Stretch(worker.DefaultTimeouts().MaxDiesWithin))
@@ -69,7 +70,7 @@ func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 			t.Errorf("after the wait: %s", got)
 		}
 		for _, s := range subjects {
-			if e, err := v.Explain(ctx, s); err != nil || slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeld }) {
+			if e, err := v.Explain(ctx, s); err != nil || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
 				t.Errorf("after the wait, %s: %+v, %v", s.Kind, e, err)
 			}
 		}
@@ -106,7 +107,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, ctx := view{tm}, t.Context()
+		v, ctx := viewOf(tm), t.Context()
 		o := obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}
 		tm.cells.SetLocal("c", o)
 		beats := int64(0)
@@ -126,7 +127,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 			}
 			*o.probes = nil
 		}
-		if _, err := v.Apply(ctx, api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a")}}, api.Write{}); err != nil {
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
@@ -135,7 +136,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 		}
 		says := func(state worker.State, want string, bounded bool) {
 			t.Helper()
-			l, err := v.ListPairs(api.PairFilter{Job: "j"}, api.Range{Limit: 9})
+			l, err := v.ListPairs(plan.PairFilter{Job: "j"}, plan.Range{Limit: 9})
 			if err != nil || len(l.Items) != 1 || l.Items[0].Class != batch.ClassRunning {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
@@ -143,12 +144,12 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 			if state == worker.Healthy != (doubt == "") || doubt != "" && !strings.HasPrefix(doubt, fmt.Sprintf("cell c is %v: ", state)) {
 				t.Errorf("%v: doubt %q", state, doubt)
 			}
-			for _, s := range []api.Subject{{Kind: api.SubjectJob, Name: "j"}, {Kind: api.SubjectPair, Name: "j", Node: "a"}} {
+			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"}, {Kind: plan.SubjectPair, Name: "j", Node: "a"}} {
 				e, err := v.Explain(ctx, s)
 				if err != nil {
 					t.Fatal(err)
 				}
-				i := slices.IndexFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeUnsure })
+				i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnsure })
 				if (i >= 0) != (doubt != "") || i >= 0 && (!strings.Contains(e.Reasons[i].Text, want) || e.Reasons[i].Longest > 0 != bounded) {
 					t.Errorf("%v, %s: %+v", state, s.Kind, e.Reasons)
 				}
@@ -172,7 +173,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 // TestOnlyASilentCellIsBounded: certain death bounds a silence, no other reason.
 func TestOnlyASilentCellIsBounded(t *testing.T) {
 	c := api.Cell{Name: "c", Session: worker.Unhealthy, Reason: "no heartbeat for 18s", DeadIn: 8 * time.Second, Unavailable: "no room"}
-	e := explainCell(api.Subject{Kind: api.SubjectCell, Name: "c"}, &c, time.Unix(0, 0))
+	e := explainCell(plan.Subject{Kind: plan.SubjectCell, Name: "c"}, &c, time.Unix(0, 0))
 	if len(e.Reasons) != 2 || e.Reasons[0].Text != "no heartbeat for 18s; if it stays silent, certainly dead in 8s" || e.Reasons[1].Text != "no room" {
 		t.Errorf("%+v", e.Reasons)
 	}

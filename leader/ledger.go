@@ -8,6 +8,7 @@ import (
 	"cantina/event"
 	"cantina/lrp"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/task"
 )
 
@@ -107,7 +108,7 @@ func (b *LedgerFeed) task(e event.Event) {
 // Load books what the rows of a term's load hold.
 func (b *LedgerFeed) Load(board *bbs.BBS) {
 	for after := ""; ; {
-		page, err := board.ListInstances(bbs.InstanceFilter{}, bbs.Range{After: after, Limit: 1000})
+		page, err := board.ListInstances(plan.InstanceFilter{}, plan.Range{After: after, Limit: 1000})
 		if err != nil {
 			return
 		}
@@ -121,7 +122,7 @@ func (b *LedgerFeed) Load(board *bbs.BBS) {
 		}
 	}
 	for after := ""; ; {
-		page, err := board.ListTasks(bbs.TaskFilter{States: []task.State{task.Running}}, bbs.Range{After: after, Limit: 1000})
+		page, err := board.ListTasks(plan.TaskFilter{States: []task.State{task.Running}}, plan.Range{After: after, Limit: 1000})
 		if err != nil {
 			return
 		}

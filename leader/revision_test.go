@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/api"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/task"
 )
@@ -20,24 +20,24 @@ func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, ctx := view{tm}, t.Context()
+		v, ctx := viewOf(tm), t.Context()
 		web := lrp.ServiceKey{Domain: "d", Name: "web"}
-		full := api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}}}}
-		if _, err := v.Apply(ctx, full, api.Write{}); err != nil {
+		full := plan.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}}}}
+		if _, err := v.Apply(ctx, full, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		planned := func() int64 {
 			synctest.Wait()
-			p, err := v.Plan(ctx, api.Application{Domain: "d"})
+			p, err := v.Plan(ctx, plan.Application{Domain: "d"})
 			if err != nil || p.Revision == 0 {
 				t.Fatalf("%+v, %v", p, err)
 			}
 			return p.Revision
 		}
-		apply := func(a api.Application) func() error {
+		apply := func(a plan.Application) func() error {
 			return func() error {
 				a.Domain = "d"
-				got, err := v.Apply(ctx, a, api.Write{})
+				got, err := v.Apply(ctx, a, plan.Write{})
 				if now := planned(); err == nil && got.Revision != now {
 					t.Errorf("apply answers revision %d, plan then %d", got.Revision, now)
 				}
@@ -50,36 +50,36 @@ func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 			moves bool
 			do    func() error
 		}{
-			{"a new task", true, apply(api.Application{Tasks: []api.NamedTask{{Name: "t", Definition: def}}})},
-			{"a new job", true, apply(api.Application{Jobs: []api.NamedJob{jobOver("j", "a")}})},
-			{"the same job", false, apply(api.Application{Jobs: []api.NamedJob{jobOver("j", "a")}})},
-			{"another job", true, apply(api.Application{Jobs: []api.NamedJob{jobOver("j", "a", "b")}})},
-			{"a new schedule", true, apply(api.Application{Schedules: []api.NamedSchedule{everyMinute("s", false)}})},
-			{"the same schedule", false, apply(api.Application{Schedules: []api.NamedSchedule{everyMinute("s", false)}})},
-			{"scale", true, func() error { _, err := v.ScaleService(ctx, web, 3, api.Write{}); return err }},
-			{"scale to the same", false, func() error { _, err := v.ScaleService(ctx, web, 3, api.Write{}); return err }},
-			{"restart", false, func() error { _, err := v.RestartService(ctx, web, api.Write{}); return err }},
-			{"retire", false, func() error { _, err := v.RetireInstances(ctx, web, nil, api.Write{}); return err }},
-			{"pause job", true, func() error { _, err := v.PauseJob(ctx, "j", true, api.Write{}); return err }},
-			{"pause job again", false, func() error { _, err := v.PauseJob(ctx, "j", true, api.Write{}); return err }},
-			{"forgive", false, func() error { _, err := v.ForgiveJob(ctx, api.PairFilter{Job: "j"}, api.Write{}); return err }},
-			{"kill", false, func() error { _, err := v.KillPairs(ctx, api.PairFilter{Job: "j"}, api.Write{}); return err }},
-			{"pause schedule", true, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true, api.Write{}) }},
-			{"pause schedule again", false, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true, api.Write{}) }},
-			{"resume schedule", true, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, false, api.Write{}) }},
+			{"a new task", true, apply(plan.Application{Tasks: []plan.NamedTask{{Name: "t", Definition: def}}})},
+			{"a new job", true, apply(plan.Application{Jobs: []plan.NamedJob{jobOver("j", "a")}})},
+			{"the same job", false, apply(plan.Application{Jobs: []plan.NamedJob{jobOver("j", "a")}})},
+			{"another job", true, apply(plan.Application{Jobs: []plan.NamedJob{jobOver("j", "a", "b")}})},
+			{"a new schedule", true, apply(plan.Application{Schedules: []plan.NamedSchedule{everyMinute("s", false)}})},
+			{"the same schedule", false, apply(plan.Application{Schedules: []plan.NamedSchedule{everyMinute("s", false)}})},
+			{"scale", true, func() error { _, err := v.ScaleService(ctx, web, 3, plan.Write{}); return err }},
+			{"scale to the same", false, func() error { _, err := v.ScaleService(ctx, web, 3, plan.Write{}); return err }},
+			{"restart", false, func() error { _, err := v.RestartService(ctx, web, plan.Write{}); return err }},
+			{"retire", false, func() error { _, err := v.RetireInstances(ctx, web, nil, plan.Write{}); return err }},
+			{"pause job", true, func() error { _, err := v.PauseJob(ctx, "j", true, plan.Write{}); return err }},
+			{"pause job again", false, func() error { _, err := v.PauseJob(ctx, "j", true, plan.Write{}); return err }},
+			{"forgive", false, func() error { _, err := v.ForgiveJob(ctx, plan.PairFilter{Job: "j"}, plan.Write{}); return err }},
+			{"kill", false, func() error { _, err := v.KillPairs(ctx, plan.PairFilter{Job: "j"}, plan.Write{}); return err }},
+			{"pause schedule", true, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true, plan.Write{}) }},
+			{"pause schedule again", false, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true, plan.Write{}) }},
+			{"resume schedule", true, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, false, plan.Write{}) }},
 			{"a run of a schedule", false, func() error {
-				_, err := v.RunSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, time.Time{}, api.Write{})
+				_, err := v.RunSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, time.Time{}, plan.Write{})
 				return err
 			}},
 			{"what schedules start", false, func() error { pass(5 * time.Minute); return nil }},
 			{"a task of its own", false, func() error {
-				_, err := v.DesireTask(ctx, api.NewTask{GUID: "own", Domain: "d", Definition: def}, api.Write{})
+				_, err := v.DesireTask(ctx, plan.NewTask{GUID: "own", Domain: "d", Definition: def}, plan.Write{})
 				return err
 			}},
-			{"remove schedule", true, func() error { return v.RemoveSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, api.Write{}) }},
-			{"remove job", true, func() error { return v.RemoveJob(ctx, "j", api.Write{}) }},
-			{"remove service", true, func() error { _, err := v.RemoveService(ctx, web, api.Write{}); return err }},
-			{"prune", true, apply(api.Application{Prune: true})},
+			{"remove schedule", true, func() error { return v.RemoveSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, plan.Write{}) }},
+			{"remove job", true, func() error { return v.RemoveJob(ctx, "j", plan.Write{}) }},
+			{"remove service", true, func() error { _, err := v.RemoveService(ctx, web, plan.Write{}); return err }},
+			{"prune", true, apply(plan.Application{Prune: true})},
 		} {
 			before := planned()
 			if err := c.do(); err != nil {
@@ -89,9 +89,9 @@ func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 			if moved := after != before; moved != c.moves {
 				t.Errorf("%s: revision %d, then %d", c.what, before, after)
 			}
-			_, err := v.Apply(ctx, full, api.Write{Expect: before - 1})
+			_, err := v.Apply(ctx, full, plan.Write{Expect: before - 1})
 			if c.moves {
-				_, err = v.Apply(ctx, full, api.Write{Expect: before})
+				_, err = v.Apply(ctx, full, plan.Write{Expect: before})
 			}
 			if !errors.Is(err, fault.ErrRevision) {
 				t.Errorf("%s: a plan of before was applied: %v", c.what, err)

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/api"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/task"
 )
 
 // everyMinute is a schedule of a job with its own nodes, or of a task.
-func everyMinute(name string, job bool) api.NamedSchedule {
-	s := api.NamedSchedule{Name: name, Definition: schedule.Definition{Calendar: schedule.Calendar{Line: "@every 60s"}}}
+func everyMinute(name string, job bool) plan.NamedSchedule {
+	s := plan.NamedSchedule{Name: name, Definition: schedule.Definition{Calendar: schedule.Calendar{Line: "@every 60s"}}}
 	if job {
 		j := jobOver(name, "a", "b")
 		s.Definition.Job = &schedule.Job{Job: j.Job, Forest: j.Forest}
@@ -29,33 +29,33 @@ func TestAPruneLeavesTheJobOfASchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
-		a := api.Application{Domain: "d", Schedules: []api.NamedSchedule{everyMinute("j", true), everyMinute("t", false)}, Prune: true}
-		if _, err := v.Apply(t.Context(), a, api.Write{}); err != nil {
+		v := viewOf(tm)
+		a := plan.Application{Domain: "d", Schedules: []plan.NamedSchedule{everyMinute("j", true), everyMinute("t", false)}, Prune: true}
+		if _, err := v.Apply(t.Context(), a, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(61 * time.Second)
 		if _, err := v.GetJob("j"); err != nil {
 			t.Fatalf("the schedule did not run its job: %v", err)
 		}
-		l, err := v.ListTasks(api.TaskFilter{Domain: "d"}, api.Range{Limit: 10})
+		l, err := v.ListTasks(plan.TaskFilter{Domain: "d"}, plan.Range{Limit: 10})
 		if err != nil || len(l.Items) != 1 || l.Items[0].Name != "t" {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
-		got, err := v.Apply(t.Context(), a, api.Write{})
+		got, err := v.Apply(t.Context(), a, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range got.Changes {
-			if c.Verb != api.VerbKeep {
+			if c.Verb != plan.VerbKeep {
 				t.Errorf("%s %s %s", c.Verb, c.Kind, c.Name)
 			}
 		}
 		a.Schedules = nil
-		if got, err = v.Apply(t.Context(), a, api.Write{}); err != nil || len(got.Changes) != 3 {
+		if got, err = v.Apply(t.Context(), a, plan.Write{}); err != nil || len(got.Changes) != 3 {
 			t.Fatalf("%+v, %v", got.Changes, err)
 		}
-		if s, err := v.ListSchedules("d", api.Range{Limit: 10}); err != nil || len(s.Items) != 0 {
+		if s, err := v.ListSchedules("d", plan.Range{Limit: 10}); err != nil || len(s.Items) != 0 {
 			t.Fatalf("%+v, %v", s.Items, err)
 		}
 	})
@@ -66,14 +66,14 @@ func TestSchedulesArePaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		for _, domain := range []string{"e", "d"} {
-			if _, err := v.Apply(t.Context(), api.Application{Domain: domain, Schedules: []api.NamedSchedule{everyMinute("y", false), everyMinute("x", false)}}, api.Write{}); err != nil {
+			if _, err := v.Apply(t.Context(), plan.Application{Domain: domain, Schedules: []plan.NamedSchedule{everyMinute("y", false), everyMinute("x", false)}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var got []string
-		for r := (api.Range{Limit: 1}); ; {
+		for r := (plan.Range{Limit: 1}); ; {
 			l, err := v.ListSchedules("", r)
 			if err != nil {
 				t.Fatal(err)

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/bbs"
 	"cantina/cell"
 	"cantina/internal/link"
 	"cantina/internal/run"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/store"
 	"cantina/store/mem"
@@ -108,11 +108,11 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 		defer end()
 		tm.join("small", 100)
 		for _, guid := range []string{"helped", "never"} {
-			n := bbs.NewTask{GUID: guid, Domain: "d", Definition: large()}
+			n := plan.NewTask{GUID: guid, Domain: "d", Definition: large()}
 			if guid == "never" {
 				n.Definition.Workload.Resources[resource.MemoryMB] = 5000
 			}
-			if _, err := tm.Board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
+			if _, err := tm.Board.DesireTask(t.Context(), n, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -144,9 +144,9 @@ func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		tm.join("c", 5000)
-		n := bbs.NewTask{GUID: "t", Domain: "d", Definition: large()}
+		n := plan.NewTask{GUID: "t", Domain: "d", Definition: large()}
 		n.Definition.WhenFull = task.WhenFullFail
-		if _, err := tm.Board.DesireTask(t.Context(), n, bbs.Write{}); err != nil {
+		if _, err := tm.Board.DesireTask(t.Context(), n, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

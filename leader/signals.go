@@ -10,6 +10,7 @@ import (
 	"cantina/bbs"
 	"cantina/internal/run"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/timetable"
 )
@@ -32,8 +33,8 @@ type SignalCalls struct {
 
 // Instances is where a Sender finds whom to reach: bbs.BBS.
 type Instances interface {
-	GetService(k lrp.ServiceKey) (bbs.Service, error)
-	ListInstances(f bbs.InstanceFilter, r bbs.Range) (bbs.Page[bbs.Instance], error)
+	GetService(k lrp.ServiceKey) (plan.Service, error)
+	ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error)
 }
 
 // SignalSender sends the signals of schedules to the instances of the board. It never repeats
@@ -136,8 +137,8 @@ func (s *SignalSender) targets(domain, service string) (list []lrp.Actual, probl
 	if _, err := s.board.GetService(lrp.ServiceKey{Domain: domain, Name: service}); errors.Is(err, bbs.ErrServiceNotFound) {
 		return nil, fmt.Sprintf("there is no service %s in domain %s", service, domain)
 	}
-	for r := (bbs.Range{Limit: 1000}); ; {
-		p, err := s.board.ListInstances(bbs.InstanceFilter{Domain: domain, Service: service}, r)
+	for r := (plan.Range{Limit: 1000}); ; {
+		p, err := s.board.ListInstances(plan.InstanceFilter{Domain: domain, Service: service}, r)
 		if err != nil {
 			return nil, err.Error() // better nobody than some
 		}

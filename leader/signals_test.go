@@ -10,6 +10,7 @@ import (
 	"cantina/bbs"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/timetable"
 )
@@ -17,20 +18,20 @@ import (
 // instances are those of service web, in pages of ten.
 type instances []lrp.Actual
 
-func (in instances) GetService(k lrp.ServiceKey) (bbs.Service, error) {
+func (in instances) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	if k != (lrp.ServiceKey{Domain: "d", Name: "web"}) {
-		return bbs.Service{}, fmt.Errorf("service %v: %w", k, bbs.ErrServiceNotFound)
+		return plan.Service{}, fmt.Errorf("service %v: %w", k, bbs.ErrServiceNotFound)
 	}
-	return bbs.Service{}, nil
+	return plan.Service{}, nil
 }
 
-func (in instances) ListInstances(_ bbs.InstanceFilter, r bbs.Range) (p bbs.Page[bbs.Instance], _ error) {
+func (in instances) ListInstances(_ plan.InstanceFilter, r plan.Range) (p plan.Page[plan.Instance], _ error) {
 	from := 0
 	if _, err := fmt.Sscan(r.After, &from); err != nil {
 		from = 0
 	}
 	for i := from; i < min(from+10, len(in)); i++ {
-		p.Items = append(p.Items, bbs.Instance{Rows: lrp.Index{Key: in[i].Key, Ordinary: &in[i]}})
+		p.Items = append(p.Items, plan.Instance{Rows: lrp.Index{Key: in[i].Key, Ordinary: &in[i]}})
 	}
 	if from+10 < len(in) {
 		p.Next = fmt.Sprint(from + 10)
@@ -137,9 +138,9 @@ func TestTooManySignals(t *testing.T) {
 // torn is a list of instances that ends after its first page.
 type torn struct{ instances }
 
-func (x torn) ListInstances(f bbs.InstanceFilter, r bbs.Range) (bbs.Page[bbs.Instance], error) {
+func (x torn) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
 	if r.After != "" {
-		return bbs.Page[bbs.Instance]{}, fault.ErrInvalid
+		return plan.Page[plan.Instance]{}, fault.ErrInvalid
 	}
 	return x.instances.ListInstances(f, r)
 }

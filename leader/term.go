@@ -182,7 +182,7 @@ var _ link.Termed = (*Term)(nil)
 
 // Backend is the term as the API sees it.
 func (t *Term) Backend() *api.Backend {
-	v := view{t}
+	v := viewOf(t)
 	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Explainer: v, Logs: v, Events: t.hub, Writable: t.lease.NoRoom}
 }
 

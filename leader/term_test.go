@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/api"
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cell"
@@ -20,6 +19,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/link"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/registry"
 	"cantina/schedule"
 	"cantina/scheduler"
@@ -72,61 +72,61 @@ func TestJobWritesHappenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		ctx := t.Context()
-		if _, err := v.Apply(ctx, api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a", "b")}}, api.Write{Key: "apply"}); err != nil {
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}}, plan.Write{Key: "apply"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		first, err := v.PauseJob(ctx, "j", true, api.Write{Key: "pause"})
+		first, err := v.PauseJob(ctx, "j", true, plan.Write{Key: "pause"})
 		if err != nil || !first.Paused {
 			t.Fatalf("%+v, %v", first, err)
 		}
-		if _, err := v.PauseJob(ctx, "j", false, api.Write{Key: "resume"}); err != nil {
+		if _, err := v.PauseJob(ctx, "j", false, plan.Write{Key: "resume"}); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := v.PauseJob(ctx, "j", true, api.Write{Key: "pause"}); err != nil || again.Paused {
+		if again, err := v.PauseJob(ctx, "j", true, plan.Write{Key: "pause"}); err != nil || again.Paused {
 			t.Fatalf("the repeated call acted: %+v, %v", again, err)
 		}
-		if _, err := v.PauseJob(ctx, "j", false, api.Write{Key: "pause"}); !errors.Is(err, fault.ErrKeyReused) {
+		if _, err := v.PauseJob(ctx, "j", false, plan.Write{Key: "pause"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("a key for two calls: %v", err)
 		}
-		for name, call := range map[string]func(api.Write) error{
-			"pause":   func(w api.Write) error { _, err := v.PauseJob(ctx, "j", true, w); return err },
-			"forgive": func(w api.Write) error { _, err := v.ForgiveJob(ctx, api.PairFilter{Job: "j"}, w); return err },
-			"kill":    func(w api.Write) error { _, err := v.KillPairs(ctx, api.PairFilter{Job: "j"}, w); return err },
-			"remove":  func(w api.Write) error { return v.RemoveJob(ctx, "j", w) },
+		for name, call := range map[string]func(plan.Write) error{
+			"pause":   func(w plan.Write) error { _, err := v.PauseJob(ctx, "j", true, w); return err },
+			"forgive": func(w plan.Write) error { _, err := v.ForgiveJob(ctx, plan.PairFilter{Job: "j"}, w); return err },
+			"kill":    func(w plan.Write) error { _, err := v.KillPairs(ctx, plan.PairFilter{Job: "j"}, w); return err },
+			"remove":  func(w plan.Write) error { return v.RemoveJob(ctx, "j", w) },
 		} {
-			if err := call(api.Write{Expect: first.Revision - 1}); !errors.Is(err, fault.ErrRevision) {
+			if err := call(plan.Write{Expect: first.Revision - 1}); !errors.Is(err, fault.ErrRevision) {
 				t.Errorf("%s for another revision: %v", name, err)
 			}
 		}
 		for range 2 {
-			if n, err := v.ForgiveJob(ctx, api.PairFilter{Job: "j"}, api.Write{Key: "forgive"}); n != 0 || err != nil {
+			if n, err := v.ForgiveJob(ctx, plan.PairFilter{Job: "j"}, plan.Write{Key: "forgive"}); n != 0 || err != nil {
 				t.Fatalf("forgiven %d, %v", n, err)
 			}
-			if n, err := v.KillPairs(ctx, api.PairFilter{Job: "j"}, api.Write{Key: "kill"}); n != 0 || err != nil {
+			if n, err := v.KillPairs(ctx, plan.PairFilter{Job: "j"}, plan.Write{Key: "kill"}); n != 0 || err != nil {
 				t.Fatalf("killed %d, %v", n, err)
 			}
 		}
 		for range 2 {
-			if err := v.RemoveJob(ctx, "j", api.Write{Key: "remove"}); err != nil {
+			if err := v.RemoveJob(ctx, "j", plan.Write{Key: "remove"}); err != nil {
 				t.Fatalf("removed: %v", err)
 			}
 		}
-		if err := v.RemoveJob(ctx, "j", api.Write{}); err == nil {
+		if err := v.RemoveJob(ctx, "j", plan.Write{}); err == nil {
 			t.Fatal("removed twice")
 		}
 	})
 }
 
 // jobOver is a job over hosts.
-func jobOver(name string, hosts ...string) api.NamedJob {
+func jobOver(name string, hosts ...string) plan.NamedJob {
 	src := batch.Source{Kind: batch.SourceManual}
 	for _, h := range hosts {
 		src.Manual = append(src.Manual, batch.ManualNode{Name: h})
 	}
-	return api.NamedJob{
+	return plan.NamedJob{
 		Job: batch.Job{Name: name, Forest: name, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true},
 			Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}},
 		Forest: batch.ForestSpec{Name: name, Levels: []string{"host"}, Instance: name, Sources: []batch.Source{src}},
@@ -166,7 +166,7 @@ func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		err := tm.Drains.Change(t.Context(), bbs.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
+		err := tm.Drains.Change(t.Context(), plan.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
 			return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
 		})
 		if err == nil || tm.Drains.Submitted("c") != nil {
@@ -277,7 +277,7 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, own := view{tm}, tm.lease.Cluster()
+		v, own := viewOf(tm), tm.lease.Cluster()
 		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
 		a, err := tm.Heartbeat(t.Context(), beat, cell.State{Address: "10.0.0.7:1"})
 		if err != nil || a.Verdict != worker.Foreign || a.Cluster != own {
@@ -298,20 +298,20 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); !errors.Is(err, cell.ErrProc) {
 			t.Errorf("a process that is not known: %v", err)
 		}
-		l, err := v.ListCells(api.Range{Limit: 9}, false)
+		l, err := v.ListCells(plan.Range{Limit: 9}, false)
 		if err != nil || len(l.Items) != 1 || l.Items[0].Cluster != "other" || l.Items[0].Address != "10.0.0.7:1" {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
-		if x, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectCell, Name: "c"}); err != nil || x.Fine || len(x.Reasons) != 1 || x.Reasons[0].Code != codeForeign {
+		if x, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectCell, Name: "c"}); err != nil || x.Fine || len(x.Reasons) != 1 || x.Reasons[0].Code != codeForeign {
 			t.Errorf("%+v, %v", x, err)
 		}
 		if s, err := v.Status(); err != nil || s.ClusterID != own || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c (10.0.0.7:1) belongs to cluster other") }) {
 			t.Errorf("%v, %v", s.Warnings, err)
 		}
-		if err := v.AdoptCell(t.Context(), "d", api.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
+		if err := v.AdoptCell(t.Context(), "d", plan.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
 			t.Errorf("a cell that nobody knows is adopted: %v", err)
 		}
-		if err := v.AdoptCell(t.Context(), "c", api.Write{By: "ann"}); err != nil {
+		if err := v.AdoptCell(t.Context(), "c", plan.Write{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		beat.Beat++
@@ -333,15 +333,15 @@ func TestReadsProveTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		end()
-		v := view{tm}
+		v := viewOf(tm)
 		for name, read := range map[string]func() error{
-			"plan": func() error { _, err := v.Plan(t.Context(), api.Application{Domain: "d"}); return err },
+			"plan": func() error { _, err := v.Plan(t.Context(), plan.Application{Domain: "d"}); return err },
 			"explain": func() error {
-				_, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectJob, Name: "j"})
+				_, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectJob, Name: "j"})
 				return err
 			},
 			"upcoming": func() error { _, err := v.Upcoming(schedule.Key{Domain: "d", Name: "s"}, 1); return err },
-			"jobs":     func() error { _, err := v.ListJobs("d", api.Range{Limit: 1}); return err },
+			"jobs":     func() error { _, err := v.ListJobs("d", plan.Range{Limit: 1}); return err },
 			"status":   func() error { _, err := v.Status(); return err },
 		} {
 			if err := read(); !errors.Is(err, store.ErrLeaseNotProven) {
@@ -356,19 +356,19 @@ func TestWhateverIsListedCanBeExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v, ctx := view{tm}, t.Context()
-		if _, err := v.Apply(ctx, api.Application{Domain: "d", Jobs: []api.NamedJob{jobOver("j", "a"), jobOver("k", "a")}}, api.Write{}); err != nil {
+		v, ctx := viewOf(tm), t.Context()
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a"), jobOver("k", "a")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.RemoveJob(ctx, "j", api.Write{}); err != nil {
+		if err := v.RemoveJob(ctx, "j", plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		l, err := v.ListJobs("", api.Range{Limit: 10})
+		l, err := v.ListJobs("", plan.Range{Limit: 10})
 		if err != nil || len(l.Items) != 2 || !l.Items[0].Removed {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
 		for _, j := range l.Items {
-			e, err := v.Explain(ctx, api.Subject{Kind: api.SubjectJob, Name: j.Name})
+			e, err := v.Explain(ctx, plan.Subject{Kind: plan.SubjectJob, Name: j.Name})
 			if err != nil || e.State == "" || j.Removed != (e.State == "removed") {
 				t.Errorf("%s: %+v, %v", j.Name, e, err)
 			}

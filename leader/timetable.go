@@ -5,6 +5,7 @@ import (
 
 	"cantina/bbs"
 	"cantina/internal/differ"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/scheduler"
 	"cantina/store"
@@ -15,7 +16,7 @@ import (
 
 // jobRunner is what a timetable needs of the scheduler: scheduler.Scheduler.
 type jobRunner interface {
-	Renew(domain string, w scheduler.Wanted) (*scheduler.Change, error)
+	Renew(domain string, w plan.NamedJob) (*scheduler.Change, error)
 	Running(name string, held bool) scheduler.Answer
 	Foreign(name, domain string) (other string, yes bool)
 }
@@ -33,9 +34,9 @@ func ConnectTimetable(c timetable.Config, b *bbs.BBS, jobs jobRunner, reg sessio
 }
 
 // DiffFields implements timetable.Config.Differ.
-func DiffFields(was, is any) (out []timetable.FieldChange) {
+func DiffFields(was, is any) (out []plan.FieldChange) {
 	for _, f := range differ.Fields("", was, is) {
-		out = append(out, timetable.FieldChange(f))
+		out = append(out, plan.FieldChange(f))
 	}
 	return out
 }
@@ -49,7 +50,7 @@ type timetableRows struct{ *bbs.Decision }
 
 // Add implements timetable.Rows.
 func (r timetableRows) Add(ops []store.Op, done func(int64, error), undo func()) {
-	r.Decision.Add(bbs.Extra{Ops: ops, Done: done, Undo: undo})
+	r.Decision.Add(store.Part{Ops: ops, Done: done, Undo: undo})
 }
 
 // Decide implements timetable.Board.
@@ -58,8 +59,8 @@ func (b timetableBoard) Decide(fn func(timetable.Rows) error) error {
 }
 
 // Write implements timetable.Board.
-func (b timetableBoard) Write(ctx context.Context, w timetable.Write, operation string, request []byte, fn func(timetable.Rows) ([]byte, error)) ([]byte, int64, error) {
-	return b.WriteDecision(ctx, bbs.Write{Key: w.Key, By: w.By}, operation, request, func(d *bbs.Decision) ([]byte, error) { return fn(timetableRows{d}) })
+func (b timetableBoard) Write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(timetable.Rows) ([]byte, error)) ([]byte, int64, error) {
+	return b.WriteDecision(ctx, plan.Write{Key: w.Key, By: w.By}, operation, request, func(d *bbs.Decision) ([]byte, error) { return fn(timetableRows{d}) })
 }
 
 // timetableJobs lets a timetable run jobs anew.
@@ -70,7 +71,7 @@ type timetableJobs struct {
 
 // Renew implements timetable.Jobs.
 func (j timetableJobs) Renew(rows timetable.Rows, domain string, w *schedule.Job) error {
-	c, err := j.jobRunner.Renew(domain, scheduler.Wanted{Job: w.Job, Forest: w.Forest})
+	c, err := j.jobRunner.Renew(domain, plan.NamedJob{Job: w.Job, Forest: w.Forest})
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (TimetableContents) Task(data []byte) (*task.Definition, error) {
 
 // JobBytes implements timetable.Contents.
 func (TimetableContents) JobBytes(j *schedule.Job) ([]byte, error) {
-	return scheduler.EncodeWanted(&scheduler.Wanted{Job: j.Job, Forest: j.Forest})
+	return scheduler.EncodeWanted(&plan.NamedJob{Job: j.Job, Forest: j.Forest})
 }
 
 // Job implements timetable.Contents.

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/api"
-	"cantina/bbs"
 	"cantina/cell"
 	"cantina/lrp"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/task"
 	"cantina/wire"
 	"cantina/worker"
@@ -24,7 +23,7 @@ func sleeping(t *testing.T, v view) lrp.ServiceKey {
 	t.Helper()
 	load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
 	web := lrp.ServiceKey{Domain: "d", Name: "web"}
-	if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, api.Write{}); err != nil {
+	if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, plan.Write{}); err != nil {
 		t.Fatal(err)
 	}
 	return web
@@ -36,13 +35,13 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		web := sleeping(t, v)
 		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
-		list := func() api.Instance {
-			l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+		list := func() plan.Instance {
+			l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 			if err != nil || len(l.Items) != 1 {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
@@ -65,9 +64,9 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.Doubt != "" || i.Version != x.Version {
 			t.Errorf("an earlier event says %+v", i)
 		}
-		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}} {
+		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}} {
 			e, err := v.Explain(t.Context(), s)
-			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
+			if err != nil || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool {
 				return r.Code == codeUnsure && strings.Contains(r.Text, x.Doubt) && strings.Contains(r.Text, "web/0")
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
@@ -95,15 +94,15 @@ func TestDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		d := view{tm}.doubts()
+		d := viewOf(tm).doubts()
 		for state, doubted := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
-			got := d.task(bbs.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).Doubt
+			got := d.task(plan.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).Doubt
 			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("task %v: %q", state, got)
 			}
 		}
 		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true, lrp.Crashed: false} {
-			got := d.instance(bbs.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).Doubt
+			got := d.instance(plan.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).Doubt
 			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("instance %v: %q", state, got)
 			}
@@ -120,19 +119,19 @@ func TestWhatDoesNotFitHasARemedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		tm.join("small", 100)
 		web := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: 1, Workload: large().Workload}
-		if _, err := v.Apply(t.Context(), api.Application{Domain: "d", Services: []lrp.Desired{web}}, api.Write{}); err != nil {
+		if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{web}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v.DesireTask(t.Context(), api.NewTask{GUID: "t", Domain: "d", Definition: large()}, api.Write{}); err != nil {
+		if _, err := v.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: large()}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectTask, Name: "t"}} {
+		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}, {Kind: plan.SubjectTask, Name: "t"}} {
 			e, err := v.Explain(t.Context(), s)
-			if err != nil || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool {
+			if err != nil || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool {
 				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") && strings.Contains(r.Change, "ask for memory 100Mi at most")
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
@@ -146,7 +145,7 @@ func TestWhatHangsIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		web := sleeping(t, v)
 		const where = "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
 		state := cell.State{Conditions: []cell.Condition{{Instance: "i", What: "service web/0", Text: where}}}
@@ -154,7 +153,7 @@ func TestWhatHangsIsShown(t *testing.T) {
 		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
 			t.Fatal(err)
 		}
-		l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 		if err != nil || len(l.Items) != 1 {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
@@ -162,12 +161,12 @@ func TestWhatHangsIsShown(t *testing.T) {
 		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
-		if l, err = v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9}); err != nil || l.Items[0].Condition != where {
+		if l, err = v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9}); err != nil || l.Items[0].Condition != where {
 			t.Errorf("%+v, %v", l.Items, err)
 		}
-		for _, s := range []api.Subject{{Kind: api.SubjectService, Domain: "d", Name: "web"}, {Kind: api.SubjectInstance, Domain: "d", Name: "web"}, {Kind: api.SubjectCell, Name: "c"}} {
+		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}, {Kind: plan.SubjectCell, Name: "c"}} {
 			e, err := v.Explain(t.Context(), s)
-			if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeHeldUp && strings.Contains(r.Text, where) }) {
+			if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeldUp && strings.Contains(r.Text, where) }) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
 		}
@@ -184,13 +183,13 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		v := view{tm}
+		v := viewOf(tm)
 		web := sleeping(t, v)
 		o := docile{obedient{reporter{term: tm.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}}
 		tm.joinsAs(t, "c", "p", o)
 		tm.answerProbes(t, o.obedient, "c", "p")
 		start := func(proc string) {
-			l, err := v.ListInstances(api.InstanceFilter{Domain: "d"}, api.Range{Limit: 9})
+			l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 			if err != nil || len(l.Items) != 1 {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
@@ -205,8 +204,8 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 		if err != nil || s.Unconfirmed != 1 || s.Running != 1 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		e, err := v.Explain(t.Context(), api.Subject{Kind: api.SubjectService, Domain: "d", Name: "web"})
-		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r api.Reason) bool { return r.Code == codeUnsure }) {
+		e, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectService, Domain: "d", Name: "web"})
+		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnsure }) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		start("p")

@@ -3,16 +3,27 @@ package leader
 import (
 	"context"
 	"errors"
+	"slices"
 
-	"cantina/api"
 	"cantina/bbs"
-	"cantina/scheduler"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/timetable"
 )
 
-// view is a term as the API sees it.
-type view struct{ *Term }
+// view is a term as the API sees it: the calls that need more than one part, or what is known
+// of cells. The others are answered by the part that owns the rows.
+type view struct {
+	*Term
+	owners
+}
+
+type owners struct {
+	*bbs.BBS
+	*timetable.Timetable
+}
+
+func viewOf(t *Term) view { return view{t, owners{t.Board, t.Leader.Timetable}} }
 
 func (v view) fresh() error {
 	if !v.lease.LeaseHeld() {
@@ -21,137 +32,109 @@ func (v view) fresh() error {
 	return nil
 }
 
-func fromRange(r api.Range) bbs.Range { return bbs.Range{After: r.After, Limit: r.Limit} }
-
-func toWrite(w api.Write) bbs.Write { return bbs.Write{Key: w.Key, Expect: w.Expect, By: w.By} }
-
-func listed[A, B any](p bbs.Page[A], f func(A) B) api.Listed[B] {
-	out := api.Listed[B]{Items: make([]B, len(p.Items)), Next: p.Next, Revision: p.Revision}
-	for i, it := range p.Items {
-		out.Items[i] = f(it)
-	}
-	return out
-}
-
-// wanted is what a spec file wants, split between its owners.
-type wanted struct {
-	board bbs.Application
-	jobs  []scheduler.Wanted
-	times []timetable.Wanted
-}
-
 // kept are the names of jobs that schedules run: a prune leaves them alone.
-func (w *wanted) kept() []string {
+func kept(a plan.Application) []string {
 	var out []string
-	for i := range w.times {
-		if w.times[i].Definition.Job != nil {
-			out = append(out, w.times[i].Name)
+	for i := range a.Schedules {
+		if a.Schedules[i].Definition.Job != nil {
+			out = append(out, a.Schedules[i].Name)
 		}
 	}
 	return out
 }
 
-func application(a api.Application) wanted {
-	out := wanted{board: bbs.Application{Domain: a.Domain, TTL: a.TTL, Services: a.Services, Prune: a.Prune}}
-	for _, t := range a.Tasks {
-		out.board.Tasks = append(out.board.Tasks, bbs.NamedTask{Name: t.Name, Definition: t.Definition})
+// inDomain is an application whose jobs, and those of its schedules, have its domain.
+func inDomain(a plan.Application) plan.Application {
+	a.Jobs, a.Schedules = slices.Clone(a.Jobs), slices.Clone(a.Schedules)
+	for i := range a.Jobs {
+		a.Jobs[i].Job.Domain = a.Domain
 	}
-	for _, j := range a.Jobs {
-		j.Job.Domain = a.Domain
-		out.jobs = append(out.jobs, scheduler.Wanted{Job: j.Job, Forest: j.Forest})
-	}
-	for _, s := range a.Schedules {
-		if s.Definition.Job != nil {
-			j := *s.Definition.Job
-			j.Job.Domain = a.Domain
-			s.Definition.Job = &j
+	for i := range a.Schedules {
+		if job := a.Schedules[i].Definition.Job; job != nil {
+			own := *job
+			own.Job.Domain = a.Domain
+			a.Schedules[i].Definition.Job = &own
 		}
-		out.times = append(out.times, timetable.Wanted{Name: s.Name, Definition: s.Definition})
 	}
-	return out
-}
-
-func applied(a bbs.Applied, lines []scheduler.Line, times []timetable.Line) api.Applied {
-	out := api.Applied{Revision: a.Revision}
-	for _, c := range a.Changes {
-		x := api.Change{Kind: c.Kind, Name: c.Name, Verb: api.Verb(c.Verb), Note: c.Note}
-		for _, f := range c.Fields {
-			x.Fields = append(x.Fields, api.FieldChange(f))
-		}
-		out.Changes = append(out.Changes, x)
-	}
-	for _, l := range lines {
-		x := api.Change{Kind: "job", Name: l.Name, Verb: api.Verb(l.Verb), Note: l.Note, Nodes: l.Nodes}
-		for _, f := range l.Fields {
-			x.Fields = append(x.Fields, api.FieldChange(f))
-		}
-		out.Changes = append(out.Changes, x)
-	}
-	for _, l := range times {
-		x := api.Change{Kind: "schedule", Name: l.Name, Verb: api.Verb(l.Verb), Note: l.Note}
-		for _, f := range l.Fields {
-			x.Fields = append(x.Fields, api.FieldChange(f))
-		}
-		out.Changes = append(out.Changes, x)
-	}
-	return out
+	return a
 }
 
 // Plan implements api.Applications.
-func (v view) Plan(_ context.Context, a api.Application) (api.Applied, error) {
+func (v view) Plan(_ context.Context, a plan.Application) (plan.Applied, error) {
 	if err := v.fresh(); err != nil {
-		return api.Applied{}, err
+		return plan.Applied{}, err
 	}
-	w := application(a)
-	got, err2 := v.Board.Plan(w.board) // first: its revision may be older than what the others see, not newer
-	lines, err := v.Scheduler.Plan(a.Domain, w.jobs, a.Prune, w.kept()...)
-	times, err3 := v.Timetable.Plan(a.Domain, w.times, a.Prune)
-	if err := errors.Join(err2, err, err3); err != nil {
-		return api.Applied{}, err
+	a = inDomain(a)
+	out, err := v.Board.Plan(a) // first: its revision may be older than what the others see, not newer
+	changes, err2 := v.planOthers(a)
+	if err := errors.Join(err, err2); err != nil {
+		return plan.Applied{}, err
 	}
-	return remarked(applied(got, lines, times), a), nil
+	out.Changes = append(out.Changes, changes...)
+	return remarked(out, a), nil
+}
+
+// planOthers plans jobs and schedules.
+func (v view) planOthers(a plan.Application) ([]plan.Change, error) {
+	jobs, err := v.Scheduler.Plan(a.Domain, a.Jobs, a.Prune, kept(a)...)
+	times, err2 := v.Timetable.Plan(a.Domain, a.Schedules, a.Prune)
+	return append(jobs, times...), errors.Join(err, err2)
+}
+
+// Apply implements api.Applications: services, tasks, jobs and schedules in one commit.
+func (v view) Apply(ctx context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
+	a = inDomain(a)
+	var changes []plan.Change
+	asked := false
+	out, err := v.Board.Apply(ctx, a, w, func() (part store.Part, err error) {
+		asked = true
+		part, changes, err = v.applyOthers(a)
+		return part, err
+	})
+	if err != nil && !asked { // all that is wrong is returned at once
+		_, others := v.planOthers(a)
+		err = errors.Join(err, others)
+	}
+	if err != nil {
+		return plan.Applied{}, err
+	}
+	out.Changes = append(out.Changes, changes...)
+	return remarked(out, a), nil
+}
+
+// applyOthers prepares jobs and schedules; the board's lock is held.
+func (v view) applyOthers(a plan.Application) (store.Part, []plan.Change, error) {
+	jobs, err := v.Scheduler.Apply(a.Domain, a.Jobs, a.Prune, kept(a)...)
+	if err != nil {
+		_, others := v.Timetable.Plan(a.Domain, a.Schedules, a.Prune)
+		return store.Part{}, nil, errors.Join(err, others)
+	}
+	times, err := v.Timetable.Apply(a.Domain, a.Schedules, a.Prune)
+	if err != nil {
+		jobs.Undo()
+		return store.Part{}, nil, err
+	}
+	return store.Part{Ops: append(jobs.Ops, times.Ops...), Undo: func() {
+		times.Undo()
+		jobs.Undo()
+	}, Done: func(revision int64, err error) {
+		jobs.Done(revision, err)
+		times.Done(revision, err)
+	}}, append(jobs.Lines, times.Lines...), nil
 }
 
 // remarked adds the remarks on calendars.
-func remarked(out api.Applied, a api.Application) api.Applied {
+func remarked(out plan.Applied, a plan.Application) plan.Applied {
 	for _, s := range a.Schedules {
 		out.Warnings = append(out.Warnings, s.Warnings...)
 	}
 	return out
 }
 
-// Apply implements api.Applications: services, tasks, jobs and schedules in one commit.
-func (v view) Apply(ctx context.Context, a api.Application, w api.Write) (api.Applied, error) {
-	all := application(a)
-	if _, err := v.Board.Plan(all.board); err != nil {
-		_, err2 := v.Scheduler.Plan(a.Domain, all.jobs, a.Prune, all.kept()...)
-		_, err3 := v.Timetable.Plan(a.Domain, all.times, a.Prune)
-		return api.Applied{}, errors.Join(err, err2, err3)
+// each changes every item of a page.
+func each[T any](p plan.Page[T], f func(T) T) plan.Page[T] {
+	for i := range p.Items {
+		p.Items[i] = f(p.Items[i])
 	}
-	var lines []scheduler.Line
-	var times []timetable.Line
-	all.board.Extra = func() (bbs.Extra, error) {
-		c, err := v.Scheduler.Apply(a.Domain, all.jobs, a.Prune, all.kept()...)
-		if err != nil {
-			return bbs.Extra{}, err
-		}
-		t, err := v.Timetable.Apply(a.Domain, all.times, a.Prune)
-		if err != nil {
-			c.Undo()
-			return bbs.Extra{}, err
-		}
-		lines, times = c.Lines, t.Lines
-		return bbs.Extra{Ops: append(c.Ops, t.Ops...), Undo: func() {
-			t.Undo()
-			c.Undo()
-		}, Done: func(revision int64, err error) {
-			c.Done(revision, err)
-			t.Done(revision, err)
-		}}, nil
-	}
-	got, err := v.Board.Apply(ctx, all.board, toWrite(w))
-	if err != nil {
-		return api.Applied{}, err
-	}
-	return remarked(applied(got, lines, times), a), nil
+	return p
 }

@@ -8,6 +8,7 @@ import (
 
 	"cantina/api"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/worker"
 )
@@ -56,7 +57,7 @@ func (v view) gone(l *Lost) api.Cell {
 const foreignMark = "}"
 
 // appendForeign adds the cells of other clusters; false when the page is full before their end.
-func (v view) appendForeign(out *api.Listed[api.Cell], r api.Range) bool {
+func (v view) appendForeign(out *plan.Page[api.Cell], r plan.Range) bool {
 	for _, f := range v.ForeignCells() {
 		mark := foreignMark + string(f.Cell)
 		if mark <= r.After {
@@ -72,7 +73,7 @@ func (v view) appendForeign(out *api.Listed[api.Cell], r api.Range) bool {
 }
 
 // appendGone adds the cells that are gone to the end of a list.
-func (v view) appendGone(out *api.Listed[api.Cell], lost []Lost, r api.Range) {
+func (v view) appendGone(out *plan.Page[api.Cell], lost []Lost, r plan.Range) {
 	for _, l := range lost {
 		mark := goneMark + string(l.Cell)
 		if mark <= r.After {
@@ -102,11 +103,11 @@ func cursorOf(c *api.Cell) string {
 }
 
 // ListCells implements api.Cells.
-func (v view) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
+func (v view) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
 	if err := v.fresh(); err != nil {
-		return api.Listed[api.Cell]{}, err
+		return plan.Page[api.Cell]{}, err
 	}
-	out := api.Listed[api.Cell]{}
+	out := plan.Page[api.Cell]{}
 	free, lost := v.free(), v.Lost()
 	for _, s := range v.Registry.Sessions() {
 		if !s.Holder || s.Dead && isLost(lost, s.Cell) || string(s.Cell) <= r.After && r.After != "" {
@@ -152,12 +153,12 @@ func (v view) present(name worker.CellName) (api.Cell, error) {
 }
 
 // AdoptCell implements api.Cells.
-func (v view) AdoptCell(_ context.Context, name worker.CellName, w api.Write) error {
+func (v view) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) error {
 	return v.Adopt(name, w.By)
 }
 
 // DiscardUnknown implements api.Cells.
-func (v view) DiscardUnknown(ctx context.Context, name worker.CellName, w api.Write) ([]string, error) {
+func (v view) DiscardUnknown(ctx context.Context, name worker.CellName, w plan.Write) ([]string, error) {
 	return v.Discard(ctx, name, w.By)
 }
 
@@ -182,7 +183,7 @@ func (v view) unknownOn(name string) []string {
 }
 
 // ForgetCell implements api.Cells.
-func (v view) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
+func (v view) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) error {
 	err := v.Registry.Forget(proc, w.By)
 	if errors.Is(err, worker.ErrUnknownProcess) && v.Strike(proc) {
 		return nil // it is certainly dead already

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"cantina/api"
 	"cantina/cell"
+	"cantina/plan"
 	"cantina/worker"
 )
 
@@ -31,7 +31,7 @@ func (v view) condition(name string, is func(cell.Condition) bool) string {
 }
 
 // heldUp adds to an explanation what of the subject is held up on any cell.
-func (v view) heldUp(x *api.Explanation, is func(cell.Condition) bool) {
+func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 	shown := 0
 	for _, name := range v.Heard() {
 		for _, c := range v.conditions(string(name)) {
@@ -45,13 +45,13 @@ func (v view) heldUp(x *api.Explanation, is func(cell.Condition) bool) {
 				if x.Fine {
 					x.Fine, x.State = false, x.State+", starting"
 				}
-				x.Reasons = append(x.Reasons, api.Reason{Code: codeStarting, Text: fmt.Sprintf("%s on cell %s is starting: %s", c.What, name, c.Words(v.cfg.Clock.Wall()))})
+				x.Reasons = append(x.Reasons, plan.Reason{Code: codeStarting, Text: fmt.Sprintf("%s on cell %s is starting: %s", c.What, name, c.Words(v.cfg.Clock.Wall()))})
 				continue
 			}
 			if x.Fine {
 				x.Fine, x.State = false, x.State+", held up"
 			}
-			x.Reasons = append(x.Reasons, api.Reason{Code: codeHeldUp, Text: fmt.Sprintf("%s on cell %s hangs in the kernel: %s", c.What, name, c.Text),
+			x.Reasons = append(x.Reasons, plan.Reason{Code: codeHeldUp, Text: fmt.Sprintf("%s on cell %s hangs in the kernel: %s", c.What, name, c.Text),
 				Change: "the file system that it waits for answers again, or is unmounted"})
 		}
 	}

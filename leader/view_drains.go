@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cantina/api"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/worker"
 )
@@ -43,7 +44,7 @@ func (t *Term) drainOf(name worker.CellName) *api.Drain {
 const defaultDrain = 10 * time.Minute
 
 // DrainCell implements api.Cells.
-func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w api.Write) (api.Cell, error) {
+func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w plan.Write) (api.Cell, error) {
 	if _, err := v.present(name); err != nil {
 		return api.Cell{}, err
 	}
@@ -52,7 +53,7 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 	if normal <= 0 {
 		normal = defaultDrain
 	}
-	err := v.Drains.Drain(ctx, name, DrainRequest(n), normal, toWrite(w))
+	err := v.Drains.Drain(ctx, name, DrainRequest(n), normal, w)
 	if err != nil {
 		return api.Cell{}, err
 	}
@@ -60,7 +61,7 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 }
 
 // UndrainCell implements api.Cells.
-func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
+func (v view) UndrainCell(ctx context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
 	was := v.Drains.Of(name)
 	if was != nil && was.Quarantined {
 		if err := v.dropDrain(ctx, name); err != nil {
@@ -68,7 +69,7 @@ func (v view) UndrainCell(ctx context.Context, name worker.CellName, w api.Write
 		}
 		return v.undrained(name, true)
 	}
-	if err := v.Drains.Undrain(ctx, name, toWrite(w)); err != nil {
+	if err := v.Drains.Undrain(ctx, name, w); err != nil {
 		return api.Cell{}, err
 	}
 	return v.undrained(name, was != nil)

@@ -7,20 +7,20 @@ import (
 
 	"cantina/api"
 	"cantina/batch"
-	"cantina/bbs"
 	"cantina/cell"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/worker"
 )
 
 // Explain implements api.Explainer.
-func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
+func (v view) Explain(_ context.Context, s plan.Subject) (plan.Explanation, error) {
 	if err := v.fresh(); err != nil {
-		return api.Explanation{}, err
+		return plan.Explanation{}, err
 	}
 	switch s.Kind {
-	case api.SubjectService:
+	case plan.SubjectService:
 		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
 		e, err := v.Board.ExplainService(k)
 		out := explained(s, e)
@@ -28,7 +28,7 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 			err = v.unsure(&out, k, -1)
 		}
 		return out, err
-	case api.SubjectInstance:
+	case plan.SubjectInstance:
 		k := lrp.ServiceKey{Domain: s.Domain, Name: s.Name}
 		e, err := v.Board.ExplainInstance(k, s.Index)
 		out := explained(s, e)
@@ -36,49 +36,47 @@ func (v view) Explain(_ context.Context, s api.Subject) (api.Explanation, error)
 			err = v.unsure(&out, k, s.Index)
 		}
 		return out, err
-	case api.SubjectTask:
+	case plan.SubjectTask:
 		e, err := v.Board.ExplainTask(s.Name)
 		out := explained(s, e)
 		if err == nil {
 			err = v.unsureTask(&out, s.Name)
 		}
 		return out, err
-	case api.SubjectJob, api.SubjectPair:
+	case plan.SubjectJob, plan.SubjectPair:
 		return v.explainJob(s)
-	case api.SubjectCell:
+	case plan.SubjectCell:
 		return v.explainCell(s)
-	case api.SubjectSchedule:
+	case plan.SubjectSchedule:
 		return v.explainSchedule(s)
 	}
-	return api.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, fault.ErrInvalid)
+	return plan.Explanation{}, fmt.Errorf("subject %q: %w", s.Kind, fault.ErrInvalid)
 }
 
-func explained(s api.Subject, e bbs.Explanation) api.Explanation {
-	out := api.Explanation{Subject: s, State: e.State, Wanted: e.Wanted, Fine: e.Fine}
-	for _, r := range e.Reasons {
-		out.Reasons = append(out.Reasons, api.Reason{Code: r.Code, Text: r.Text, Change: r.Change, Longest: r.Longest})
-	}
-	return out
+// explained is an explanation of a subject.
+func explained(s plan.Subject, e plan.Explanation) plan.Explanation {
+	e.Subject = s
+	return e
 }
 
-func (v view) explainJob(s api.Subject) (api.Explanation, error) {
+func (v view) explainJob(s plan.Subject) (plan.Explanation, error) {
 	j, err := v.Scheduler.Job(s.Name)
 	if err != nil {
-		return api.Explanation{}, err
+		return plan.Explanation{}, err
 	}
 	if j.Removed {
-		return api.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []api.Reason{{Code: "batch",
+		return plan.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []plan.Reason{{Code: "batch",
 			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}, nil
 	}
 	why, err := v.Scheduler.Explain(s.Name, s.Node)
 	if err != nil {
-		return api.Explanation{}, err
+		return plan.Explanation{}, err
 	}
 	class := batch.ClassAbsent
 	if s.Node != "" {
 		p, err := v.Scheduler.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
 		if err != nil {
-			return api.Explanation{}, err
+			return plan.Explanation{}, err
 		}
 		for _, x := range p {
 			class = x.Class
@@ -93,8 +91,8 @@ func (v view) explainJob(s api.Subject) (api.Explanation, error) {
 }
 
 // explainedJob explains a job by its progress, or one of its batch tasks by its class.
-func explainedJob(s api.Subject, p *batch.Progress, class batch.Class, why []batch.Why) api.Explanation {
-	out := api.Explanation{Subject: s, State: p.State.String(), Wanted: batch.JobDone.String()}
+func explainedJob(s plan.Subject, p *batch.Progress, class batch.Class, why []batch.Why) plan.Explanation {
+	out := plan.Explanation{Subject: s, State: p.State.String(), Wanted: batch.JobDone.String()}
 	runs := p.State == batch.JobRunning && len(why) == 0 && p.Failed == 0
 	if s.Node != "" {
 		out.State, runs = class.String(), class == batch.ClassRunning
@@ -104,7 +102,7 @@ func explainedJob(s api.Subject, p *batch.Progress, class batch.Class, why []bat
 	}
 	out.Fine = out.State == out.Wanted
 	for _, w := range why {
-		r := api.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
+		r := plan.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
 		for i, h := range w.Holders {
 			if i > 0 {
 				r.Holder += ", "
@@ -114,7 +112,7 @@ func explainedJob(s api.Subject, p *batch.Progress, class batch.Class, why []bat
 		out.Reasons = append(out.Reasons, r)
 	}
 	if !out.Fine && len(out.Reasons) == 0 {
-		out.Reasons = []api.Reason{{Code: "batch", Text: unexplained(p.State)}}
+		out.Reasons = []plan.Reason{{Code: "batch", Text: unexplained(p.State)}}
 	}
 	return out
 }
@@ -130,10 +128,10 @@ func unexplained(s batch.State) string {
 	return "it is about to be started"
 }
 
-func (v view) explainCell(s api.Subject) (api.Explanation, error) {
+func (v view) explainCell(s plan.Subject) (plan.Explanation, error) {
 	c, err := v.GetCell(worker.CellName(s.Name))
 	if err != nil {
-		return api.Explanation{}, err
+		return plan.Explanation{}, err
 	}
 	if c.Gone != nil {
 		return explainGone(s, &c), nil
@@ -144,7 +142,7 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 	out := explainCell(s, &c, v.cfg.Clock.Wall())
 	for _, x := range v.conditions(s.Name) {
 		if x.Unknown {
-			out.Reasons = append(out.Reasons, api.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
+			out.Reasons = append(out.Reasons, plan.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
 				Change: "it is left alone until it ends by itself; cantina cells discard " + s.Name + " ends it"})
 			continue
 		}
@@ -152,7 +150,7 @@ func (v view) explainCell(s api.Subject) (api.Explanation, error) {
 		if !x.Since.IsZero() {
 			code = codeStarting
 		}
-		out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: x.What + ": " + x.Words(v.cfg.Clock.Wall())})
+		out.Reasons = append(out.Reasons, plan.Reason{Code: code, Text: x.What + ": " + x.Words(v.cfg.Clock.Wall())})
 	}
 	return out, nil
 }
@@ -165,24 +163,24 @@ const (
 )
 
 // explainForeign tells why a cell of another cluster is refused, and what can be decided.
-func (v view) explainForeign(s api.Subject, c *api.Cell) api.Explanation {
-	return api.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []api.Reason{{Code: codeForeign,
+func (v view) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
+	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []plan.Reason{{Code: codeForeign,
 		Text:   fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", c.Name, c.Address, c.Cluster, v.lease.Cluster()),
 		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 
 // explainGone tells what became of a cell that is gone, and of its work.
-func explainGone(s api.Subject, c *api.Cell) api.Explanation {
+func explainGone(s plan.Subject, c *api.Cell) plan.Explanation {
 	g := c.Gone
-	out := api.Explanation{Subject: s, State: g.Word(), Wanted: worker.Healthy.String()}
+	out := plan.Explanation{Subject: s, State: g.Word(), Wanted: worker.Healthy.String()}
 	since := "since " + g.At.UTC().Format(time.DateTime) + " UTC: "
-	why := api.Reason{Code: "lost", Text: since + g.Why, Change: "a cell that is started under this name takes its place; cantina cells forget " + string(c.Proc) + " takes it off the list"}
+	why := plan.Reason{Code: "lost", Text: since + g.Why, Change: "a cell that is started under this name takes its place; cantina cells forget " + string(c.Proc) + " takes it off the list"}
 	if g.Left {
 		out.Wanted, out.Fine, why.Code, why.Change = out.State, true, "left", ""
 	}
-	out.Reasons = []api.Reason{why, {Code: "work", Text: g.Work}}
+	out.Reasons = []plan.Reason{why, {Code: "work", Text: g.Work}}
 	if c.Drain != nil {
-		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
+		out.Reasons = append(out.Reasons, plan.Reason{Code: "evacuating", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
 	}
 	return out
 }
@@ -195,9 +193,9 @@ func ifSilent(dead time.Duration) string {
 	return fmt.Sprintf("; if it stays silent, certainly dead in %s", dead.Round(time.Second))
 }
 
-func explainCell(s api.Subject, c *api.Cell, now time.Time) api.Explanation {
-	out := api.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
-	add := func(code, text string) { out.Reasons = append(out.Reasons, api.Reason{Code: code, Text: text}) }
+func explainCell(s plan.Subject, c *api.Cell, now time.Time) plan.Explanation {
+	out := plan.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
+	add := func(code, text string) { out.Reasons = append(out.Reasons, plan.Reason{Code: code, Text: text}) }
 	if c.Session != worker.Healthy {
 		add("session", c.Reason+ifSilent(c.DeadIn))
 	}
@@ -208,7 +206,7 @@ func explainCell(s api.Subject, c *api.Cell, now time.Time) api.Explanation {
 	switch {
 	case c.Drain != nil:
 		out.State += drainState(c.Drain)
-		out.Reasons = append(out.Reasons, api.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
+		out.Reasons = append(out.Reasons, plan.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
 			Change: "cantina undrain " + s.Name + " lets it take work again"})
 		if left := c.Drain.Until.Sub(now); left > 0 && c.Drain.Ended.IsZero() {
 			out.Reasons[len(out.Reasons)-1].Longest = left

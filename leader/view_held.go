@@ -9,7 +9,7 @@ import (
 	"cantina/api"
 	"cantina/bbs"
 	"cantina/lrp"
-	"cantina/scheduler"
+	"cantina/plan"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -32,7 +32,7 @@ func (v view) blind() (worker.WaitView, bool) {
 }
 
 // held lists what the initial wait holds: jobs, then exclusive instances and tasks.
-func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
+func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 	if !w.Active && !w.Blind {
 		return
 	}
@@ -54,14 +54,14 @@ func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
 	if !w.Blind {
 		return
 	}
-	everything := bbs.Range{Limit: math.MaxInt32} // which has no error: those are of a range that begins somewhere
-	instances, _ := v.Board.ListInstances(bbs.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
+	everything := plan.Range{Limit: math.MaxInt32} // which has no error: those are of a range that begins somewhere
+	instances, _ := v.Board.ListInstances(plan.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
 	for _, i := range instances.Items {
 		if i.Exclusive {
 			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: blindText, Longest: w.Longest})
 		}
 	}
-	tasks, _ := v.Board.ListTasks(bbs.TaskFilter{States: []task.State{task.Pending}}, everything)
+	tasks, _ := v.Board.ListTasks(plan.TaskFilter{States: []task.State{task.Pending}}, everything)
 	for _, t := range tasks.Items {
 		add(api.Held{What: "task " + t.GUID, Reason: blindText, Longest: w.Longest})
 	}
@@ -69,8 +69,8 @@ func (v view) held(s *api.Status, w worker.WaitView, all []scheduler.JobView) {
 
 // sayHeld puts that the initial wait holds something in the place of what says that it
 // is about to be placed.
-func sayHeld(x *api.Explanation, longest time.Duration) {
-	x.Reasons = slices.DeleteFunc(x.Reasons, func(r api.Reason) bool { return r.Code == "placing" })
-	x.Reasons = slices.Insert(x.Reasons, 0, api.Reason{Code: codeHeld, Text: blindText, Longest: longest,
+func sayHeld(x *plan.Explanation, longest time.Duration) {
+	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" })
+	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: blindText, Longest: longest,
 		Change: "cantina leader end-wait --accept-double-starts, where you know that no such cell runs anything"})
 }

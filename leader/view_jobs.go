@@ -6,36 +6,36 @@ import (
 	"fmt"
 	"strconv"
 
-	"cantina/api"
 	"cantina/batch"
 	"cantina/bbs"
+	"cantina/plan"
 	"cantina/scheduler"
 )
 
 // ListJobs implements api.Jobs.
-func (v view) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) {
+func (v view) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
 	if err := v.fresh(); err != nil {
-		return api.Listed[api.Job]{}, err
+		return plan.Page[plan.Job]{}, err
 	}
 	all := v.Scheduler.Jobs(domain, r.After, r.Limit+1)
-	out := api.Listed[api.Job]{}
+	out := plan.Page[plan.Job]{}
 	for i, j := range all {
 		if i == r.Limit {
 			out.Next = all[i-1].Name
 			break
 		}
-		out.Items = append(out.Items, api.Job(j))
+		out.Items = append(out.Items, j)
 	}
 	return out, nil
 }
 
 // GetJob implements api.Jobs.
-func (v view) GetJob(name string) (api.Job, error) {
+func (v view) GetJob(name string) (plan.Job, error) {
 	j, err := v.Scheduler.Job(name)
-	return api.Job(j), errors.Join(v.fresh(), err)
+	return j, errors.Join(v.fresh(), err)
 }
 
-func nodeFilter(f api.PairFilter, r api.Range) batch.NodeFilter {
+func nodeFilter(f plan.PairFilter, r plan.Range) batch.NodeFilter {
 	n := batch.NodeFilter{Classes: f.Classes, Node: f.Node, Below: f.Below, After: r.After}
 	if r.Limit > 0 {
 		n.Limit = r.Limit + 1
@@ -43,8 +43,8 @@ func nodeFilter(f api.PairFilter, r api.Range) batch.NodeFilter {
 	return n
 }
 
-func (v view) pairs(all []scheduler.PairView, limit int) api.Listed[api.Pair] {
-	out, d := api.Listed[api.Pair]{}, v.doubts()
+func (v view) pairs(all []plan.Pair, limit int) plan.Page[plan.Pair] {
+	out, d := plan.Page[plan.Pair]{}, v.doubts()
 	for i, p := range all {
 		if i == limit {
 			out.Next = all[i-1].Node
@@ -56,29 +56,29 @@ func (v view) pairs(all []scheduler.PairView, limit int) api.Listed[api.Pair] {
 }
 
 // ListPairs implements api.Jobs.
-func (v view) ListPairs(f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+func (v view) ListPairs(f plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
 	if err := v.fresh(); err != nil {
-		return api.Listed[api.Pair]{}, err
+		return plan.Page[plan.Pair]{}, err
 	}
 	all, err := v.Scheduler.Pairs(f.Job, nodeFilter(f, r))
 	return v.pairs(all, r.Limit), err
 }
 
 // ListResults implements api.Jobs.
-func (v view) ListResults(ctx context.Context, f api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+func (v view) ListResults(ctx context.Context, f plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
 	all, err := v.Scheduler.Results(ctx, f.Job, nodeFilter(f, r))
 	return v.pairs(all, r.Limit), err
 }
 
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
-func (v view) change(ctx context.Context, w api.Write, operation string, f api.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
-	answer, _, err := v.Board.WriteDecision(ctx, toWrite(w), operation, request(f), func(d *bbs.Decision) ([]byte, error) {
+func (v view) change(ctx context.Context, w plan.Write, operation string, f plan.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
+	answer, _, err := v.Board.WriteDecision(ctx, w, operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		c, err := prepare(d)
 		if err != nil {
 			return nil, err
 		}
-		d.Add(bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo})
+		d.Add(c.Part)
 		// One whose creation is on its way has no revision yet.
 		j, err := v.Scheduler.Job(f.Job)
 		if err != nil && !errors.Is(err, batch.ErrUnknownJob) {
@@ -100,8 +100,8 @@ func (v view) change(ctx context.Context, w api.Write, operation string, f api.P
 }
 
 // define is change for what a domain desires of a job: it moves the domain's revision.
-func (v view) define(ctx context.Context, w api.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
-	_, err := v.change(ctx, w, operation, api.PairFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
+func (v view) define(ctx context.Context, w plan.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
+	_, err := v.change(ctx, w, operation, plan.PairFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
 		c, err := prepare()
 		if err == nil && len(c.Ops) > 0 {
 			d.Redefine(c.Domain)
@@ -112,32 +112,32 @@ func (v view) define(ctx context.Context, w api.Write, operation, name string, p
 }
 
 // request is what a call with a filter asks, to tell a repeated one from another.
-func request(f api.PairFilter) []byte {
+func request(f plan.PairFilter) []byte {
 	return fmt.Appendf(nil, "%q %v %q %q", f.Job, f.Classes, f.Node, f.Below)
 }
 
 // RemoveJob implements api.Jobs.
-func (v view) RemoveJob(ctx context.Context, name string, w api.Write) error {
+func (v view) RemoveJob(ctx context.Context, name string, w plan.Write) error {
 	return v.define(ctx, w, "remove job", name, func() (*scheduler.Change, error) { return v.Scheduler.Remove(name) })
 }
 
 // PauseJob implements api.Jobs.
-func (v view) PauseJob(ctx context.Context, name string, paused bool, w api.Write) (api.Job, error) {
+func (v view) PauseJob(ctx context.Context, name string, paused bool, w plan.Write) (plan.Job, error) {
 	operation := "pause job"
 	if !paused {
 		operation = "resume job"
 	}
 	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change, error) { return v.Scheduler.Pause(name, paused) }); err != nil {
-		return api.Job{}, err
+		return plan.Job{}, err
 	}
 	return v.GetJob(name)
 }
 
 // ForgiveJob implements api.Jobs. It may take several commits, each of which can be
 // repeated; the key is kept with the answer when all are done.
-func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
+func (v view) ForgiveJob(ctx context.Context, f plan.PairFilter, w plan.Write) (int, error) {
 	const operation = "forgive job"
-	answer, ok, err := v.Board.Answered(ctx, toWrite(w), operation, request(f))
+	answer, ok, err := v.Board.Answered(ctx, w, operation, request(f))
 	if err != nil {
 		return 0, err
 	}
@@ -148,22 +148,22 @@ func (v view) ForgiveJob(ctx context.Context, f api.PairFilter, w api.Write) (in
 		nothing := func(*bbs.Decision) (*scheduler.Change, error) {
 			return &scheduler.Change{}, v.Scheduler.Changeable(f.Job)
 		}
-		if _, err := v.change(ctx, api.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
+		if _, err := v.change(ctx, plan.Write{Expect: w.Expect, By: w.By}, operation, f, nothing); err != nil {
 			return 0, err
 		}
 	}
-	n, err := v.Scheduler.Forgive(ctx, f.Job, nodeFilter(f, api.Range{}))
+	n, err := v.Scheduler.Forgive(ctx, f.Job, nodeFilter(f, plan.Range{}))
 	if err != nil || w.Key == "" {
 		return n, err
 	}
-	return v.change(ctx, api.Write{Key: w.Key, By: w.By}, operation, f, func(*bbs.Decision) (*scheduler.Change, error) {
-		return &scheduler.Change{Lines: []scheduler.Line{{Name: f.Job, Nodes: n}}}, nil
+	return v.change(ctx, plan.Write{Key: w.Key, By: w.By}, operation, f, func(*bbs.Decision) (*scheduler.Change, error) {
+		return &scheduler.Change{Lines: []plan.Change{{Name: f.Job, Nodes: n}}}, nil
 	})
 }
 
 // KillPairs implements api.Jobs.
-func (v view) KillPairs(ctx context.Context, f api.PairFilter, w api.Write) (int, error) {
+func (v view) KillPairs(ctx context.Context, f plan.PairFilter, w plan.Write) (int, error) {
 	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) {
-		return v.Scheduler.Kill(f.Job, nodeFilter(f, api.Range{}))
+		return v.Scheduler.Kill(f.Job, nodeFilter(f, plan.Range{}))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"cantina/api"
 	"cantina/bbs"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/timetable"
 	"cantina/worker"
@@ -31,9 +32,7 @@ func (v view) Status() (api.Status, error) {
 		}
 		s.For = append(s.For, fmt.Sprintf("%s (process %s, %s)", f.Cell, f.Proc, limit))
 	}
-	for _, d := range v.Board.ListDomains() {
-		s.Domains = append(s.Domains, api.Domain{Name: d.Name, Fresh: d.Fresh, Expires: d.Expires})
-	}
+	s.Domains = v.Board.ListDomains()
 	all := v.Scheduler.Jobs("", "", 0)
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.Timetable.Len()
 	sessions := v.Registry.Sessions()
@@ -59,11 +58,7 @@ func (v view) Status() (api.Status, error) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("cell %s is drained: %s", d.Cell, d.Reason))
 	}
 	v.held(&s, w, all)
-	rollouts, more := v.Board.Rollouts(maxHeld)
-	for _, r := range rollouts {
-		s.Rollouts = append(s.Rollouts, api.Rollout(r))
-	}
-	s.RolloutsMore = more
+	s.Rollouts, s.RolloutsMore = v.Board.Rollouts(maxHeld)
 	if n.Orphans > 0 {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
 	}
@@ -124,11 +119,11 @@ func (v view) lostCells(s *api.Status) {
 }
 
 // EndWait implements api.Operation.
-func (v view) EndWait(_ context.Context, w api.Write) error { return v.Registry.EndWait(w.By) }
+func (v view) EndWait(_ context.Context, w plan.Write) error { return v.Registry.EndWait(w.By) }
 
 // ListQuarantine implements api.Operation.
-func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
-	out := api.Listed[api.Quarantined]{}
+func (v view) ListQuarantine(r plan.Range) (plan.Page[api.Quarantined], error) {
+	out := plan.Page[api.Quarantined]{}
 	for _, q := range v.lease.Quarantined() {
 		if q.Key <= r.After && r.After != "" {
 			continue
@@ -143,7 +138,7 @@ func (v view) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
 }
 
 // ReleaseQuarantined implements api.Operation.
-func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ api.Write) error {
+func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ plan.Write) error {
 	drained := DrainedCell(key)
 	release := v.Board.Release
 	switch {

@@ -9,13 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"cantina/api"
 	"cantina/batch"
-	"cantina/bbs"
 	"cantina/cell"
 	"cantina/internal/text"
 	"cantina/lrp"
-	"cantina/scheduler"
+	"cantina/plan"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -89,8 +87,8 @@ func (d *doubts) of(cell, proc string) string {
 }
 
 // instance adds the doubt about its cell to an instance that a cell has.
-func (d *doubts) instance(i bbs.Instance) api.Instance {
-	x := api.Instance{Actual: i.Actual, Rows: i.Rows, Version: i.Version, Wanted: i.Wanted, Orphan: i.Orphan, Quarantined: i.Quarantined, Revision: i.Revision}
+func (d *doubts) instance(i plan.Instance) plan.Instance {
+	x := i
 	if i.State == lrp.Claimed || i.State == lrp.Running {
 		x.Doubt = d.of(i.Cell, i.Proc)
 		x.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
@@ -102,8 +100,8 @@ func (d *doubts) instance(i bbs.Instance) api.Instance {
 }
 
 // task adds the doubt about its cell to a task that runs.
-func (d *doubts) task(t bbs.Task) api.Task {
-	x := toTask(t)
+func (d *doubts) task(t plan.Task) plan.Task {
+	x := t
 	if t.Task != nil && t.State == task.Running {
 		x.Doubt = d.of(t.Holder.Cell, t.Holder.Proc)
 		x.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
@@ -117,8 +115,8 @@ func (d *doubts) task(t bbs.Task) api.Task {
 }
 
 // pair adds the doubt about its cell to a batch task that runs.
-func (d *doubts) pair(p scheduler.PairView) api.Pair {
-	x := api.Pair{Job: p.Job, NodeView: p.NodeView, Path: p.Path, Data: p.Data}
+func (d *doubts) pair(p plan.Pair) plan.Pair {
+	x := p
 	if p.Class == batch.ClassRunning {
 		x.Doubt = d.of(p.Cell, d.v.procOf(p))
 	}
@@ -126,7 +124,7 @@ func (d *doubts) pair(p scheduler.PairView) api.Pair {
 }
 
 // procOf is the process that has a batch task which runs.
-func (v view) procOf(p scheduler.PairView) string {
+func (v view) procOf(p plan.Pair) string {
 	for _, r := range v.Registry.Running(worker.Work{Job: p.Job, Node: p.Node}) {
 		if r.Run.Invocation == p.Invocation {
 			return string(r.Proc)
@@ -144,7 +142,7 @@ func (h holder) compare(o holder) int {
 
 // unsurePairs adds, for each cell that has running batch tasks of a job and is not in
 // order, that it is not, and how long what it has counts as running; node "" = all.
-func (v view) unsurePairs(x *api.Explanation, job, node string) error {
+func (v view) unsurePairs(x *plan.Explanation, job, node string) error {
 	running, err := v.Scheduler.Pairs(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
 	if err != nil {
 		return err
@@ -161,38 +159,38 @@ func (v view) unsurePairs(x *api.Explanation, job, node string) error {
 
 // sayUnsure adds the doubt about each process that is not in order, with what it has of a
 // subject; of many it names the first ones. What is not confirmed is not as wanted.
-func (d *doubts) sayUnsure(x *api.Explanation, on map[holder][]string) {
+func (d *doubts) sayUnsure(x *plan.Explanation, on map[holder][]string) {
 	cells := slices.SortedFunc(maps.Keys(on), holder.compare)
 	x.Fine = x.Fine && len(cells) == 0
 	for _, h := range cells[:min(len(cells), namedCells)] {
 		x.Reasons = append(x.Reasons, d.v.unsureOf(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
 	}
 	if more := len(cells) - namedCells; more > 0 {
-		x.Reasons = append(x.Reasons, api.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
+		x.Reasons = append(x.Reasons, plan.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
 	}
 }
 
 // unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
 // one that is lost is what must not run twice.
-func (v view) unsureOf(h holder, doubt, what string) api.Reason {
+func (v view) unsureOf(h holder, doubt, what string) plan.Reason {
 	if s, ok := v.Registry.Process(worker.Proc(h.proc)); ok && s.State == worker.MustDie {
 		which := "the cell"
 		if !s.Holder {
 			which = "that process"
 		}
-		r := api.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
+		r := plan.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
 		if s.Member && s.Expiry == 0 && !s.Dead { // it promised nothing, as that of a dev
 			r.Change = "cantina cells forget " + h.proc + ", where you know that it is dead"
 		}
 		return r
 	}
-	return api.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
+	return plan.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
 }
 
 // doubled adds that a batch task runs more than once: after a wait that was cut short.
-func (v view) doubled(x *api.Explanation, w worker.Work) {
+func (v view) doubled(x *plan.Explanation, w worker.Work) {
 	if text := doubledText(v.Registry.Running(w)); text != "" {
-		x.Reasons = append(x.Reasons, api.Reason{Code: "doubled", Text: text})
+		x.Reasons = append(x.Reasons, plan.Reason{Code: "doubled", Text: text})
 	}
 }
 
@@ -209,9 +207,9 @@ func doubledText(runs []worker.RunView) string {
 
 // unsure adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
-func (v view) unsure(x *api.Explanation, k lrp.ServiceKey, index int) error {
+func (v view) unsure(x *plan.Explanation, k lrp.ServiceKey, index int) error {
 	on, d := map[holder][]string{}, v.doubts()
-	p, err := v.Board.ListInstances(bbs.InstanceFilter{Domain: k.Domain, Service: k.Name}, bbs.Range{Limit: math.MaxInt32})
+	p, err := v.Board.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name}, plan.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
@@ -258,7 +256,7 @@ func list(names []string) string {
 }
 
 // unsureTask does the same for a task.
-func (v view) unsureTask(x *api.Explanation, guid string) error {
+func (v view) unsureTask(x *plan.Explanation, guid string) error {
 	t, err := v.Board.GetTask(guid)
 	if err != nil {
 		return err
@@ -281,16 +279,16 @@ func (v view) unsureTask(x *api.Explanation, guid string) error {
 const codeAwaited = "cells_awaited"
 
 // sayAwaited adds, once and before all, that cells are waited for, and reports whether any are.
-func (v view) sayAwaited(x *api.Explanation) bool {
+func (v view) sayAwaited(x *plan.Explanation) bool {
 	text := awaitsText(v.awaited())
-	if text != "" && !slices.ContainsFunc(x.Reasons, func(r api.Reason) bool { return r.Code == codeAwaited }) {
-		x.Reasons = slices.Insert(x.Reasons, 0, api.Reason{Code: codeAwaited, Text: text, Longest: v.Registry.Wait().Longest})
+	if text != "" && !slices.ContainsFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == codeAwaited }) {
+		x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeAwaited, Text: text, Longest: v.Registry.Wait().Longest})
 	}
 	return text != ""
 }
 
 // remedy adds what would help to the reasons for which a waiting item has no place.
-func (v view) remedy(x *api.Explanation, item string) {
+func (v view) remedy(x *plan.Explanation, item string) {
 	if v.sayAwaited(x) { // they may have room
 		return
 	}

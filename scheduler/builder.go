@@ -11,6 +11,7 @@ import (
 	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/differ"
+	"cantina/plan"
 	"cantina/store"
 )
 
@@ -36,10 +37,10 @@ func (b *builder) fail(name string, err error, text string) {
 	b.errs = append(b.errs, fmt.Errorf("job %q: %s: %w", name, text, err))
 }
 
-func (b *builder) line(l Line) { b.change.Lines = append(b.change.Lines, l) }
+func (b *builder) line(l plan.Change) { b.change.Lines = append(b.change.Lines, l) }
 
 // forest takes a job's own forest, as it will come back from the store.
-func (b *builder) forest(w *Wanted) {
+func (b *builder) forest(w *plan.NamedJob) {
 	if w.Forest.Name == "" || w.Forest.Name != w.Job.Forest {
 		return
 	}
@@ -57,7 +58,7 @@ func (b *builder) forest(w *Wanted) {
 }
 
 // want prepares one job.
-func (b *builder) want(w *Wanted) {
+func (b *builder) want(w *plan.NamedJob) {
 	name := w.Job.Name
 	if err := batch.CheckName(name); err != nil {
 		b.fail(name, ErrInvalid, err.Error())
@@ -95,7 +96,7 @@ func (b *builder) want(w *Wanted) {
 	}
 	if old == nil || b.renew {
 		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec, former: formerForests(b.s.newestRow(name), spec.Forest)}
-		b.put(row, Line{Name: name, Verb: VerbCreate, Nodes: countNodes(forest)})
+		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: countNodes(forest)})
 		return
 	}
 	b.update(old, spec, forest)
@@ -133,7 +134,7 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 	}
 	if len(fields) == 0 {
 		delete(b.forests, spec.Forest)
-		b.line(Line{Name: spec.Name, Verb: VerbKeep})
+		b.line(plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbKeep})
 		return
 	}
 	row := *old
@@ -142,12 +143,12 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 	if j := b.s.life(old); j != nil {
 		p = b.s.progress(j)
 	}
-	b.put(&row, Line{Name: spec.Name, Verb: VerbUpdate, Fields: fieldChanges(fields), Nodes: p.Total, Note: noteOf(p)})
+	b.put(&row, plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbUpdate, Fields: fieldChanges(fields), Nodes: p.Total, Note: noteOf(p)})
 }
 
-func fieldChanges(fields []differ.Field) (out []FieldChange) {
+func fieldChanges(fields []differ.Field) (out []plan.FieldChange) {
 	for _, f := range fields {
-		out = append(out, FieldChange(f))
+		out = append(out, plan.FieldChange(f))
 	}
 	return out
 }
@@ -208,7 +209,7 @@ func countNodes(f *batch.ForestSpec) int {
 	return n
 }
 
-func (b *builder) put(row *jobRow, l Line) {
+func (b *builder) put(row *jobRow, l plan.Change) {
 	row.spec.Name, row.spec.UID, row.spec.Born, row.spec.Paused = row.name, row.uid, row.born, row.paused
 	b.rows = append(b.rows, row)
 	b.line(l)
@@ -216,7 +217,7 @@ func (b *builder) put(row *jobRow, l Line) {
 
 func (b *builder) remove(old *jobRow) {
 	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true, spec: batch.Job{Forest: old.spec.Forest}, former: old.former}
-	l := Line{Name: row.name, Verb: VerbRemove}
+	l := plan.Change{Kind: "job", Name: row.name, Verb: plan.VerbRemove}
 	if j := b.s.life(old); j != nil {
 		l.Nodes = b.s.progress(j).Running
 	}
@@ -288,7 +289,7 @@ func (b *builder) encode() error {
 		}
 		b.change.Ops = append(b.change.Ops, store.Op{Key: jobPrefix + row.name, Value: value})
 	}
-	slices.SortStableFunc(b.change.Lines, func(x, y Line) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortStableFunc(b.change.Lines, func(x, y plan.Change) int { return strings.Compare(x.Name, y.Name) })
 	return nil
 }
 

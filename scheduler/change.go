@@ -7,41 +7,11 @@ import (
 
 	"cantina/batch"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 	"cantina/worker"
 )
-
-// Wanted is a job as its owner wants it. Forest is its own when Forest.Name equals
-// Job.Forest; otherwise the job runs over the nodes of a forest that exists.
-type Wanted struct {
-	Job    batch.Job
-	Forest batch.ForestSpec
-}
-
-// Verb is what a change does to one job.
-type Verb string
-
-// The verbs.
-const (
-	VerbKeep   Verb = "keep"
-	VerbCreate Verb = "create"
-	VerbUpdate Verb = "update" // in place: statuses stay
-	VerbRemove Verb = "remove"
-)
-
-// Line is one job of a change.
-type Line struct {
-	Name   string
-	Verb   Verb
-	Fields []FieldChange
-	// Nodes is how many (job, node) pairs it touches; -1 = not known yet.
-	Nodes int
-	Note  string
-}
-
-// FieldChange is one field that differs; Old or New is empty when it was not set.
-type FieldChange struct{ Path, Old, New string }
 
 // Change is prepared rows and what follows from them. Whoever prepared it submits
 // Ops in one transition, alone (Scheduler.Commit) or with rows of others, and calls
@@ -50,14 +20,12 @@ type FieldChange struct{ Path, Old, New string }
 // were prepared: who prepares them side by side holds a lock of his own meanwhile.
 type Change struct {
 	Domain string // of the jobs; empty for one that changes no definition
-	Lines  []Line
-	Ops    []store.Op
-	Done   func(revision int64, err error)
-	Undo   func()
+	Lines  []plan.Change
+	store.Part
 }
 
 // Plan is Apply without an effect: the lines only.
-func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool, keep ...string) ([]Line, error) {
+func (s *Scheduler) Plan(domain string, wanted []plan.NamedJob, prune bool, keep ...string) ([]plan.Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.applying(domain, wanted, prune, keep)
@@ -70,14 +38,14 @@ func (s *Scheduler) Plan(domain string, wanted []Wanted, prune bool, keep ...str
 // Apply prepares the jobs of a domain: creates and updates what is wanted, and
 // removes what is not when prune is set, but for the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
 // ErrQuarantined.
-func (s *Scheduler) Apply(domain string, wanted []Wanted, prune bool, keep ...string) (*Change, error) {
+func (s *Scheduler) Apply(domain string, wanted []plan.NamedJob, prune bool, keep ...string) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applying(domain, wanted, prune, keep).finish()
 }
 
 // applying collects an application; the lock is held.
-func (s *Scheduler) applying(domain string, wanted []Wanted, prune bool, keep []string) *builder {
+func (s *Scheduler) applying(domain string, wanted []plan.NamedJob, prune bool, keep []string) *builder {
 	b := s.build(domain)
 	names := make(map[string]bool)
 	for i := range wanted {
@@ -127,10 +95,10 @@ func (s *Scheduler) Pause(name string, paused bool) (*Change, error) {
 	row := *old
 	row.paused = paused
 	if row.paused == old.paused {
-		b.line(Line{Name: name, Verb: VerbKeep})
+		b.line(plan.Change{Kind: "job", Name: name, Verb: plan.VerbKeep})
 		return b.finish()
 	}
-	b.put(&row, Line{Name: name, Verb: VerbUpdate, Fields: []FieldChange{{"paused", fmt.Sprint(!paused), fmt.Sprint(paused)}}})
+	b.put(&row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbUpdate, Fields: []plan.FieldChange{{Path: "paused", Old: fmt.Sprint(!paused), New: fmt.Sprint(paused)}}})
 	return b.finish()
 }
 
@@ -146,7 +114,7 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	}
 	if j == nil { // what runs is of an earlier life, and ended when this one is committed
 		b := s.build("")
-		b.line(Line{Name: name, Verb: VerbKeep})
+		b.line(plan.Change{Kind: "job", Name: name, Verb: plan.VerbKeep})
 		return b.finish()
 	}
 	if err := j.named(f); err != nil {
@@ -157,7 +125,7 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{Lines: []Line{{Name: name, Verb: VerbUpdate}}, Undo: func() {}}
+	c := &Change{Lines: []plan.Change{{Kind: "job", Name: name, Verb: plan.VerbUpdate}}, Part: store.Part{Undo: func() {}}}
 	var runs []worker.Run
 	for _, n := range nodes {
 		if n.Invocation.IsZero() {

@@ -10,6 +10,7 @@ import (
 	"cantina/batch"
 	"cantina/fault"
 	"cantina/fence"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/worker"
 )
@@ -37,13 +38,13 @@ func prepared(name string, prepare func(r *rig) (*Change, error)) change {
 	}}
 }
 
-func jobWith(retries int, nodes ...string) Wanted {
+func jobWith(retries int, nodes ...string) plan.NamedJob {
 	w := testJob("j", map[string][]string{"h": nodes})
 	w.Job.Retries = retries
 	return w
 }
 
-func applying(name string, prune bool, wanted ...Wanted) change {
+func applying(name string, prune bool, wanted ...plan.NamedJob) change {
 	return prepared(name, func(r *rig) (*Change, error) { return r.Apply("dom", wanted, prune) })
 }
 
@@ -72,7 +73,7 @@ func changes() []change {
 		applying("apply other", false, jobWith(4, "a", "b", "c")),
 		applying("apply a job on its nodes", false, shared),
 		applying("prune", true),
-		prepared("take", func(r *rig) (*Change, error) { return r.Apply("other", []Wanted{jobWith(5, "a")}, false) }),
+		prepared("take", func(r *rig) (*Change, error) { return r.Apply("other", []plan.NamedJob{jobWith(5, "a")}, false) }),
 		again(),
 		prepared("kill", func(r *rig) (*Change, error) { return r.Kill("j", batch.NodeFilter{}) }),
 	}
@@ -280,7 +281,7 @@ func TestNothingStartsOfALifeThatEnds(t *testing.T) {
 func TestAPlanIsNoDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
-		if _, err := r.Plan("dom", []Wanted{jobWith(2, "a")}, false); err != nil {
+		if _, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a")}, false); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Pause("j", true); !errors.Is(err, batch.ErrUnknownJob) {
@@ -294,7 +295,7 @@ func TestAPlanIsNoDecision(t *testing.T) {
 func TestAFailedCommitOfJobsEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
-		c, err := r.Apply("dom", []Wanted{jobWith(2, "a")}, false)
+		c, err := r.Apply("dom", []plan.NamedJob{jobWith(2, "a")}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

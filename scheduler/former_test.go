@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/plan"
 	"cantina/worker"
 )
 
 // onHosts is a job whose batch tasks draw on one host at a time, over a forest of this name.
-func onHosts(name, forest string) Wanted {
+func onHosts(name, forest string) plan.NamedJob {
 	w := testJob(name, map[string][]string{"h": {"a"}})
 	w.Job.Forest, w.Forest.Name = forest, forest
 	w.Forest.Limits = map[string]map[string]batch.Limit{"host": {"readers": {Default: 1, Limit: 1}}}

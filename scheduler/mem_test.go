@@ -13,6 +13,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/store"
 	"cantina/store/mem"
@@ -84,7 +85,7 @@ func beginReign(t testing.TB, ctx context.Context, b store.Backend, clock run.Cl
 	return x
 }
 
-func wide(n int) Wanted {
+func wide(n int) plan.NamedJob {
 	dbs := make([]string, n)
 	for i := range dbs {
 		dbs[i] = fmt.Sprintf("src/net/http/file%06d.go", i)
@@ -92,8 +93,8 @@ func wide(n int) Wanted {
 	return testJob("j", map[string][]string{"h": dbs})
 }
 
-func (x *term) start(t testing.TB, ctx context.Context, w Wanted) {
-	c, err := x.Apply("dom", []Wanted{w}, false)
+func (x *term) start(t testing.TB, ctx context.Context, w plan.NamedJob) {
+	c, err := x.Apply("dom", []plan.NamedJob{w}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

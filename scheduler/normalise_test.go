@@ -8,6 +8,7 @@ import (
 	"cantina/action"
 	"cantina/batch"
 	"cantina/internal/differ"
+	"cantina/plan"
 	"cantina/resource"
 
 	"pgregory.net/rapid"
@@ -94,8 +95,8 @@ func TestAnUnchangedJobIsKeptByTheNextLeader(t *testing.T) {
 		r.apply(w)
 		r.stop()
 		r = begin(t, st, 2)
-		lines, err := r.Plan("dom", []Wanted{w}, true)
-		if err != nil || len(lines) != 1 || lines[0].Verb != VerbKeep {
+		lines, err := r.Plan("dom", []plan.NamedJob{w}, true)
+		if err != nil || len(lines) != 1 || lines[0].Verb != plan.VerbKeep {
 			t.Errorf("%+v, %v", lines, err)
 		}
 		r.stop()
@@ -124,7 +125,7 @@ func TestAJobHasOnlyTheNodesOfItsForest(t *testing.T) {
 			t.Errorf("forgive: %d, %v", n, err)
 		}
 		twice := testJob("k", map[string][]string{"h": {"a", "a"}})
-		if _, err := r.Plan("dom", []Wanted{twice}, false); err == nil {
+		if _, err := r.Plan("dom", []plan.NamedJob{twice}, false); err == nil {
 			t.Error("a node that is listed twice is planned without a word")
 		}
 		r.stop()

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 )
@@ -13,7 +14,7 @@ import (
 // Renew prepares that a job runs from the start, on every node once more: it is born
 // again under its name, with what is wanted, and all that ran of the earlier one is
 // ended first, node by node. Errors as of Apply.
-func (s *Scheduler) Renew(domain string, w Wanted) (*Change, error) {
+func (s *Scheduler) Renew(domain string, w plan.NamedJob) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.build(domain)
@@ -79,7 +80,7 @@ func (s *Scheduler) Foreign(name, domain string) (other string, yes bool) {
 
 // EncodeWanted returns the bytes of a job for the record of another owner; the same job
 // always gives the same bytes.
-func EncodeWanted(w *Wanted) ([]byte, error) {
+func EncodeWanted(w *plan.NamedJob) ([]byte, error) {
 	forest, err := encodeForest(&w.Forest)
 	if err != nil {
 		return nil, err
@@ -97,19 +98,19 @@ func EncodeWanted(w *Wanted) ([]byte, error) {
 }
 
 // DecodeWanted is the inverse of EncodeWanted.
-func DecodeWanted(data []byte) (Wanted, error) {
+func DecodeWanted(data []byte) (plan.NamedJob, error) {
 	var m schedulerpb.Wanted
 	if err := proto.Unmarshal(data, &m); err != nil || m.Spec == nil {
-		return Wanted{}, fmt.Errorf("job: %w", errRecord)
+		return plan.NamedJob{}, fmt.Errorf("job: %w", errRecord)
 	}
 	spec, err := toJob(m.Spec)
 	if err != nil {
-		return Wanted{}, err
+		return plan.NamedJob{}, err
 	}
 	spec.Name = m.Name
 	forest, err := decodeForest(store.Encode(1, kindForest, m.Forest))
 	if err != nil {
-		return Wanted{}, err
+		return plan.NamedJob{}, err
 	}
-	return Wanted{Job: spec, Forest: *forest}, nil
+	return plan.NamedJob{Job: spec, Forest: *forest}, nil
 }

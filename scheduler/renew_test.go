@@ -7,9 +7,10 @@ import (
 	"testing/synctest"
 
 	"cantina/batch"
+	"cantina/plan"
 )
 
-func (r *rig) renew(w Wanted) {
+func (r *rig) renew(w plan.NamedJob) {
 	r.t.Helper()
 	c, err := r.Renew("dom", w)
 	r.do(c, err)

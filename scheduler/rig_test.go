@@ -22,6 +22,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/store"
 	"cantina/wire"
@@ -441,8 +442,8 @@ func (r *rig) cell(name string, containers int) {
 }
 
 // job is one job over levels host and db, with its own manual nodes.
-func testJob(name string, hosts map[string][]string) Wanted {
-	w := Wanted{Job: batch.Job{
+func testJob(name string, hosts map[string][]string) plan.NamedJob {
+	w := plan.NamedJob{Job: batch.Job{
 		Name: name, Forest: name, Retries: 2, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true},
 		Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
 	}}
@@ -455,7 +456,7 @@ func testJob(name string, hosts map[string][]string) Wanted {
 	return w
 }
 
-func (r *rig) apply(wanted ...Wanted) *Change {
+func (r *rig) apply(wanted ...plan.NamedJob) *Change {
 	r.t.Helper()
 	c, err := r.Apply("dom", wanted, false)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"cantina/batch"
 	"cantina/fault"
 	"cantina/fence"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/worker"
 )
@@ -23,7 +24,7 @@ func TestJobRunsToItsEndAndStaysEnded(t *testing.T) {
 		w := testJob("sum", map[string][]string{"h1": {"a", "b", "c"}, "h2": {"d"}})
 		w.Forest.Limits = map[string]map[string]batch.Limit{"host": {"readers": {Default: 1, Limit: 2}}}
 		c := r.apply(w)
-		if c.Lines[0].Verb != VerbCreate || c.Lines[0].Nodes != 4 {
+		if c.Lines[0].Verb != plan.VerbCreate || c.Lines[0].Nodes != 4 {
 			t.Errorf("%+v", c.Lines)
 		}
 		r.wantStarted("sum/a sum/b sum/d") // two on h1, and the cell is full
@@ -286,15 +287,15 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		r := begin(t, st, 1)
 		one, two := testJob("one", map[string][]string{"h": {"a"}}), testJob("two", map[string][]string{"h": {"a"}})
 		r.apply(one, two)
-		lines, err := r.Plan("dom", []Wanted{one}, true)
-		if err != nil || lines[0].Verb != VerbKeep || lines[1].Verb != VerbRemove {
+		lines, err := r.Plan("dom", []plan.NamedJob{one}, true)
+		if err != nil || lines[0].Verb != plan.VerbKeep || lines[1].Verb != plan.VerbRemove {
 			t.Errorf("%+v, %v", lines, err)
 		}
 		one.Job.Workload.Action.Run.Args = []string{"-v", "{}"}
 		one.Job.Retries = 5
 		one.Forest.Sources[0].Manual = append(one.Forest.Sources[0].Manual, batch.ManualNode{Name: "h2"})
-		lines, err = r.Plan("dom", []Wanted{one, two}, false)
-		if err != nil || lines[0].Verb != VerbUpdate || lines[1].Verb != VerbKeep {
+		lines, err = r.Plan("dom", []plan.NamedJob{one, two}, false)
+		if err != nil || lines[0].Verb != plan.VerbUpdate || lines[1].Verb != plan.VerbKeep {
 			t.Fatalf("%+v, %v", lines, err)
 		}
 		var paths []string
@@ -311,10 +312,10 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		bad.Job.Level = "moon"
 		nowhere := testJob("nowhere", nil)
 		nowhere.Job.Forest, nowhere.Forest = "x", batch.ForestSpec{}
-		if _, err := r.Apply("dom", []Wanted{bad, nowhere, two, two}, false); !errors.Is(err, ErrInvalid) || strings.Count(err.Error(), "\n") != 2 {
+		if _, err := r.Apply("dom", []plan.NamedJob{bad, nowhere, two, two}, false); !errors.Is(err, ErrInvalid) || strings.Count(err.Error(), "\n") != 2 {
 			t.Errorf("all at once: %v", err)
 		}
-		if _, err := r.Apply("other", []Wanted{one}, false); !errors.Is(err, fault.ErrTaken) {
+		if _, err := r.Apply("other", []plan.NamedJob{one}, false); !errors.Is(err, fault.ErrTaken) {
 			t.Error(err)
 		}
 		if got := st.keys(jobPrefix); fmt.Sprint(got) != "[job/one job/two]" {
@@ -363,14 +364,14 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if len(r.Names()) != 3 {
 			t.Errorf("a name that cannot be read is held: %v", r.Names())
 		}
-		if _, err := r.Apply("dom", []Wanted{testJob("bad", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.Apply("dom", []plan.NamedJob{testJob("bad", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		if _, err := r.Remove("bad"); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		// Nobody writes a row that is quarantined: such a commit would end the term.
-		if _, err := r.Apply("dom", []Wanted{testJob("odd", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.Apply("dom", []plan.NamedJob{testJob("odd", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		r.stop()
@@ -382,7 +383,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if _, err := r.Kill("good", batch.NodeFilter{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
-		if _, err := r.Apply("dom", []Wanted{testJob("seg", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.Apply("dom", []plan.NamedJob{testJob("seg", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		r.do(r.Remove("seg"))

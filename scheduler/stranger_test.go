@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"cantina/plan"
 )
 
 // TestAStrangerEndsWhenItsNameIsBornAgain: what runs of a job that a restored store has
@@ -31,7 +33,7 @@ func TestAStrangerEndsWhenItsNameIsBornAgain(t *testing.T) {
 					t.Errorf("a stranger is ended: %v", r.reg.kills)
 				}
 				st.setManual(true)
-				c, err := r.Apply("dom", []Wanted{jobWith(2, "a")}, false)
+				c, err := r.Apply("dom", []plan.NamedJob{jobWith(2, "a")}, false)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,32 +10,9 @@ import (
 	"cantina/batch"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/worker"
 )
-
-// JobView is a job with its progress, as committed.
-type JobView struct {
-	batch.Job
-	Forest   batch.ForestSpec
-	Progress batch.Progress
-	// Removed: it is deleted, what runs of it is being ended.
-	Removed bool
-	// NodesKnown: its nodes were read in this term; before, Progress means nothing.
-	NodesKnown bool
-	// NodesError is what the newest reading said; the last good nodes stay.
-	NodesError     string
-	Created, Ended time.Time
-	Revision       int64
-}
-
-// PairView is one batch task.
-type PairView struct {
-	Job string
-	batch.NodeView
-	Path []string
-	// Data is what it reported as JSON; only from Results.
-	Data []byte
-}
 
 // progress returns the counts of a job; the lock is held.
 func (s *Scheduler) progress(j *job) batch.Progress {
@@ -61,8 +38,8 @@ func cmpText(a, b string) string {
 }
 
 // view shows one job; the lock is held.
-func (s *Scheduler) view(j *job) JobView {
-	v := JobView{Progress: s.progress(j), Removed: j.row.deleted, Created: j.row.created, Revision: j.revision}
+func (s *Scheduler) view(j *job) plan.Job {
+	v := plan.Job{Progress: s.progress(j), Removed: j.row.deleted, Created: j.row.created, Revision: j.revision}
 	v.Name, v.UID = j.row.name, j.row.uid
 	if j.spec != nil {
 		v.Job = *j.spec
@@ -82,10 +59,10 @@ func (j *job) known() bool { return j.forest != nil && (j.forest.planted || !j.f
 
 // Jobs lists jobs in order of name, of one domain (empty = all), strictly after a
 // name, at most limit (0 = all).
-func (s *Scheduler) Jobs(domain, after string, limit int) []JobView {
+func (s *Scheduler) Jobs(domain, after string, limit int) []plan.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []JobView
+	var out []plan.Job
 	for _, j := range s.sorted() {
 		if after != "" && j.row.name <= after || domain != "" && (j.spec == nil || j.spec.Domain != domain) {
 			continue
@@ -100,12 +77,12 @@ func (s *Scheduler) Jobs(domain, after string, limit int) []JobView {
 
 // Job returns one job, also one that is being removed. It returns
 // batch.ErrUnknownJob.
-func (s *Scheduler) Job(name string) (JobView, error) {
+func (s *Scheduler) Job(name string) (plan.Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := s.jobs[name]
 	if j == nil {
-		return JobView{}, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
+		return plan.Job{}, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
 	}
 	return s.view(j), nil
 }
@@ -133,7 +110,7 @@ func (j *job) named(f batch.NodeFilter) error {
 
 // Pairs lists batch tasks of a job in order of node. It returns
 // batch.ErrUnknownJob or ErrQuarantined.
-func (s *Scheduler) Pairs(name string, f batch.NodeFilter) ([]PairView, error) {
+func (s *Scheduler) Pairs(name string, f batch.NodeFilter) ([]plan.Pair, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j, err := s.live(name)
@@ -144,22 +121,22 @@ func (s *Scheduler) Pairs(name string, f batch.NodeFilter) ([]PairView, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]PairView, len(nodes))
+	out := make([]plan.Pair, len(nodes))
 	for i, n := range nodes {
 		out[i] = s.pairView(j, n)
 	}
 	return out, nil
 }
 
-func (s *Scheduler) pairView(j *job, n batch.NodeView) PairView {
+func (s *Scheduler) pairView(j *job, n batch.NodeView) plan.Pair {
 	n.Status.Reason = j.reasons[n.Node]
-	return PairView{Job: j.row.name, NodeView: n, Path: j.forest.board.Path(batch.Key{Job: j.row.name, Node: n.Node})}
+	return plan.Pair{Job: j.row.name, NodeView: n, Path: j.forest.board.Path(batch.Key{Job: j.row.name, Node: n.Node})}
 }
 
 // Results lists batch tasks of a job that have a status, with what they reported,
 // read from the store; in order of node. Errors as of Pairs, and those of the
 // store.
-func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter) ([]PairView, error) {
+func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter) ([]plan.Pair, error) {
 	if len(f.Classes) == 0 {
 		f.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed, batch.ClassBackoff}
 	}

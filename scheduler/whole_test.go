@@ -17,6 +17,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/placement"
+	"cantina/plan"
 	"cantina/registry"
 	"cantina/resource"
 	"cantina/store"
@@ -257,7 +258,7 @@ func TestWholeLeader(t *testing.T) {
 		for i := range dbs {
 			dbs[i] = fmt.Sprintf("d%02d", i)
 		}
-		c, err := one.sched.Apply("dom", []Wanted{testJob("j", map[string][]string{"h": dbs})}, false)
+		c, err := one.sched.Apply("dom", []plan.NamedJob{testJob("j", map[string][]string{"h": dbs})}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/plan"
 	"cantina/scheduler"
 	"cantina/worker"
 )
@@ -236,7 +237,7 @@ func (c *jobCheck) has(uid string) bool {
 
 // waitsForStuck reports whether each batch task of a job that is not done waits for one that
 // does not die, or the job for one of a job that is gone: then nothing else is wrong with it.
-func (c *checker) waitsForStuck(w *world, r *reign, v *scheduler.JobView) bool {
+func (c *checker) waitsForStuck(w *world, r *reign, v *plan.Job) bool {
 	if strings.HasPrefix(v.Progress.Reason, "batch tasks of a removed or replaced job") && w.stuckBatch(w.jobGone) {
 		return true
 	}
@@ -244,7 +245,7 @@ func (c *checker) waitsForStuck(w *world, r *reign, v *scheduler.JobView) bool {
 	if err != nil || len(pairs) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(pairs, func(p scheduler.PairView) bool {
+	return !slices.ContainsFunc(pairs, func(p plan.Pair) bool {
 		return p.Class != batch.ClassDone && !w.stuckWork(worker.Work{Job: v.Name, Node: p.Node}, c.jobs.host(v.UID, p.Node))
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"cantina/fault"
 	"cantina/leader"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/task"
 	"cantina/worker"
@@ -111,7 +112,7 @@ func (r *reign) discard() {
 func (w *world) tidy(b *board) {
 	if ds := b.ListDomains(); len(ds) == 0 || !ds[0].Expires.IsZero() {
 		b.ask("domain", func(ctx context.Context) error {
-			_, err := b.SetDomain(ctx, domain, 0, bbs.Write{})
+			_, err := b.SetDomain(ctx, domain, 0, plan.Write{})
 			return err
 		})
 	}
@@ -131,7 +132,7 @@ func (w *world) tidy(b *board) {
 
 func (w *world) cancel(b *board, guid string) {
 	b.ask("cancel", func(ctx context.Context) error {
-		_, err := b.BBS.CancelTask(ctx, guid, bbs.Write{})
+		_, err := b.BBS.CancelTask(ctx, guid, plan.Write{})
 		return err
 	})
 }
@@ -147,20 +148,20 @@ func (w *world) useService(b *board) {
 	case w.chance(120):
 		w.noted(ChangeService, "remove %v", k)
 		b.ask("remove", func(ctx context.Context) error {
-			_, err := b.RemoveService(ctx, k, bbs.Write{})
+			_, err := b.RemoveService(ctx, k, plan.Write{})
 			return err
 		})
 	case w.chance(350):
 		n := w.rng.IntN(instances + 1)
 		w.noted(ChangeService, "scale %v to %d", k, n)
 		b.ask("scale", func(ctx context.Context) error {
-			_, err := b.ScaleService(ctx, k, n, bbs.Write{})
+			_, err := b.ScaleService(ctx, k, n, plan.Write{})
 			return err
 		})
 	case w.chance(300):
 		w.noted(ChangeService, "restart %v", k)
 		b.ask("restart", func(ctx context.Context) error {
-			_, err := b.RetireInstances(ctx, k, nil, bbs.Write{})
+			_, err := b.RetireInstances(ctx, k, nil, plan.Write{})
 			return err
 		})
 	default:
@@ -175,14 +176,14 @@ func (w *world) noted(f Fault, format string, args ...any) {
 
 func (w *world) apply(b *board, d lrp.Desired) {
 	w.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", d.Service, d.Exclusive, d.Strategy, d.Workload.OnCellRestart, d.Instances)
-	w.applies(b, bbs.Application{Domain: domain, Services: []lrp.Desired{d}}, false)
+	w.applies(b, plan.Application{Domain: domain, Services: []lrp.Desired{d}}, false)
 }
 
 // applyAll has the whole domain as a new file wants it: some services are made or changed,
 // the others go, and tasks run again when their definition changes. At times it is too large
 // for one transaction.
 func (w *world) applyAll(b *board) {
-	a := bbs.Application{Domain: domain, Prune: true}
+	a := plan.Application{Domain: domain, Prune: true}
 	for i := range services {
 		if k := (lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", i)}); w.chance(800) {
 			a.Services = append(a.Services, w.definition(k))
@@ -190,7 +191,7 @@ func (w *world) applyAll(b *board) {
 	}
 	for i := range 2 {
 		if w.chance(500) {
-			a.Tasks = append(a.Tasks, bbs.NamedTask{Name: fmt.Sprint("once-", i), Definition: *w.taskDefinition()})
+			a.Tasks = append(a.Tasks, plan.NamedTask{Name: fmt.Sprint("once-", i), Definition: *w.taskDefinition()})
 		}
 	}
 	large := w.chance(400)
@@ -200,8 +201,8 @@ func (w *world) applyAll(b *board) {
 
 // applies applies, at times with a key: then the same call comes once more after a while, to
 // whoever leads, and has the same answer.
-func (w *world) applies(b *board, a bbs.Application, large bool) {
-	key := bbs.Write{}
+func (w *world) applies(b *board, a plan.Application, large bool) {
+	key := plan.Write{}
 	if w.chance(300) {
 		a.TTL = w.between(3*time.Second, 30*time.Second)
 	}
@@ -210,7 +211,7 @@ func (w *world) applies(b *board, a bbs.Application, large bool) {
 	}
 	b.r.tight = large
 	b.ask("apply", func(ctx context.Context) error {
-		first, err := b.Apply(ctx, a, key)
+		first, err := b.Apply(ctx, a, key, nil)
 		if err != nil || b.r.dead || key.Key == "" {
 			return err
 		}
@@ -224,14 +225,14 @@ func (w *world) applies(b *board, a bbs.Application, large bool) {
 	}
 }
 
-func (w *world) again(made int, a bbs.Application, key bbs.Write, first bbs.Applied) {
+func (w *world) again(made int, a plan.Application, key plan.Write, first plan.Applied) {
 	r := w.leading()
 	if r == nil || r.made != made {
 		return // a store that went back has forgotten the key
 	}
 	r.board.ask("repeated apply", func(ctx context.Context) error {
-		second, err := r.board.Apply(ctx, a, key)
-		same := (second.Revision == first.Revision || w.spoilt > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y bbs.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
+		second, err := r.board.Apply(ctx, a, key, nil)
+		same := (second.Revision == first.Revision || w.spoilt > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
 		if err == nil && !r.dead && r.made == w.store.made && !same {
 			w.fail("contract", "apply with key %s is answered %+v, and was answered %+v", key.Key, second, first)
 		}
@@ -311,7 +312,7 @@ func (w *world) desire(b *board, guid string) {
 	d := w.taskDefinition()
 	w.noted(ChangeTask, "desire %s: %v, keep %v", guid, d.OnLost, d.Workload.OnCellRestart)
 	b.ask("desire", func(ctx context.Context) error {
-		t, err := b.DesireTask(ctx, bbs.NewTask{GUID: guid, Domain: domain, Definition: *d}, bbs.Write{})
+		t, err := b.DesireTask(ctx, plan.NewTask{GUID: guid, Domain: domain, Definition: *d}, plan.Write{})
 		if err == nil && !b.r.dead && b.r.made == w.store.made && !w.check.work.durable[t.UID] {
 			w.fail("I5", "%s is acknowledged and not durable", guid)
 		}
@@ -331,11 +332,11 @@ func (w *world) recreate(b *board, t *task.Task) {
 			as = task.ResolvedRerun
 		}
 		b.ask("settle", func(ctx context.Context) error {
-			_, err := b.SettleTask(ctx, t.GUID, as, bbs.Write{})
+			_, err := b.SettleTask(ctx, t.GUID, as, plan.Write{})
 			return err
 		})
 	}
-	b.ask("delete", func(ctx context.Context) error { return b.DeleteTask(ctx, t.GUID, bbs.Write{}) })
+	b.ask("delete", func(ctx context.Context) error { return b.DeleteTask(ctx, t.GUID, plan.Write{}) })
 	if b.r.task(t.GUID) == nil && w.chance(600) {
 		w.desire(b, t.GUID)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"cantina/bbs"
 	"cantina/leader"
+	"cantina/plan"
 	"cantina/worker"
 )
 
@@ -18,12 +18,12 @@ func (b *board) drain(name worker.CellName, wanted bool) {
 	}
 	if !wanted {
 		w.trace("customer: undrain %s", name)
-		b.ask("undrain", func(ctx context.Context) error { return b.drains.Undrain(ctx, name, bbs.Write{}) })
+		b.ask("undrain", func(ctx context.Context) error { return b.drains.Undrain(ctx, name, plan.Write{}) })
 		return
 	}
 	n := leader.DrainRequest{Reason: "by hand", Deadline: w.between(3*time.Second, 40*time.Second), StopBatch: w.chance(300)}
 	w.trace("customer: drain %s for %v, stop batch tasks %v", name, n.Deadline, n.StopBatch)
 	b.ask("drain", func(ctx context.Context) error {
-		return b.drains.Drain(ctx, name, n, time.Minute, bbs.Write{By: "operator"})
+		return b.drains.Drain(ctx, name, n, time.Minute, plan.Write{By: "operator"})
 	})
 }

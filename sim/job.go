@@ -8,6 +8,7 @@ import (
 
 	"cantina/action"
 	"cantina/batch"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/scheduler"
 	"cantina/worker"
@@ -30,7 +31,7 @@ const hostLevel = "host"
 func node(n int) string { return fmt.Sprint("n", n) }
 
 // wanted is a job of a user.
-func (w *world) wanted(name string, d draw) scheduler.Wanted {
+func (w *world) wanted(name string, d draw) plan.NamedJob {
 	f := batch.ForestSpec{Name: "hosts", Levels: []string{hostLevel}, Instance: "all", Order: batch.OrderLexicographic,
 		Limits: map[string]map[string]batch.Limit{hostLevel: {"tasks": {Default: 1, Limit: hostLimit}}}}
 	switch d {
@@ -44,7 +45,7 @@ func (w *world) wanted(name string, d draw) scheduler.Wanted {
 		nodes.Manual = append(nodes.Manual, batch.ManualNode{Name: node(n)})
 	}
 	f.Sources = []batch.Source{nodes}
-	return scheduler.Wanted{Forest: f, Job: batch.Job{Name: name, Forest: f.Name, Retries: 2, Backoff: batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
+	return plan.NamedJob{Forest: f, Job: batch.Job{Name: name, Forest: f.Name, Retries: 2, Backoff: batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
 		Workload:  action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
 		Resources: map[string]resource.Amounts{batch.LevelWorker: w.share()}}}
 }
@@ -94,7 +95,7 @@ func (s *sched) use(name string) {
 	switch {
 	case !exists:
 		w.trace("client: make %s", name)
-		s.change(s.Apply(domain, []scheduler.Wanted{w.wanted(name, w.draws())}, false))
+		s.change(s.Apply(domain, []plan.NamedJob{w.wanted(name, w.draws())}, false))
 	case w.calm:
 		s.mend(&v)
 	case w.allowed(DeleteJob) && w.chance(100):
@@ -118,13 +119,13 @@ func (s *sched) use(name string) {
 }
 
 // edit changes a job in its place.
-func (s *sched) edit(v *scheduler.JobView) {
+func (s *sched) edit(v *plan.Job) {
 	w := s.r.s.w
-	want := scheduler.Wanted{Job: v.Job, Forest: v.Forest}
+	want := plan.NamedJob{Job: v.Job, Forest: v.Forest}
 	want.Job.Config = w.newID("config-")
 	w.trace("client: edit %s", v.Name)
-	_, err := s.Plan(domain, []scheduler.Wanted{want}, false)
-	c, problem := s.Apply(domain, []scheduler.Wanted{want}, false)
+	_, err := s.Plan(domain, []plan.NamedJob{want}, false)
+	c, problem := s.Apply(domain, []plan.NamedJob{want}, false)
 	if fmt.Sprint(err) != fmt.Sprint(problem) {
 		w.fail("contract", "a plan says %v, its application %v", err, problem)
 	}
@@ -135,7 +136,7 @@ func (s *sched) edit(v *scheduler.JobView) {
 }
 
 // mend has a job come to its end.
-func (s *sched) mend(v *scheduler.JobView) {
+func (s *sched) mend(v *plan.Job) {
 	switch {
 	case v.Paused:
 		s.change(s.Pause(v.Name, false))

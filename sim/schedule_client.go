@@ -12,9 +12,10 @@ import (
 	"cantina/bbs"
 	"cantina/cron"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/schedule"
+	disk "cantina/store"
 	"cantina/task"
-	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -99,10 +100,10 @@ func (t *times) ask(what string, fn func(ctx context.Context) error) {
 }
 
 func (p *plans) pause(t *times, k schedule.Key, paused bool) {
-	t.ask(fmt.Sprintf("pause of %v: %v", k, paused), func(ctx context.Context) error { return t.Pause(ctx, k, paused, timetable.Write{}) })
+	t.ask(fmt.Sprintf("pause of %v: %v", k, paused), func(ctx context.Context) error { return t.PauseSchedule(ctx, k, paused, plan.Write{}) })
 }
 
-func (p *plans) meddle(t *times, v *timetable.View, i int) {
+func (p *plans) meddle(t *times, v *plan.Schedule, i int) {
 	k := v.Key
 	switch p.rng.IntN(16) {
 	case 0:
@@ -115,7 +116,7 @@ func (p *plans) meddle(t *times, v *timetable.View, i int) {
 		p.fire(t, k, p.moment(t, v))
 	case 7:
 		to, most := t.wall(), 1+p.rng.IntN(3)
-		p.once(t, fmt.Sprintf("backfill of %v, at most %d", k, most), func(ctx context.Context, t *times, w timetable.Write) (string, error) {
+		p.once(t, fmt.Sprintf("backfill of %v, at most %d", k, most), func(ctx context.Context, t *times, w plan.Write) (string, error) {
 			n, err := t.Backfill(ctx, k, to.Add(-time.Minute), to, most, w)
 			return fmt.Sprint(n), err
 		})
@@ -123,7 +124,7 @@ func (p *plans) meddle(t *times, v *timetable.View, i int) {
 		p.apply(t, false, i)
 	case 9:
 		if p.chance(300) {
-			t.ask(fmt.Sprintf("remove %v", k), func(ctx context.Context) error { return t.Remove(ctx, k, timetable.Write{}) })
+			t.ask(fmt.Sprintf("remove %v", k), func(ctx context.Context) error { return t.RemoveSchedule(ctx, k, plan.Write{}) })
 		}
 	case 10:
 		if p.chance(300) {
@@ -133,7 +134,7 @@ func (p *plans) meddle(t *times, v *timetable.View, i int) {
 		p.useRun(t.r, v)
 	case 13:
 		t.ask(fmt.Sprintf("reset %v", k), func(ctx context.Context) error {
-			_, err := t.Reset(ctx, k, timetable.Write{})
+			_, err := t.ResetSchedule(ctx, k, plan.Write{})
 			return err
 		})
 	}
@@ -141,14 +142,14 @@ func (p *plans) meddle(t *times, v *timetable.View, i int) {
 
 // moment is a logical time to run by hand: one to come, one that was missed, one that was
 // decided, or any moment.
-func (p *plans) moment(t *times, v *timetable.View) time.Time {
+func (p *plans) moment(t *times, v *plan.Schedule) time.Time {
 	switch h := v.State.History; p.rng.IntN(4) {
 	case 0:
-		if list, err := t.Preview(v.Key, 5); err == nil && len(list) > 0 {
+		if list, err := t.Upcoming(v.Key, 5); err == nil && len(list) > 0 {
 			return list[p.rng.IntN(len(list))].At
 		}
 	case 1:
-		if list, _, err := t.Missed(v.Key, 20); err == nil && len(list) > 0 {
+		if list, _, err := t.ListMissed(v.Key, 20); err == nil && len(list) > 0 {
 			return list[p.rng.IntN(len(list))].At
 		}
 	case 2:
@@ -160,15 +161,15 @@ func (p *plans) moment(t *times, v *timetable.View) time.Time {
 }
 
 func (p *plans) fire(t *times, k schedule.Key, at time.Time) {
-	p.once(t, fmt.Sprintf("run of %v for %v", k, at), func(ctx context.Context, t *times, w timetable.Write) (string, error) {
-		return t.Fire(ctx, k, at, w)
+	p.once(t, fmt.Sprintf("run of %v for %v", k, at), func(ctx context.Context, t *times, w plan.Write) (string, error) {
+		return t.RunSchedule(ctx, k, at, w)
 	})
 }
 
 // once makes a call, at times with a key: then the same call comes once more after a while, to whoever
 // leads, and has the same answer.
-func (p *plans) once(t *times, what string, call func(context.Context, *times, timetable.Write) (string, error)) {
-	w, made := timetable.Write{}, t.r.made
+func (p *plans) once(t *times, what string, call func(context.Context, *times, plan.Write) (string, error)) {
+	w, made := plan.Write{}, t.r.made
 	if p.chance(300) {
 		w.Key = p.w.newID("k")
 	}
@@ -181,7 +182,7 @@ func (p *plans) once(t *times, what string, call func(context.Context, *times, t
 	})
 }
 
-func (p *plans) again(made int, what string, w timetable.Write, first string, call func(context.Context, *times, timetable.Write) (string, error)) {
+func (p *plans) again(made int, what string, w plan.Write, first string, call func(context.Context, *times, plan.Write) (string, error)) {
 	r := p.w.leading()
 	if r == nil || r.made != made || r.times == nil {
 		return // a store that went back has forgotten the key
@@ -202,9 +203,9 @@ func (p *plans) again(made int, what string, w timetable.Write, first string, ca
 
 // apply makes schedules or changes them; prune removes the others.
 func (p *plans) apply(t *times, prune bool, which ...int) {
-	var wanted []timetable.Wanted
+	var wanted []plan.NamedSchedule
 	for _, i := range which {
-		wanted = append(wanted, timetable.Wanted{Name: planKey(i).Name, Definition: *p.definition(i)})
+		wanted = append(wanted, plan.NamedSchedule{Name: planKey(i).Name, Definition: *p.definition(i)})
 		p.w.trace("client: apply %v: %v %+v", planKey(i), wanted[len(wanted)-1].Definition.Calendar, wanted[len(wanted)-1].Definition.Policy)
 	}
 	var ttl time.Duration
@@ -212,13 +213,13 @@ func (p *plans) apply(t *times, prune bool, which ...int) {
 		ttl = p.between(3*time.Second, 30*time.Second)
 	}
 	t.ask(fmt.Sprintf("apply of %d schedules, prune %v", len(wanted), prune), func(ctx context.Context) error {
-		_, err := t.r.board.Apply(ctx, bbs.Application{Domain: domain, TTL: ttl, Extra: func() (bbs.Extra, error) {
+		_, err := t.r.board.Apply(ctx, plan.Application{Domain: domain, TTL: ttl}, plan.Write{}, func() (disk.Part, error) {
 			c, err := t.Apply(domain, wanted, prune)
 			if err != nil {
-				return bbs.Extra{}, err
+				return disk.Part{}, err
 			}
-			return bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo}, nil
-		}}, bbs.Write{})
+			return c.Part, nil
+		})
 		return err
 	})
 }
@@ -242,7 +243,7 @@ func (p *plans) applyAll(t *times) {
 }
 
 // useRun is what a person does with what a schedule started.
-func (p *plans) useRun(r *reign, v *timetable.View) {
+func (p *plans) useRun(r *reign, v *plan.Schedule) {
 	if v.Definition.Job != nil {
 		p.useJob(r.sched, v.Name)
 		return

@@ -10,15 +10,16 @@ import (
 
 	"cantina/batch"
 	"cantina/internal/text"
+	"cantina/plan"
 	"cantina/resource"
 )
 
 // levelCell is what a spec file calls batch.LevelWorker.
 const levelCell = "cell"
 
-func (b *builder) job(domain, name string, j *job, all jobIndex) Job {
+func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
 	levels := j.Levels
-	out := Job{Job: batch.Job{
+	out := plan.NamedJob{Job: batch.Job{
 		Name: name, Domain: domain, Owner: j.Owner, Forest: name, Level: j.Level,
 		Priority: 1, Retries: 3, DependsOn: j.DependsOn, IgnoreExitCode: j.IgnoreExit,
 		HostLevel: j.HostLevel, Host: j.Host,
@@ -144,7 +145,7 @@ func (b *builder) level(p *place, field, level string, levels []string, also ...
 	}
 }
 
-func (b *builder) resources(j *job, out *Job, levels []string) {
+func (b *builder) resources(j *job, out *plan.NamedJob, levels []string) {
 	known := append(slices.Clone(levels), batch.LevelInstance, levelCell)
 	takes := map[string]resource.Amounts{}
 	if len(out.Job.Workload.Resources) > 0 {

@@ -8,22 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"cantina/batch"
 	"cantina/internal/text"
 	"cantina/lrp"
-	"cantina/task"
+	"cantina/plan"
 )
 
 // File is what a spec file wants. Services have no process guid, jobs no uid: the
 // leader mints them.
 type File struct {
-	Domain string
-	// TTL is how long the domain stays fresh; 0 = for ever.
-	TTL       time.Duration
-	Services  []lrp.Desired
-	Tasks     []Task
-	Jobs      []Job
-	Schedules []Schedule
+	plan.Application
 
 	names map[string]mark // "service web" → where it stands
 	first mark
@@ -33,19 +26,6 @@ type File struct {
 type mark struct {
 	file         string
 	line, column int
-}
-
-// Task is one entry of tasks.
-type Task struct {
-	Name       string
-	Definition task.Definition
-}
-
-// Job is one entry of jobs. The forest is empty when the job uses another's nodes
-// (nodes_of); Job.Forest then names it.
-type Job struct {
-	Job    batch.Job
-	Forest batch.ForestSpec
 }
 
 // Parse reads one spec file. name is for error texts; base is the folder that
@@ -144,7 +124,7 @@ func (b *builder) broken(at *path) bool {
 }
 
 func (b *builder) file(f *file) *File {
-	out := &File{Domain: "default", names: map[string]mark{}, first: mark{b.decoder.file, 1, 1}}
+	out := &File{Application: plan.Application{Domain: "default"}, names: map[string]mark{}, first: mark{b.decoder.file, 1, 1}}
 	if f.Domain != "" && !b.broken(&path{outer: f.at, name: "domain"}) {
 		out.Domain = f.Domain
 		if !lrp.ValidName(f.Domain) {
@@ -171,7 +151,7 @@ func (b *builder) file(f *file) *File {
 		if b.broken(e.at) {
 			continue
 		}
-		out.Tasks = append(out.Tasks, Task{Name: e.key, Definition: b.task(&e.value)})
+		out.Tasks = append(out.Tasks, plan.NamedTask{Name: e.key, Definition: b.task(&e.value)})
 	}
 	all := indexJobs(f.Jobs)
 	unknown := slices.ContainsFunc(f.Jobs, func(e entry[job]) bool { return b.broken(e.at) })

@@ -15,6 +15,7 @@ import (
 	"cantina/action"
 	"cantina/batch"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/task"
 )
@@ -31,7 +32,7 @@ func TestDemoFile(t *testing.T) {
 	demo := func(args ...string) action.Action {
 		return action.Action{Run: &action.Run{Path: "/src/bin/demo", Args: args}}
 	}
-	want := &File{
+	want := &File{Application: plan.Application{
 		Domain: "demo",
 		Services: []lrp.Desired{{
 			Service: lrp.ServiceKey{Domain: "demo", Name: "web"}, Instances: 2,
@@ -43,10 +44,10 @@ func TestDemoFile(t *testing.T) {
 				Resources: resource.Amounts{resource.MemoryMB: 64, resource.CPUMilli: 100},
 			},
 		}},
-		Tasks: []Task{{Name: "toolchain", Definition: task.Definition{Workload: action.Workload{
+		Tasks: []plan.NamedTask{{Name: "toolchain", Definition: task.Definition{Workload: action.Workload{
 			Action: demo("toolchain"), ResultFile: "result.json", TimeLimit: 2 * time.Minute,
 		}}}},
-		Jobs: []Job{{
+		Jobs: []plan.NamedJob{{
 			Job: batch.Job{
 				Name: "measure", Domain: "demo", Forest: "measure", Priority: 1, Retries: 2,
 				Resources: map[string]resource.Amounts{"package": {"readers": 1}},
@@ -62,7 +63,7 @@ func TestDemoFile(t *testing.T) {
 				Limits: map[string]map[string]batch.Limit{"package": {"readers": {Limit: 2}}},
 			},
 		}},
-	}
+	}}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(File{}), cmp.FilterPath(func(p cmp.Path) bool {
 		return strings.HasSuffix(p.String(), "names") || strings.HasSuffix(p.String(), "first")
 	}, cmp.Ignore())); d != "" {

@@ -12,16 +12,9 @@ import (
 	"cantina/cron"
 	"cantina/internal/text"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 )
-
-// Schedule is one entry of schedules.
-type Schedule struct {
-	Name       string
-	Definition schedule.Definition
-	// Warnings are remarks on an accepted calendar.
-	Warnings []string
-}
 
 // Times is what the parser needs for calendars: it has no clock and no zones.
 type Times struct {
@@ -141,8 +134,8 @@ func (d *decoder) anything(at *path, n *yaml.Node) any {
 	return n.Value
 }
 
-func (b *builder) schedule(domain, name string, s *scheduled) Schedule {
-	out := Schedule{Name: name}
+func (b *builder) schedule(domain, name string, s *scheduled) plan.NamedSchedule {
+	out := plan.NamedSchedule{Name: name}
 	d := &out.Definition
 	d.Line, d.JSON, d.Zone = s.Cron.line, s.Cron.json, s.Zone
 	if s.has("gap") {
@@ -209,7 +202,7 @@ func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
 }
 
 // scheduleCalendar reads the calendar, and keeps the choices that it came to.
-func (b *builder) scheduleCalendar(k schedule.Key, s *scheduled, out *Schedule) {
+func (b *builder) scheduleCalendar(k schedule.Key, s *scheduled, out *plan.NamedSchedule) {
 	d := &out.Definition
 	var loc *time.Location
 	if d.Zone != "" {

@@ -306,3 +306,12 @@ func (s *Store) WatchLeader(ctx context.Context, tell func(Leader)) error {
 		}
 	}
 }
+
+// Part is the rows of one owner that become durable in a commit of another owner.
+type Part struct {
+	Ops []Op
+	// Done is called after the commit, in order of commit, with its outcome; may be nil.
+	Done func(revision int64, err error)
+	// Undo takes back what the owner did for it in memory: the change is not made; may be nil.
+	Undo func()
+}

@@ -16,6 +16,7 @@ import (
 	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/store/etcd"
@@ -125,7 +126,7 @@ func BenchmarkDurable(b *testing.B) {
 	bb := bbs.New(bbs.Config{Store: reign, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock, Log: log, NewID: w.id}, nil, 0, nil)
 	times := timetable.New(timetable.Config{
 		Store: reign, Board: leader.TimetableBoard(bb), Jobs: w, Sessions: w, Contents: leader.TimetableContents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
-		Zone: time.LoadLocation, Differ: func(any, any) []timetable.FieldChange { return nil },
+		Zone: time.LoadLocation, Differ: func(any, any) []plan.FieldChange { return nil },
 	}, nil)
 	def := schedule.Definition{
 		Calendar: schedule.Calendar{Line: "0 * * * *", Zone: "UTC", Gap: cron.GapSkip, Fold: cron.FoldBoth},
@@ -133,9 +134,9 @@ func BenchmarkDurable(b *testing.B) {
 		Task:     &task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true", Args: []string{"-x", "report"}}}}},
 	}
 	for i := 0; i < schedules; i += 40 {
-		var wanted []timetable.Wanted
+		var wanted []plan.NamedSchedule
 		for n := i; n < i+40; n++ {
-			wanted = append(wanted, timetable.Wanted{Name: fmt.Sprintf("s%06d", n), Definition: def})
+			wanted = append(wanted, plan.NamedSchedule{Name: fmt.Sprintf("s%06d", n), Definition: def})
 		}
 		if err := leader.TimetableBoard(bb).Decide(func(r timetable.Rows) error {
 			c, err := times.Apply("d", wanted, false)

@@ -11,62 +11,36 @@ import (
 	"cantina/cron"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
 )
-
-// Wanted is a schedule as its owner wants it.
-type Wanted struct {
-	Name       string
-	Definition schedule.Definition
-}
-
-// Verb is what a change does to one schedule.
-type Verb string
-
-// The verbs.
-const (
-	VerbKeep   Verb = "keep"
-	VerbCreate Verb = "create"
-	VerbUpdate Verb = "update"
-	VerbRemove Verb = "remove"
-)
-
-// Line is one schedule of a change.
-type Line struct {
-	Name   string
-	Verb   Verb
-	Fields []FieldChange
-	Note   string
-}
 
 // Change is rows that were made the newest and wait for their commit. Whoever asked for
 // it submits Ops and calls Done from the callback of that commit, or Undo when it is
 // not submitted.
 type Change struct {
-	Lines []Line
-	Ops   []store.Op
-	Done  func(revision int64, err error)
-	Undo  func()
+	Lines []plan.Change
+	store.Part
 }
 
 // edit is one schedule of an application, decided.
 type edit struct {
-	line Line
+	line plan.Change
 	was  *schedule.Row // nil = created
 	is   *schedule.Row // nil = removed
 	cron cron.Schedule // of is
 }
 
 // Plan tells what Apply would do.
-func (t *Timetable) Plan(domain string, wanted []Wanted, prune bool) ([]Line, error) {
+func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool) ([]plan.Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	edits, err := t.edits(domain, wanted, prune)
 	if err != nil {
 		return nil, err
 	}
-	var out []Line
+	var out []plan.Change
 	for _, e := range edits {
 		out = append(out, e.line)
 	}
@@ -76,7 +50,7 @@ func (t *Timetable) Plan(domain string, wanted []Wanted, prune bool) ([]Line, er
 // Apply makes the schedules of a domain as they are wanted. It is called under the
 // board's lock, as part of its decision. A schedule that is new or changed never fires
 // for the past. Errors, all at once: schedule.ErrInvalid, ErrQuarantined, ErrTaken.
-func (t *Timetable) Apply(domain string, wanted []Wanted, prune bool) (*Change, error) {
+func (t *Timetable) Apply(domain string, wanted []plan.NamedSchedule, prune bool) (*Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	edits, err := t.edits(domain, wanted, prune)
@@ -95,7 +69,7 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 	var done []edit
 	for _, e := range edits {
 		switch {
-		case e.line.Verb == VerbKeep:
+		case e.line.Verb == plan.VerbKeep:
 			continue
 		case e.is == nil:
 			c.Ops = append(c.Ops, store.Op{Key: RowOf(e.was.Key)}, store.Op{Key: StateOf(e.was.Key)})
@@ -155,7 +129,7 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 }
 
 // edits compares what is wanted with the newest rows. The lock is held.
-func (t *Timetable) edits(domain string, wanted []Wanted, prune bool) ([]edit, error) {
+func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) ([]edit, error) {
 	var out []edit
 	var errs []error
 	named := map[string]bool{}
@@ -178,14 +152,14 @@ func (t *Timetable) edits(domain string, wanted []Wanted, prune bool) ([]edit, e
 	for _, k := range t.board.Keys() {
 		if k.Domain == domain && !named[k.Name] {
 			row, _ := t.board.Get(k)
-			out = append(out, edit{line: Line{Name: k.Name, Verb: VerbRemove}, was: &row})
+			out = append(out, edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbRemove}, was: &row})
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
 func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
-	e := edit{line: Line{Name: k.Name, Verb: VerbCreate}}
+	e := edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbCreate}}
 	if t.isBad(k) {
 		return e, fault.ErrQuarantined
 	}
@@ -204,7 +178,7 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	now := t.cfg.Clock.Wall()
 	was, known := t.board.Get(k)
 	if known && t.same(was.Definition, d) {
-		e.line.Verb = VerbKeep
+		e.line.Verb = plan.VerbKeep
 		return e, nil
 	}
 	is := schedule.Row{Key: k, UID: t.cfg.NewID(), Created: now, Edited: now, Definition: d, State: schedule.New(now)}
@@ -224,14 +198,14 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	if !known {
 		return e, nil
 	}
-	e.was, e.line.Verb = &was, VerbUpdate
+	e.was, e.line.Verb = &was, plan.VerbUpdate
 	e.line.Fields = t.cfg.Differ(*was.Definition, *d)
 	is.State, _, err = schedule.Step(was.State, schedule.Edit{}, schedule.Env{Now: now, Key: k, Cron: c, Definition: d})
 	return e, err
 }
 
-// Remove deletes a schedule. What it started goes on.
-func (t *Timetable) Remove(ctx context.Context, k schedule.Key, w Write) error {
+// RemoveSchedule deletes a schedule. What it started goes on.
+func (t *Timetable) RemoveSchedule(ctx context.Context, k schedule.Key, w plan.Write) error {
 	_, _, err := t.cfg.Board.Write(ctx, w, "schedule-remove", []byte(k.String()), func(rows Rows) ([]byte, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -240,7 +214,7 @@ func (t *Timetable) Remove(ctx context.Context, k schedule.Key, w Write) error {
 			return nil, err
 		}
 		c := &Change{}
-		if err := t.make(c, []edit{{line: Line{Name: k.Name, Verb: VerbRemove}, was: &row}}); err != nil {
+		if err := t.make(c, []edit{{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbRemove}, was: &row}}); err != nil {
 			return nil, err
 		}
 		rows.Add(c.Ops, c.Done, c.Undo)
@@ -251,7 +225,7 @@ func (t *Timetable) Remove(ctx context.Context, k schedule.Key, w Write) error {
 }
 
 // changeable returns the newest row that a person may change. The lock is held.
-func (t *Timetable) changeable(k schedule.Key, w Write) (schedule.Row, error) {
+func (t *Timetable) changeable(k schedule.Key, w plan.Write) (schedule.Row, error) {
 	row, ok := t.board.Get(k)
 	switch {
 	case t.isBad(k):
@@ -266,7 +240,7 @@ func (t *Timetable) changeable(k schedule.Key, w Write) (schedule.Row, error) {
 
 // change gives a person's event to a schedule; answer makes the answer from the states
 // before and after.
-func (t *Timetable) change(ctx context.Context, k schedule.Key, w Write, operation string, request []byte, e schedule.Event, answer func(was, is *schedule.State) []byte) ([]byte, error) {
+func (t *Timetable) change(ctx context.Context, k schedule.Key, w plan.Write, operation string, request []byte, e schedule.Event, answer func(was, is *schedule.State) []byte) ([]byte, error) {
 	out, _, err := t.cfg.Board.Write(ctx, w, operation, append([]byte(k.String()+"\x00"), request...), func(rows Rows) ([]byte, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -292,8 +266,8 @@ func (t *Timetable) change(ctx context.Context, k schedule.Key, w Write, operati
 
 func none(*schedule.State, *schedule.State) []byte { return nil }
 
-// Pause stops a schedule, or lets it go on. The time in between never counts as missed.
-func (t *Timetable) Pause(ctx context.Context, k schedule.Key, paused bool, w Write) error {
+// PauseSchedule stops a schedule, or lets it go on. The time in between never counts as missed.
+func (t *Timetable) PauseSchedule(ctx context.Context, k schedule.Key, paused bool, w plan.Write) error {
 	var e schedule.Event = schedule.Resume{}
 	if paused {
 		e = schedule.Pause{}
@@ -302,10 +276,10 @@ func (t *Timetable) Pause(ctx context.Context, k schedule.Key, paused bool, w Wr
 	return err
 }
 
-// Reset is a person's word that the clock was wrong when what lies after now was decided: it
+// ResetSchedule is a person's word that the clock was wrong when what lies after now was decided: it
 // comes again by time, but for what was started. It returns the cursor from before; zero when
 // there was nothing to set back.
-func (t *Timetable) Reset(ctx context.Context, k schedule.Key, w Write) (time.Time, error) {
+func (t *Timetable) ResetSchedule(ctx context.Context, k schedule.Key, w plan.Write) (time.Time, error) {
 	out, _, err := t.cfg.Board.Write(ctx, w, "schedule-reset", []byte(k.String()), func(rows Rows) ([]byte, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -321,7 +295,7 @@ func (t *Timetable) Reset(ctx context.Context, k schedule.Key, w Write) (time.Ti
 		if is.State.Equal(&row.State) && !(is.Definition.Elapsed() && is.Created.After(b.now)) {
 			return nil, nil
 		}
-		e := edit{line: Line{Name: k.Name, Verb: VerbUpdate}, was: &row, is: &is}
+		e := edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbUpdate}, was: &row, is: &is}
 		if is.Definition.Elapsed() {
 			is.Created = anchor(&row, b.now)
 		}
@@ -353,9 +327,9 @@ func anchor(r *schedule.Row, now time.Time) time.Time {
 	return now
 }
 
-// Fire starts a run now, for the logical time at (zero = beside them). It returns the
+// RunSchedule starts a run now, for the logical time at (zero = beside them). It returns the
 // name of the run, empty when the run waits until an earlier one has ended (replace).
-func (t *Timetable) Fire(ctx context.Context, k schedule.Key, at time.Time, w Write) (string, error) {
+func (t *Timetable) RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w plan.Write) (string, error) {
 	id, err := t.change(ctx, k, w, "schedule-run", fmt.Append(nil, at.UTC()), schedule.Fire{At: at}, func(was, is *schedule.State) []byte {
 		if n := len(is.History); is.Fired > was.Fired && n > 0 {
 			return []byte(is.History[n-1].ID)
@@ -367,7 +341,7 @@ func (t *Timetable) Fire(ctx context.Context, k schedule.Key, at time.Time, w Wr
 
 // Backfill has the logical times from … to that did not fire run, at most limit, one
 // after the other as the overlap policy allows. It returns how many.
-func (t *Timetable) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w Write) (int, error) {
+func (t *Timetable) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error) {
 	n, err := t.change(ctx, k, w, "schedule-backfill", fmt.Append(nil, from.UTC(), to.UTC(), limit), schedule.Backfill{From: from, To: to, Max: limit},
 		func(was, is *schedule.State) []byte {
 			return binary.AppendVarint(nil, int64(is.Fired-was.Fired+len(is.Pending)-len(was.Pending)))

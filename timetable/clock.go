@@ -6,6 +6,7 @@ import (
 
 	"cantina/event"
 	"cantina/internal/run"
+	"cantina/plan"
 	"cantina/schedule"
 )
 
@@ -104,7 +105,7 @@ func (t *Timetable) stepText(now time.Time) string {
 
 // clockReason says what clocks have to do with a schedule; its code is empty when they have
 // nothing to do with it. The lock is held.
-func (t *Timetable) clockReason(r *schedule.Row) Reason {
+func (t *Timetable) clockReason(r *schedule.Row) plan.Reason {
 	now := t.cfg.Clock.Wall()
 	step, s := t.stepText(now), &r.State
 	since := ""
@@ -113,15 +114,15 @@ func (t *Timetable) clockReason(r *schedule.Row) Reason {
 	}
 	switch lead := s.Lead(now); {
 	case r.Definition.Elapsed() && s.Skew.Abs() >= leastStep:
-		return Reason{"clock", fmt.Sprintf("counts elapsed time and continues: its logical times are %s the wall clock%s", apart(s.Skew), since), ""}
+		return reason("clock", fmt.Sprintf("counts elapsed time and continues: its logical times are %s the wall clock%s", apart(s.Skew), since), "")
 	case r.Definition.Elapsed() || s.Paused:
 	case lead > 0:
-		return Reason{"clock", fmt.Sprintf("the wall clock is %s, but all times up to %s are decided: nothing fires for %v%s", now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
-			"wait; if the clock was wrong before and is right now: cantina cron reset " + r.Name}
+		return reason("clock", fmt.Sprintf("the wall clock is %s, but all times up to %s are decided: nothing fires for %v%s", now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
+			"wait; if the clock was wrong before and is right now: cantina cron reset "+r.Name)
 	case step != "":
-		return Reason{"clock", step, ""}
+		return reason("clock", step, "")
 	}
-	return Reason{}
+	return plan.Reason{}
 }
 
 // apart prints how far one clock is from another.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"cantina/plan"
 	"cantina/schedule"
-	"cantina/timetable"
 )
 
 // clockSays is what Explain says of the clock.
@@ -28,7 +28,7 @@ func (r *rig) clockSays() (state, text string) {
 
 func (r *rig) reset() time.Time {
 	r.t.Helper()
-	was, err := r.times.Reset(r.t.Context(), key, timetable.Write{})
+	was, err := r.times.ResetSchedule(r.t.Context(), key, plan.Write{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

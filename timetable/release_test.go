@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
-	"cantina/timetable"
 )
 
 const (
@@ -92,7 +92,7 @@ func TestARepairedScheduleGoesOnByItsCursor(t *testing.T) {
 // TestAStateOfAnotherScheduleIsNotTaken: it says nothing of what this one fired.
 func TestAStateOfAnotherScheduleIsNotTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.apply(false, timetable.Wanted{Name: "other", Definition: hourly(nil)})
+		r.apply(false, plan.NamedSchedule{Name: "other", Definition: hourly(nil)})
 		r.damaged(stateRow)
 		r.take()
 		r.refused(stateRow, r.stored("schedule-state/d/other"), fault.ErrQuarantined)

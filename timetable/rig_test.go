@@ -20,6 +20,7 @@ import (
 	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/store/mem"
@@ -242,7 +243,7 @@ func (r *rig) end(guid, uid string) {
 // endAll ends every task that runs.
 func (r *rig) endAll() *rig {
 	r.t.Helper()
-	p, err := r.board.ListTasks(bbs.TaskFilter{States: []task.State{task.Running}}, bbs.Range{Limit: 1000})
+	p, err := r.board.ListTasks(plan.TaskFilter{States: []task.State{task.Running}}, plan.Range{Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -287,17 +288,17 @@ func hourly(change func(*schedule.Definition)) schedule.Definition {
 }
 
 // apply makes the schedules of domain d as wanted, and returns the verbs.
-func (r *rig) apply(prune bool, wanted ...timetable.Wanted) string {
+func (r *rig) apply(prune bool, wanted ...plan.NamedSchedule) string {
 	r.t.Helper()
-	var lines []timetable.Line
-	_, err := r.board.Apply(r.t.Context(), bbs.Application{Domain: "d", Prune: prune, Extra: func() (bbs.Extra, error) {
+	var lines []plan.Change
+	_, err := r.board.Apply(r.t.Context(), plan.Application{Domain: "d", Prune: prune}, plan.Write{}, func() (store.Part, error) {
 		c, err := r.times.Apply("d", wanted, prune)
 		if err != nil {
-			return bbs.Extra{}, err
+			return store.Part{}, err
 		}
 		lines = c.Lines
-		return bbs.Extra{Ops: c.Ops, Done: c.Done, Undo: c.Undo}, nil
-	}}, bbs.Write{})
+		return c.Part, nil
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package timetable
 import (
 	"fmt"
 
+	"cantina/plan"
 	"cantina/schedule"
 )
 
@@ -41,13 +42,13 @@ func (t *Timetable) delivered(rows Rows, k schedule.Key, uid string, e schedule.
 }
 
 // target says whom the signal of a schedule would reach now.
-func (t *Timetable) target(domain string, s *schedule.Signal) Reason {
+func (t *Timetable) target(domain string, s *schedule.Signal) plan.Reason {
 	n, known := t.cfg.Signals.Signalled(domain, s.Service)
 	switch {
 	case !known:
-		return Reason{"target", fmt.Sprintf("sends %v, which does not exist", s), "apply the service, or name another one"}
+		return reason("target", fmt.Sprintf("sends %v, which does not exist", s), "apply the service, or name another one")
 	case n == 0:
-		return Reason{"target", fmt.Sprintf("sends %v, which has no running instances", s), "cantina explain service/" + s.Service}
+		return reason("target", fmt.Sprintf("sends %v, which has no running instances", s), "cantina explain service/"+s.Service)
 	}
-	return Reason{"target", fmt.Sprintf("sends %v, which has %d running instances", s, n), ""}
+	return reason("target", fmt.Sprintf("sends %v, which has %d running instances", s, n), "")
 }

@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/plan"
 	"cantina/schedule"
-	"cantina/timetable"
 )
 
-func signalled() timetable.Wanted {
+func signalled() plan.NamedSchedule {
 	return one(func(d *schedule.Definition) { d.Task, d.Signal = nil, &schedule.Signal{Service: "web", Number: 1} })
 }
 
@@ -49,14 +49,14 @@ func TestASignalIsSentAfterItsCommitAndTold(t *testing.T) {
 		if got := r.story(); got != want {
 			t.Fatal(got)
 		}
-		if id, err := r.times.Fire(t.Context(), key, began().Add(90*time.Minute), timetable.Write{Key: "k"}); err != nil || id == "" || len(r.signals) != 2 {
+		if id, err := r.times.RunSchedule(t.Context(), key, began().Add(90*time.Minute), plan.Write{Key: "k"}); err != nil || id == "" || len(r.signals) != 2 {
 			t.Fatal(id, err, r.signals) // of 02:00, before its time
 		}
 		r.at("02:00:00")
 		if len(r.signals) != 2 {
 			t.Fatal(r.signals)
 		}
-		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine || !slices.ContainsFunc(why, func(x timetable.Reason) bool {
+		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine || !slices.ContainsFunc(why, func(x plan.Reason) bool {
 			return strings.Contains(x.Text, "HUP to service web, which has 2 running instances")
 		}) {
 			t.Fatal(state, fine, why, err)
@@ -95,7 +95,7 @@ func TestASignalOfARemovedScheduleTellsNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, signalled())
 		r.at("01:00:00")
-		if err := r.times.Remove(t.Context(), key, timetable.Write{}); err != nil {
+		if err := r.times.RemoveSchedule(t.Context(), key, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.told(0, schedule.Delivery{Of: 1, Reached: 1})

@@ -26,6 +26,7 @@ import (
 	"cantina/event"
 	"cantina/fault"
 	"cantina/internal/run"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/task"
@@ -51,13 +52,6 @@ type Rows interface {
 	Redefine(domain string)
 }
 
-// Write is what every writing call of a client carries beside its arguments.
-type Write struct {
-	Key    string
-	Expect int64
-	By     string
-}
-
 // Board is what the timetable needs of the bulletin board.
 type Board interface {
 	// Decide runs fn under the board's lock and submits what it decided in one
@@ -65,7 +59,7 @@ type Board interface {
 	Decide(fn func(Rows) error) error
 	// Write is Decide for a client's call: at most once for its key; it returns after
 	// the commit.
-	Write(ctx context.Context, w Write, operation string, request []byte, fn func(Rows) ([]byte, error)) ([]byte, int64, error)
+	Write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(Rows) ([]byte, error)) ([]byte, int64, error)
 }
 
 // Jobs is what the timetable needs of the scheduler. It is called under locks.
@@ -130,9 +124,6 @@ type Store interface {
 	Restore(key string, value []byte, done func(revision int64, err error))
 }
 
-// FieldChange is one field that differs; Old or New is empty when it was not set.
-type FieldChange struct{ Path, Old, New string }
-
 // Config of a Timetable. All but Log is needed.
 type Config struct {
 	Store    Store
@@ -149,7 +140,7 @@ type Config struct {
 	// NewID returns 16 random bytes in hexadecimal.
 	NewID func() string
 	// Differ lists the fields in which two definitions differ.
-	Differ func(was, is any) []FieldChange
+	Differ func(was, is any) []plan.FieldChange
 }
 
 // Timetable is the loop of schedules of one term. Its methods may be called at the

@@ -13,19 +13,19 @@ import (
 	"cantina/bbs"
 	"cantina/cron"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/task"
-	"cantina/timetable"
 )
 
 var key = schedule.Key{Domain: "d", Name: "n"}
 
-func one(change func(*schedule.Definition)) timetable.Wanted {
-	return timetable.Wanted{Name: "n", Definition: hourly(change)}
+func one(change func(*schedule.Definition)) plan.NamedSchedule {
+	return plan.NamedSchedule{Name: "n", Definition: hourly(change)}
 }
 
-func (r *rig) get() timetable.View {
+func (r *rig) get() plan.Schedule {
 	r.t.Helper()
 	v, err := r.times.Get(key)
 	if err != nil {
@@ -203,20 +203,20 @@ func TestAPersonsCallHappensOncePerKey(t *testing.T) {
 		r.apply(false, one(nil))
 		at := began().Add(30 * time.Minute)
 		for range 2 {
-			id, err := r.times.Fire(t.Context(), key, at, timetable.Write{Key: "k"})
+			id, err := r.times.RunSchedule(t.Context(), key, at, plan.Write{Key: "k"})
 			if err != nil || id != "d.n.20260302T010000Z" {
 				t.Fatal(id, err)
 			}
 			r.serve()
 		}
 		r.started("d/n 2026-03-02T01:00:00Z")
-		if _, err := r.times.Fire(t.Context(), key, at, timetable.Write{Key: "l"}); !errors.Is(err, schedule.ErrFired) {
+		if _, err := r.times.RunSchedule(t.Context(), key, at, plan.Write{Key: "l"}); !errors.Is(err, schedule.ErrFired) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.Fire(t.Context(), schedule.Key{Domain: "d", Name: "x"}, at, timetable.Write{}); !errors.Is(err, schedule.ErrNotFound) {
+		if _, err := r.times.RunSchedule(t.Context(), schedule.Key{Domain: "d", Name: "x"}, at, plan.Write{}); !errors.Is(err, schedule.ErrNotFound) {
 			t.Fatal(err)
 		}
-		if err := r.times.Pause(t.Context(), key, true, timetable.Write{Expect: 1}); !errors.Is(err, fault.ErrRevision) {
+		if err := r.times.PauseSchedule(t.Context(), key, true, plan.Write{Expect: 1}); !errors.Is(err, fault.ErrRevision) {
 			t.Fatal(err)
 		}
 		r.at("01:00:00").started().at("02:00:00").started("d/n 2026-03-02T02:00:00Z")
@@ -226,25 +226,25 @@ func TestAPersonsCallHappensOncePerKey(t *testing.T) {
 func TestPauseMissedAndBackfill(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(nil))
-		if err := r.times.Pause(t.Context(), key, true, timetable.Write{}); err != nil {
+		if err := r.times.PauseSchedule(t.Context(), key, true, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.at("03:30:00").started()
-		if err := r.times.Pause(t.Context(), key, false, timetable.Write{}); err != nil {
+		if err := r.times.PauseSchedule(t.Context(), key, false, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.at("03:40:00").started().at("07:30:00").started("d/n 2026-03-02T07:00:00Z")
-		missed, rest, err := r.times.Missed(key, 2)
+		missed, rest, err := r.times.ListMissed(key, 2)
 		if err != nil || len(missed) != 2 || rest != 1 || !missed[0].At.Equal(began().Add(210*time.Minute)) {
 			t.Fatal(missed, rest, err)
 		}
-		n, err := r.times.Backfill(t.Context(), key, missed[0].At, missed[1].At, 10, timetable.Write{})
+		n, err := r.times.Backfill(t.Context(), key, missed[0].At, missed[1].At, 10, plan.Write{})
 		if err != nil || n != 2 {
 			t.Fatal(n, err)
 		}
 		r.serve()
 		r.at("07:30:05").started("d/n 2026-03-02T04:00:00Z", "d/n 2026-03-02T05:00:00Z")
-		if missed, _, _ := r.times.Missed(key, 10); len(missed) != 1 {
+		if missed, _, _ := r.times.ListMissed(key, 10); len(missed) != 1 {
 			t.Fatal(missed)
 		}
 	})
@@ -252,14 +252,14 @@ func TestPauseMissedAndBackfill(t *testing.T) {
 
 func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if got := r.apply(false, one(nil), timetable.Wanted{Name: "b", Definition: hourly(nil)}); got != "create n, create b" {
+		if got := r.apply(false, one(nil), plan.NamedSchedule{Name: "b", Definition: hourly(nil)}); got != "create n, create b" {
 			t.Fatal(got)
 		}
 		if got := r.apply(false, one(nil)); got != "keep n" {
 			t.Fatal(got)
 		}
-		lines, err := r.times.Plan("d", []timetable.Wanted{one(func(d *schedule.Definition) { d.Jitter = time.Minute })}, true)
-		if err != nil || len(lines) != 2 || lines[0].Verb != timetable.VerbUpdate || fmt.Sprint(lines[0].Fields) != "[{policy.jitter  1m0s}]" || lines[1].Verb != timetable.VerbRemove {
+		lines, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Jitter = time.Minute })}, true)
+		if err != nil || len(lines) != 2 || lines[0].Verb != plan.VerbUpdate || fmt.Sprint(lines[0].Fields) != "[{policy.jitter  1m0s}]" || lines[1].Verb != plan.VerbRemove {
 			t.Fatal(lines, err)
 		}
 		r.mu.Lock()
@@ -275,14 +275,14 @@ func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 		if _, err := r.times.Get(schedule.Key{Domain: "d", Name: "b"}); !errors.Is(err, schedule.ErrNotFound) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.Plan("d", []timetable.Wanted{one(func(d *schedule.Definition) { d.Line = "0 0 30 2 *" })}, false); !errors.Is(err, schedule.ErrInvalid) {
+		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Line = "0 0 30 2 *" })}, false); !errors.Is(err, schedule.ErrInvalid) {
 			t.Fatal(err)
 		}
 	})
 }
 
 // ofJob is a schedule of a job.
-func ofJob(overlap schedule.Overlap) timetable.Wanted {
+func ofJob(overlap schedule.Overlap) plan.NamedSchedule {
 	return one(func(d *schedule.Definition) {
 		workload := d.Task.Workload
 		d.Task, d.Overlap = nil, overlap
@@ -330,7 +330,7 @@ func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 			if c.renews > 0 {
 				return
 			}
-			if _, err := r.times.Fire(t.Context(), key, time.Time{}, timetable.Write{}); !errors.Is(err, schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/n") {
+			if _, err := r.times.RunSchedule(t.Context(), key, time.Time{}, plan.Write{}); !errors.Is(err, schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/n") {
 				t.Fatal(err)
 			}
 			r.jobs["n"] = schedule.Ended
@@ -377,7 +377,7 @@ func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 		if _, err := r.times.Get(key); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.Plan("d", []timetable.Wanted{one(nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatal(err)
 		}
 	})
@@ -451,9 +451,9 @@ func remark(h []schedule.Entry) string {
 func TestTenYearsInFourZones(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"}
 	inBubble(t, func(t *testing.T, r *rig) {
-		var wanted []timetable.Wanted
+		var wanted []plan.NamedSchedule
 		for i, z := range zones {
-			wanted = append(wanted, timetable.Wanted{Name: fmt.Sprint("z", i), Definition: hourly(func(d *schedule.Definition) {
+			wanted = append(wanted, plan.NamedSchedule{Name: fmt.Sprint("z", i), Definition: hourly(func(d *schedule.Definition) {
 				d.Line, d.Zone, d.Gap, d.Fold = "0 2 * * *", z, cron.GapRun, cron.FoldFirst
 			})})
 		}

@@ -8,25 +8,12 @@ import (
 
 	"cantina/cron"
 	"cantina/fault"
+	"cantina/plan"
 	"cantina/schedule"
 )
 
-// View is a committed schedule as readers see it.
-type View struct {
-	schedule.Row
-	// Next is when it fires next by time; zero when it does not.
-	Next time.Time
-	// Words say its calendar; Problem says why it cannot be used.
-	Words, Problem string
-	// Lead is how far what is decided is ahead of the wall clock: for so long nothing fires
-	// by time. Note says what the clocks have to do with it.
-	Lead     time.Duration
-	Note     string
-	Revision int64
-}
-
-func (t *Timetable) view(s shown) View {
-	v := View{Row: *s.row, Revision: s.revision, Note: t.clockNote(s.row)}
+func (t *Timetable) view(s shown) plan.Schedule {
+	v := plan.Schedule{Row: *s.row, Revision: s.revision, Note: t.clockNote(s.row)}
 	if !s.row.Definition.Elapsed() {
 		v.Lead = s.row.State.Lead(t.cfg.Clock.Wall())
 	}
@@ -43,7 +30,7 @@ func (t *Timetable) view(s shown) View {
 
 // List lists committed schedules in order of domain and name, of one domain (empty =
 // all), strictly after a key, at most limit. more: there are more.
-func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []View, more bool) {
+func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []plan.Schedule, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.order == nil {
@@ -67,15 +54,15 @@ func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []Vi
 }
 
 // Get returns one committed schedule: schedule.ErrNotFound, ErrQuarantined.
-func (t *Timetable) Get(k schedule.Key) (View, error) {
+func (t *Timetable) Get(k schedule.Key) (plan.Schedule, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, ok := t.shown[k]
 	switch {
 	case t.isBad(k):
-		return View{}, fmt.Errorf("schedule %v: %w", k, fault.ErrQuarantined)
+		return plan.Schedule{}, fmt.Errorf("schedule %v: %w", k, fault.ErrQuarantined)
 	case !ok:
-		return View{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
+		return plan.Schedule{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	}
 	return t.view(s), nil
 }
@@ -87,9 +74,9 @@ func (t *Timetable) Len() int {
 	return len(t.shown)
 }
 
-// Preview lists the next n logical times of a schedule, with marks, and the matches
+// Upcoming lists the next n logical times of a schedule, with marks, and the matches
 // that its policies leave out.
-func (t *Timetable) Preview(k schedule.Key, n int) ([]cron.Occurrence, error) {
+func (t *Timetable) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
 	t.mu.Lock()
 	c, err := t.board.Cron(k)
 	row, _ := t.board.Get(k)
@@ -105,9 +92,9 @@ func (t *Timetable) Preview(k schedule.Key, n int) ([]cron.Occurrence, error) {
 	return slices.DeleteFunc(list, func(o cron.Occurrence) bool { return !row.State.Comes(o.At) }), err
 }
 
-// Missed lists logical times that did not fire and a person may want to fill in,
+// ListMissed lists logical times that did not fire and a person may want to fill in,
 // oldest first, at most limit; rest counts the others.
-func (t *Timetable) Missed(k schedule.Key, limit int) (out []Miss, rest int, err error) {
+func (t *Timetable) ListMissed(k schedule.Key, limit int) (out []plan.Missed, rest int, err error) {
 	v, err := t.Get(k)
 	if err != nil {
 		return nil, 0, err
@@ -124,7 +111,7 @@ func (t *Timetable) Missed(k schedule.Key, limit int) (out []Miss, rest int, err
 			if at, err = c.Next(at); err != nil || at.IsZero() || at.After(x.Until) {
 				break
 			}
-			out = append(out, Miss{at.UTC(), x.Why})
+			out = append(out, plan.Missed{At: at.UTC(), Why: x.Why})
 		}
 		if len(out) == limit {
 			rest += int(c.Item.Count(max2(at, x.After), x.Until, c.Zone))
@@ -140,17 +127,13 @@ func max2(a, b time.Time) time.Time {
 	return b
 }
 
-// Miss is one logical time that did not fire.
-type Miss struct {
-	At  time.Time
-	Why schedule.Why
+// reason is one without amounts.
+func reason(code, text, change string) plan.Reason {
+	return plan.Reason{Code: code, Text: text, Change: change}
 }
 
-// Reason says why a schedule does not do what one may expect.
-type Reason struct{ Code, Text, Change string }
-
 // Explain says why a schedule is as it is.
-func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []Reason, err error) {
+func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []plan.Reason, err error) {
 	v, err := t.Get(k)
 	if err != nil {
 		return "", false, nil, err
@@ -158,13 +141,13 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	s := &v.State
 	switch {
 	case v.Problem != "":
-		return "broken", false, []Reason{{"calendar", v.Problem, "apply it again with a calendar that can be used"}}, nil
+		return "broken", false, []plan.Reason{reason("calendar", v.Problem, "apply it again with a calendar that can be used")}, nil
 	case s.Paused:
-		return s.Phase(), false, []Reason{{"paused", "paused", "cantina cron resume " + k.Name}}, nil
+		return s.Phase(), false, []plan.Reason{reason("paused", "paused", "cantina cron resume "+k.Name)}, nil
 	case v.Next.IsZero():
-		reasons = append(reasons, Reason{"never", "its calendar has no future times", ""})
+		reasons = append(reasons, reason("never", "its calendar has no future times", ""))
 	default:
-		reasons = append(reasons, Reason{"next", "next firing at " + v.Next.UTC().Format(time.RFC3339), ""})
+		reasons = append(reasons, reason("next", "next firing at "+v.Next.UTC().Format(time.RFC3339), ""))
 	}
 	if x := v.Definition.Signal; x != nil {
 		reasons = append(reasons, t.target(v.Domain, x))
@@ -192,7 +175,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		if e.Why == schedule.WhyOverlap {
 			change = "let it end, or use overlap: allow or replace"
 		}
-		reasons = append(reasons, Reason{"skipped", e.Times() + " was " + e.String(), change})
+		reasons = append(reasons, reason("skipped", e.Times()+" was "+e.String(), change))
 	}
 	return state, fine, reasons, nil
 }
@@ -212,10 +195,10 @@ func (t *Timetable) Words(k schedule.Key) string {
 const maxPending = 5
 
 // pending says why what is due has not started.
-func (t *Timetable) pending(s *schedule.State) (out []Reason) {
+func (t *Timetable) pending(s *schedule.State) (out []plan.Reason) {
 	for i, f := range s.Pending {
 		if i == maxPending {
-			return append(out, Reason{schedule.Undecided, fmt.Sprintf("%d more are due", len(s.Pending)-i), ""})
+			return append(out, reason(schedule.Undecided, fmt.Sprintf("%d more are due", len(s.Pending)-i), ""))
 		}
 		text, why := " is due and undecided: ", s.WhyWaits(f)
 		if why == "" {
@@ -223,7 +206,7 @@ func (t *Timetable) pending(s *schedule.State) (out []Reason) {
 		} else if f.Late {
 			text = " was missed: "
 		}
-		out = append(out, Reason{schedule.Undecided, f.At.Format(time.RFC3339) + text + why, ""})
+		out = append(out, reason(schedule.Undecided, f.At.Format(time.RFC3339)+text+why, ""))
 	}
 	return out
 }

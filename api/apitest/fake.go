@@ -17,6 +17,7 @@ import (
 	"cantina/fault"
 	"cantina/fence"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/task"
 )
@@ -30,13 +31,13 @@ type Fake struct {
 	mu        sync.Mutex
 	now       func() time.Time
 	revision  int64
-	services  map[string]*api.Service
-	indices   map[string]*api.Instance
-	tasks     map[string]*api.Task
+	services  map[string]*plan.Service
+	indices   map[string]*plan.Instance
+	tasks     map[string]*plan.Task
 	gone      map[string]bool // ids of deleted tasks
-	jobs      map[string]*api.Job
-	schedules map[string]*api.Schedule
-	pairs     map[string]map[string]*api.Pair
+	jobs      map[string]*plan.Job
+	schedules map[string]*plan.Schedule
+	pairs     map[string]map[string]*plan.Pair
 	cells     map[string]*api.Cell
 	rows      map[string]api.Quarantined
 	answers   map[string]any // idempotency key → answer
@@ -48,8 +49,8 @@ type Fake struct {
 // New returns an empty leader.
 func New(now func() time.Time) *Fake {
 	f := &Fake{
-		now: now, revision: 100, services: map[string]*api.Service{}, indices: map[string]*api.Instance{}, tasks: map[string]*api.Task{},
-		gone: map[string]bool{}, jobs: map[string]*api.Job{}, schedules: map[string]*api.Schedule{}, pairs: map[string]map[string]*api.Pair{}, cells: map[string]*api.Cell{},
+		now: now, revision: 100, services: map[string]*plan.Service{}, indices: map[string]*plan.Instance{}, tasks: map[string]*plan.Task{},
+		gone: map[string]bool{}, jobs: map[string]*plan.Job{}, schedules: map[string]*plan.Schedule{}, pairs: map[string]map[string]*plan.Pair{}, cells: map[string]*api.Cell{},
 		rows: map[string]api.Quarantined{}, answers: map[string]any{}, Logs: NewLogs(),
 	}
 	f.Hub = event.New(1024, f.revision, now)
@@ -73,7 +74,7 @@ func (f *Fake) Writes() int {
 
 // once does a write at most once per key, inside the lock as the real leader does
 // it inside the commit.
-func once[T any](f *Fake, w api.Write, current int64, do func() (T, error)) (T, error) {
+func once[T any](f *Fake, w plan.Write, current int64, do func() (T, error)) (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if a, ok := f.answers[w.Key]; ok && w.Key != "" {
@@ -99,8 +100,8 @@ func once[T any](f *Fake, w api.Write, current int64, do func() (T, error)) (T, 
 func (f *Fake) publish(e event.Event) { f.Hub.Publish(f.revision, e) }
 
 // page cuts one page out of a map, in the order of its keys.
-func page[T any](f *Fake, all map[string]*T, r api.Range, keep func(*T) bool) api.Listed[T] {
-	out := api.Listed[T]{Revision: f.revision}
+func page[T any](f *Fake, all map[string]*T, r plan.Range, keep func(*T) bool) plan.Page[T] {
+	out := plan.Page[T]{Revision: f.revision}
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		if k <= r.After || !keep(all[k]) {
 			continue
@@ -116,53 +117,53 @@ func page[T any](f *Fake, all map[string]*T, r api.Range, keep func(*T) bool) ap
 }
 
 // Plan tells creates, replaces and, with prune, removals.
-func (f *Fake) Plan(_ context.Context, a api.Application) (api.Applied, error) {
+func (f *Fake) Plan(_ context.Context, a plan.Application) (plan.Applied, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.diff(a), nil
 }
 
-func (f *Fake) diff(a api.Application) api.Applied {
-	out := api.Applied{Revision: f.revision}
+func (f *Fake) diff(a plan.Application) plan.Applied {
+	out := plan.Applied{Revision: f.revision}
 	for i := range a.Services {
 		d := &a.Services[i]
-		c := api.Change{Kind: "service", Name: d.Service.Name, Verb: api.VerbCreate}
+		c := plan.Change{Kind: "service", Name: d.Service.Name, Verb: plan.VerbCreate}
 		if s := f.services[d.Service.String()]; s != nil {
-			c.Verb = api.VerbKeep
+			c.Verb = plan.VerbKeep
 			if s.Instances != d.Instances {
-				c.Verb = api.VerbUpdate
-				c.Fields = []api.FieldChange{{Path: "instances", Old: fmt.Sprint(s.Instances), New: fmt.Sprint(d.Instances)}}
+				c.Verb = plan.VerbUpdate
+				c.Fields = []plan.FieldChange{{Path: "instances", Old: fmt.Sprint(s.Instances), New: fmt.Sprint(d.Instances)}}
 			}
 		}
 		out.Changes = append(out.Changes, c)
 	}
 	for _, t := range a.Tasks {
-		verb := api.VerbCreate
+		verb := plan.VerbCreate
 		if f.tasks[a.Domain+"."+t.Name] != nil {
-			verb = api.VerbKeep
+			verb = plan.VerbKeep
 		}
-		out.Changes = append(out.Changes, api.Change{Kind: "task", Name: t.Name, Verb: verb})
+		out.Changes = append(out.Changes, plan.Change{Kind: "task", Name: t.Name, Verb: verb})
 	}
 	for _, j := range a.Jobs {
-		verb := api.VerbCreate
+		verb := plan.VerbCreate
 		if f.jobs[j.Job.Name] != nil {
-			verb = api.VerbKeep
+			verb = plan.VerbKeep
 		}
-		out.Changes = append(out.Changes, api.Change{Kind: "job", Name: j.Job.Name, Verb: verb, Nodes: -1})
+		out.Changes = append(out.Changes, plan.Change{Kind: "job", Name: j.Job.Name, Verb: verb, Nodes: -1})
 	}
 	for _, s := range a.Schedules {
-		verb := api.VerbCreate
+		verb := plan.VerbCreate
 		if f.schedules[a.Domain+"/"+s.Name] != nil {
-			verb = api.VerbKeep
+			verb = plan.VerbKeep
 		}
-		out.Changes = append(out.Changes, api.Change{Kind: "schedule", Name: s.Name, Verb: verb})
+		out.Changes = append(out.Changes, plan.Change{Kind: "schedule", Name: s.Name, Verb: verb})
 		out.Warnings = append(out.Warnings, s.Warnings...)
 	}
 	if a.Prune {
 		for _, k := range slices.Sorted(maps.Keys(f.services)) {
 			s := f.services[k]
 			if s.Key.Domain == a.Domain && !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == s.Key }) {
-				out.Changes = append(out.Changes, api.Change{Kind: "service", Name: s.Key.Name, Verb: api.VerbRemove})
+				out.Changes = append(out.Changes, plan.Change{Kind: "service", Name: s.Key.Name, Verb: plan.VerbRemove})
 			}
 		}
 	}
@@ -170,8 +171,8 @@ func (f *Fake) diff(a api.Application) api.Applied {
 }
 
 // Apply does what Plan tells.
-func (f *Fake) Apply(_ context.Context, a api.Application, w api.Write) (api.Applied, error) {
-	return once(f, w, f.current(), func() (api.Applied, error) {
+func (f *Fake) Apply(_ context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
+	return once(f, w, f.current(), func() (plan.Applied, error) {
 		out := f.diff(a)
 		out.Revision = f.revision
 		for i := range a.Services {
@@ -179,12 +180,12 @@ func (f *Fake) Apply(_ context.Context, a api.Application, w api.Write) (api.App
 		}
 		for _, t := range a.Tasks {
 			if f.tasks[a.Domain+"."+t.Name] == nil {
-				f.putTask(api.NewTask{GUID: a.Domain + "." + t.Name, Domain: a.Domain, Name: t.Name, Definition: t.Definition})
+				f.putTask(plan.NewTask{GUID: a.Domain + "." + t.Name, Domain: a.Domain, Name: t.Name, Definition: t.Definition})
 			}
 		}
 		for _, j := range a.Jobs {
 			if f.jobs[j.Job.Name] == nil {
-				f.jobs[j.Job.Name] = &api.Job{Job: j.Job, Forest: j.Forest, Created: f.now(), Revision: f.revision}
+				f.jobs[j.Job.Name] = &plan.Job{Job: j.Job, Forest: j.Forest, Created: f.now(), Revision: f.revision}
 				f.publish(event.Event{Kind: event.Job, Domain: a.Domain, Subject: j.Job.Name, Job: &event.JobState{Name: j.Job.Name}})
 			}
 		}
@@ -194,7 +195,7 @@ func (f *Fake) Apply(_ context.Context, a api.Application, w api.Write) (api.App
 			}
 		}
 		for _, c := range out.Changes {
-			if c.Verb == api.VerbRemove {
+			if c.Verb == plan.VerbRemove {
 				f.dropService(lrp.ServiceKey{Domain: a.Domain, Name: c.Name})
 			}
 		}
@@ -214,7 +215,7 @@ func (f *Fake) putService(d lrp.Desired) {
 	if s == nil {
 		f.minted++
 		d.Process = fmt.Sprintf("p%d", f.minted)
-		s = &api.Service{Service: lrp.Service{Key: d.Service, Applied: f.now(), Versions: []lrp.Version{{Desired: d, Number: 1, Good: true}}}}
+		s = &plan.Service{Service: lrp.Service{Key: d.Service, Applied: f.now(), Versions: []lrp.Version{{Desired: d, Number: 1, Good: true}}}}
 	}
 	next := *s
 	next.Instances, next.Revision = d.Instances, f.revision
@@ -236,7 +237,7 @@ func (f *Fake) putService(d lrp.Desired) {
 func indexKey(k lrp.ServiceKey, i int) string { return fmt.Sprintf("%s/%06d", k, i) }
 
 func (f *Fake) putInstance(a lrp.Actual) {
-	x := &api.Instance{Actual: a, Version: 1, Wanted: true, Revision: f.revision, Rows: lrp.Index{Key: a.Key}}
+	x := &plan.Instance{Actual: a, Version: 1, Wanted: true, Revision: f.revision, Rows: lrp.Index{Key: a.Key}}
 	row := a
 	x.Rows.Ordinary = &row
 	f.indices[indexKey(a.Service, a.Key.Index)] = x
@@ -307,37 +308,37 @@ func (f *Fake) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
 }
 
 // ListServices implements api.Services.
-func (f *Fake) ListServices(domain string, r api.Range) (api.Listed[api.Service], error) {
+func (f *Fake) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.services, r, func(s *api.Service) bool { return domain == "" || s.Key.Domain == domain }), nil
+	return page(f, f.services, r, func(s *plan.Service) bool { return domain == "" || s.Key.Domain == domain }), nil
 }
 
 // GetService implements api.Services.
-func (f *Fake) GetService(k lrp.ServiceKey) (api.Service, error) {
+func (f *Fake) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.services[k.String()]; s != nil {
 		return *s, nil
 	}
-	return api.Service{}, fmt.Errorf("service %s: %w", k, fault.ErrNotFound)
+	return plan.Service{}, fmt.Errorf("service %s: %w", k, fault.ErrNotFound)
 }
 
 // ListInstances implements api.Services.
-func (f *Fake) ListInstances(q api.InstanceFilter, r api.Range) (api.Listed[api.Instance], error) {
+func (f *Fake) ListInstances(q plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.indices, r, func(x *api.Instance) bool {
+	return page(f, f.indices, r, func(x *plan.Instance) bool {
 		return (q.Domain == "" || x.Service.Domain == q.Domain) && (q.Service == "" || x.Service.Name == q.Service) &&
 			(q.Cell == "" || x.Cell == q.Cell) && (x.Orphan || !q.Orphans) && (len(q.States) == 0 || slices.Contains(q.States, x.State))
 	}), nil
 }
 
 // InstanceOf implements api.Services.
-func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) api.Instance {
+func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := api.Instance{Actual: *a, Revision: revision}
+	out := plan.Instance{Actual: *a, Revision: revision}
 	for _, x := range f.indices {
 		if x.Key == a.Key {
 			out.Version = x.Version
@@ -350,10 +351,10 @@ func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) api.Instance {
 }
 
 // TaskOf implements api.Tasks.
-func (f *Fake) TaskOf(t *task.Task, revision int64) api.Task {
+func (f *Fake) TaskOf(t *task.Task, revision int64) plan.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := api.Task{Task: t, Revision: revision}
+	out := plan.Task{Task: t, Revision: revision}
 	if x := f.tasks[t.GUID]; x != nil && x.Revision == revision {
 		out.Doubt = x.Doubt
 	}
@@ -361,12 +362,12 @@ func (f *Fake) TaskOf(t *task.Task, revision int64) api.Task {
 }
 
 // ScaleService implements api.Services.
-func (f *Fake) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w api.Write) (api.Service, error) {
+func (f *Fake) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w plan.Write) (plan.Service, error) {
 	s, err := f.GetService(k)
 	if err != nil {
 		return s, err
 	}
-	return once(f, w, s.Revision, func() (api.Service, error) {
+	return once(f, w, s.Revision, func() (plan.Service, error) {
 		d := s.Versions[0].Desired
 		d.Instances = n
 		f.putService(d)
@@ -375,12 +376,12 @@ func (f *Fake) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w api.Wr
 }
 
 // RemoveService implements api.Services.
-func (f *Fake) RemoveService(_ context.Context, k lrp.ServiceKey, w api.Write) (api.Service, error) {
+func (f *Fake) RemoveService(_ context.Context, k lrp.ServiceKey, w plan.Write) (plan.Service, error) {
 	s, err := f.GetService(k)
 	if err != nil {
 		return s, err
 	}
-	return once(f, w, s.Revision, func() (api.Service, error) {
+	return once(f, w, s.Revision, func() (plan.Service, error) {
 		f.dropService(k)
 		s.Removed = true
 		return s, nil
@@ -388,12 +389,12 @@ func (f *Fake) RemoveService(_ context.Context, k lrp.ServiceKey, w api.Write) (
 }
 
 // RestartService implements api.Services.
-func (f *Fake) RestartService(ctx context.Context, k lrp.ServiceKey, w api.Write) (int, error) {
+func (f *Fake) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (int, error) {
 	return f.RetireInstances(ctx, k, nil, w)
 }
 
 // RetireInstances implements api.Services.
-func (f *Fake) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []int, w api.Write) (int, error) {
+func (f *Fake) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
 	s, err := f.GetService(k)
 	if err != nil {
 		return 0, err
@@ -412,13 +413,13 @@ func (f *Fake) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []in
 	})
 }
 
-func (f *Fake) putTask(n api.NewTask) *api.Task {
+func (f *Fake) putTask(n plan.NewTask) *plan.Task {
 	if n.GUID == "" {
 		f.minted++
 		n.GUID = fmt.Sprintf("t%04d", f.minted)
 	}
 	f.minted++
-	t := &api.Task{Revision: f.revision, Task: &task.Task{
+	t := &plan.Task{Revision: f.revision, Task: &task.Task{
 		GUID: n.GUID, UID: fmt.Sprintf("u%d", f.minted), Domain: n.Domain, Name: n.Name, Definition: &n.Definition, Created: f.now(), Updated: f.now(),
 	}}
 	f.tasks[n.GUID] = t
@@ -434,57 +435,57 @@ func (f *Fake) SetTask(guid string, change func(*task.Task)) {
 	f.setTask(guid, change)
 }
 
-func (f *Fake) setTask(guid string, change func(*task.Task)) api.Task {
+func (f *Fake) setTask(guid string, change func(*task.Task)) plan.Task {
 	t := *f.tasks[guid].Task
 	change(&t)
 	if t.Ended() && t.FirstCompleted.IsZero() {
 		t.FirstCompleted = f.now()
 	}
-	f.tasks[guid] = &api.Task{Task: &t, Revision: f.revision}
+	f.tasks[guid] = &plan.Task{Task: &t, Revision: f.revision}
 	f.publish(event.Event{Kind: event.Task, Domain: t.Domain, Subject: guid, Task: &t})
 	return *f.tasks[guid]
 }
 
 // ListTasks implements api.Tasks.
-func (f *Fake) ListTasks(q api.TaskFilter, r api.Range) (api.Listed[api.Task], error) {
+func (f *Fake) ListTasks(q plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.tasks, r, func(t *api.Task) bool {
+	return page(f, f.tasks, r, func(t *plan.Task) bool {
 		return (q.Domain == "" || t.Domain == q.Domain) && (q.Name == "" || t.Name == q.Name) &&
 			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State)) && (len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome))
 	}), nil
 }
 
 // GetTask implements api.Tasks.
-func (f *Fake) GetTask(guid string) (api.Task, error) {
+func (f *Fake) GetTask(guid string) (plan.Task, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t := f.tasks[guid]; t != nil {
 		return *t, nil
 	}
 	if f.gone[guid] {
-		return api.Task{}, fmt.Errorf("task %s: collected 12:00, kept 24 h: %w", guid, fault.ErrCollected)
+		return plan.Task{}, fmt.Errorf("task %s: collected 12:00, kept 24 h: %w", guid, fault.ErrCollected)
 	}
-	return api.Task{}, fmt.Errorf("task %s: %w", guid, task.ErrNotFound)
+	return plan.Task{}, fmt.Errorf("task %s: %w", guid, task.ErrNotFound)
 }
 
 // DesireTask implements api.Tasks.
-func (f *Fake) DesireTask(_ context.Context, n api.NewTask, w api.Write) (api.Task, error) {
-	return once(f, w, -1, func() (api.Task, error) {
+func (f *Fake) DesireTask(_ context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
+	return once(f, w, -1, func() (plan.Task, error) {
 		if f.tasks[n.GUID] != nil {
-			return api.Task{}, fmt.Errorf("task %s: %w", n.GUID, task.ErrExists)
+			return plan.Task{}, fmt.Errorf("task %s: %w", n.GUID, task.ErrExists)
 		}
 		return *f.putTask(n), nil
 	})
 }
 
 // CancelTask implements api.Tasks.
-func (f *Fake) CancelTask(_ context.Context, guid string, w api.Write) (api.Task, error) {
+func (f *Fake) CancelTask(_ context.Context, guid string, w plan.Write) (plan.Task, error) {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return t, err
 	}
-	return once(f, w, t.Revision, func() (api.Task, error) {
+	return once(f, w, t.Revision, func() (plan.Task, error) {
 		if t.Ended() {
 			return t, fmt.Errorf("task %s: %w", guid, task.ErrInvalidStateTransition)
 		}
@@ -495,7 +496,7 @@ func (f *Fake) CancelTask(_ context.Context, guid string, w api.Write) (api.Task
 }
 
 // DeleteTask implements api.Tasks.
-func (f *Fake) DeleteTask(_ context.Context, guid string, w api.Write) error {
+func (f *Fake) DeleteTask(_ context.Context, guid string, w plan.Write) error {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return err
@@ -517,12 +518,12 @@ func (f *Fake) DeleteTask(_ context.Context, guid string, w api.Write) error {
 }
 
 // SettleTask implements api.Tasks.
-func (f *Fake) SettleTask(_ context.Context, guid string, as task.Resolution, w api.Write) (api.Task, error) {
+func (f *Fake) SettleTask(_ context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return t, err
 	}
-	return once(f, w, t.Revision, func() (api.Task, error) {
+	return once(f, w, t.Revision, func() (plan.Task, error) {
 		if t.Outcome != task.Lost {
 			return t, fmt.Errorf("task %s: %w", guid, task.ErrInvalidStateTransition)
 		}

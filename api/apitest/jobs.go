@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"cantina/api"
 	"cantina/batch"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/plan"
 )
 
 // SetJob changes a job, and its pairs.
-func (f *Fake) SetJob(name string, change func(*api.Job), pairs ...api.Pair) {
+func (f *Fake) SetJob(name string, change func(*plan.Job), pairs ...plan.Pair) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -24,7 +24,7 @@ func (f *Fake) SetJob(name string, change func(*api.Job), pairs ...api.Pair) {
 		p := pairs[i]
 		p.Job = name
 		if f.pairs[name] == nil {
-			f.pairs[name] = map[string]*api.Pair{}
+			f.pairs[name] = map[string]*plan.Pair{}
 		}
 		f.pairs[name][p.Node] = &p
 		if p.Class == batch.ClassDone || p.Class == batch.ClassFailed {
@@ -37,37 +37,37 @@ func (f *Fake) SetJob(name string, change func(*api.Job), pairs ...api.Pair) {
 }
 
 // ListJobs implements api.Jobs.
-func (f *Fake) ListJobs(domain string, r api.Range) (api.Listed[api.Job], error) {
+func (f *Fake) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.jobs, r, func(j *api.Job) bool { return domain == "" || j.Domain == domain }), nil
+	return page(f, f.jobs, r, func(j *plan.Job) bool { return domain == "" || j.Domain == domain }), nil
 }
 
 // GetJob implements api.Jobs.
-func (f *Fake) GetJob(name string) (api.Job, error) {
+func (f *Fake) GetJob(name string) (plan.Job, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if j := f.jobs[name]; j != nil {
 		return *j, nil
 	}
-	return api.Job{}, fmt.Errorf("job %s: %w", name, fault.ErrNotFound)
+	return plan.Job{}, fmt.Errorf("job %s: %w", name, fault.ErrNotFound)
 }
 
 // ListPairs implements api.Jobs.
-func (f *Fake) ListPairs(q api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+func (f *Fake) ListPairs(q plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
 	if _, err := f.GetJob(q.Job); err != nil {
-		return api.Listed[api.Pair]{}, err
+		return plan.Page[plan.Pair]{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.pairs[q.Job], r, func(p *api.Pair) bool {
+	return page(f, f.pairs[q.Job], r, func(p *plan.Pair) bool {
 		return (q.Node == "" || q.Node == p.Node) && (q.Below == "" || slices.Contains(p.Path, q.Below)) &&
 			(len(q.Classes) == 0 || slices.Contains(q.Classes, p.Class))
 	}), nil
 }
 
 // ListResults implements api.Jobs.
-func (f *Fake) ListResults(_ context.Context, q api.PairFilter, r api.Range) (api.Listed[api.Pair], error) {
+func (f *Fake) ListResults(_ context.Context, q plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
 	if len(q.Classes) == 0 {
 		q.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed}
 	}
@@ -75,7 +75,7 @@ func (f *Fake) ListResults(_ context.Context, q api.PairFilter, r api.Range) (ap
 }
 
 // RemoveJob implements api.ChangeJobs.
-func (f *Fake) RemoveJob(_ context.Context, name string, w api.Write) error {
+func (f *Fake) RemoveJob(_ context.Context, name string, w plan.Write) error {
 	j, err := f.GetJob(name)
 	if err != nil {
 		return err
@@ -89,19 +89,19 @@ func (f *Fake) RemoveJob(_ context.Context, name string, w api.Write) error {
 }
 
 // PauseJob implements api.ChangeJobs.
-func (f *Fake) PauseJob(_ context.Context, name string, paused bool, w api.Write) (api.Job, error) {
+func (f *Fake) PauseJob(_ context.Context, name string, paused bool, w plan.Write) (plan.Job, error) {
 	j, err := f.GetJob(name)
 	if err != nil {
 		return j, err
 	}
-	return once(f, w, j.Revision, func() (api.Job, error) {
+	return once(f, w, j.Revision, func() (plan.Job, error) {
 		j.Paused, j.Revision = paused, f.revision
 		f.jobs[name] = &j
 		return j, nil
 	})
 }
 
-func (f *Fake) changePairs(q api.PairFilter, w api.Write, from batch.Class, change func(*api.Pair)) (int, error) {
+func (f *Fake) changePairs(q plan.PairFilter, w plan.Write, from batch.Class, change func(*plan.Pair)) (int, error) {
 	if _, err := f.GetJob(q.Job); err != nil {
 		return 0, err
 	}
@@ -118,11 +118,11 @@ func (f *Fake) changePairs(q api.PairFilter, w api.Write, from batch.Class, chan
 }
 
 // ForgiveJob implements api.ChangeJobs.
-func (f *Fake) ForgiveJob(_ context.Context, q api.PairFilter, w api.Write) (int, error) {
-	return f.changePairs(q, w, batch.ClassFailed, func(p *api.Pair) { p.Class = batch.ClassReady })
+func (f *Fake) ForgiveJob(_ context.Context, q plan.PairFilter, w plan.Write) (int, error) {
+	return f.changePairs(q, w, batch.ClassFailed, func(p *plan.Pair) { p.Class = batch.ClassReady })
 }
 
 // KillPairs implements api.ChangeJobs.
-func (f *Fake) KillPairs(_ context.Context, q api.PairFilter, w api.Write) (int, error) {
-	return f.changePairs(q, w, batch.ClassRunning, func(p *api.Pair) { p.Class = batch.ClassBackoff })
+func (f *Fake) KillPairs(_ context.Context, q plan.PairFilter, w plan.Write) (int, error) {
+	return f.changePairs(q, w, batch.ClassRunning, func(p *plan.Pair) { p.Class = batch.ClassBackoff })
 }

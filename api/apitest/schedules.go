@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"cantina/api"
 	"cantina/cron"
 	"cantina/event"
+	"cantina/plan"
 	"cantina/schedule"
 )
 
@@ -18,7 +18,7 @@ func (f *Fake) putSchedule(k schedule.Key, d schedule.Definition) {
 }
 
 func (f *Fake) setSchedule(row schedule.Row) {
-	s := &api.Schedule{Row: row, Revision: f.revision}
+	s := &plan.Schedule{Row: row, Revision: f.revision}
 	if c, err := cronOf(&row); err != nil {
 		s.Problem = err.Error()
 	} else if next, err := c.Next(row.State.Cursor); err == nil && !row.State.Paused {
@@ -38,20 +38,20 @@ func cronOf(row *schedule.Row) (cron.Schedule, error) {
 }
 
 // ListSchedules implements api.Schedules.
-func (f *Fake) ListSchedules(domain string, r api.Range) (api.Listed[api.Schedule], error) {
+func (f *Fake) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.schedules, r, func(s *api.Schedule) bool { return domain == "" || s.Domain == domain }), nil
+	return page(f, f.schedules, r, func(s *plan.Schedule) bool { return domain == "" || s.Domain == domain }), nil
 }
 
 // GetSchedule implements api.Schedules.
-func (f *Fake) GetSchedule(k schedule.Key) (api.Schedule, error) {
+func (f *Fake) GetSchedule(k schedule.Key) (plan.Schedule, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.schedules[k.String()]; s != nil {
 		return *s, nil
 	}
-	return api.Schedule{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
+	return plan.Schedule{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 }
 
 // Upcoming implements api.Schedules.
@@ -68,14 +68,14 @@ func (f *Fake) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
 }
 
 // ListMissed implements api.Schedules: it tells the ends of the missed spans.
-func (f *Fake) ListMissed(k schedule.Key, limit int) ([]api.Missed, int, error) {
+func (f *Fake) ListMissed(k schedule.Key, limit int) ([]plan.Missed, int, error) {
 	s, err := f.GetSchedule(k)
-	var out []api.Missed
+	var out []plan.Missed
 	for _, x := range s.State.Missed() {
 		if len(out) == limit {
 			return out, 1, err
 		}
-		out = append(out, api.Missed{At: x.Until, Why: x.Why})
+		out = append(out, plan.Missed{At: x.Until, Why: x.Why})
 	}
 	return out, 0, err
 }
@@ -90,7 +90,7 @@ func (f *Fake) Outcome(run string) string {
 }
 
 // step gives an event to a schedule, as the real leader does.
-func (f *Fake) step(k schedule.Key, e schedule.Event, w api.Write) (was, is schedule.State, err error) {
+func (f *Fake) step(k schedule.Key, e schedule.Event, w plan.Write) (was, is schedule.State, err error) {
 	s, err := f.GetSchedule(k)
 	if err != nil {
 		return was, is, err
@@ -113,7 +113,7 @@ func (f *Fake) step(k schedule.Key, e schedule.Event, w api.Write) (was, is sche
 }
 
 // PauseSchedule implements api.ChangeSchedules.
-func (f *Fake) PauseSchedule(_ context.Context, k schedule.Key, paused bool, w api.Write) error {
+func (f *Fake) PauseSchedule(_ context.Context, k schedule.Key, paused bool, w plan.Write) error {
 	var e schedule.Event = schedule.Resume{}
 	if paused {
 		e = schedule.Pause{}
@@ -123,7 +123,7 @@ func (f *Fake) PauseSchedule(_ context.Context, k schedule.Key, paused bool, w a
 }
 
 // RunSchedule implements api.ChangeSchedules.
-func (f *Fake) RunSchedule(_ context.Context, k schedule.Key, at time.Time, w api.Write) (string, error) {
+func (f *Fake) RunSchedule(_ context.Context, k schedule.Key, at time.Time, w plan.Write) (string, error) {
 	_, is, err := f.step(k, schedule.Fire{At: at}, w)
 	if n := len(is.History); err == nil && n > 0 {
 		return is.History[n-1].ID, nil
@@ -132,13 +132,13 @@ func (f *Fake) RunSchedule(_ context.Context, k schedule.Key, at time.Time, w ap
 }
 
 // Backfill implements api.ChangeSchedules.
-func (f *Fake) Backfill(_ context.Context, k schedule.Key, from, to time.Time, limit int, w api.Write) (int, error) {
+func (f *Fake) Backfill(_ context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error) {
 	was, is, err := f.step(k, schedule.Backfill{From: from, To: to, Max: limit}, w)
 	return is.Fired - was.Fired + len(is.Pending) - len(was.Pending), err
 }
 
 // ResetSchedule implements api.ChangeSchedules.
-func (f *Fake) ResetSchedule(_ context.Context, k schedule.Key, w api.Write) (time.Time, error) {
+func (f *Fake) ResetSchedule(_ context.Context, k schedule.Key, w plan.Write) (time.Time, error) {
 	was, is, err := f.step(k, schedule.Rewind{}, w)
 	if err != nil || is.Equal(&was) {
 		return time.Time{}, err
@@ -147,7 +147,7 @@ func (f *Fake) ResetSchedule(_ context.Context, k schedule.Key, w api.Write) (ti
 }
 
 // RemoveSchedule implements api.ChangeSchedules.
-func (f *Fake) RemoveSchedule(_ context.Context, k schedule.Key, w api.Write) error {
+func (f *Fake) RemoveSchedule(_ context.Context, k schedule.Key, w plan.Write) error {
 	s, err := f.GetSchedule(k)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"cantina/event"
 	"cantina/fault"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -23,7 +24,7 @@ func (f *Fake) SetCell(c api.Cell) {
 }
 
 // ListCells implements api.Cells.
-func (f *Fake) ListCells(r api.Range, all bool) (api.Listed[api.Cell], error) {
+func (f *Fake) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return page(f, f.cells, r, func(c *api.Cell) bool { return all || c.Gone == nil }), nil
@@ -40,7 +41,7 @@ func (f *Fake) GetCell(name worker.CellName) (api.Cell, error) {
 }
 
 // AdoptCell implements api.Cells.
-func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w api.Write) error {
+func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) error {
 	_, err := once(f, w, -1, func() (bool, error) {
 		c := f.cells[string(name)]
 		if c == nil || c.Cluster == "" {
@@ -53,7 +54,7 @@ func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w api.Write) e
 }
 
 // DiscardUnknown implements api.Cells.
-func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w api.Write) ([]string, error) {
+func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w plan.Write) ([]string, error) {
 	return once(f, w, -1, func() ([]string, error) {
 		c := f.cells[string(name)]
 		if c == nil {
@@ -66,7 +67,7 @@ func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w api.Wri
 }
 
 // ForgetCell implements api.Cells.
-func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) error {
+func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) error {
 	_, err := once(f, w, -1, func() (bool, error) {
 		for k, c := range f.cells {
 			if c.Proc == proc {
@@ -80,7 +81,7 @@ func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w api.Write) erro
 }
 
 // DrainCell implements api.Cells.
-func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w api.Write) (api.Cell, error) {
+func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w plan.Write) (api.Cell, error) {
 	return f.changeCell(name, w, func(c *api.Cell) {
 		c.Evacuating = true
 		c.Drain = &api.Drain{Reason: d.Reason, By: w.By, Since: f.now(), Until: f.now().Add(max(d.Deadline, time.Second)), StopBatch: d.StopBatch}
@@ -88,11 +89,11 @@ func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain
 }
 
 // UndrainCell implements api.Cells.
-func (f *Fake) UndrainCell(_ context.Context, name worker.CellName, w api.Write) (api.Cell, error) {
+func (f *Fake) UndrainCell(_ context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
 	return f.changeCell(name, w, func(c *api.Cell) { c.Evacuating, c.Drain = false, nil })
 }
 
-func (f *Fake) changeCell(name worker.CellName, w api.Write, change func(*api.Cell)) (api.Cell, error) {
+func (f *Fake) changeCell(name worker.CellName, w plan.Write, change func(*api.Cell)) (api.Cell, error) {
 	return once(f, w, -1, func() (api.Cell, error) {
 		c := f.cells[string(name)]
 		if c == nil {
@@ -121,7 +122,7 @@ func (f *Fake) Status() (api.Status, error) {
 }
 
 // EndWait implements api.Operation.
-func (f *Fake) EndWait(_ context.Context, w api.Write) error {
+func (f *Fake) EndWait(_ context.Context, w plan.Write) error {
 	_, err := once(f, w, -1, func() (bool, error) {
 		f.status.Waiting = false
 		return true, nil
@@ -137,7 +138,7 @@ func (f *Fake) Quarantine(q api.Quarantined) {
 }
 
 // ListQuarantine implements api.Operation.
-func (f *Fake) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) {
+func (f *Fake) ListQuarantine(r plan.Range) (plan.Page[api.Quarantined], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := map[string]*api.Quarantined{}
@@ -148,7 +149,7 @@ func (f *Fake) ListQuarantine(r api.Range) (api.Listed[api.Quarantined], error) 
 }
 
 // ReleaseQuarantined implements api.Operation.
-func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w api.Write) error {
+func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w plan.Write) error {
 	_, err := once(f, w, -1, func() (bool, error) {
 		if _, ok := f.rows[key]; !ok {
 			return false, fmt.Errorf("row %s: %w", key, fault.ErrNotFound)
@@ -164,24 +165,24 @@ func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w
 
 // Explain implements api.Explainer: a PENDING task lacks memory, everything else is
 // as wanted.
-func (f *Fake) Explain(_ context.Context, s api.Subject) (api.Explanation, error) {
-	x := api.Explanation{Subject: s, State: "as it is", Wanted: "as it is", Fine: true}
+func (f *Fake) Explain(_ context.Context, s plan.Subject) (plan.Explanation, error) {
+	x := plan.Explanation{Subject: s, State: "as it is", Wanted: "as it is", Fine: true}
 	var err error
 	switch s.Kind {
-	case api.SubjectTask:
-		var t api.Task
+	case plan.SubjectTask:
+		var t plan.Task
 		if t, err = f.GetTask(s.Name); err == nil && t.State == task.Pending {
 			x.State, x.Wanted, x.Fine = "PENDING", "RUNNING", false
-			x.Reasons = []api.Reason{{
+			x.Reasons = []plan.Reason{{
 				Code: "insufficient_resources", Text: "no cell has memory_mb 512 free, the largest has 300", Resource: "memory_mb", Need: 512, Have: 300,
 				Level: "cell", Change: "ask for memory: 300Mi or less",
 			}}
 		}
-	case api.SubjectService, api.SubjectInstance:
+	case plan.SubjectService, plan.SubjectInstance:
 		_, err = f.GetService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
-	case api.SubjectJob, api.SubjectPair:
+	case plan.SubjectJob, plan.SubjectPair:
 		_, err = f.GetJob(s.Name)
-	case api.SubjectCell:
+	case plan.SubjectCell:
 		_, err = f.GetCell(worker.CellName(s.Name))
 	}
 	return x, err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/plan"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 )
@@ -89,7 +90,7 @@ func (c *cli) planVerb() *cobra.Command {
 			}
 			for _, d := range got.Domains {
 				for _, ch := range d.Changes {
-					if ch.Verb != string(api.VerbKeep) {
+					if ch.Verb != string(plan.VerbKeep) {
 						return code(exitChanges)
 					}
 				}
@@ -264,7 +265,7 @@ func (c *cli) printChanges(domains []*pb.DomainChange) error {
 	case c.quiet || c.output == "name":
 		for _, d := range domains {
 			for _, ch := range d.Changes {
-				if ch.Verb != string(api.VerbKeep) {
+				if ch.Verb != string(plan.VerbKeep) {
 					if err := line(c.Out, ch.Kind+"/"+ch.Name); err != nil {
 						return err
 					}

@@ -20,6 +20,7 @@ import (
 	"cantina/batch"
 	"cantina/internal/guard"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -189,12 +190,12 @@ func (s *shell) apply() {
 	s.SetInstance(web, 1, func(a *lrp.Actual) {
 		a.State, a.CrashCount, a.CrashReason = lrp.Crashed, 3, "exited with status 1\x1b[2J"
 	})
-	s.SetJob("count", func(j *api.Job) {
+	s.SetJob("count", func(j *plan.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobFailed, Total: 3, Done: 2, Failed: 1}
 	},
-		api.Pair{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
-		api.Pair{NodeView: batch.NodeView{Node: "b", Class: batch.ClassDone}, Data: []byte(`{"lines":8}`)},
-		api.Pair{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed, Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
+		plan.Pair{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
+		plan.Pair{NodeView: batch.NodeView{Node: "b", Class: batch.ClassDone}, Data: []byte(`{"lines":8}`)},
+		plan.Pair{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed, Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
 	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(), Capacity: resource.Amounts{"memory_mb": 100}, Free: resource.Amounts{"memory_mb": 40}})
 }
 
@@ -419,8 +420,8 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 		s.ok("run", "-d", "--id", id, "--name", "n"+id[:1], "--domain", "d", "--", "true")
 		s.SetTask(id, func(x *task.Task) { x.Created = now().Add(time.Duration(i%4) * time.Minute) })
 	}
-	s.SetJob("count", func(j *api.Job) { j.NodesKnown = true },
-		api.Pair{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
+	s.SetJob("count", func(j *plan.Job) { j.NodesKnown = true },
+		plan.Pair{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
 	for arg, want := range map[string]string{
 		"web": "service/d/web", "once": "task/d.once", "nr": "task/r2", "web-": "task/web-1",
 		"count[net/http]": "job/count/net/http", "count[h1/net/http]": "job/count/net/http", "count/h1/net/http": "job/count/net/http",

@@ -14,6 +14,7 @@ import (
 	"cantina/api"
 	"cantina/fence"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/store"
 	"cantina/store/folder"
@@ -47,7 +48,7 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		x.Held = []api.Held{{What: "job count on a", Reason: "initial wait", Cell: "c3", Longest: 42 * time.Second}}
 		x.Warnings = []string{"listening on 0.0.0.0:7480 without protection"}
 		web := lrp.ServiceKey{Domain: "d", Name: "web"}
-		x.Rollouts = []api.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
+		x.Rollouts = []plan.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
 			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4, Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
 		x.RolloutsMore = 7
 	})

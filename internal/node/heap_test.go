@@ -20,6 +20,7 @@ import (
 	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/schedule"
 	"cantina/store"
@@ -120,16 +121,16 @@ func (s *small) join(name string) (exec *simulate.Executor, leave, silence func(
 }
 
 // apply changes the domain d.
-func (s *small) apply(a api.Application) {
+func (s *small) apply(a plan.Application) {
 	a.Domain = "d"
-	if _, err := s.everything.Apply(context.Background(), a, api.Write{}); err != nil {
+	if _, err := s.everything.Apply(context.Background(), a, plan.Write{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // jobOver is a job on nodes that are yet to be named.
-func jobOver(name string) api.NamedJob {
-	return api.NamedJob{Job: batch.Job{Name: name, Forest: name, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true}, Workload: program("/bin/true")},
+func jobOver(name string) plan.NamedJob {
+	return plan.NamedJob{Job: batch.Job{Name: name, Forest: name, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true}, Workload: program("/bin/true")},
 		Forest: batch.ForestSpec{Name: name, Levels: []string{"host"}, Instance: name, Sources: []batch.Source{{Kind: batch.SourceManual}}}}
 }
 
@@ -182,7 +183,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 		"tasks": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 100, Rounds: 3, Warm: 4, Round: func(i int) {
 				for j := range 100 {
-					_, err := s.everything.DesireTask(ctx, api.NewTask{GUID: fmt.Sprintf("t%d-%d", i, j), Domain: "d", Definition: task.Definition{Workload: program("/bin/true")}}, api.Write{Key: fmt.Sprintf("k%d-%d", i, j)})
+					_, err := s.everything.DesireTask(ctx, plan.NewTask{GUID: fmt.Sprintf("t%d-%d", i, j), Domain: "d", Definition: task.Definition{Workload: program("/bin/true")}}, plan.Write{Key: fmt.Sprintf("k%d-%d", i, j)})
 					must(s, err)
 				}
 				pass(15 * time.Second)
@@ -196,25 +197,25 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					if j%2 == 0 {
 						load.Resources[resource.MemoryMB] = 9_000 // waits
 					}
-					_, err := s.everything.DesireTask(ctx, api.NewTask{GUID: guid, Domain: fmt.Sprintf("d%d", i), Definition: task.Definition{Workload: load, PendingTimeout: time.Hour}}, api.Write{})
+					_, err := s.everything.DesireTask(ctx, plan.NewTask{GUID: guid, Domain: fmt.Sprintf("d%d", i), Definition: task.Definition{Workload: load, PendingTimeout: time.Hour}}, plan.Write{})
 					must(s, err)
 				}
 				pass(5 * time.Second)
 				for j := range 50 {
 					guid := fmt.Sprintf("t%d-%d", i, j)
-					_, err := s.everything.CancelTask(ctx, guid, api.Write{})
+					_, err := s.everything.CancelTask(ctx, guid, plan.Write{})
 					must(s, err)
 				}
 				pass(5 * time.Second)
 				for j := range 50 { // what has not gone by itself
-					_ = s.everything.DeleteTask(ctx, fmt.Sprintf("t%d-%d", i, j), api.Write{})
+					_ = s.everything.DeleteTask(ctx, fmt.Sprintf("t%d-%d", i, j), plan.Write{})
 				}
 			}}
 		},
 		"schedules": func(s *small, _ *simulate.Executor) heaptest.Config {
-			var a api.Application
+			var a plan.Application
 			for j := range 20 {
-				a.Schedules = append(a.Schedules, api.NamedSchedule{Name: fmt.Sprint("s", j), Definition: schedule.Definition{
+				a.Schedules = append(a.Schedules, plan.NamedSchedule{Name: fmt.Sprint("s", j), Definition: schedule.Definition{
 					Calendar: schedule.Calendar{Line: "@every 1s"}, Task: &task.Definition{Workload: program("/bin/true")}}})
 			}
 			s.apply(a)
@@ -222,9 +223,9 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 		},
 		"schedules that are removed": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 20, Rounds: 3, Round: func(i int) {
-				var a api.Application
+				var a plan.Application
 				for j := range 20 {
-					n := api.NamedSchedule{Name: fmt.Sprintf("s%d-%d", i, j), Definition: schedule.Definition{
+					n := plan.NamedSchedule{Name: fmt.Sprintf("s%d-%d", i, j), Definition: schedule.Definition{
 						Calendar: schedule.Calendar{Line: fmt.Sprintf("@every %ds", 2+(20*i+j)%1000)}, Task: &task.Definition{Workload: program("/bin/true")}}}
 					if j%4 == 0 {
 						n.Definition.Task = nil
@@ -236,13 +237,13 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				}
 				s.apply(a)
 				pass(25 * time.Second)
-				s.apply(api.Application{Prune: true})
+				s.apply(plan.Application{Prune: true})
 				pass(25 * time.Second)
 			}}
 		},
 		"jobs": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 100, Rounds: 3, Round: func(i int) {
-				var a api.Application
+				var a plan.Application
 				for j := range 10 {
 					x := jobOver(fmt.Sprintf("j%d-%d", i, j))
 					for k := range 10 {
@@ -253,19 +254,19 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				}
 				s.apply(a)
 				pass(15 * time.Second)
-				s.apply(api.Application{Prune: true})
+				s.apply(plan.Application{Prune: true})
 				pass(time.Minute)
 			}}
 		},
 		"crash loops": func(s *small, _ *simulate.Executor) heaptest.Config {
-			var a api.Application
+			var a plan.Application
 			for j := range 10 {
 				a.Services = append(a.Services, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: fmt.Sprint("s", j)}, Instances: 1, Workload: program("/bin/false")})
 			}
 			s.apply(a)
 			return heaptest.Config{Things: 50, Rounds: 3, Round: func(int) {
 				for j := range 10 {
-					_, err := s.everything.RestartService(ctx, lrp.ServiceKey{Domain: "d", Name: fmt.Sprint("s", j)}, api.Write{})
+					_, err := s.everything.RestartService(ctx, lrp.ServiceKey{Domain: "d", Name: fmt.Sprint("s", j)}, plan.Write{})
 					must(s, err)
 				}
 				pass(2 * time.Minute)
@@ -274,7 +275,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 		"services": func(s *small, exec *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 40, Rounds: 3, Round: func(i int) {
 				for n := range 2 { // a second definition
-					var a api.Application
+					var a plan.Application
 					for j := range 10 {
 						a.Services = append(a.Services, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: fmt.Sprintf("s%d-%d", i, j)}, Instances: 2, Workload: program("/bin/long", fmt.Sprint(n))})
 					}
@@ -285,12 +286,12 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					exec.Exit(c.ID, 1)
 				}
 				pass(10 * time.Second)
-				s.apply(api.Application{Prune: true})
+				s.apply(plan.Application{Prune: true})
 				pass(time.Minute)
 			}}
 		},
 		"cells": func(s *small, _ *simulate.Executor) heaptest.Config {
-			s.apply(api.Application{Services: []lrp.Desired{{Service: lrp.ServiceKey{Domain: "d", Name: "s"}, Instances: 4, Workload: program("/bin/long")}}})
+			s.apply(plan.Application{Services: []lrp.Desired{{Service: lrp.ServiceKey{Domain: "d", Name: "s"}, Instances: 4, Workload: program("/bin/long")}}})
 			return heaptest.Config{Things: 8, Rounds: 2, Warm: 7, // as many as the leader remembers of those that are gone
 				Round: func(i int) {
 					var ends []func()
@@ -340,10 +341,10 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 			return heaptest.Config{Things: 100, Rounds: 6, Round: func(i int) {
 				for j := range 50 {
 					key := fmt.Sprintf("%d-%d", i, j)
-					if err := s.everything.RemoveJob(ctx, "j"+key, api.Write{Key: key}); err == nil {
+					if err := s.everything.RemoveJob(ctx, "j"+key, plan.Write{Key: key}); err == nil {
 						s.t.Fatal("removed what is not there")
 					}
-					_, _ = s.everything.RemoveService(ctx, lrp.ServiceKey{Domain: "d", Name: key}, api.Write{Key: key, Expect: 9})
+					_, _ = s.everything.RemoveService(ctx, lrp.ServiceKey{Domain: "d", Name: key}, plan.Write{Key: key, Expect: 9})
 					_, _ = s.Rows(ctx, cell.Caller{Cluster: s.cluster, Cell: worker.CellName("x" + key), Proc: worker.Proc(key), Term: s.Leader.Term()}, cell.RowsQuery{})
 				}
 				pass(time.Second)
@@ -365,6 +366,6 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 
 // drained empties a cell, and takes that back.
 func drained(s *small, name string) error {
-	_, err := s.everything.DrainCell(context.Background(), worker.CellName(name), api.NewDrain{Reason: "x"}, api.Write{})
+	_, err := s.everything.DrainCell(context.Background(), worker.CellName(name), api.NewDrain{Reason: "x"}, plan.Write{})
 	return err
 }

@@ -1,0 +1,89 @@
+// Package plan has the values that cross the API, the board, the scheduler and the timetable:
+// what a spec file wants of a domain and what applying it changes, what every call carries, and
+// what reads return. They are declared once, and decide nothing.
+package plan
+
+import (
+	"time"
+
+	"cantina/lrp"
+	"cantina/schedule"
+	"cantina/task"
+)
+
+// Application is everything that one spec file wants of one domain.
+type Application struct {
+	Domain string
+	// TTL is how long the domain stays fresh; 0 = for ever.
+	TTL time.Duration
+	// Services have no process guid yet: the leader mints it.
+	Services  []lrp.Desired
+	Tasks     []NamedTask
+	Jobs      []NamedJob
+	Schedules []NamedSchedule
+	// Prune removes what the domain has and the file has not.
+	Prune bool
+}
+
+// NamedTask is one entry of a spec file's tasks.
+type NamedTask struct {
+	Name       string
+	Definition task.Definition
+}
+
+// NamedJob is one entry of a spec file's jobs, or the job of a schedule. Forest has sources only
+// when the job declares nodes; otherwise Job.Forest names the forest of another job.
+type NamedJob = schedule.Job
+
+// NamedSchedule is one entry of a spec file's schedules.
+type NamedSchedule struct {
+	Name       string
+	Definition schedule.Definition
+	// Warnings are remarks on its calendar.
+	Warnings []string
+}
+
+// Verb is what an apply does to one thing.
+type Verb string
+
+// The verbs of changes.
+const (
+	VerbKeep    Verb = "keep"    // nothing
+	VerbCreate  Verb = "create"  // a service or job that was not there; a task runs
+	VerbUpdate  Verb = "update"  // in place
+	VerbReplace Verb = "replace" // a new version, or a new run of a task
+	VerbRemove  Verb = "remove"
+)
+
+// Change is one line of a plan.
+type Change struct {
+	Kind string // service, task, job or schedule
+	Name string
+	Verb Verb
+	// Fields that differ, for update and replace.
+	Fields []FieldChange
+	// Nodes is how many (job, node) pairs the change touches; -1 = not known yet.
+	Nodes int
+	// Note is a warning or an explanation in words; may be empty.
+	Note string
+}
+
+// AddNote adds to what is to be known about a change.
+func (c *Change) AddNote(text string) {
+	if c.Note != "" {
+		c.Note += "; "
+	}
+	c.Note += text
+}
+
+// FieldChange is one field that differs. Old or New is empty when it was not set.
+type FieldChange struct{ Path, Old, New string }
+
+// Applied is the answer to Apply and Plan.
+type Applied struct {
+	// Revision of the domain: after the commit for Apply, now for Plan. It moves with every
+	// durable change of what the domain desires, and never with what becomes of it.
+	Revision int64
+	Changes  []Change
+	Warnings []string
+}

@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"time"
+
+	"cantina/batch"
+	"cantina/lrp"
+	"cantina/schedule"
+	"cantina/task"
+)
+
+// Service is a service with what runs of it.
+type Service struct {
+	lrp.Service
+	Running  int // RUNNING by the resolved view, and not being stopped
+	Routable int
+	Stopping int
+	Crashed  int
+	// Unconfirmed counts the instances that have a doubt.
+	Unconfirmed int
+	// On counts its instances by the process of a cell that has them.
+	On       map[string]int
+	Revision int64 // of its newest write
+}
+
+// Instance is one index of one version by the resolved view, and its rows.
+type Instance struct {
+	lrp.Actual  // what a reader is shown
+	Rows        lrp.Index
+	Version     int // number of the version it is an instance of; 0 = unknown
+	Wanted      bool
+	Orphan      bool // no service owns it
+	Quarantined bool
+	Revision    int64
+	// Doubt is why it may not be so any more: the process of its cell that has it is not HEALTHY, was not
+	// heard of in this term, or is not the one that has the cell's name now. Empty = it is as it stands.
+	Doubt string
+	// Condition is where its start hangs, or what of it does not die; empty = nothing.
+	Condition string
+}
+
+// InstanceFilter selects instances; empty fields select all.
+type InstanceFilter struct {
+	Domain, Service, Cell string
+	States                []lrp.State
+	Orphans               bool // only what no service owns
+}
+
+// Rollout is how far a service's newest version has come.
+type Rollout struct {
+	Key                         lrp.ServiceKey
+	Phase                       lrp.Phase
+	Version, Healthy, Instances int
+	Failure                     string
+	Progress                    time.Time
+}
+
+// Domain is an owner's name space.
+type Domain struct {
+	Name     string
+	Fresh    bool
+	Expires  time.Time // zero = never
+	Revision int64
+}
+
+// Task is a task and the revision of its newest write.
+type Task struct {
+	*task.Task
+	Revision int64
+	// Doubt and Condition are as those of an Instance, for one that runs.
+	Doubt, Condition string
+}
+
+// NewTask asks for a task.
+type NewTask struct {
+	GUID       string // empty = the leader makes one
+	Domain     string
+	Name       string
+	Definition task.Definition
+}
+
+// TaskFilter selects tasks; empty fields select all.
+type TaskFilter struct {
+	Domain, Name, Cell string
+	States             []task.State
+	Outcomes           []task.Outcome
+}
+
+// Job is a job with its progress.
+type Job struct {
+	batch.Job
+	Forest   batch.ForestSpec
+	Progress batch.Progress
+	// Removed: it is deleted, what runs of it is being ended.
+	Removed bool
+	// NodesKnown: its nodes were read at least once; before, Progress means nothing.
+	NodesKnown bool
+	// NodesError is what the newest reading of its nodes said; the last good ones stay.
+	NodesError     string
+	Created, Ended time.Time
+	Revision       int64
+}
+
+// Over reports whether nothing of the job will start without a change.
+func (j *Job) Over() bool { return j.Removed || j.NodesKnown && j.Progress.State.Ended() }
+
+// Pair is one batch task: a job's status on one node.
+type Pair struct {
+	Job string
+	batch.NodeView
+	Path []string
+	// Data is what it reported as JSON; only in results.
+	Data []byte
+	// Doubt is as that of an Instance, for one that runs.
+	Doubt string
+}
+
+// PairFilter selects batch tasks of one job.
+type PairFilter struct {
+	Job     string
+	Classes []batch.Class // none = all
+	// Node selects one node by its name; Below a whole subtree.
+	Node, Below string
+}
+
+// Schedule is a schedule as it is committed.
+type Schedule struct {
+	schedule.Row
+	// Next is when it fires next by time; zero when it does not.
+	Next time.Time
+	// Words say its calendar; Problem says why it cannot be used.
+	Words, Problem string
+	// Lead is how far what is decided is ahead of the clock; Note what the clocks have to do
+	// with it.
+	Lead     time.Duration
+	Note     string
+	Revision int64
+}
+
+// Missed is one logical time that did not fire.
+type Missed struct {
+	At  time.Time
+	Why schedule.Why
+}
