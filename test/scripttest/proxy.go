@@ -8,8 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// proxy forwards connections until it is cut: then it closes those that there are
-// and answers new ones with nothing.
+// proxy forwards connections until it is cut: then it closes those that there are and new ones.
+// Without a target it accepts connections and never answers.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -93,6 +93,10 @@ func (p *proxy) forward(near net.Conn) {
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
+	if target == "" {
+		_, _ = io.Copy(io.Discard, near)
+		return
+	}
 	far, err := net.Dial("tcp", target)
 	if err != nil || !p.keep(far) {
 		return
