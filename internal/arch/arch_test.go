@@ -27,12 +27,12 @@ var coreStandard = []string{
 // shell may import wire (the messages), internal/run and core.
 var shellEdges = map[string][]string{
 	"store":           {"store/storepb"},
-	"executor":        {"executor/output", "executor/step", "executor/cache", "executor/image", "executor/cgroup", "executor/reaperbin", "executor/port"},
+	"executor":        {"executor/output", "executor/step", "executor/cache", "executor/image", "executor/cgroup", "executor/reaperbin"},
 	"executor/doctor": {"executor", "executor/cgroup"},
 	"registry":        {"store"},
 	"scheduler":       {"store", "event"},
 	"timetable":       {"store", "event"},
-	"cell":            {"executor", "executor/output", "executor/simulate"},
+	"cell":            {"executor", "executor/simulate"},
 	"api":             {"event", "spec", "executor/output"}, // its streams read the hub; it parses specs; it merges output of cells
 	"api/apitest":     {"api", "event", "executor/output"},
 	"bbs":             {"store", "event"}, // it commits records and publishes what is durable: both are values and one call
@@ -200,6 +200,44 @@ func TestShellsDoNotImportOneAnother(t *testing.T) {
 			}
 			if !slices.Contains(shellEdges[s.pkg], own) {
 				t.Errorf("%s imports %s: a shell imports no other shell (add the edge to shellEdges with a reason if it must)", s.path, own)
+			}
+		}
+	}
+}
+
+// TestOnlyProcessesAndSimulatorBuildALeader: the parts of a term meet in one package, and
+// nothing that is a part of it knows that package.
+func TestOnlyProcessesAndSimulatorBuildALeader(t *testing.T) {
+	builders := []string{"cmd/cantina", "internal/node", "sim"}
+	seen := 0
+	for _, s := range sources(t) {
+		if s.test || !slices.Contains(imports(s.ast), "cantina/leader") {
+			continue
+		}
+		if seen++; !slices.Contains(builders, s.pkg) {
+			t.Errorf("%s imports leader: only the processes and the simulator build one", s.path)
+		}
+	}
+	if seen == 0 {
+		t.Fatal("nothing builds a leader: the rule looks at nothing")
+	}
+}
+
+// TestShellEdgesAreUsed: the list of exceptions has no row that nothing needs.
+func TestShellEdgesAreUsed(t *testing.T) {
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, p := range imports(s.ast) {
+			used[s.pkg+" "+strings.TrimPrefix(p, "cantina/")] = true
+		}
+	}
+	for pkg, edges := range shellEdges {
+		for _, e := range edges {
+			if !used[pkg+" "+e] {
+				t.Errorf("shellEdges: %s does not import %s: take the row out", pkg, e)
 			}
 		}
 	}
