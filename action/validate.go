@@ -36,9 +36,9 @@ func CheckRootfs(text string) error {
 	case m != nil && reference.MatchString(m[1]):
 	case m == nil && reference.MatchString(text):
 		return fmt.Errorf("%w %q: an image of a registry is pinned by its digest, like %s@sha256:DIGEST "+
-			"(a folder or a tarball needs its absolute path)", ErrRootfs, text, text)
+			"(a directory or a tarball needs its absolute path)", ErrRootfs, text, text)
 	default:
-		return fmt.Errorf("%w %q: neither the absolute path of a folder or a tarball nor an image of a registry "+
+		return fmt.Errorf("%w %q: neither the absolute path of a directory or a tarball nor an image of a registry "+
 			"like NAME@sha256:DIGEST", ErrRootfs, text)
 	}
 	return nil

@@ -284,7 +284,8 @@ func (b *BBS) diffService(d lrp.Desired) (plan.Change, error) {
 		c.Fields = changed(was, d)
 	}
 	if d.Exclusive && old != nil && (c.Verb == plan.VerbReplace || c.Verb == plan.VerbCreate) && !exclusiveAll(old) {
-		c.AddNote("it becomes exclusive: instances of versions that were not are stopped first, but of one whose cell is cut off nobody proves that it has ended; remove the service, and see that cell back or ended, before it is applied where a second copy does harm")
+		c.AddNote("becomes exclusive: its earlier instances are stopped first, but the end of one on a cut-off cell is not proven; if a second copy does harm, " +
+			"remove the service and wait for that cell before you apply it")
 	}
 	if p := d.FixedPort(); p != "" && c.Verb != plan.VerbKeep && c.Verb != plan.VerbUpdate {
 		c.AddNote("port " + p + " is fixed, so instances are replaced stop-first")

@@ -470,11 +470,11 @@ func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 		d.Exclusive = true
 		app := plan.Application{Domain: "d", Services: []lrp.Desired{d}}
 		planned, err := r.b.Plan(app)
-		if err != nil || planned.Changes[0].Verb != plan.VerbReplace || !strings.Contains(planned.Changes[0].Note, "it becomes exclusive") {
+		if err != nil || planned.Changes[0].Verb != plan.VerbReplace || !strings.Contains(planned.Changes[0].Note, "becomes exclusive") {
 			t.Errorf("%+v, %v", planned, err)
 		}
 		r.slow = true
-		if out := r.apply(app.Services, nil); !strings.Contains(out.Changes[0].Note, "it becomes exclusive") {
+		if out := r.apply(app.Services, nil); !strings.Contains(out.Changes[0].Note, "becomes exclusive") {
 			t.Errorf("%+v", out.Changes)
 		}
 		synctest.Wait()
@@ -493,7 +493,7 @@ func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 			t.Errorf("%d starts when the old one is gone", len(wants))
 		}
 		d.Workload = web(1, "3").Workload
-		if planned, err = r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil || !strings.Contains(planned.Changes[0].Note, "it becomes exclusive") {
+		if planned, err = r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil || !strings.Contains(planned.Changes[0].Note, "becomes exclusive") {
 			t.Errorf("while an older version is there: %+v, %v", planned, err)
 		}
 	})

@@ -140,7 +140,7 @@ func explainOrdinary(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, n
 	case o.State == lrp.Claimed:
 		e.Add("starting", fmt.Sprintf("starting on cell %s since %s", o.Cell, o.Since.Format(time.RFC3339)), "", 0)
 	case o.Unheard:
-		e.Add("unheard", "cell "+o.Cell+" is not heard of, and nothing is routed to it", "", 0)
+		e.Add("unheard", "cell "+o.Cell+" does not report, and nothing is routed to it", "", 0)
 	case o.State == lrp.Running && !o.Net.Routable:
 		e.Add("not_ready", "running on cell "+o.Cell+", but its readiness check fails", "", 0)
 	case o.State == lrp.Crashed:

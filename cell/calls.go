@@ -332,7 +332,11 @@ func (c *Cell) endAll(reason string) {
 }
 
 func (c *Cell) changed(from, to worker.State, reason string) {
-	c.log.Info("session", "from", from.String(), "to", to.String(), "reason", reason)
+	if from == to {
+		c.log.Info("session restarted", "state", to.String(), "reason", reason)
+	} else {
+		c.log.Info("session", "from", from.String(), "to", to.String(), "reason", reason)
+	}
 	if to == worker.Healthy {
 		c.pollNow()
 	}

@@ -308,7 +308,7 @@ func (c *container) giveFolder(cred *syscall.Credential, workloads bool) error {
 		err = unix.Chmod(dir, 0o1777)
 	}
 	if err != nil {
-		return fmt.Errorf("give the folder to uid %d: %w", cred.Uid, err)
+		return fmt.Errorf("give the directory to uid %d: %w", cred.Uid, err)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (c *container) watch(ctx context.Context, id procid.Identity) (*process.Pro
 			return p, err
 		}
 		if !told {
-			c.e.log.Warn("nobody can tell whether a process lives; asking again", "container", c.id, "error", err)
+			c.e.log.Warn("unknown whether a process is alive; retrying", "container", c.id, "error", err)
 		}
 		select {
 		case <-again.C:

@@ -275,7 +275,7 @@ func (c *container) forget() {
 	spare := c.removeFolder()
 	if c.keep() { // also of a start that came to nothing
 		if err := os.RemoveAll(c.e.keepFolder(c.id)); err != nil {
-			c.e.log.Warn("what is kept of a container is not removed", "container", c.id, "error", err)
+			c.e.log.Warn("cannot remove the saved state of a container", "container", c.id, "error", err)
 		}
 	}
 	c.e.mu.Lock()

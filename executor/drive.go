@@ -80,7 +80,7 @@ func (c *container) prepare() error {
 		return err
 	}
 	if err := c.makeFolder(); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("make directory: %w", err)
 	}
 	if err := c.givePorts(); err != nil {
 		return err
@@ -466,7 +466,7 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 		return nil, err
 	}
 	if who.cred != nil && w.Isolation != action.IsolationRootfs && c.e.spaces == nil {
-		return nil, fmt.Errorf("user %q: this machine has no name spaces, in which it would get to its folder", c.user(r))
+		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory", c.user(r))
 	}
 	if err := c.giveFolder(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // errNoProgram reports an entry without a command whose image has none either.
 var errNoProgram = errors.New("neither the entry nor its image names a program: give a command " +
-	"(a folder, and an image without ENTRYPOINT and CMD, have none)")
+	"(a directory, and an image without ENTRYPOINT and CMD, have none)")
 
 // heedImage fills in from the image what the entry does not say: the program, where it
 // runs and how it is stopped. (OCI image specification, Config.)

@@ -281,7 +281,7 @@ func (c *container) removeFolder() *folder {
 		return c.pooled
 	}
 	if err := removeAll(c.folder); err != nil {
-		c.e.log.Warn("folder is not removed", "container", c.id, "error", err)
+		c.e.log.Warn("cannot remove directory", "container", c.id, "error", err)
 	}
 	if c.pooled == nil {
 		return nil

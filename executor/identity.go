@@ -46,9 +46,9 @@ func (e *Executor) formerID() (id string, ok bool, err error) {
 		if !validID(id) {
 			continue
 		}
-		e.log.Warn("the folder's identity was damaged, and is found again", "id", id)
+		e.log.Warn("identity of the data directory was damaged; recovered", "id", id)
 		if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
-			e.log.Warn("the folder's identity is not written down", "error", err)
+			e.log.Warn("cannot save the identity of the data directory", "error", err)
 		}
 		return id, true, nil
 	}

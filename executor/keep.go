@@ -251,7 +251,7 @@ func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 			}
 			if err != nil && !told {
 				told = true
-				k.c.e.log.Warn("nobody can tell how a kept program ended; asking again", "container", k.c.id, "error", err)
+				k.c.e.log.Warn("exit status of a kept program unknown; retrying", "container", k.c.id, "error", err)
 			}
 			gone, look := k.shim.Done(), (<-chan time.Time)(nil)
 			if err != nil {

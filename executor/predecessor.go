@@ -116,7 +116,7 @@ func (e *Executor) openGroups() error {
 	}
 	id, err := e.folderID()
 	if err != nil {
-		return fmt.Errorf("name the folder: %w", err)
+		return fmt.Errorf("name the directory: %w", err)
 	}
 	host, err := cgroup.Detect()
 	if err != nil {
@@ -129,7 +129,7 @@ func (e *Executor) openGroups() error {
 		e.log.Warn("containers run without control groups", "error", err)
 		err = nil
 	case errors.Is(err, cgroup.ErrInUse):
-		return fmt.Errorf("%w: this data folder is a copy of another's; remove its file \"id\" if nothing of it runs here", err)
+		return fmt.Errorf("%w: this data directory is a copy of another's; remove its file \"id\" if nothing of it runs here", err)
 	case err == nil:
 		owner, oerr := e.owner()
 		if err = oerr; err == nil {
@@ -219,7 +219,7 @@ func (e *Executor) clearPredecessor() error {
 		if missing && l.Tracker == "" {
 			return nil // a new folder
 		}
-		e.log.Warn("the predecessor's legacy is not readable", "error", err)
+		e.log.Warn("cannot read the saved state of the previous process", "error", err)
 	}
 	boot, err := e.boot()
 	if err != nil {
@@ -303,7 +303,7 @@ func (e *Executor) relieveReapers() {
 		if err == nil || errors.Is(err, procid.ErrGone) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		e.log.Warn("an old reaper goes on to hold the deadline that it knows", "error", err)
+		e.log.Warn("previous reaper still enforces its last known deadline", "error", err)
 		e.mu.Lock()
 		e.relieve = append(e.relieve, id)
 		e.mu.Unlock()

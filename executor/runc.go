@@ -262,7 +262,7 @@ func (c *container) awaitRunc(near *os.File, spec *runc.Spec, program string, p 
 		return runc.Started{}, err
 	}
 	if failed != nil {
-		return said, fmt.Errorf("what has runc start it ended: %w", failed)
+		return said, fmt.Errorf("the helper that starts runc ended: %w", failed)
 	}
 	return said, nil
 }

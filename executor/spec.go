@@ -21,7 +21,7 @@ var (
 	// something else on the machine.
 	ErrPortInUse = errors.New("port in use")
 	ErrDeadline  = errors.New("the deadline has passed")
-	ErrInUse     = errors.New("the data folder is in use by another cell")
+	ErrInUse     = errors.New("the data directory is in use by another cell")
 )
 
 // CallError is an error of a call about one container: what it was asked for stands in

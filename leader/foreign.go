@@ -111,7 +111,7 @@ func (l *Leader) Discard(ctx context.Context, name worker.CellName, by string) (
 		if err := l.cfg.Cells.CancelTask(ctx, name, l.cfg.Term, s.Proc, c.UID); err != nil {
 			return ended, fmt.Errorf("cell %s: %s: %w", name, c.What, err)
 		}
-		l.log.Info("work that the store does not know is told to end", "cell", string(name), "work", c.What, "by", by)
+		l.log.Info("ending work that is not in the store", "cell", string(name), "work", c.What, "by", by)
 		ended = append(ended, c.What)
 	}
 	return ended, nil

@@ -93,7 +93,7 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 		leave     func(tm *Term, v view) error
 		wait      time.Duration
 	}{
-		"farewell": {"LEFT", "it said farewell", func(tm *Term, _ view) error {
+		"farewell": {"LEFT", "deregistered", func(tm *Term, _ view) error {
 			_, err := tm.Heartbeat(context.Background(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", Folder: "f-p", Started: 1, Boot: "b", Beat: 2, Farewell: true, PredecessorsGone: true}, stateOf("c3"))
 			return err
 		}, time.Second},

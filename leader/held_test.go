@@ -164,7 +164,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 		}
 		says(worker.Healthy, "", false)
 		pass(20 * time.Second)
-		says(worker.Unhealthy, "; what was last heard of a is shown", false)
+		says(worker.Unhealthy, "; the last report of a is shown", false)
 		pass(61 * time.Second)
 		says(worker.MustDie, "; a may still run, and starts nowhere else before the cell is certainly dead", true)
 	})

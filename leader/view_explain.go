@@ -213,7 +213,7 @@ func explainCell(s plan.Subject, c *api.Cell, now time.Time) plan.Explanation {
 		}
 	case c.Evacuating:
 		out.State += ", evacuating"
-		add("evacuating", "its drain was taken back, and it has not heard of it yet")
+		add("evacuating", "undrained; waiting for the cell's next heartbeat")
 	}
 	return out
 }

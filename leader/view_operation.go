@@ -51,7 +51,7 @@ func (v view) Status() (api.Status, error) {
 	}
 	v.lostCells(&s)
 	if err := v.lease.NoRoom(); err != nil {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("nothing is written: %v; what runs goes on, reads are answered, and it goes on by itself when there is room", err))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("writes are suspended: %v; running work and reads continue, and writes resume when there is room", err))
 	}
 	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
 	for _, d := range v.Drains.All() {
@@ -115,7 +115,7 @@ func (v view) lostCells(s *api.Status) {
 	if n > maxLostNamed {
 		text += fmt.Sprintf(" and %d more", n-maxLostNamed)
 	}
-	s.Warnings = append(s.Warnings, "lost cells: "+text+"; cantina explain cell/NAME tells what became of each")
+	s.Warnings = append(s.Warnings, "lost cells: "+text+"; details: cantina explain cell/NAME")
 }
 
 // EndWait implements api.Operation.

@@ -184,7 +184,7 @@ func (v view) unsureOf(h holder, doubt, what string) plan.Reason {
 		}
 		return r
 	}
-	return plan.Reason{Code: codeUnsure, Text: doubt + "; what was last heard of " + what + " is shown"}
+	return plan.Reason{Code: codeUnsure, Text: doubt + "; the last report of " + what + " is shown"}
 }
 
 // doubled adds that a batch task runs more than once: after a wait that was cut short.
@@ -321,7 +321,7 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 		case len(out) == namedCells:
 			more++
 		case s.State == worker.MustDie:
-			text += fmt.Sprintf("; its %s may still run: what must not run twice starts nowhere else before it is certainly dead", counted(lrps, tasks, s.Work))
+			text += fmt.Sprintf("; its %s may still run; tasks and exclusive instances start elsewhere only after it is declared dead", counted(lrps, tasks, s.Work))
 			switch {
 			case s.Expiry > 0:
 				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
@@ -330,7 +330,7 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 			}
 			out = append(out, text)
 		default:
-			out = append(out, fmt.Sprintf("%s; what was last heard of its %s is shown", text, counted(lrps, tasks, s.Work)))
+			out = append(out, fmt.Sprintf("%s; its %s are shown as last reported", text, counted(lrps, tasks, s.Work)))
 		}
 	}
 	if more > 0 {

@@ -16,7 +16,7 @@ func TestRewind(t *testing.T) {
 	if x.s.Skipped != 3 {
 		t.Fatal(x.s.Skipped)
 	}
-	x.at("01:30").does(Rewind{}).last("reset: what was decided up to 2026-03-02T06:00:00Z and was not started comes again", 1).does(Tick{})
+	x.at("01:30").does(Rewind{}).last("reset: the decisions up to 2026-03-02T06:00:00Z and was not started comes again", 1).does(Tick{})
 	if !x.s.Cursor.Equal(x.time("01:30")) || x.s.Skipped != 1 || len(x.s.Missed()) != 0 {
 		t.Fatalf("%+v", x.s)
 	}

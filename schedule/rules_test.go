@@ -127,7 +127,7 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		"signal 65":                {func(d *Definition) { signal(d); d.Signal.Number = 65 }, "from 1 to 64"},
 		"signal 0":                 {func(d *Definition) { signal(d); d.Signal.Number = 0 }, "from 1 to 64"},
 		"signal to nobody":         {func(d *Definition) { signal(d); d.Signal.Service = "" }, "name of a service"},
-		"signal, several times":    {func(d *Definition) { signal(d); d.Misfire = MisfireAll }, "not sent several times"},
+		"signal, several times":    {func(d *Definition) { signal(d); d.Misfire = MisfireAll }, "missed signals are sent at most once"},
 		"signal, overlap":          {func(d *Definition) { signal(d); d.Overlap = OverlapReplace }, "overlap belongs to"},
 		"a task that is refused":   {func(d *Definition) { d.Task.PendingTimeout = -1 }, "pending_timeout"},
 	} {

@@ -174,7 +174,7 @@ func (d *Definition) Validate() error {
 		fail(lrp.ValidName(s.Service), "signal needs the name of a service")
 		fail(s.Number >= 1 && s.Number <= 64, "signal needs a signal from 1 to 64")
 		fail(d.Overlap == OverlapForbid, "overlap belongs to tasks and jobs: of a signal nothing runs on")
-		fail(d.Misfire != MisfireAll, "a signal is not sent several times for what was missed: misfire is once or skip")
+		fail(d.Misfire != MisfireAll, "missed signals are sent at most once: use misfire once or skip")
 	}
 	if d.Task != nil {
 		errs = append(errs, d.Task.Validate())

@@ -43,7 +43,7 @@ func (d *Delivery) String() string {
 	case d.Problem != "":
 		return "not sent: " + d.Problem
 	case d.Of == 0:
-		return "sent to nobody: no instance runs"
+		return "not sent: no running instance"
 	}
 	out := fmt.Sprintf("sent to %d of %d", d.Reached, d.Of)
 	if len(d.Missed) == 0 {

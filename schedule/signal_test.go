@@ -83,7 +83,7 @@ func TestASignalOfALostLeaderIsNeverSentAgain(t *testing.T) {
 func TestWhatADeliverySays(t *testing.T) {
 	for want, d := range map[string]Delivery{
 		"sent to 3 of 3":                                     {Of: 3, Reached: 3},
-		"sent to nobody: no instance runs":                   {},
+		"not sent: no running instance":                      {},
 		"not sent: there is no service x":                    {Problem: "there is no service x"},
 		"sent to 1 of 6; not reached: a; b; c; and 2 more":   {Of: 6, Reached: 1, Missed: []string{"e", "c", "a", "d", "b"}},
 		"sent to 0 of 1; not reached: instance 0 on cell c1": {Of: 1, Missed: []string{"instance 0 on cell c1"}},

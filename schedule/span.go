@@ -293,7 +293,7 @@ func (m *machine) decided(at time.Time) string {
 		return "is due, and starts as soon as it is known that no earlier run is in its way"
 	}
 	if len(m.s.Open) > 0 && at.Before(m.s.Open[0].Until) {
-		return fmt.Sprintf("is older than what is remembered: what happened before %s is not known any more", stamp(m.s.Open[0].Until))
+		return fmt.Sprintf("is older than the history, which begins at %s", stamp(m.s.Open[0].Until))
 	}
 	return "was started, and is not in the history any more"
 }
@@ -303,7 +303,7 @@ func (m *machine) backfill(e Backfill) error {
 	m.settle()
 	switch {
 	case m.env.Definition.Signal != nil:
-		return fmt.Errorf("a signal is for what runs now: backfill is for tasks and jobs; send it with cron run: %w", ErrInvalid)
+		return fmt.Errorf("signals cannot be backfilled; send one now with cron run: %w", ErrInvalid)
 	case e.Max < 1 || e.Max > MaxBackfill:
 		return fmt.Errorf("max must be from 1 to %d: %w", MaxBackfill, ErrInvalid)
 	case e.From.After(e.To):

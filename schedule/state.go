@@ -251,7 +251,7 @@ func (s *State) WhyWaits(f Firing) string {
 	case len(s.Live) > 0 && s.Live[0].Ending:
 		return "it replaces " + s.Live[0].ID + ", which is being ended"
 	case f.Late && s.catchesUp():
-		return "what was missed runs in order, and " + s.Live[0].ID + " still runs"
+		return "missed times run in order, and " + s.Live[0].ID + " still runs"
 	}
 	return ""
 }

@@ -149,7 +149,7 @@ func TestInitialWaitHoldsAndReportsAreAdopted(t *testing.T) {
 		}
 		r.cell("c", 9)
 		r.wantStarted("")
-		if why, err := r.Explain("j", "b"); err != nil || !strings.Contains(fmt.Sprint(why), "initial wait: a cell not heard of yet may run it") || why[0].Longest != time.Minute || why[0].Change != "" {
+		if why, err := r.Explain("j", "b"); err != nil || !strings.Contains(fmt.Sprint(why), "initial wait: a cell that has not reported yet may run it") || why[0].Longest != time.Minute || why[0].Change != "" {
 			t.Errorf("explain: %v, %v", why, err)
 		}
 		r.reg.mu.Lock()

@@ -226,10 +226,10 @@ f:12:78: schedules.c.task.user: ":0": user "": the name or number is missing`},
   beside: {command: [a], isolation: rootfs, rootfs: ./root}
   odd: {command: [a], isolation: rootfs, rootfs: "docker://x"}
 `, `
-f:2:50: services.tag.rootfs: "golang:1.22": an image of a registry is pinned by its digest, like golang:1.22@sha256:DIGEST (a folder or a tarball needs its absolute path)
-f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its digest, like root@sha256:DIGEST (a folder or a tarball needs its absolute path); use ./root for a path relative to the directory of this file
+f:2:50: services.tag.rootfs: "golang:1.22": an image of a registry is pinned by its digest, like golang:1.22@sha256:DIGEST (a directory or a tarball needs its absolute path)
+f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its digest, like root@sha256:DIGEST (a directory or a tarball needs its absolute path); use ./root for a path relative to the directory of this file
 f:4:53: services.beside.rootfs: "./root" is relative, but the file has no directory; use an absolute path
-f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a folder or a tarball nor an image of a registry like NAME@sha256:DIGEST`},
+f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a directory or a tarball nor an image of a registry like NAME@sha256:DIGEST`},
 	"ports that nobody reaches": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
 f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so no other process could reach the ports; remove own_net or the ports`},
 	"no command": {"tasks: {t: {}}", `

@@ -185,7 +185,7 @@ func (r *Reign) blockedBy(err error) {
 	defer r.mu.Unlock()
 	switch {
 	case err != nil && r.blocked == nil:
-		r.store.cfg.Log.Error("the store is full: nothing is written until there is room; what runs goes on", "error", err)
+		r.store.cfg.Log.Error("the store is full: writes wait for room; running work continues", "error", err)
 	case err == nil && r.blocked != nil:
 		r.store.cfg.Log.Warn("the store takes writes again")
 	}

@@ -84,7 +84,7 @@ func TestTheNextLeaderRunsAllThatWasMissed(t *testing.T) {
 				r.serve()
 				r.started("d/n 2026-03-02T01:00:00Z")
 				state, fine, why, err := r.times.Explain(key)
-				if err != nil || state != schedule.CatchingUp || !fine || len(why) < 5 || !strings.Contains(why[1].Text, "what was missed runs in order, and d.n.20260302T010000Z still runs") {
+				if err != nil || state != schedule.CatchingUp || !fine || len(why) < 5 || !strings.Contains(why[1].Text, "missed times run in order, and d.n.20260302T010000Z still runs") {
 					t.Fatal(state, fine, why, err)
 				}
 				for hour := 2; hour <= 5; hour++ {

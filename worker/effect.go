@@ -113,7 +113,7 @@ func (p Proof) String() string {
 	case ProofExpiry:
 		return "expiry"
 	case ProofSuccessor:
-		return "successor on its folder"
+		return "successor on its directory"
 	case ProofBoot:
 		return "machine rebooted"
 	case ProofOperator:
@@ -126,7 +126,7 @@ func (p Proof) String() string {
 func (p Proof) Words() string {
 	switch p {
 	case ProofFarewell:
-		return "it said farewell"
+		return "deregistered"
 	case ProofExpiry:
 		return "it was silent for longer than its work may live"
 	case ProofSuccessor:
@@ -310,7 +310,7 @@ func (r HoldReason) String() string {
 	case HoldRunning:
 		return "an earlier invocation may still run"
 	case HoldWait:
-		return "initial wait: a cell not heard of yet may run it"
+		return "initial wait: a cell that has not reported yet may run it"
 	case HoldNode:
 		return "initial wait: draws on a node that held work may use"
 	case HoldConsensus:

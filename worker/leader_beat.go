@@ -37,7 +37,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	l.veto(now, h)
 	p := l.procs[h.Proc]
 	if p != nil && (p.row.Cell != h.Cell || p.row.Folder != h.Folder || p.row.Started != h.Started) {
-		l.refuse(h, "process id belongs to another cell or folder")
+		l.refuse(h, "process id belongs to another cell or directory")
 		return nil
 	}
 	switch {
@@ -146,7 +146,7 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 		l.connect(now, p, h)
 	}
 	if p.health.State == MustDie {
-		l.verdict(h, Die, "lost, or told to die")
+		l.verdict(h, Die, "lost, or declared dead")
 		return
 	}
 	p.period, p.remains = max(h.Period, time.Second), !h.PredecessorsGone
@@ -186,17 +186,17 @@ func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
 func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 	switch {
 	case cur.row.Folder == h.Folder && h.Started < cur.row.Started:
-		l.refuse(h, "a later process holds the folder")
+		l.refuse(h, "a later process holds the directory")
 		return false
 	case cur.row.Folder == h.Folder:
 		if h.Started == cur.row.Started {
-			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: "two processes of one folder claim the same start; the newcomer stays"})
+			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: "two processes of one directory claim the same start; the newcomer stays"})
 		}
 		how := succeeded
 		if h.Boot != cur.row.Boot {
 			how = bumped // what ran is gone with the boot
 		}
-		l.displace(now, cur, "succeeded on its folder", how)
+		l.displace(now, cur, "succeeded on its directory", how)
 	case cur.health.State == MustDie || l.cfg.AllowBump && cur.health.State != Healthy:
 		reason := "lost, and replaced"
 		if cur.health.State != MustDie {

@@ -152,7 +152,7 @@ func (l *Leader) succeed(now time.Duration, p *process, gone bool) {
 			l.mustDie(q, now, "its machine rebooted", bumped)
 			l.die(q, now, ProofBoot)
 		case gone:
-			l.mustDie(q, now, "succeeded on its folder", succeeded)
+			l.mustDie(q, now, "succeeded on its directory", succeeded)
 			l.die(q, now, ProofSuccessor)
 		}
 	}

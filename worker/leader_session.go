@@ -90,7 +90,7 @@ func (l *Leader) silence(p *process, now time.Duration) string {
 	at, g := l.policy(now), l.gaps(p)
 	switch {
 	case !p.connected:
-		return fmt.Sprintf("not heard of since this leader began, %v ago", (at - p.born).Round(time.Second))
+		return fmt.Sprintf("no report since this leader began, %v ago", (at - p.born).Round(time.Second))
 	case at > p.health.LastBeat+g.Beat:
 		return fmt.Sprintf("no heartbeat for %v", (at - p.health.LastBeat).Round(time.Second))
 	case p.health.LastProbe == never:

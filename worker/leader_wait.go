@@ -196,9 +196,9 @@ func (l *Leader) unheard() string {
 	names = slices.Compact(names)
 	switch more := len(names) - 10; {
 	case len(names) == 0:
-		return "every process on the list had been heard of"
+		return "every listed process has reported"
 	case more > 0:
-		return fmt.Sprintf("not heard of: %s and %d more", strings.Join(names[:10], ", "), more)
+		return fmt.Sprintf("no report from: %s and %d more", strings.Join(names[:10], ", "), more)
 	}
-	return "not heard of: " + strings.Join(names, ", ")
+	return "no report from: " + strings.Join(names, ", ")
 }

@@ -138,12 +138,12 @@ func TestCautionWait(t *testing.T) {
 	n.report("p1")
 	n.out = nil
 	n.tick(sec)
-	if n.l.Wait(n.now).Active || !strings.HasSuffix(take[Audit](n)[0].Text, "not heard of: w2") {
+	if n.l.Wait(n.now).Active || !strings.HasSuffix(take[Audit](n)[0].Text, "no report from: w2") {
 		t.Fatal("w1 has reported; w2 is not waited for")
 	}
 	m := newRig(t, func(c *Config) { c.Members = []Member{member("p1", "w1", 1)} })
 	m.step(EndWait{By: "ann"})
-	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active || !strings.Contains(a.Text, "ann, who accepts double starts; not heard of: w1") {
+	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active || !strings.Contains(a.Text, "ann, who accepts double starts; no report from: w1") {
 		t.Fatalf("%+v", a)
 	}
 	m.step(EndWait{By: "ann"})
@@ -155,10 +155,10 @@ func TestCautionWait(t *testing.T) {
 // TestWhoWasNotHeardOf is named when the wait is cut short, at most ten.
 func TestWhoWasNotHeardOf(t *testing.T) {
 	for n, want := range map[int]string{
-		0:  "every process on the list had been heard of",
-		2:  "not heard of: w10, w11",
-		10: "not heard of: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19",
-		12: "not heard of: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19 and 2 more",
+		0:  "every listed process has reported",
+		2:  "no report from: w10, w11",
+		10: "no report from: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19",
+		12: "no report from: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19 and 2 more",
 	} {
 		var ms []Member
 		for i := range n {

@@ -9,7 +9,7 @@ import (
 
 // ErrTimeouts reports time-outs that cannot work together; its text has the
 // inequality that fails.
-var ErrTimeouts = errors.New("impossible time-outs")
+var ErrTimeouts = errors.New("impossible timeouts")
 
 // longestDuration is more than any correct peer promises or pauses; sums of a few such
 // durations do not overflow.

@@ -21,12 +21,12 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 		s.SetCell(api.Cell{Name: worker.CellName(name), Proc: worker.Proc("p" + name), Session: worker.MustDie, Gone: &g})
 	}
 	gone("c3", api.Gone{At: time.Now(), Why: "it was silent", Work: "2 tasks lost"})
-	gone("c4", api.Gone{At: time.Now(), Left: true, Why: "it said farewell", Work: "nothing was left on it"})
+	gone("c4", api.Gone{At: time.Now(), Left: true, Why: "deregistered", Work: "nothing was left on it"})
 	got := s.ok("cells")
 	if !strings.Contains(got, "LOST") || !strings.Contains(got, "it was silent; 2 tasks lost") || strings.Contains(got, "c4") || strings.Index(got, "c1") > strings.Index(got, "c3") {
 		t.Error(got)
 	}
-	if got := s.ok("cells", "--all"); !strings.Contains(got, "LEFT") || !strings.Contains(got, "it said farewell; nothing was left on it") {
+	if got := s.ok("cells", "--all"); !strings.Contains(got, "LEFT") || !strings.Contains(got, "deregistered; nothing was left on it") {
 		t.Error(got)
 	}
 	if got := s.ok("cells", "-o", "json"); !strings.Contains(got, `"aftermath": "2 tasks lost"`) || !strings.Contains(got, `"session": "LOST"`) {

@@ -112,6 +112,8 @@ func (c *cli) openServer(cfg node.ServerConfig, asked, group, name string) (*nod
 	cfg.Listen, cfg.Group = append(slices.Clone(plain), "unix:"+socket), group
 	server, err := node.OpenServer(c.ctx, cfg)
 	if asked == "" && errors.Is(err, guard.ErrAddressInUse) && strings.Contains(err.Error(), socket) {
+		c.sayf("socket %s belongs to another running server, which clients use by default; reach this one with --addr and an address below, "+
+			"or choose a socket with --socket\n", socket)
 		cfg.Listen = plain
 		return node.OpenServer(c.ctx, cfg)
 	}

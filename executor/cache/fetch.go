@@ -22,7 +22,7 @@ import (
 )
 
 // errAbandoned: everybody who had waited for the fetch has left.
-var errAbandoned = errors.New("nobody waits for it")
+var errAbandoned = errors.New("no longer needed")
 
 // fetch is one download under way. It runs on its own goroutine, so that the
 // first who asked may leave without harm to the others.

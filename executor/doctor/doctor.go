@@ -102,7 +102,7 @@ func (r *Report) kernel() {
 	release := unix.ByteSliceToString(u.Release[:])
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		r.add("kernel", Failure, "%s has no pidfd (needs 5.4): processes cannot be told from later ones with their number", release)
+		r.add("kernel", Failure, "%s has no pidfd (needs 5.4): a process cannot be distinguished from a later one with its number", release)
 		return
 	}
 	unix.Close(fd)
@@ -123,7 +123,7 @@ func mayRaiseLimits() bool {
 
 func (r *Report) user() {
 	if os.Getuid() == 0 {
-		r.add("user", Good, "root: other users, name spaces and roots are possible; a workload that runs as root at level none or process can move itself out of its control group, so give it another user or name spaces")
+		r.add("user", Good, "root: other users, namespaces and root filesystems are available; a root workload with isolation none or process can leave its control group, so use another user or namespaces")
 		return
 	}
 	r.add("user", Note, "uid %d: containers run as this user; no name spaces, no roots", os.Getuid())
@@ -213,7 +213,7 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 	if os.Getuid() == 0 {
 		// What a workload does: it gets to its folder, writes there, and to its streams by name.
 		t := action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", `set -e; cd "$CANTINA_FOLDER"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
-		r.try(ctx, e, "other users", "by name or number, each with its folder, its streams and its status pipe", 0, action.Workload{Action: t, User: "65534:65534"})
+		r.try(ctx, e, "other users", "by name or number, each with its directory, its streams and its status pipe", 0, action.Workload{Action: t, User: "65534:65534"})
 		r.try(ctx, e, "other users in name spaces", "likewise", 0, action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
 	}
 }
@@ -281,7 +281,7 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 // stuck says what a cell would do about a process that does not die. It runs nothing.
 func (r *Report) stuck(reboot []string) {
 	if len(reboot) == 0 {
-		r.add("stuck work", Note, "--stuck=keep-unclean: when work that must be dead does not even die by KILL, the cell stays, takes no work, and tells the leader that it is not dead; nothing is started in its place")
+		r.add("stuck work", Note, "--stuck=keep-unclean: if work past its deadline survives KILL, the cell stays without new work and reports it to the leader; nothing is started in its place")
 		return
 	}
 	text := reboot[len(reboot)-1]

@@ -71,7 +71,7 @@ func TestStuckWork(t *testing.T) {
 		level  Level
 		says   string
 	}{
-		"stay":    {nil, Note, "takes no work"},
+		"stay":    {nil, Note, "without new work"},
 		"reboot":  {[]string{"/bin/sh", "-c", "true --now"}, Note, `runs "true --now"`},
 		"missing": {[]string{"/bin/sh", "-c", "no-such-program -f"}, Warning, "no-such-program is not found"},
 	} {

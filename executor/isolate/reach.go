@@ -37,7 +37,7 @@ func Reach(h *Host, base Hooks, folder string, who *syscall.Credential) Hooks {
 			leave = func() error { return h.back(unix.CLONE_NEWNS) }
 		}
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return leave, fmt.Errorf("make a mount name space for uid %d, which gets to its folder there: %w", who.Uid, err)
+			return leave, fmt.Errorf("make a mount namespace for the directory of uid %d: %w", who.Uid, err)
 		}
 		if err := private(); err != nil {
 			return leave, err

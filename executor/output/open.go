@@ -16,7 +16,7 @@ import (
 )
 
 // ErrLocked: another process has the folder open.
-var ErrLocked = errors.New("output folder in use")
+var ErrLocked = errors.New("output directory in use")
 
 // Open opens the store in dir, which it makes if need be. Torn tails of a process
 // that died are cut, its active segments sealed, unreadable indexes made anew;

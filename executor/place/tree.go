@@ -85,7 +85,7 @@ func UnpackStream(ctx context.Context, p Place, r io.Reader) error {
 	}
 	defer func() { _ = root.Close() }() // a folder that was read
 	if err := makeFolders(root, p, p.Path); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("make directory: %w", err)
 	}
 	to, err := root.OpenRoot(relative(p.Path))
 	if err != nil {

@@ -134,7 +134,7 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 	if s.Dir != "" {
 		dir, err := c.text(s.Dir)
 		if err != nil {
-			return nil, fmt.Errorf("folder %q: %w", s.Dir, err)
+			return nil, fmt.Errorf("directory %q: %w", s.Dir, err)
 		}
 		c.do(unix.SYS_CHDIR, dir)
 	}
@@ -276,7 +276,7 @@ func (c *child) failure(s *Spec) error {
 	case o.nr == unix.SYS_PRLIMIT64:
 		return fmt.Errorf("limit of %d open files: %w", s.OpenFiles, errno)
 	case o.nr == unix.SYS_CHDIR:
-		return fmt.Errorf("folder %s: %w", s.Dir, errno)
+		return fmt.Errorf("directory %s: %w", s.Dir, errno)
 	}
 	return errno
 }

@@ -123,7 +123,7 @@ func (s *Spec) enter() error {
 		return fmt.Errorf("show runc its control group: %w", err)
 	}
 	if err := unix.Mount("tmpfs", s.Scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700,size=8m"); err != nil {
-		return fmt.Errorf("make a folder for runc: %w", err)
+		return fmt.Errorf("make a directory for runc: %w", err)
 	}
 	text, err := s.encode(ownCapabilities())
 	if err != nil {

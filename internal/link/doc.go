@@ -54,7 +54,7 @@ func (n *NotLeader) Error() string {
 		return cell.ErrNotLeader.Error() + ": " + n.Cause
 	}
 	if len(n.Addresses) == 0 {
-		return cell.ErrNotLeader.Error() + ", and nobody is known to"
+		return cell.ErrNotLeader.Error() + "; leader unknown"
 	}
 	return cell.ErrNotLeader.Error() + "; try " + strings.Join(n.Addresses, ", ")
 }

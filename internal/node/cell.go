@@ -96,7 +96,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cell folder: %w", err)
+		return nil, fmt.Errorf("cell directory: %w", err)
 	}
 	capacity, err := capacityOf(cfg)
 	if err != nil {

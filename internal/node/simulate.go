@@ -68,19 +68,19 @@ func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, er
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of the simulation: %w", err)
+		return nil, fmt.Errorf("directory of the simulation: %w", err)
 	}
 	s := &Simulation{cfg: cfg, cells: make([]*simulated, n)}
 	var err error
 	if s.lock, err = os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("folder of the simulation: %w", err)
+		return nil, fmt.Errorf("directory of the simulation: %w", err)
 	}
 	if err := run.Lock(s.lock); err != nil {
 		s.lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = executor.ErrInUse
 		}
-		return nil, fmt.Errorf("folder %s: %w", cfg.Dir, err)
+		return nil, fmt.Errorf("directory %s: %w", cfg.Dir, err)
 	}
 	executor.RaiseFileLimit()
 	if err := s.open(ctx); err != nil {
@@ -109,7 +109,7 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	cfg.Name += worker.CellName("-" + strconv.Itoa(i))
 	cfg.Dir = filepath.Join(cfg.Dir, string(cfg.Name))
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cell folder: %w", err)
+		return nil, fmt.Errorf("cell directory: %w", err)
 	}
 	tls, err := cfg.TLS.Client()
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 // Errors of a data folder.
 var (
 	// ErrInUse reports a folder that another process holds.
-	ErrInUse = errors.New("data folder in use")
+	ErrInUse = errors.New("data directory in use")
 	// ErrMemo reports a memo that cannot be read. Nothing is guessed: the operator
 	// moves the file away, and the store is then taken for a moved one.
 	ErrMemo = errors.New("unreadable memo")
@@ -58,9 +58,9 @@ type InUse struct {
 // Error says which process holds the folder.
 func (e *InUse) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("data folder %s is in use", e.Path)
+		return fmt.Sprintf("data directory %s is in use", e.Path)
 	}
-	return fmt.Sprintf("data folder %s is in use by pid %d", e.Path, e.PID)
+	return fmt.Sprintf("data directory %s is in use by pid %d", e.Path, e.PID)
 }
 
 // Unwrap returns ErrInUse.
@@ -71,21 +71,21 @@ func (e *InUse) Unwrap() error { return ErrInUse }
 func Open(path string) (*Folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("data folder %s: %w", path, err)
+		return nil, fmt.Errorf("data directory %s: %w", path, err)
 	}
 	if err := take(lock); err != nil {
 		defer lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &InUse{Path: path, PID: holder(lock)}
 		}
-		return nil, fmt.Errorf("lock data folder %s: %w", path, err)
+		return nil, fmt.Errorf("lock data directory %s: %w", path, err)
 	}
 	return &Folder{path: path, lock: lock}, nil
 }

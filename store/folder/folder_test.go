@@ -30,13 +30,13 @@ func TestOnlyOneOwner(t *testing.T) {
 	if !errors.Is(err, folder.ErrInUse) || !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("data folder %s is in use by pid %d", dir, os.Getpid()); err.Error() != want {
+	if want := fmt.Sprintf("data directory %s is in use by pid %d", dir, os.Getpid()); err.Error() != want {
 		t.Fatalf("%q, want %q", err, want)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := folder.Open(dir); err == nil || err.Error() != "data folder "+dir+" is in use" {
+	if _, err := folder.Open(dir); err == nil || err.Error() != "data directory "+dir+" is in use" {
 		t.Fatalf("%v", err)
 	}
 	if err := f.Close(); err != nil {
