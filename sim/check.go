@@ -67,8 +67,9 @@ func (c *checker) ended(k *container) {
 }
 
 // dead: I6, nothing of a process declared dead is alive, but what a later process
-// of its folder adopted and the leader holds as that one's. What a deposed leader
-// believes does not matter: it can commit nothing, and the cells refuse its calls.
+// of its folder adopted and the leader holds as that one's, or waits for that one's report.
+// What a deposed leader believes does not matter: it can commit nothing, and the cells refuse
+// its calls.
 func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 	if r.term != w.store.term {
 		return
@@ -77,7 +78,7 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 		if !slices.Contains(k.procs, d.Proc) || k.extra && k.procs[len(k.procs)-1] != d.Proc {
 			continue
 		}
-		moved := slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
+		moved := awaited(r, d.Proc, k.procs[len(k.procs)-1]) || slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
 			return v.Run == k.run && v.Proc != d.Proc && !v.Ending
 		})
 		if !moved && k.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, k.m) {
@@ -91,6 +92,14 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 	if d.Proof == worker.ProofExpiry && m.alive && m.paused <= w.now && m.agent.Proc() == d.Proc && m.agent.Accepts(m.local()) == nil {
 		w.fail("I6", "process %s is declared dead and accepts work", d.Proc)
 	}
+}
+
+// awaited reports whether the leader starts nothing known before the last holder of a container, a
+// later process than the dead one, has reported or is dead itself.
+func awaited(r *reign, dead, last worker.Proc) bool {
+	return last != dead && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
+		return v.Proc == last && v.Member && !v.Reported && !v.Dead
+	})
 }
 
 // committed: one version of the list names one set.
