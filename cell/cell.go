@@ -240,6 +240,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	}
 	if before.Copied {
 		cfg.Log.Warn("data directory is a copy or was restored from a backup; using a new identity", "folder", cfg.Dir)
+		forgetEnds(exec)
 	}
 	id := before.next(boot, ground.Folder.NewProc())
 	if err := ground.Folder.Save(id, true); err != nil {
@@ -261,6 +262,15 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	c.session.makeLoops()
 	c.session.machine = ground.Machine(c.machineConfig(before, id))
 	return c, nil
+}
+
+// forgetEnds drops what a folder says of containers that ended: it may be old, or another's.
+func forgetEnds(exec Executor) {
+	for _, ct := range exec.List() {
+		if ct.State == executor.Completed {
+			_ = exec.Delete(ct.ID) // nothing of it is left
+		}
+	}
 }
 
 // machineConfig is what the machine knows when it starts. The deadline of an

@@ -14,6 +14,7 @@ import (
 const (
 	reasonEvacuated = "evacuated"
 	reasonLeaving   = "its cell was shut down"
+	reasonEarlier   = "stopped by an earlier process of its cell"
 )
 
 // maxWaits bounds how much a cell lists of what its evacuation waits for.

@@ -153,7 +153,7 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 	case task.CallAdopt:
 		ev = task.Adopt{UID: v.UID, From: v.Row.Holder.Proc, By: v.Self}
 	case task.CallComplete:
-		ev, running = task.Complete{UID: v.UID, By: v.Self, Result: c.resultOf(ct)}, nil
+		ev, running = task.Complete{UID: v.UID, By: v.Self, Result: c.resultOf(ct, v.Row)}, nil
 	case task.CallReject:
 		ev, running = task.Reject{UID: v.UID, By: v.Self, Reason: a.Reason, Carried: true}, nil
 	case task.CallMissing, task.NoCall:
@@ -172,11 +172,15 @@ func (c *Cell) taskCall(ctx context.Context, a task.Action, ct executor.Containe
 
 // resultOf is how a task's container ended: when the cell has stopped it, why. The result
 // file is read whether it failed or not.
-func (c *Cell) resultOf(ct executor.Container) task.Result {
+func (c *Cell) resultOf(ct executor.Container, row *task.Task) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
 		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost, Started: r.Started, Ended: r.Ended}
-	if reason, ok := c.endReasons.get(ct.ID); ok && r.Stopped {
+	reason, ok := c.endReasons.get(ct.ID)
+	if !ok && ct.Adopted && (row == nil || !row.Ending()) {
+		reason, ok = reasonEarlier, true // it knew why
+	}
+	if ok && r.Stopped {
 		out.Failed, out.Cancelled, out.Reason = true, false, reason
 		return out
 	}

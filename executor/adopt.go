@@ -139,6 +139,9 @@ func (c *container) resumeAdopted() (RunResult, bool) {
 		c.e.log.Warn("output of an adopted container", "container", c.id, "error", err)
 	}
 	c.endOfPredecessor()
+	if c.inherited {
+		return c.finishInherited()
+	}
 	w := c.spec.Workload
 	w.Setup = nil
 	if w.TimeLimit > 0 {

@@ -63,6 +63,10 @@ type container struct {
 	routable bool
 	decided  bool // see Container
 	endBy    time.Time
+	outcome  *outcome // nil until it is written down
+	seen     bool     // COMPLETED at the last look
+	recorded bool     // there may be a file of it
+	unsaved  bool     // but it could not be written
 	phase    Phase
 	ports    []action.Mapping
 	oomKills int
@@ -73,9 +77,12 @@ type container struct {
 	spec Spec
 	// owned by the driver
 	timedOut  bool
-	fixed     *verdict      // nil until the main program has ended
-	begun     time.Duration // boot time of Start
-	spent     time.Duration // from there until it was made
+	fixed     *verdict         // nil until the main program has ended
+	decider   *process.Process // whose end decides; nil = none, or a kept one
+	report    func() RunResult // how it ended, once the main program has; nil until it ran
+	inherited bool             // the verdict is a predecessor's: outcome says it
+	begun     time.Duration    // boot time of Start
+	spent     time.Duration    // from there until it was made
 	folder    string
 	pooled    *folder // the same, when folders gave it out
 	forgotten bool
@@ -286,8 +293,11 @@ func (c *container) forget() {
 	delete(c.e.containers, c.id)
 	c.e.take(c.need, -1)
 	snap := c.snapshot()
-	ports := c.ports
+	ports, recorded := c.ports, c.recorded
 	c.e.mu.Unlock()
+	if recorded {
+		c.removeOutcome()
+	}
 	c.e.folders.put(spare)
 	c.e.givePortsBack(ports)
 	if !c.e.hub.none() {

@@ -212,6 +212,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		}
 		return c.conclude(r)
 	}
+	c.decider, c.report = p, func() RunResult { return c.resultOf(p) }
 	c.runningSingle(p.Main())
 	limit, stop := c.limit()
 	defer stop()
@@ -337,11 +338,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 		p.CloseOutput()
 		c.e.keeper.gone(p.Pid)
 	}
-	for i, tail := range [...]*[]string{&r.LastOut, &r.LastErr} {
-		if w := c.writers[i]; w != nil {
-			*tail = w.Tail(tailLines)
-		}
-	}
+	c.takeTails(&r)
 	c.judge(&r)
 	c.tellEnd(&r)
 	c.saveAndClose(&r)
@@ -478,7 +475,7 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 		s.Dir = cmp.Or(c.image.WorkingDir, c.insideFolder())
 	}
 	if c.spec.StatusPipe {
-		s.Status = &c.status
+		s.Status = &programStatus{statusSink: &c.status, c: c}
 	}
 	h := isolate.Hooks{}
 	if c.view != nil {

@@ -206,6 +206,7 @@ func (e *ending) leftovers(kill *time.Timer) {
 	if pids, err := e.c.group.Procs(); err == nil && len(pids) == 0 {
 		return // the last is just going
 	}
+	e.c.settle()
 	t := &e.c.spec.Workload.Termination
 	e.c.group.Signal(unix.Signal(syscall.SIGTERM))
 	e.c.e.emit(EventRoutable, e.c)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
+	"cantina/executor/process"
 	"cantina/executor/shim"
 	"cantina/internal/run"
 )
@@ -115,8 +117,38 @@ func (s *statusSink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close does nothing: several processes may share the sink.
+// Close does nothing: several processes share the sink.
 func (s *statusSink) Close() error { return nil }
+
+// programStatus takes what one program writes. The programs of a container have one status:
+// its last line, whoever wrote it.
+type programStatus struct {
+	*statusSink
+	c     *container
+	atEnd []byte // the status when this program ended
+}
+
+// Ended notes the status when the program ends: others may have written in time what has
+// not been read.
+func (p *programStatus) Ended() {
+	p.c.mu.Lock()
+	all := slices.Clone(p.c.processes)
+	p.c.mu.Unlock()
+	for _, other := range all {
+		other.DrainStatus()
+	}
+	p.atEnd = p.last()
+}
+
+// statusAt is the status when a program ended; now, when it has not.
+func (c *container) statusAt(p *process.Process) []byte {
+	if p != nil && p.Ended() {
+		if s, ok := p.Status().(*programStatus); ok {
+			return s.atEnd
+		}
+	}
+	return c.status.last()
+}
 
 func (s *statusSink) last() []byte {
 	s.mu.Lock()

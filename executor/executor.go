@@ -252,6 +252,9 @@ func (e *Executor) open() error {
 	if e.images, err = image.Open(e.path("image"), e.cfg.Image); err != nil {
 		return err
 	}
+	if err := e.inherit(); err != nil {
+		return err
+	}
 	e.steps = step.New(e.cache, e.clock)
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
@@ -342,6 +345,7 @@ func (e *Executor) serve(ctx context.Context) error {
 		c.leave()
 	}
 	e.drivers.Wait()
+	e.writeOutcomes(true)
 	return nil
 }
 

@@ -38,6 +38,7 @@ func (e *Executor) housekeep(ctx context.Context) error {
 		}
 		e.expire()
 		e.watchMemory()
+		e.writeOutcomes(false)
 		e.watchDisk(false)
 		now := e.clock.Boot()
 		all := now-disk >= diskPeriod

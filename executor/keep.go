@@ -417,6 +417,13 @@ func (k *kept) Exit() step.Exit {
 	return step.Exit{Stopped: true} // it was let go
 }
 
+// running reports whether the program has not ended, as far as anybody knows.
+func (k *kept) running() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ended == nil && !k.lost
+}
+
 // lostCode stands for a code that nobody saw. It is never 0.
 const lostCode = 255
 

@@ -85,6 +85,10 @@ func (c *container) driveLeft() {
 	if c.finish(0) {
 		c.unstick()
 		c.e.endProbe(c)
+		if c.inherited {
+			c.complete(c.outcome.Result)
+			return
+		}
 		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
 	}
 }

@@ -226,9 +226,9 @@ func (e *Executor) ResultFile(id string) ([]byte, error) {
 	e.mu.Lock()
 	c := e.containers[id]
 	var state State
-	var name string
+	var out *outcome
 	if c != nil {
-		state, name = c.state, c.spec.Workload.ResultFile
+		state, out = c.state, c.outcome
 	}
 	e.mu.Unlock()
 	switch {
@@ -236,7 +236,16 @@ func (e *Executor) ResultFile(id string) ([]byte, error) {
 		return nil, &CallError{callResult, id, ErrUnknown}
 	case state != Completed:
 		return nil, &CallError{callResult, id, ErrState}
-	case name == "":
+	case out != nil:
+		return out.file()
+	}
+	return c.resultFile()
+}
+
+// resultFile reads the container's result file; nil when it names none.
+func (c *container) resultFile() ([]byte, error) {
+	id, name := c.id, c.spec.Workload.ResultFile
+	if name == "" {
 		return nil, nil
 	}
 	f, err := openBelow(c.root(), name)

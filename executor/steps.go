@@ -33,6 +33,7 @@ func (c *container) interpret(w *action.Workload) (RunResult, bool) {
 	h := &stepHost{c: c}
 	res := c.e.steps.Run(ctx, w, c.spent, h, h)
 	release()
+	c.decideBy(res)
 	c.fix(errors.Is(res.Err, step.ErrCanceled))
 	k := c.keptProgram()
 	if k != nil && k.isDetached() || k == nil && c.heir != nil && c.leftAlone() {
@@ -46,6 +47,15 @@ func (c *container) interpret(w *action.Workload) (RunResult, bool) {
 	return c.conclude(c.stepResult(res))
 }
 
+// decideBy notes which program decided, and how to tell what came of it.
+func (c *container) decideBy(res step.Result) {
+	c.decider = nil
+	if p, ok := res.Process.(*stepProcess); ok {
+		c.decider = p.p
+	}
+	c.report = func() RunResult { return c.stepResult(res) }
+}
+
 func (c *container) stepResult(res step.Result) RunResult {
 	r := RunResult{ExitCode: -1, Ended: c.e.clock.Wall()}
 	switch p := res.Process.(type) {
@@ -57,6 +67,9 @@ func (c *container) stepResult(res step.Result) RunResult {
 			r.ExitCode, r.Signal = 0, 0 // the last program may be one whose failure is forgiven
 		}
 	case *kept:
+		if p.running() { // a check decided
+			break
+		}
 		r = p.result()
 		c.addAccount(&r)
 	}
@@ -108,6 +121,13 @@ func (h *stepHost) Running() {
 	if h.c.advance(Running) {
 		h.c.e.emit(EventRunning, h.c)
 	}
+}
+
+// Decided is called when the verdict is fixed while programs of the container are yet to end.
+func (h *stepHost) Decided(res step.Result) {
+	h.c.decideBy(res)
+	h.c.fix(false)
+	h.c.settle()
 }
 
 // Routable notes whether the container takes traffic.

@@ -19,7 +19,7 @@ func (c *container) fix(asked bool) {
 	if c.fixed != nil {
 		return
 	}
-	v := &verdict{late: c.e.pastDeadline(), oomKills: c.oomKillsNow(), status: c.status.last()}
+	v := &verdict{late: c.e.pastDeadline(), oomKills: c.oomKillsNow(), status: c.statusAt(c.decider)}
 	if asked {
 		v.asked, v.reason = c.asked()
 	} else if _, over := c.overDisk(); over != "" {
@@ -49,6 +49,10 @@ func (c *container) reaped(r *RunResult, v *verdict) bool {
 
 // judge turns what happened into what is reported.
 func (c *container) judge(r *RunResult) {
+	if c.inherited {
+		*r = c.outcome.Result
+		return
+	}
 	c.fix(true)
 	v := c.fixed
 	if r.Status == nil {

@@ -12,9 +12,10 @@ import (
 )
 
 // leaving is a program that writes a status and ends with a code, and leaves a child that
-// heeds no TERM: it makes file.left once the program is gone, and ends when file is there.
+// heeds no TERM: once the program is gone it writes a status too and makes file.left, and it
+// ends when file is there, with another status.
 func leaving(file string, code int) Spec {
-	s := sh(fmt.Sprintf(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; echo left >%[1]s.left; until [ -e %[1]s ]; do sleep 0.01; done; echo late >&3) &
+	s := sh(fmt.Sprintf(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; echo late >&3; echo left >%[1]s.left; until [ -e %[1]s ]; do sleep 0.01; done; echo later >&3) &
 echo result > r; echo written >&3; exit %[2]d`, file, code))
 	s.StatusPipe = true
 	s.Workload.ResultFile = "r"
@@ -53,10 +54,6 @@ func TestTheVerdictIsFixedWhenTheMainProgramEnds(t *testing.T) {
 					if err := ask(e, "x"); err != nil {
 						t.Fatal(err)
 					}
-					awaitThat(t, "the verdict", func() bool {
-						c, _ := e.Get("x")
-						return c.Decided || c.State == Completed
-					})
 					if err := os.WriteFile(file, nil, 0o600); err != nil {
 						t.Fatal(err)
 					}
@@ -122,4 +119,49 @@ func TestTheVerdictOutlivesTheCell(t *testing.T) {
 func setup() *action.Action {
 	s := sh("true")
 	return &s.Workload.Action
+}
+
+// TestTheStatusIsThatOfTheMainProgram: what was written before it ended counts, whoever wrote
+// it; what a leftover or a sidecar writes afterwards does not, and who writes is not disturbed.
+func TestTheStatusIsThatOfTheMainProgram(t *testing.T) {
+	const awaitEnd = `while kill -0 $(cat main) 2>/dev/null; do sleep 0.01; done; `
+	for name, x := range map[string]struct{ status, main, other string }{
+		"leftover":              {"mine", `echo mine >&3`, awaitEnd + `echo late >&3 && touch wrote`},
+		"leftover in parts":     {"mine", `echo mine >&3`, awaitEnd + `printf la >&3; printf te >&3 && touch wrote`},
+		"unfinished":            {"mi", `printf mi >&3`, awaitEnd + `printf ne >&3 && touch wrote`},
+		"nothing of its own":    {"", `:`, awaitEnd + `echo late >&3 && touch wrote`},
+		"by a child, in time":   {"child", `until [ -e wrote ]; do sleep 0.01; done`, `echo child >&3 && touch wrote`},
+		"much, and all of late": {"mine", `echo mine >&3`, awaitEnd + `head -c 300000 /dev/zero | tr '\0' '\n' >&3 && touch wrote`},
+	} {
+		for shape, change := range map[string]func(*Spec){
+			"single": func(*Spec) {},
+			"serial": func(s *Spec) {
+				s.Workload.Action = action.Action{Serial: []action.Action{s.Workload.Action, sh("until [ -e wrote ]; do sleep 0.01; done").Workload.Action}}
+			},
+			"kept": func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep },
+			"sidecar": func(s *Spec) {
+				s.Workload.Sidecars = []action.Action{sh("trap '' TERM; touch ready; until [ -e main ]; do sleep 0.01; done; " + x.other + "; " + awaitEnd + ":").Workload.Action}
+			},
+		} {
+			t.Run(name+" "+shape, func(t *testing.T) {
+				t.Parallel()
+				e := testExecutor(t, nil)
+				needGroups(t, e)
+				s := sh(fmt.Sprintf(`trap "" TERM; echo $$ > main.new; mv main.new main; (%s) & %s`, x.other, x.main))
+				if shape == "sidecar" {
+					s = sh(fmt.Sprintf(`until [ -e ready ]; do sleep 0.01; done; echo $$ > main.new; mv main.new main; %s`, x.main))
+				}
+				s.StatusPipe = true
+				s.Workload.Termination.Grace, s.Workload.Termination.LeftoverGrace = time.Minute, time.Minute
+				change(&s)
+				c := launch(t, e, "x", s)
+				if string(c.Result.Status) != x.status {
+					t.Errorf("status %q, want %q; %+v", c.Result.Status, x.status, c.Result)
+				}
+				if _, err := os.Stat(filepath.Join(c.Folder, "wrote")); err != nil {
+					t.Error("who wrote was disturbed: ", err)
+				}
+			})
+		}
+	}
 }

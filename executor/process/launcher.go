@@ -187,7 +187,7 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", s.Path, ErrClosed)
 	}
 	lp := l.loops[int(l.turn.Add(1))%len(l.loops)]
-	p := &Process{loop: lp, done: make(chan struct{}), pidfd: -1, killGroup: s.KillGroup}
+	p := &Process{loop: lp, done: make(chan struct{}), pidfd: -1, killGroup: s.KillGroup, status: s.Status}
 	r := &request{spec: s, done: make(chan struct{})}
 	child, err := p.openFiles(l, s, r)
 	if err == nil {
@@ -271,9 +271,9 @@ func (p *Process) openFiles(l *Launcher, s *Spec, r *request) ([]int, error) {
 	}
 	own := s.Files == nil
 	err := errors.Join(
-		attach(0, 1, own && s.Stdout != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Stdout) }),
-		attach(1, 2, own && s.Stderr != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Stderr) }),
-		attach(2, 3, s.Status != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Status) }),
+		attach(stdoutPipe, 1, own && s.Stdout != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Stdout) }),
+		attach(stderrPipe, 2, own && s.Stderr != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Stderr) }),
+		attach(statusPipe, 3, s.Status != nil, func() (*pipe, int, error) { return newPipe(p.loop, s.Status) }),
 	)
 	return child, err
 }

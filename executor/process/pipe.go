@@ -96,6 +96,24 @@ func (p *pipe) drain(buf []byte) {
 	}
 }
 
+// end takes what is in the pipe now, and drops what comes later: the sink is closed, but
+// who goes on writing is not disturbed.
+func (p *pipe) end(buf []byte) {
+	p.drain(buf)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd >= 0 {
+		p.sink.Close()
+		p.sink = nowhere{}
+	}
+}
+
+// nowhere is a sink that drops everything.
+type nowhere struct{}
+
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (nowhere) Close() error                { return nil }
+
 func (p *pipe) close() {
 	p.mu.Lock()
 	p.closeLocked()

@@ -44,7 +44,9 @@ type Spec struct {
 	Stdout, Stderr io.WriteCloser
 	// Stdin is descriptor 0; 0 = /dev/null. The caller keeps and closes its own copy.
 	Stdin uintptr
-	// Status takes what is written to descriptor 3; nil = descriptor 3 is closed.
+	// Status takes what is written to descriptor 3 until the process has been waited for, and
+	// is closed then: what it has left may go on writing, for nobody. Nil = descriptor 3 is
+	// closed. One that is an Ender is told of the end, before it is to be seen by others.
 	Status io.WriteCloser
 	// Files replaces descriptors 0, 1 and 2 when set. The caller keeps and closes
 	// its own copies. Stdout and Stderr are not used then.
@@ -73,6 +75,9 @@ type Spec struct {
 	Stopped func(pid int) error
 }
 
+// Ender is a sink that is told when the process has ended.
+type Ender interface{ Ended() }
+
 // Result is how a process ended.
 type Result struct {
 	ExitCode int // meaningless when Signal is not 0
@@ -96,6 +101,7 @@ type Process struct {
 	start   *request // that hung; nil: the program was reached in time
 
 	killGroup bool
+	status    io.WriteCloser
 
 	mu     sync.Mutex
 	pidfd  int // -1 when gone
@@ -105,6 +111,13 @@ type Process struct {
 	pipes  [3]*pipe
 	result Result
 }
+
+// The pipes of a process.
+const (
+	stdoutPipe = iota
+	stderrPipe
+	statusPipe
+)
 
 // Gone is a process that had ended before anybody watched it.
 func Gone(pid int) *Process {
@@ -221,6 +234,16 @@ func (p *Process) Closed() bool {
 	return true
 }
 
+// DrainStatus takes what is in the pipe of the status now.
+func (p *Process) DrainStatus() {
+	if pi := p.pipes[statusPipe]; pi != nil && pi.open() {
+		pi.drain(make([]byte, 4096))
+	}
+}
+
+// Status is the sink of Spec.Status.
+func (p *Process) Status() io.WriteCloser { return p.status }
+
 // Result is valid after Done.
 func (p *Process) Result() Result {
 	<-p.done
@@ -299,10 +322,17 @@ func (p *Process) SignalGroup(sig syscall.Signal) error {
 
 // ready is called by the loop when the process has become waitable.
 func (p *Process) ready(buf []byte) {
-	for _, pi := range p.pipes {
-		if pi != nil {
+	for i, pi := range p.pipes {
+		switch {
+		case pi == nil:
+		case i == statusPipe: // before its pid is gone, by which others see its end
+			pi.end(buf)
+		default:
 			pi.drain(buf)
 		}
+	}
+	if e, ok := p.status.(Ender); ok {
+		e.Ended()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

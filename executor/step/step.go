@@ -69,6 +69,9 @@ type Observer interface {
 	Note(line string)
 	// Running is called at most once: the container is RUNNING.
 	Running()
+	// Decided is called at most once: how the workload ends is decided, and other programs of
+	// it are to be ended first.
+	Decided(Result)
 	// Routable is called at each change once the container is RUNNING.
 	Routable(ok bool)
 }
@@ -204,6 +207,13 @@ func (e *Engine) Run(ctx context.Context, w *action.Workload, spent time.Duratio
 	case errors.As(cause, &late):
 		err = late
 	}
+	return p.result(err)
+}
+
+// result is how the workload ended with err.
+func (p *program) result(err error) Result {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	r := Result{Err: err, Process: p.last}
 	var exit *ExitError
 	if errors.As(err, &exit) {
@@ -337,7 +347,7 @@ func (p *program) group(ctx context.Context) error {
 	if len(p.w.ReadinessChecks) > 0 {
 		add(memberReadiness, p.readiness)
 	}
-	return p.decide(ctx, cancel, ends, n)
+	return p.decide(ctx, cancel, ends, n, 1+len(p.w.Sidecars))
 }
 
 // unroute takes a RUNNING container that its health checks end out of traffic: it may take long to stop.
@@ -352,12 +362,16 @@ func (p *program) unroute(who member) {
 	}
 }
 
-// decide waits for all members; the first that decides ends the others.
-func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending, n int) error {
+// decide waits for all n members; the first that decides ends the others. Parts are those
+// among them that are no checks.
+func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending, n, parts int) error {
 	decided := false
 	var result, canceledBy error
 	for range n {
 		e := <-ends
+		if e.who == memberAction || e.who == memberSidecar {
+			parts--
+		}
 		switch {
 		case decided:
 			if errors.Is(e.err, ErrStuck) {
@@ -375,8 +389,11 @@ func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending,
 			continue // what it left in the background is watched by the checks
 		}
 		decided, result = true, e.err
-		cancel()
 		p.unroute(e.who)
+		if parts > 0 {
+			p.o.Decided(p.result(e.err))
+		}
+		cancel()
 	}
 	if !decided && canceledBy != nil {
 		return canceledBy

@@ -53,6 +53,7 @@ func (f *fake) say(format string, args ...any) {
 func (f *fake) Note(line string) { f.say("note: %s", line) }
 func (f *fake) Running()         { f.say("RUNNING") }
 func (f *fake) Routable(ok bool) { f.say("routable %v", ok) }
+func (f *fake) Decided(r Result) { f.say("decided: %v", r.Err) }
 
 // failNow says whether this attempt of what is to fail.
 func (f *fake) failNow(what string) bool {
@@ -265,12 +266,14 @@ func TestSituations(t *testing.T) {
 		{name: "never healthy", is: ErrUnhealthy, before: func(f *fake) { f.sick["web"] = 1000 },
 			w:   action.Workload{Action: sh("a", "100s"), Checks: []action.Check{httpCheck()}, StartTimeout: 5 * time.Second},
 			err: "unhealthy: never healthy within 5s (6 attempts): TCP check of port web: connection refused",
-			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "5s note: not healthy within 5s: the start-up checks never passed", "5s end a"}},
+			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "5s note: not healthy within 5s: the start-up checks never passed",
+				"5s decided: unhealthy: never healthy within 5s (6 attempts): TCP check of port web: connection refused", "5s end a"}},
 		{name: "healthy, then a check fails", is: ErrUnhealthy, err: "unhealthy: TCP check of port web: connection refused",
 			before: func(f *fake) { time.AfterFunc(40*time.Second, func() { f.setSick("web", 1) }) },
 			w:      action.Workload{Action: sh("a", "1000s"), Checks: []action.Check{httpCheck(), {Exec: &action.Run{Path: "probe"}}}},
 			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "0s note: container became healthy", "0s RUNNING", "0s routable true",
-				"1m0s note: container became unhealthy: TCP check of port web: connection refused", "1m0s routable false", "1m0s end a"}},
+				"1m0s note: container became unhealthy: TCP check of port web: connection refused", "1m0s routable false",
+				"1m0s decided: unhealthy: TCP check of port web: connection refused", "1m0s end a"}},
 		{name: "program check says why", is: ErrUnhealthy, err: "unhealthy: never healthy within 1s (4 attempts): probe: exit status 1: no database",
 			before: func(f *fake) { f.sick["probe"] = 1000 },
 			w: action.Workload{Action: sh("a", "100s"), StartTimeout: time.Second, Checks: []action.Check{
@@ -287,7 +290,8 @@ func TestSituations(t *testing.T) {
 			before: func(f *fake) { f.sick["m"] = 1; time.AfterFunc(50*time.Second, func() { f.setSick("m", 1) }) },
 			w:      action.Workload{Action: sh("a", "100s"), Monitor: ptr(sh("m"))},
 			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "100ms note: container became healthy", "100ms RUNNING",
-				"100ms routable true", "1m0.1s note: container became unhealthy: m: exit status 1", "1m0.1s routable false", "1m0.1s end a"}},
+				"100ms routable true", "1m0.1s note: container became unhealthy: m: exit status 1", "1m0.1s routable false",
+				"1m0.1s decided: unhealthy: m: exit status 1", "1m0.1s end a"}},
 		{name: "readiness comes and goes", stop: 100 * time.Second, is: ErrCanceled, err: "canceled",
 			before: func(f *fake) { f.sick["ready"] = 1; time.AfterFunc(20*time.Second, func() { f.setSick("ready", 3) }) },
 			w: action.Workload{Action: sh("a", "1000s"), Checks: []action.Check{httpCheck()}, ReadinessChecks: []action.Check{

@@ -1,0 +1,216 @@
+package executor
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cantina/executor/cgroup"
+	"cantina/executor/shim"
+)
+
+// outcome is what a successor has to know of a container whose verdict is fixed: how it
+// ended, whatever becomes of the cell. It is a file of its own, in the folder "ended", from
+// when the verdict is fixed while something of the container is yet to end, or from when
+// nobody has asked for a completed one for a while, until the container is deleted.
+type outcome struct {
+	ID      string
+	Labels  Labels
+	Bound   bool
+	Created time.Time
+	Result  RunResult
+	Output  []byte // the result file, as it was then
+	Missing string // why there is none
+	Large   bool   // since it is too large
+	Told    bool   // in the container's log
+}
+
+// endedFolder holds a file for each outcome.
+const endedFolder = "ended"
+
+const outcomeSuffix = ".json"
+
+func (c *container) outcomeFile() string { return cgroup.Escape(c.id) + outcomeSuffix }
+
+// settle writes the verdict down, once, while something of the container is yet to end.
+func (c *container) settle() {
+	c.e.mu.Lock()
+	done := c.outcome != nil
+	c.e.mu.Unlock()
+	if done || c.hidden || c.report == nil {
+		return
+	}
+	if c.group != nil {
+		c.account()
+	}
+	r := c.report()
+	c.takeTails(&r)
+	if c.judge(&r); r.Stopped && !c.keep() {
+		return // nobody wants to know more of it
+	}
+	c.writeOutcome(&r, false)
+}
+
+// takeTails adds the last lines of the output.
+func (c *container) takeTails(r *RunResult) {
+	for i, tail := range [...]*[]string{&r.LastOut, &r.LastErr} {
+		if w := c.writers[i]; w != nil {
+			*tail = w.Tail(tailLines)
+		}
+	}
+}
+
+// writeOutcome writes down how the container ended. Where that fails, it is known as long as
+// this process lives, and is tried again.
+func (c *container) writeOutcome(r *RunResult, told bool) {
+	o := &outcome{ID: c.id, Labels: c.labels, Bound: c.bound, Created: c.created, Result: *r, Told: told}
+	text, err := c.resultFile()
+	if o.Output = text; err != nil {
+		o.Missing, o.Large = err.Error(), errors.Is(err, ErrResult)
+		var call *CallError
+		if errors.As(err, &call) {
+			o.Missing = call.Err.Error()
+		}
+	}
+	c.e.mu.Lock()
+	c.outcome, c.recorded = o, true
+	c.e.mu.Unlock()
+	c.putOutcome(o, !told)
+}
+
+// putOutcome writes the file; with sync so that it outlives the machine too.
+func (c *container) putOutcome(o *outcome, sync bool) {
+	err := os.MkdirAll(c.e.path(endedFolder), 0o700)
+	if err == nil {
+		err = shim.Put(c.e.path(endedFolder), c.outcomeFile(), o, sync)
+	}
+	if err != nil {
+		c.e.log.Warn("the end of a container is not written down", "container", c.id, "error", err)
+	}
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.unsaved = err != nil; c.forgotten { // meanwhile
+		c.removeOutcome()
+	}
+}
+
+func (c *container) removeOutcome() {
+	if err := os.Remove(filepath.Join(c.e.path(endedFolder), c.outcomeFile())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.e.log.Warn("recorded end of a container not removed", "container", c.id, "error", err)
+	}
+}
+
+// writeOutcomes writes down how containers ended that nobody has deleted since the last look,
+// because their leader is away; or all, because this process ends. What was stopped was
+// not wanted any more.
+func (e *Executor) writeOutcomes(all bool) {
+	e.mu.Lock()
+	var fresh, again []*container
+	for _, c := range e.containers {
+		seen := c.seen
+		c.seen = c.state == Completed
+		switch {
+		case c.state != Completed || c.hidden || c.delete || c.result.Stopped || !all && !seen:
+		case c.outcome == nil:
+			fresh = append(fresh, c)
+		case c.unsaved:
+			again = append(again, c)
+		}
+	}
+	e.mu.Unlock()
+	for _, c := range fresh {
+		c.writeOutcome(&c.result, true)
+	}
+	for _, c := range again {
+		c.putOutcome(c.outcome, false)
+	}
+}
+
+// file is the result file, as ResultFile returns it.
+func (o *outcome) file() ([]byte, error) {
+	switch {
+	case o.Large:
+		return nil, &CallError{callResult, o.ID, &keptError{o.Missing, ErrResult}}
+	case o.Missing != "":
+		return nil, &CallError{callResult, o.ID, &keptError{o.Missing, nil}}
+	}
+	return o.Output, nil
+}
+
+// keptError is an error that was written down.
+type keptError struct {
+	text string
+	is   error
+}
+
+func (e *keptError) Error() string { return e.text }
+func (e *keptError) Unwrap() error { return e.is }
+
+// inherit takes over how the containers of predecessors ended. What lives of one is ended
+// first; of the others there is nothing else.
+func (e *Executor) inherit() error {
+	entries, err := os.ReadDir(e.path(endedFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		var o outcome
+		if strings.HasSuffix(d.Name(), outcomeSuffix) {
+			err = shim.Get(e.path(endedFolder), d.Name(), &o)
+		}
+		if unread(err) {
+			return err
+		}
+		if err != nil || o.ID == "" { // half written, or damaged
+			e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
+			if err := os.RemoveAll(filepath.Join(e.path(endedFolder), d.Name())); err != nil {
+				return err
+			}
+			continue
+		}
+		e.inheritOne(&o)
+	}
+	return nil
+}
+
+func (e *Executor) inheritOne(o *outcome) {
+	c := e.containers[o.ID]
+	if c == nil {
+		c = newContainer(e, Reservation{ID: o.ID, Labels: o.Labels, DeadlineBound: o.Bound}, nil)
+		c.state, c.result, c.adopted, c.created = Completed, o.Result, true, o.Created
+		close(c.doneC)
+		e.containers[o.ID] = c
+		if !o.Told {
+			c.tellEnd(&o.Result)
+		}
+	}
+	c.outcome, c.recorded, c.inherited, c.fixed = o, true, true, &verdict{}
+}
+
+// finishInherited ends what is left of a kept container whose verdict a predecessor has fixed.
+func (c *container) finishInherited() (RunResult, bool) {
+	h := &stepHost{c: c}
+	ctx, release := until(c.leaveC, nil)
+	p, err := h.startOrResume(ctx, c.spec.Workload.Action.Run)
+	release()
+	if err != nil {
+		c.e.log.Info("a kept program is ended unwatched", "container", c.id, "error", err)
+	}
+	t := &c.spec.Workload.Termination
+	wait := leftoverGrace(t)
+	if err == nil && !c.mainEnded() { // a check decided
+		p.Stop()
+		wait = c.graceWithin(grace(t))
+	}
+	if !c.finish(wait) {
+		return RunResult{}, false
+	}
+	c.followers.Wait()
+	return c.conclude(RunResult{})
+}

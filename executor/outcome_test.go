@@ -1,0 +1,154 @@
+package executor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cantina/action"
+)
+
+// TestTheVerdictOutlivesAKilledCell: whatever of a container is yet to end when its cell gets
+// KILL, the successor reports what was decided, ends the rest, and forgets it when it is told to.
+func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
+	sidecar := func(s *Spec) {
+		s.Workload.Sidecars = []action.Action{sh(`trap '' TERM; while :; do sleep 1; done`).Workload.Action}
+		s.Workload.Termination.Grace = time.Minute
+	}
+	checked := func(s *Spec) {
+		s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "true"}}}
+	}
+	serial := func(s *Spec) {
+		fails := sh("exit 9")
+		s.Workload.Action = action.Action{Serial: []action.Action{{Try: &fails.Workload.Action}, s.Workload.Action}}
+	}
+	for shape, x := range map[string]struct {
+		change func(*Spec)
+		bound  bool
+		codes  []int
+	}{
+		"single":   {func(*Spec) {}, false, []int{0, 3}},
+		"bound":    {func(*Spec) {}, true, []int{0, 3}},
+		"serial":   {serial, false, []int{0, 3}},
+		"sidecars": {sidecar, false, []int{0, 3}},
+		"checks":   {checked, false, []int{3}}, // after code 0 they go on
+		"kept":     {func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep }, true, []int{0, 3}},
+	} {
+		for _, code := range x.codes {
+			t.Run(fmt.Sprint(shape, " ", code), func(t *testing.T) {
+				t.Parallel()
+				folder, file := tempDir(t), filepath.Join(tempDir(t), "go")
+				s := leaving(file, code)
+				s.Workload.Action.Run.Args[1] = "until [ -e " + file + ".run ]; do sleep 0.01; done; " + s.Workload.Action.Run.Args[1]
+				x.change(&s)
+				c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: x.bound, Spec: s}}})
+				if err := os.WriteFile(file+".run", nil, 0o600); err != nil { // it is RUNNING
+					t.Fatal(err)
+				}
+				awaitFile(t, file+".left")
+				awaitFile(t, filepath.Join(folder, endedFolder, "x"+outcomeSuffix))
+				c.kill(t)
+				e, stop := runExecutor(t, testConfig(folder))
+				defer stop()
+				if err := os.WriteFile(file, nil, 0o600); err != nil { // what is left of a kept one may go
+					t.Fatal(err)
+				}
+				got := await(t, e, "x", completed)
+				if r := got.Result; r.ExitCode != code || r.Failed != (code != 0) || r.Stopped || r.Lost || string(r.Status) != "written" {
+					t.Errorf("%+v status %q", r, r.Status)
+				}
+				if out, err := e.ResultFile("x"); err != nil || string(out) != "result\n" {
+					t.Errorf("result file %q, %v", out, err)
+				}
+				if !got.Adopted || got.DeadlineBound != x.bound {
+					t.Errorf("%+v", got)
+				}
+				forgets(t, e, folder, "x")
+			})
+		}
+	}
+}
+
+// forgets demands that a container that has been deleted leaves no file about its end.
+func forgets(t *testing.T, e *Executor, folder, id string) {
+	t.Helper()
+	if err := e.Delete(id); err != nil {
+		t.Error(err)
+	}
+	await(t, e, id, gone)
+	if left, err := os.ReadDir(filepath.Join(folder, endedFolder)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+// TestAnEndThatNobodyHeardOutlivesTheCell: also when nothing was left of the container, and
+// whether the cell is killed or ends in good order.
+func TestAnEndThatNobodyHeardOutlivesTheCell(t *testing.T) {
+	ends := sh("echo result > r; echo written >&3; exit 3")
+	ends.StatusPipe, ends.Workload.ResultFile = true, "r"
+	for name, end := range map[string]func(t *testing.T, folder string){
+		"killed": func(t *testing.T, folder string) {
+			c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: ends}}})
+			awaitFile(t, filepath.Join(folder, endedFolder, "x"+outcomeSuffix))
+			c.kill(t)
+		},
+		"ended": func(t *testing.T, folder string) {
+			e, stop := runExecutor(t, testConfig(folder))
+			launch(t, e, "x", ends)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := tempDir(t)
+			end(t, folder)
+			for range 2 { // the second successor knows it too
+				e, stop := runExecutor(t, testConfig(folder))
+				r := await(t, e, "x", completed).Result
+				if out, err := e.ResultFile("x"); r.ExitCode != 3 || string(r.Status) != "written" || string(out) != "result\n" || err != nil {
+					t.Errorf("%+v, result file %q %v", r, out, err)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			}
+			e, stop := runExecutor(t, testConfig(folder))
+			forgets(t, e, folder, "x")
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDamagedEnd: a file about an end that is damaged, or half written, is dropped; one that
+// cannot be read keeps the cell from starting.
+func TestDamagedEnd(t *testing.T) {
+	folder := tempDir(t)
+	dir := filepath.Join(folder, endedFolder)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.json", "b.json.new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"ID":"a`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, stop := runExecutor(t, testConfig(folder))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 || len(e.List()) > 0 {
+		t.Errorf("left: %v %v, %+v", left, err, e.List())
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "c.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(testConfig(folder)); err == nil {
+		t.Error("opened although an end cannot be read")
+	}
+}
