@@ -59,7 +59,7 @@ func TestFullDiskUnderTheStore(t *testing.T) {
 		if out := must(t, d.Addr, "ps"); !strings.Contains(out, "web/0") || !strings.Contains(out, "RUNNING") {
 			t.Errorf("ps on a full disk: %s", out)
 		}
-		shows(t, d.Addr, []string{"nothing is written", "MiB free in"}, "status")
+		shows(t, d.Addr, []string{"writes are suspended", "MiB free in"}, "status")
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
