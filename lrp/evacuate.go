@@ -55,11 +55,11 @@ func (m *machine) stopFirst() bool {
 // evacuateStopFirst stops an instance that may have no second copy, one index at
 // a time; its row stays until the cell has stopped it.
 func (m *machine) evacuateStopFirst(e Evacuate) error {
-	if e.Net.Stopping { // its time is over, and the cell ends it
+	if e.Net.Stopping && m.x.Ordinary.State == Running { // its time is over, and the cell ends it
 		m.x.Ordinary = refreshed(m.x.Ordinary, Start{By: e.By, Net: e.Net})
 		return nil
 	}
-	if !m.x.Ordinary.Retiring && !m.env.OthersRunning {
+	if !e.Net.Stopping && !m.x.Ordinary.Retiring && !m.env.OthersRunning {
 		return ErrNotYet
 	}
 	m.x.Ordinary = refreshed(m.x.Ordinary, Start{By: e.By, Net: m.x.Ordinary.Net})

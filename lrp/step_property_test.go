@@ -30,7 +30,7 @@ func describe(changes []Change) string {
 // drawEvent draws any event from any of three cells.
 func drawEvent(rt *rapid.T, now time.Time, exclusive bool) Event {
 	by := rapid.SampledFrom([]Identity{alpha, omega, beta, {"ia", "alpha", "pa2"}}).Draw(rt, "by")
-	net := Net{Address: "a", Routable: rapid.Bool().Draw(rt, "routable")}
+	net := Net{Address: "a", Routable: rapid.Bool().Draw(rt, "routable"), Stopping: rapid.Bool().Draw(rt, "stopping")}
 	return rapid.SampledFrom([]Event{
 		Create{}, Undesire{}, Retire{}, RestartCrashed{}, Resend{}, ExpireEvacuating{}, PlacementFailed{"full"},
 		Claim{By: by}, Start{By: by, Net: net, Service: svc, Exclusive: exclusive}, Crash{By: by, Reason: "r"}, Remove{By: by},

@@ -75,6 +75,12 @@ func TestADrainDeadlineEndsACopyInSight(t *testing.T) {
 	if err != nil || !after.Ordinary.Stopping() || after.Ordinary.Retiring || after.Ordinary.State != Running {
 		t.Errorf("exclusive: %s %v", show(after), err)
 	}
+	claimed := rowOf(t, "CLAIMED self")
+	claimed.Exclusive = true
+	after, _, err = Step(Index{Key: key0, Ordinary: claimed}, Evacuate{By: alpha, Net: net}, env)
+	if err != nil || !after.Ordinary.Stopping() || after.Ordinary.State != Claimed || Check(after) != nil {
+		t.Errorf("exclusive, and its start not reported yet: %s %v", show(after), err)
+	}
 }
 
 // TestAGivenUpCellServesNothing: an exclusive row stays until its process is certainly dead, and
