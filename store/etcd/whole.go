@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
 
 	"cantina/store"
 )
@@ -26,27 +27,46 @@ import (
 // again (decision 0213). An entry is in the log, durably, before it is in the database; so a log that
 // ends earlier is damaged.
 
-// checkLog returns an error when the log of the member in dir ends before what was committed. What
-// it cannot read it leaves to etcd, which refuses it.
+// checkLog returns an error when the member in dir has served and has no log or no database any
+// more, or when its log ends before what was committed. What it cannot read it leaves to etcd, which
+// refuses it.
 func checkLog(dir string) error {
-	database := filepath.Join(datadir.ToSnapDir(dir), "db")
-	applied, err := appliedIn(database)
-	if err != nil || applied == 0 {
-		return nil
+	if _, err := os.Stat(datadir.ToMemberDir(dir)); err != nil {
+		return nil // a new one
 	}
-	l, err := readLog(datadir.ToWALDir(dir))
-	if err != nil || l.last >= applied {
+	l, logErr := readLog(datadir.ToWALDir(dir))
+	if errors.Is(logErr, os.ErrNotExist) { // etcd would begin a new log, whose entries the database passes over
+		return fmt.Errorf("%w: the log is missing: there is no *.wal file in %s", store.ErrBroken, datadir.ToWALDir(dir))
+	}
+	database := filepath.Join(datadir.ToSnapDir(dir), "db")
+	info, err := os.Stat(database)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+		return rebuildable(dir, database)
+	}
+	applied, err := appliedIn(database)
+	if err != nil || applied == 0 || logErr != nil || l.last >= applied {
 		return nil
 	}
 	return fmt.Errorf("%w: %s can be read up to byte %d, entry %d, and entries up to %d were committed: the file is damaged there, or cut off",
 		store.ErrBroken, l.file, l.end, l.last, applied)
 }
 
+// rebuildable returns nil when etcd can make a database that is missing anew from the log: as long
+// as the log has no snapshot, which stands for what was in the database.
+func rebuildable(dir, database string) error {
+	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), datadir.ToWALDir(dir))
+	if err != nil || len(snapshots) == 0 {
+		return nil
+	}
+	if at := snapshots[len(snapshots)-1].GetIndex(); at > 0 {
+		return fmt.Errorf("%w: the database is missing: %s does not exist or is empty, and entries up to %d were in it",
+			store.ErrBroken, database, at)
+	}
+	return nil
+}
+
 // appliedIn is the index of the newest entry in a database file; 0 = it has none.
 func appliedIn(path string) (index uint64, err error) {
-	if _, err := os.Stat(path); err != nil {
-		return 0, err
-	}
 	defer notRead(&err)
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {

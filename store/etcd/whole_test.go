@@ -113,3 +113,89 @@ func TestDamagedLengthInTheLog(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingFiles: a member that has served and has lost its log or its database does not start, and
+// says at once what is missing and what to do. A database that the log still has whole is made anew.
+func TestMissingFiles(t *testing.T) {
+	member := func(commits int) string {
+		dir := t.TempDir()
+		m, f := startMember(t, dir)
+		r := campaign(t, newStore(t, m.Backend(), store.Config{}))
+		for range commits {
+			commit(t, r, store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("v")}}})
+		}
+		if err := r.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stopMember(t, m, f)
+		return dir
+	}
+	young, old := member(10), member(500)
+	for name, c := range map[string]struct {
+		whole string
+		gone  []string // a name that ends in = is emptied
+		names string   // "" = it starts
+	}{
+		"log files":            {old, []string{"wal/*.wal"}, "member/wal"},
+		"log files of a young": {young, []string{"wal/*.wal"}, "member/wal"},
+		"log directory":        {old, []string{"wal"}, "member/wal"},
+		"log and database":     {old, []string{"wal", "snap"}, "member/wal"},
+		"database":             {old, []string{"snap/db"}, "member/snap/db"},
+		"database emptied":     {old, []string{"snap/db="}, "member/snap/db"},
+		"snap directory":       {old, []string{"snap"}, "member/snap/db"},
+		"snapshots":            {old, []string{"snap/*.snap"}, ""},
+		"database of a young":  {young, []string{"snap"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "server")
+			if err := os.CopyFS(dir, os.DirFS(c.whole)); err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range c.gone {
+				paths, err := filepath.Glob(filepath.Join(dir, "etcd/member", strings.TrimSuffix(g, "=")))
+				if err != nil || len(paths) == 0 {
+					t.Fatalf("%s: %v, %v", g, paths, err)
+				}
+				for _, p := range paths {
+					if err = os.RemoveAll(p); err == nil && strings.HasSuffix(g, "=") {
+						err = os.WriteFile(p, nil, 0o600)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			startsOrNames(t, dir, c.names)
+		})
+	}
+}
+
+// startsOrNames starts the member in dir: with names, it must be refused at once with that path.
+func startsOrNames(t *testing.T, dir, names string) {
+	t.Helper()
+	f, err := folder.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m, err := etcd.Start(ctx, f, etcd.MemberConfig{})
+	if err == nil {
+		err = m.Close()
+	}
+	switch {
+	case names == "":
+		if err != nil {
+			t.Error(err)
+		}
+	case ctx.Err() != nil:
+		t.Errorf("after 30 s: %v", err)
+	case !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), filepath.Join(dir, "etcd", names)) ||
+		!strings.HasSuffix(err.Error(), "cantina store restore FILE --data "+filepath.Dir(dir)):
+		t.Error(err)
+	default:
+		t.Log(err)
+	}
+}
