@@ -191,9 +191,10 @@ func (c *Client) sign(m proto.Message) {
 // retryPause is how long the client waits before it tries the servers again.
 const retryPause = 200 * time.Millisecond
 
-// try calls do with one server after the other while it is worth it.
+// try calls do with one server after the other while it is worth it. The patience counts from
+// the first failure: a call that a stopped server held may be repeated.
 func (c *Client) try(ctx context.Context, patience time.Duration, do func(*server) error) error {
-	deadline := time.Now().Add(patience)
+	var deadline time.Time
 	for failures := 0; ; failures++ {
 		s, err := c.server()
 		if err != nil {
@@ -213,6 +214,9 @@ func (c *Client) try(ctx context.Context, patience time.Duration, do func(*serve
 			return e
 		}
 		c.elsewhere(s, e.Detail.Leader)
+		if failures == 0 {
+			deadline = time.Now().Add(patience)
+		}
 		if named && failures < 2 {
 			continue // at once: the leader is known
 		}

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -283,6 +285,38 @@ func TestClientFollowsTheLeader(t *testing.T) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != "not_leader" || e.Exit != api.ExitConnection {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// TestPatienceCountsFromTheFirstFailure: a server that was stopped for longer than the patience
+// and then leads no more is asked again.
+func TestPatienceCountsFromTheFirstFailure(t *testing.T) {
+	const patience = 50 * time.Millisecond
+	leader, lost := newWorld(t), newWorld(t)
+	leader.apply(t, demo)
+	lost.server.Follow("", fence.Term{})
+	to := func(w *world) http.Handler {
+		u, err := url.Parse(w.http.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return httputil.NewSingleHostReverseProxy(u)
+	}
+	first := true
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !first {
+			to(leader).ServeHTTP(w, r)
+			return
+		}
+		first = false
+		<-time.After(3 * patience) // stopped
+		to(lost).ServeHTTP(w, r)
+	}))
+	defer between.Close()
+	c := api.NewClient(api.ClientConfig{Addresses: []string{between.Listener.Addr().String()}, Patience: patience})
+	got, err := api.Call(t.Context(), c, calls.ListServices, &pb.ListServicesRequest{})
+	if err != nil || len(got.Services) != 1 {
+		t.Fatalf("got %v, %v", got, err)
 	}
 }
 

@@ -128,8 +128,8 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 // TestOneThingLargerThanATransaction is refused, and nothing is written.
 func TestOneThingLargerThanATransaction(t *testing.T) {
 	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
-		a, others := large()
-		others = func() (store.Part, error) {
+		a, _ := large()
+		others := func() (store.Part, error) {
 			return store.Part{Ops: []store.Op{{Key: "job/x", Value: bytes.Repeat([]byte{'x'}, 70<<10)}}}, nil
 		}
 		if _, err := r.b.Apply(t.Context(), a, plan.Write{}, others); !errors.Is(err, store.ErrTooLarge) {

@@ -87,10 +87,10 @@ func (t *times) ask(what string, fn func(ctx context.Context) error) {
 			return
 		}
 		t.p.w.trace("client: %s: %v", what, err)
-		if (errors.Is(err, fault.ErrTermOver) || errors.Is(err, fault.ErrTermOver)) && !t.r.over {
+		if errors.Is(err, fault.ErrTermOver) && !t.r.over {
 			t.p.w.fail("contract", "the timetable gave up in the middle of its term: %v", err)
 		}
-		for _, fine := range []error{nil, errTermOver, fault.ErrTermOver, fault.ErrTermOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, fault.ErrQuarantined, fault.ErrQuarantined} {
+		for _, fine := range []error{nil, errTermOver, fault.ErrTermOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, fault.ErrQuarantined} {
 			if errors.Is(err, fine) {
 				return
 			}

@@ -67,7 +67,7 @@ func (b *board) repair() {
 		default:
 			err = b.Release(key, true, x.sound, nil)
 		}
-		if errors.Is(err, fault.ErrQuarantined) || errors.Is(err, fault.ErrQuarantined) {
+		if errors.Is(err, fault.ErrQuarantined) {
 			continue // it names work that one of several processes may have: tried again
 		}
 		if err != nil && !errors.Is(err, disk.ErrNotQuarantined) {

@@ -52,7 +52,6 @@ type attempt struct {
 	mutate.Small
 	number  int
 	verdict mutate.Verdict
-	by      string // the tests or the simulator
 }
 
 // counts are the figures of a package.
