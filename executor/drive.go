@@ -231,6 +231,10 @@ func (c *container) runSingle() (RunResult, bool) {
 		if overdue {
 			c.timedOut = true
 			c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
+			c.report = func() RunResult { return RunResult{ExitCode: -1, Ended: c.e.clock.Wall()} }
+			c.fix(true)
+			c.settle()
+			c.report = func() RunResult { return c.resultOf(p) }
 		}
 		wait = c.askToEnd(p, t)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,44 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 				forgets(t, e, folder, "x")
 			})
 		}
+	}
+}
+
+// TestADecidedEndOutlivesAKilledCell: a cell gets KILL while the programs are ended that are left
+// of a tree whose outcome is decided, or that is over its time.
+func TestADecidedEndOutlivesAKilledCell(t *testing.T) {
+	deaf := sh(`trap '' TERM; while :; do sleep 1; done`).Workload.Action
+	fails := sh("sleep 0.3; exit 4").Workload.Action
+	timeout := action.Action{Timeout: &action.Timeout{After: 300 * time.Millisecond, Action: deaf}}
+	for name, x := range map[string]struct {
+		a      action.Action
+		limit  time.Duration
+		code   int
+		reason string
+		timed  bool
+	}{
+		"codependent":          {action.Action{Codependent: []action.Action{fails, deaf}}, 0, 4, "exit status 4", false},
+		"timeout":              {timeout, 0, -1, "exceeded timeout of 300ms", false},
+		"timeout, forgiven":    {action.Action{Try: &timeout}, 0, 0, "", false},
+		"time limit":           {deaf, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
+		"time limit of a tree": {action.Action{Serial: []action.Action{deaf}}, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := tempDir(t)
+			s := Spec{Workload: action.Workload{Action: x.a, TimeLimit: x.limit}}
+			s.Workload.Termination.Grace = time.Minute
+			c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Spec: s}}})
+			awaitFile(t, filepath.Join(folder, endedFolder, "x"+outcomeSuffix))
+			c.kill(t)
+			e, stop := runExecutor(t, testConfig(folder))
+			defer stop()
+			r := await(t, e, "x", completed).Result
+			if r.ExitCode != x.code || r.Failed != (x.reason != "") || !strings.HasSuffix(r.Reason, x.reason) || r.TimedOut != x.timed || r.Stopped || r.Lost {
+				t.Errorf("%+v", r)
+			}
+			forgets(t, e, folder, "x")
+		})
 	}
 }
 

@@ -124,10 +124,15 @@ func (h *stepHost) Running() {
 }
 
 // Decided is called when the verdict is fixed while programs of the container are yet to end.
+// One that was asked to end has its verdict when they have ended.
 func (h *stepHost) Decided(res step.Result) {
-	h.c.decideBy(res)
-	h.c.fix(false)
-	h.c.settle()
+	c := h.c
+	if errors.Is(res.Err, step.ErrCanceled) {
+		return
+	}
+	c.decideBy(res)
+	c.fix(false)
+	c.settle()
 }
 
 // Routable notes whether the container takes traffic.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,17 @@ type scope struct {
 	check   bool           // part of the monitor
 	out     io.WriteCloser // of check programs
 	started func()         // called when a program has started; may be nil
+	// decided is called, before the first signal, when programs of the action are yet to be ended
+	// but it is known how it ends; it may be called again. nil = nobody wants to know
+	decided func(error)
+}
+
+// deciding is s for a part of an action: the outcome of the part is handed to f.
+func (s scope) deciding(f func(error)) scope {
+	if s.decided != nil {
+		s.decided = f
+	}
+	return s
 }
 
 // do runs one action of the tree to its end.
@@ -59,7 +71,12 @@ func (p *program) andNotFull(err error, s scope) error {
 
 func (p *program) serial(ctx context.Context, actions []action.Action, s scope) error {
 	for i := range actions {
-		if err := p.do(ctx, &actions[i], s); err != nil {
+		part := s.deciding(func(err error) {
+			if err != nil || i == len(actions)-1 {
+				s.decided(err)
+			}
+		})
+		if err := p.do(ctx, &actions[i], part); err != nil {
 			return err
 		}
 	}
@@ -68,13 +85,52 @@ func (p *program) serial(ctx context.Context, actions []action.Action, s scope) 
 
 // parallel waits for all and joins what they say.
 func (p *program) parallel(ctx context.Context, actions []action.Action, s scope) error {
-	errs := make([]error, len(actions))
+	f := newFan(len(actions))
+	decide := func(i int, err error, ended bool) {
+		// Those that run are canceled too, if this one was.
+		if errs, ok := f.note(i, err, ended, !ended && ctx.Err() != nil); ok && s.decided != nil {
+			s.decided(p.gather(ctx, errs))
+		}
+	}
 	var group sync.WaitGroup
 	for i := range actions {
-		group.Go(func() { errs[i] = p.do(ctx, &actions[i], s) })
+		group.Go(func() {
+			decide(i, p.do(ctx, &actions[i], s.deciding(func(err error) { decide(i, err, false) })), true)
+		})
 	}
 	group.Wait()
-	return p.gather(ctx, errs)
+	return p.gather(ctx, f.errs)
+}
+
+// fan is how the parts of an action end that run side by side.
+type fan struct {
+	mu    sync.Mutex
+	errs  []error
+	known []bool // it has ended, or it is known how it will
+	open  int    // how many have not ended
+}
+
+func newFan(n int) *fan { return &fan{errs: make([]error, n), known: make([]bool, n), open: n} }
+
+// note takes how a part ends, or has ended, and returns how all end if some have yet to end and
+// that is known; with rest, those of which nothing is known are canceled.
+func (f *fan) note(i int, err error, ended, rest bool) ([]error, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs[i], f.known[i] = err, true
+	if ended {
+		f.open--
+	}
+	errs := slices.Clone(f.errs)
+	for j, known := range f.known {
+		if !known && !rest {
+			return nil, false
+		}
+		if !known {
+			errs[j] = ErrCanceled
+		}
+	}
+	return errs, f.open > 0
 }
 
 // gather joins errors; when ctx has ended the cancellations say nothing of their own. What
@@ -99,30 +155,36 @@ func (p *program) gather(ctx context.Context, errs []error) error {
 func (p *program) codependent(ctx context.Context, actions []action.Action, s scope) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	errs := make([]error, len(actions))
+	f := newFan(len(actions))
+	note := func(i int, err error, ended bool) []error {
+		if err == nil && inner.Err() == nil {
+			err = ErrEnded
+		}
+		errs, _ := f.note(i, err, ended, true)
+		return errs
+	}
 	var group sync.WaitGroup
 	for i := range actions {
 		group.Go(func() {
-			err := p.do(inner, &actions[i], s)
-			if err == nil && inner.Err() == nil {
-				err = ErrEnded
-			}
-			errs[i] = err
+			part := s.deciding(func(err error) { s.decided(p.gather(ctx, note(i, err, false))) })
+			note(i, p.do(inner, &actions[i], part), true)
 			cancel()
 		})
 	}
 	group.Wait()
-	return p.gather(ctx, errs)
+	return p.gather(ctx, f.errs)
 }
 
 // try swallows errors, but neither cancellation nor a program that does not end. What had
 // ended by itself before it could be canceled was not.
 func (p *program) try(ctx context.Context, a *action.Action, s scope) error {
-	err := p.do(ctx, a, s)
-	if errors.Is(err, ErrCanceled) || errors.Is(err, ErrStuck) {
-		return err
+	forgive := func(err error) error {
+		if errors.Is(err, ErrCanceled) || errors.Is(err, ErrStuck) {
+			return err
+		}
+		return nil
 	}
-	return nil
+	return forgive(p.do(ctx, a, s.deciding(func(err error) { s.decided(forgive(err)) })))
 }
 
 // timeout cancels its action when the time is over.
@@ -130,17 +192,20 @@ func (p *program) timeout(ctx context.Context, t *action.Timeout, s scope) error
 	over := &TimeoutError{After: t.After}
 	inner, cancel := p.e.clock.Until(ctx, p.e.clock.Boot()+t.After, over)
 	defer cancel()
-	err := p.do(inner, &t.Action, s)
-	if err == nil || ctx.Err() != nil || !errors.Is(context.Cause(inner), error(over)) || !errors.Is(err, ErrCanceled) {
-		return err
+	end := func(err error) error {
+		if err == nil || ctx.Err() != nil || !errors.Is(context.Cause(inner), error(over)) || !errors.Is(err, ErrCanceled) {
+			return err
+		}
+		exceeded := &TimeoutError{After: t.After}
+		var j joined
+		if errors.As(err, &j) {
+			exceeded.Err = join(j[1:]...)
+		} else if errors.Is(err, ErrStuck) {
+			exceeded.Err = ErrStuck
+		}
+		return exceeded
 	}
-	var j joined
-	if errors.As(err, &j) {
-		over.Err = join(j[1:]...)
-	} else if errors.Is(err, ErrStuck) {
-		over.Err = ErrStuck
-	}
-	return over
+	return end(p.do(inner, &t.Action, s.deciding(func(err error) { s.decided(end(err)) })))
 }
 
 func (p *program) emitProgress(ctx context.Context, e *action.EmitProgress, s scope) error {
@@ -183,8 +248,13 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 	case <-proc.Done():
 	case <-ctx.Done():
 	}
-	if !proc.Ended() && !p.end(proc, s.check) {
-		return join(canceled(ctx), prefixStuck(r.Path))
+	if !proc.Ended() {
+		if s.decided != nil {
+			s.decided(canceled(ctx))
+		}
+		if !p.end(proc, s.check) {
+			return join(canceled(ctx), prefixStuck(r.Path))
+		}
 	}
 	if ctx.Err() != nil && proc.Exit().Stopped {
 		return canceled(ctx)

@@ -69,8 +69,8 @@ type Observer interface {
 	Note(line string)
 	// Running is called at most once: the container is RUNNING.
 	Running()
-	// Decided is called at most once: how the workload ends is decided, and other programs of
-	// it are to be ended first.
+	// Decided is called at most once, before the first signal: how the workload ends is decided,
+	// and programs of it are to be ended first. ErrCanceled: ctx has ended.
 	Decided(Result)
 	// Routable is called at each change once the container is RUNNING.
 	Routable(ok bool)
@@ -182,6 +182,11 @@ type program struct {
 
 	mu   sync.Mutex
 	last Process // of the action
+
+	deciding sync.Mutex
+	decided  bool
+	verdict  *error // that Decided has taken; nil = none, or it was canceled
+	why      func(error) error
 }
 
 // Run runs the workload to its end and returns when everything that it started has
@@ -197,17 +202,48 @@ func (e *Engine) Run(ctx context.Context, w *action.Workload, spent time.Duratio
 	defer cancel()
 	limited, release := p.limitStart(limited)
 	defer release()
-	err := p.all(limited)
+	p.why = func(err error) error { return because(ctx, limited, err) }
+	return p.result(p.upheld(ctx, p.why(p.all(limited))))
+}
+
+// because is err, or the limit that canceled the run.
+func because(ctx, limited context.Context, err error) error {
 	var limit *limitError
 	var late *startError
 	switch cause := context.Cause(limited); {
 	case err == nil || ctx.Err() != nil || !errors.Is(err, ErrCanceled):
 	case errors.As(cause, &limit):
-		err = limit
+		return limit
 	case errors.As(cause, &late):
-		err = late
+		return late
 	}
-	return p.result(err)
+	return err
+}
+
+// decide fixes how the workload ends, once, while programs are yet to be ended. It returns
+// when that is recorded.
+func (p *program) decide(err error) {
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	if p.decided {
+		return
+	}
+	p.decided = true
+	if err = p.why(err); !errors.Is(err, ErrCanceled) {
+		p.verdict = &err
+	}
+	p.o.Decided(p.result(err))
+}
+
+// upheld is the verdict that was recorded, else err; a program that does not end is added.
+func (p *program) upheld(ctx context.Context, err error) error {
+	switch {
+	case p.verdict == nil || errors.Is(err, ErrStuck) && ctx.Err() == nil:
+		return err
+	case errors.Is(err, ErrStuck):
+		return join(*p.verdict, ErrStuck)
+	}
+	return *p.verdict
 }
 
 // result is how the workload ended with err.
@@ -275,14 +311,19 @@ func (e *limitError) Unwrap() error { return ErrTimeLimit }
 
 func (p *program) all(ctx context.Context) error {
 	if p.w.Setup != nil {
-		if err := p.do(ctx, p.w.Setup, scope{}); err != nil {
+		failed := func(err error) {
+			if err != nil {
+				p.decide(prefix("setup", err))
+			}
+		}
+		if err := p.do(ctx, p.w.Setup, scope{decided: failed}); err != nil {
 			return prefix("setup", err)
 		}
 	}
 	if p.checked() || len(p.w.Sidecars) > 0 || len(p.w.ReadinessChecks) > 0 {
 		return p.group(ctx)
 	}
-	return p.do(ctx, &p.w.Action, scope{main: true, started: p.becomeRunning})
+	return p.do(ctx, &p.w.Action, scope{main: true, started: p.becomeRunning, decided: p.decide})
 }
 
 // checked says whether checks decide when the container is RUNNING.
@@ -309,8 +350,9 @@ const (
 )
 
 type ending struct {
-	who member
-	err error
+	who   member
+	err   error
+	taken chan struct{} // it has yet to end, but will with err; closed when that is recorded
 }
 
 // group runs action, sidecars and checks until one of them decides.
@@ -321,7 +363,12 @@ func (p *program) group(ctx context.Context) error {
 	n := 0
 	add := func(who member, run func(context.Context) error) {
 		n++
-		go func() { ends <- ending{who, run(gctx)} }()
+		go func() { ends <- ending{who: who, err: run(gctx)} }()
+	}
+	early := func(who member, err error) {
+		e := ending{who, err, make(chan struct{})}
+		ends <- e
+		<-e.taken
 	}
 	add(memberAction, func(ctx context.Context) error {
 		begin := func() { p.begin.Do(func() { close(p.begun) }) }
@@ -330,15 +377,17 @@ func (p *program) group(ctx context.Context) error {
 		if p.checked() {
 			started = begin
 		}
-		return p.do(ctx, &p.w.Action, scope{main: true, started: started})
+		return p.do(ctx, &p.w.Action, scope{main: true, started: started, decided: func(err error) { early(memberAction, err) }})
 	})
 	for i := range p.w.Sidecars {
 		add(memberSidecar, func(ctx context.Context) error {
-			err := p.do(ctx, &p.w.Sidecars[i], scope{})
-			if err == nil {
-				err = ErrEnded
+			end := func(err error) error {
+				if err == nil {
+					err = ErrEnded
+				}
+				return prefix(fmt.Sprintf("sidecar %d", i), err)
 			}
-			return prefix(fmt.Sprintf("sidecar %d", i), err)
+			return end(p.do(ctx, &p.w.Sidecars[i], scope{decided: func(err error) { early(memberSidecar, end(err)) }}))
 		})
 	}
 	if p.checked() {
@@ -347,7 +396,7 @@ func (p *program) group(ctx context.Context) error {
 	if len(p.w.ReadinessChecks) > 0 {
 		add(memberReadiness, p.readiness)
 	}
-	return p.decide(ctx, cancel, ends, n, 1+len(p.w.Sidecars))
+	return p.await(ctx, cancel, ends, n, 1+len(p.w.Sidecars))
 }
 
 // unroute takes a RUNNING container that its health checks end out of traffic: it may take long to stop.
@@ -362,13 +411,26 @@ func (p *program) unroute(who member) {
 	}
 }
 
-// decide waits for all n members; the first that decides ends the others. Parts are those
+// await waits for all n members; the first that decides ends the others. Parts are those
 // among them that are no checks.
-func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending, n, parts int) error {
+func (p *program) await(ctx context.Context, cancel func(), ends <-chan ending, n, parts int) error {
 	decided := false
 	var result, canceledBy error
-	for range n {
+	for n > 0 {
 		e := <-ends
+		if e.taken != nil {
+			switch {
+			case decided:
+			case ctx.Err() != nil && errors.Is(e.err, ErrCanceled):
+				p.decide(e.err)
+			case !p.background(e):
+				decided, result = true, e.err
+				p.decide(e.err)
+			}
+			close(e.taken)
+			continue
+		}
+		n--
 		if e.who == memberAction || e.who == memberSidecar {
 			parts--
 		}
@@ -377,6 +439,7 @@ func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending,
 			if errors.Is(e.err, ErrStuck) {
 				result = join(result, e.err)
 			}
+			cancel()
 			continue
 		case ctx.Err() != nil && errors.Is(e.err, ErrCanceled):
 			if canceledBy == nil || errors.Is(e.err, ErrStuck) {
@@ -385,13 +448,13 @@ func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending,
 			continue
 		case e.who == memberReadiness:
 			continue // ends only with the others
-		case e.who == memberAction && e.err == nil && p.checked() && len(p.w.Sidecars) == 0:
-			continue // what it left in the background is watched by the checks
+		case p.background(e):
+			continue
 		}
 		decided, result = true, e.err
 		p.unroute(e.who)
 		if parts > 0 {
-			p.o.Decided(p.result(e.err))
+			p.decide(e.err)
 		}
 		cancel()
 	}
@@ -399,4 +462,10 @@ func (p *program) decide(ctx context.Context, cancel func(), ends <-chan ending,
 		return canceledBy
 	}
 	return result
+}
+
+// background reports whether the action has succeeded and left to the checks to watch what it
+// left in the background.
+func (p *program) background(e ending) bool {
+	return e.who == memberAction && e.err == nil && p.checked() && len(p.w.Sidecars) == 0
 }

@@ -53,7 +53,11 @@ func (f *fake) say(format string, args ...any) {
 func (f *fake) Note(line string) { f.say("note: %s", line) }
 func (f *fake) Running()         { f.say("RUNNING") }
 func (f *fake) Routable(ok bool) { f.say("routable %v", ok) }
-func (f *fake) Decided(r Result) { f.say("decided: %v", r.Err) }
+func (f *fake) Decided(r Result) {
+	if !errors.Is(r.Err, ErrCanceled) {
+		f.say("decided: %v", r.Err)
+	}
+}
 
 // failNow says whether this attempt of what is to fail.
 func (f *fake) failNow(what string) bool {
@@ -170,7 +174,7 @@ func (p *fakeProcess) Ended() bool {
 	}
 }
 func (p *fakeProcess) Exit() Exit { <-p.done; return p.exit }
-func (p *fakeProcess) Stop()      { p.kill <- 15 }
+func (p *fakeProcess) Stop()      { p.f.say("stop %s", p.name); p.kill <- 15 }
 func (p *fakeProcess) Kill()      { p.kill <- 9 }
 
 func sh(name string, args ...string) action.Action {
@@ -219,7 +223,7 @@ func TestSituations(t *testing.T) {
 			w: action.Workload{Action: action.Action{Serial: []action.Action{{Try: ptr(sh("a", "9s"))}, sh("b")}}}},
 		{name: "timeout", err: "exceeded timeout of 2s",
 			w:   action.Workload{Action: action.Action{Timeout: &action.Timeout{Action: sh("a", "9s"), After: 2 * time.Second}}},
-			log: []string{"0s start a", "0s RUNNING", "0s routable true", "2s end a"}},
+			log: []string{"0s start a", "0s RUNNING", "0s routable true", "2s decided: exceeded timeout of 2s", "2s end a"}},
 		{name: "timeout not reached", err: "a: exit status 1",
 			w: action.Workload{Action: action.Action{Timeout: &action.Timeout{Action: sh("a", "1s", "exit=1"), After: 2 * time.Second}}}},
 		{name: "timeout within try goes on", w: action.Workload{Action: action.Action{Serial: []action.Action{
@@ -250,9 +254,9 @@ func TestSituations(t *testing.T) {
 			w:   action.Workload{Action: sh("a", "100s", "deaf", "immortal"), Termination: action.Termination{Grace: time.Second}},
 			err: "canceled; a: did not end although it was killed"},
 		{name: "time limit", w: action.Workload{Action: sh("a", "100s"), TimeLimit: 5 * time.Second}, is: ErrTimeLimit, err: "time limit of 5s exceeded",
-			log: []string{"0s start a", "0s RUNNING", "0s routable true", "5s end a"}},
+			log: []string{"0s start a", "0s RUNNING", "0s routable true", "5s decided: time limit of 5s exceeded", "5s end a"}},
 		{name: "time limit covers setup", w: action.Workload{Setup: ptr(sh("s", "100s")), Action: sh("a"), TimeLimit: 5 * time.Second}, is: ErrTimeLimit,
-			err: "time limit of 5s exceeded", log: []string{"0s start s", "5s end s"}},
+			err: "time limit of 5s exceeded", log: []string{"0s start s", "5s decided: time limit of 5s exceeded", "5s end s"}},
 		{name: "sidecars end with the action", w: action.Workload{Action: sh("a", "2s"), Sidecars: []action.Action{sh("s", "100s")}}},
 		{name: "a sidecar that ends, ends all", err: "sidecar 0: ended, which ends the others too", is: ErrEnded,
 			w: action.Workload{Action: sh("a", "100s"), Sidecars: []action.Action{sh("s", "2s")}}},
@@ -304,11 +308,12 @@ func TestSituations(t *testing.T) {
 			w:   action.Workload{Action: sh("a", "1000s"), ReadinessChecks: []action.Check{{TCP: &action.TCPCheck{Port: "ready"}}}},
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "0s note: readiness checks pass: routable", "10s end a"}},
 	} {
-		t.Run(s.name, func(t *testing.T) { synctest.Test(t, s.run) })
+		t.Run(s.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { s.run(t) }) })
 	}
 }
 
-func (s situation) run(t *testing.T) {
+// run returns what happened, the stop signals too.
+func (s situation) run(t *testing.T) []string {
 	f := newFake(t)
 	if s.before != nil {
 		s.before(f)
@@ -330,12 +335,15 @@ func (s situation) run(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	all := slices.Clone(f.log)
+	f.log = slices.DeleteFunc(f.log, func(l string) bool { return strings.Contains(l, " stop ") })
 	if f.open != 0 {
 		t.Errorf("%d programs still run", f.open)
 	}
 	if s.log != nil && !slices.Equal(f.log, s.log) {
 		t.Errorf("happened:\n %s\nwanted:\n %s", strings.Join(f.log, "\n "), strings.Join(s.log, "\n "))
 	}
+	return all
 }
 
 // TestALateStartTimeoutLooksOnceMore: a cell that was stopped has not looked meanwhile, and is no
