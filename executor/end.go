@@ -209,10 +209,15 @@ func (e *ending) leftovers(kill *time.Timer) {
 	e.c.settle()
 	t := &e.c.spec.Workload.Termination
 	e.c.group.Signal(unix.Signal(syscall.SIGTERM))
-	e.c.e.emit(EventRoutable, e.c)
 	if e.killed.IsZero() {
 		kill.Reset(leftoverGrace(t))
+		if !e.c.leavesKill() {
+			e.c.e.mu.Lock()
+			e.c.endsWithin(leftoverGrace(t))
+			e.c.e.mu.Unlock()
+		}
 	}
+	e.c.e.emit(EventRoutable, e.c)
 }
 
 func (e *ending) killAll() {

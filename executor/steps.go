@@ -132,7 +132,13 @@ func (h *stepHost) Decided(res step.Result) {
 	}
 	c.decideBy(res)
 	c.fix(false)
+	if !c.leavesKill() {
+		c.e.mu.Lock()
+		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
+		c.e.mu.Unlock()
+	}
 	c.settle()
+	c.e.emit(EventRoutable, c)
 }
 
 // Routable notes whether the container takes traffic.
