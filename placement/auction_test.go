@@ -196,6 +196,8 @@ func TestRefusalsByCause(t *testing.T) {
 	broken.Unavailable = "probe failed: no space"
 	leaving := plainState("c", 1, 100, 1)
 	leaving.Evacuating = true
+	files := plainState("c", 1, 100, 1)
+	files.OpenFiles = 1000
 	plain := plainState("c", 1, 100, 1)
 	for _, c := range []struct {
 		name  string
@@ -212,6 +214,9 @@ func TestRefusalsByCause(t *testing.T) {
 		{"avoided", plain, func(it *Item) { it.Avoid = []string{"c"} }, "found no compatible cells: 1 cell: not asked for", false},
 		{"probe", broken, nil, "found no compatible cells: 1 cell: probe failed: no space", false},
 		{"evacuating", leaving, nil, "found no compatible cells: 1 cell: evacuating", false},
+		{"open files", files, func(it *Item) { it.Constraint.OpenFiles = 1001 }, "found no compatible cells: 1 cell: open_files 1001 needed, the cell allows 1000", true},
+		{"open files of another stack", files, func(it *Item) { it.Constraint.OpenFiles, it.Constraint.Stack = 1001, "other" }, "found no compatible cells: 1 cell: other stack", false},
+		{"open files of another host", files, func(it *Item) { it.Constraint.OpenFiles, it.Constraint.Host = 1001, "other" }, "found no compatible cells: 1 cell: other host", false},
 		{"named resource", plain, func(it *Item) { it.Need["gpu"] = 1 }, "insufficient resources: 1 cell: gpu 1 needed, largest free 0 (largest cell 0)", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

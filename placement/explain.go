@@ -57,9 +57,10 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			if classes[c.class] == nil {
 				classes[c.class] = compatibility(&l.classes[c.class].attrs, s)
 			}
-			if classes[c.class].ok && l.listed(s, c) {
+			amount := classes[c.class].cause == CauseOpenFiles // the last that is tested: all else suits
+			if (classes[c.class].ok || amount) && l.listed(s, c) {
 				suits += count(c.admitted)
-				could += count(l.couldHold(s, c))
+				could += count(!amount && l.couldHold(s, c))
 			}
 			if why.ok {
 				why = *classes[c.class]

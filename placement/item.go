@@ -196,7 +196,8 @@ func CodeOf(text string) string {
 type Refusal struct {
 	Code Code
 	// Never is set when admitted cells suit the item and no cell that suits it could
-	// hold it even empty: a matter of resources alone, because a cell of another
+	// hold it even empty: a matter of amounts alone (resources, and the limit of open
+	// files, which is the cell's for good), because a cell of another
 	// stack, tag, label, taint or host may join at any time. It is not set while a
 	// session has not told what its cell has.
 	Never   bool
