@@ -74,7 +74,7 @@ func (c *cli) devVerb() *cobra.Command {
 
 // socketFlags are those of the Unix socket of dev and server; name is its file's.
 func socketFlags(cmd *cobra.Command, socket, group *string, name string) {
-	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none disables it (default: "+name+"the first that clients try)")
+	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none disables it (default: "+name+" in the runtime directory, the first that clients try)")
 	cmd.Flags().StringVar(group, "socket-group", "", "group with access to the Unix socket, which is full control (default: the owner only)")
 }
 
