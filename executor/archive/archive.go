@@ -42,7 +42,8 @@ type Options struct {
 	// whoever unpacks, or with Layer to whom the archive says.
 	Owned    bool
 	Uid, Gid int
-	// MaxBytes bounds the unpacked size; 0 = 16 GiB.
+	// MaxBytes bounds the unpacked size; 0 = 16 GiB. Each entry, and each folder that is
+	// made for one, counts as a block at least.
 	MaxBytes int64
 	// MaxEntries bounds the number of entries; 0 = 1,000,000.
 	MaxEntries int
@@ -50,6 +51,9 @@ type Options struct {
 	// extended attributes are kept, and whiteouts become those of overlayfs. Needs root.
 	Layer bool
 }
+
+// block is the least that a file or a folder takes on the disk, in bytes.
+const block = 4096
 
 // unpacker is one archive on its way into a folder.
 type unpacker struct {
@@ -152,7 +156,18 @@ func (u *unpacker) clean(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", ErrEntry
 	}
-	return strings.TrimPrefix(path.Clean("/"+name), "/"), nil
+	if name = strings.TrimPrefix(path.Clean("/"+name), "/"); name == "" {
+		return "", nil
+	}
+	return name, u.charge()
+}
+
+// charge counts a block.
+func (u *unpacker) charge() error {
+	if u.bytes += block; u.bytes > u.o.MaxBytes {
+		return ErrTooLarge
+	}
+	return nil
 }
 
 func (u *unpacker) tarEntry(h *tar.Header, content io.Reader) error {
@@ -250,6 +265,9 @@ func (u *unpacker) parents(dir string) error {
 			return err
 		}
 	}
+	if err := u.charge(); err != nil {
+		return err
+	}
 	if err := u.root.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -288,8 +306,8 @@ func (u *unpacker) file(name string, mode fs.FileMode, at time.Time, content io.
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(f, run.Reader(u.ctx, io.LimitReader(content, u.o.MaxBytes-u.bytes+1)))
-	if u.bytes += n; err == nil && u.bytes > u.o.MaxBytes {
+	n, err := io.Copy(f, run.Reader(u.ctx, io.LimitReader(content, u.o.MaxBytes-u.bytes+block+1)))
+	if u.bytes += max(n-block, 0); err == nil && u.bytes > u.o.MaxBytes { // clean has counted the first block
 		err = ErrTooLarge
 	}
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -176,7 +176,11 @@ func TestBoundsAndRefusals(t *testing.T) {
 		o       Options
 		want    error
 	}{
-		{"too many bytes", makeTar(t, file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))), Options{MaxBytes: 1000}, ErrTooLarge},
+		{"too many bytes", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))), Options{MaxBytes: 11_999}, ErrTooLarge},
+		{"as many bytes as allowed", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))), Options{MaxBytes: 12_000}, nil},
+		{"too many blocks", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3*4096 - 1}, ErrTooLarge},
+		{"as many blocks as allowed", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3 * 4096}, nil},
+		{"too many implied folders", makeTar(t, file("a/b/c/d", "")), Options{MaxBytes: 4*4096 - 1}, ErrTooLarge},
 		{"too many entries", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxEntries: 2}, ErrTooLarge},
 		{"device", makeTar(t, item{Header: tar.Header{Name: "sda", Typeflag: tar.TypeBlock}}), Options{}, ErrEntry},
 		{"not an archive", []byte(strings.Repeat("hello ", 200)), Options{}, ErrFormat},
