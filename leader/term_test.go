@@ -308,6 +308,9 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 		if s, err := v.Status(); err != nil || s.ClusterID != own || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c (10.0.0.7:1) belongs to cluster other") }) {
 			t.Errorf("%v, %v", s.Warnings, err)
 		}
+		if got := foreignText("c", "", "other", own); got != "cell c belongs to cluster other, the server to cluster "+string(own)+": it is refused, and nothing on it changes" {
+			t.Error(got) // its address is not known
+		}
 		if err := v.AdoptCell(t.Context(), "d", plan.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
 			t.Errorf("a cell that nobody knows is adopted: %v", err)
 		}

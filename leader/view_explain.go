@@ -9,6 +9,7 @@ import (
 	"cantina/batch"
 	"cantina/cell"
 	"cantina/fault"
+	"cantina/fence"
 	"cantina/lrp"
 	"cantina/plan"
 	"cantina/worker"
@@ -162,10 +163,16 @@ const (
 	codeUnknown = "unknown_work"
 )
 
+// foreignText says that a cell of another cluster is refused; its address may be unknown.
+func foreignText(name worker.CellName, address string, its, own fence.Cluster) string {
+	f := &cell.Foreign{Cell: name, Address: address, Cluster: its, Other: own}
+	return f.Error() + ": it is refused, and nothing on it changes"
+}
+
 // explainForeign tells why a cell of another cluster is refused, and what can be decided.
 func (v view) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
 	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []plan.Reason{{Code: codeForeign,
-		Text:   fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", c.Name, c.Address, c.Cluster, v.lease.Cluster()),
+		Text:   foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
 		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 

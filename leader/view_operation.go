@@ -72,7 +72,7 @@ func (v view) identityWarnings(sessions []worker.SessionView) []string {
 	var out []string
 	foreign := v.ForeignCells()
 	for _, f := range foreign[:min(len(foreign), namedCells)] {
-		text := fmt.Sprintf("cell %s (%s) belongs to cluster %s, this is cluster %s: it is refused, and nothing on it changes", f.Cell, f.Address, f.Cluster, v.lease.Cluster())
+		text := foreignText(f.Cell, f.Address, f.Cluster, v.lease.Cluster())
 		if f.Adopting {
 			text += "; it is about to join, as an operator has decided"
 		} else {
