@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -501,6 +502,15 @@ func TestACallOfAnOlderTermOrForAnotherProcessIsRefused(t *testing.T) {
 		_, err := w.cell.Perform(context.Background(), Work{Term: fence.Term{Epoch: 1, Revision: 6}, Proc: w.proc()})
 		if !errors.Is(err, ErrTerm) {
 			t.Fatalf("older term: %v", err)
+		}
+		newer := fence.Term{Epoch: w.leader.term.Epoch, Revision: w.leader.term.Revision + 17}
+		want := fmt.Sprintf("call of a newer term than this cell has accepted: %v, the newest accepted is %v", newer, w.leader.term)
+		if err := w.cell.Meant(newer, w.proc()); !errors.Is(err, ErrNewer) || errors.Is(err, ErrTerm) || err.Error() != want {
+			t.Fatalf("newer term: %v, want %s", err, want)
+		}
+		_, err = w.cell.Perform(context.Background(), Work{Term: fence.Term{Epoch: 9e17}, Proc: w.proc()})
+		if !errors.Is(err, ErrNewer) {
+			t.Fatalf("a term that is not believed: %v", err)
 		}
 		_, err = w.cell.Perform(context.Background(), Work{Term: w.leader.term, Proc: "someone else"})
 		if !errors.Is(err, ErrProc) {

@@ -24,6 +24,9 @@ var (
 	ErrNotLeader = errors.New("not the leader")
 	// ErrTerm reports a call of a lower term than the receiver has seen.
 	ErrTerm = errors.New("call of an older term")
+	// ErrNewer reports a call of a term that the receiver has not accepted: it has not heard
+	// of that leader yet, or does not believe the term.
+	ErrNewer = errors.New("call of a newer term than this cell has accepted")
 	// ErrProc reports a call that is meant for another process of this cell, or
 	// from a process whose session the leader does not know.
 	ErrProc = errors.New("call for another process of this cell")

@@ -261,7 +261,7 @@ func (s *session) meant(t fence.Term, proc worker.Proc) error {
 		return fmt.Errorf("%w: for %s, this is %s", ErrProc, proc, own)
 	}
 	if own := s.machine.Term(); own.Less(t) {
-		return fmt.Errorf("%w: %v is impossible, the newest is %v", ErrTerm, t, own)
+		return fmt.Errorf("%w: %v, the newest accepted is %v", ErrNewer, t, own)
 	}
 	if own := s.machine.Term(); t.Less(own) {
 		return fmt.Errorf("%w: %v, the newest is %v", ErrTerm, t, own)

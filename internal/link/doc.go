@@ -77,7 +77,7 @@ func toConnect(err error) error {
 		c.Meta().Set(headerTerm, not.Term.String())
 		c.Meta().Set(headerCluster, string(not.Cluster))
 		return c
-	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrProc), errors.Is(err, cell.ErrCell), errors.Is(err, worker.ErrNotAccepting):
+	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrNewer), errors.Is(err, cell.ErrProc), errors.Is(err, cell.ErrCell), errors.Is(err, worker.ErrNotAccepting):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	case errors.Is(err, cell.ErrUnknownContainer):
 		return connect.NewError(connect.CodeNotFound, err)
