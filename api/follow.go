@@ -23,6 +23,9 @@ const (
 	followCheck = time.Second
 	// followPage is how many lines a follower catches up with at a time.
 	followPage = 500
+	// failures is how often in a row the stream of a cell fails until it is reported: one that a
+	// new leader has just met refuses calls for a moment, and nothing is missing then.
+	failures = 3
 )
 
 // FollowOutput sends output as it is written, merged over the cells, until the
@@ -80,7 +83,7 @@ type follower struct {
 	wg      sync.WaitGroup
 	arrived chan arrival
 	running map[string]bool // cells that have a stream
-	failed  map[string]string
+	failed  map[string]int  // how often a cell's stream has failed in a row
 }
 
 // arrival is what one cell's stream brings; err or end are its last word.
@@ -102,13 +105,13 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 		if err != nil {
 			return err
 		}
-		f.place = page.Next
+		f.place, page.Missing = page.Next, nil // catchUp asks again
 		if err := f.deliver(page); err != nil {
 			return err
 		}
 	}
 	f.query.Backward = false
-	if err := f.catchUp(ctx); err != nil {
+	if err := f.catchUp(ctx, ended); err != nil {
 		return err
 	}
 	if !ended {
@@ -116,7 +119,7 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 			return err
 		}
 		// The subject ended after its output was complete: this reads the rest.
-		if err := f.catchUp(ctx); err != nil {
+		if err := f.catchUp(ctx, true); err != nil {
 			return err
 		}
 	}
@@ -126,8 +129,9 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 	return f.send(&pb.FollowOutputResponse{Cursor: f.place.Cursor(), End: true})
 }
 
-// catchUp reads pages until there is nothing more.
-func (f *follower) catchUp(ctx context.Context) error {
+// catchUp reads pages until there is nothing more. Cells that do not answer are reported at the
+// last time; before it their streams are taken up again, and report them.
+func (f *follower) catchUp(ctx context.Context, last bool) error {
 	for {
 		size := pageSize{lines: followPage}
 		if f.pack {
@@ -138,6 +142,9 @@ func (f *follower) catchUp(ctx context.Context) error {
 			return err
 		}
 		f.place = page.Next
+		if !last {
+			page.Missing = nil
+		}
 		if err := f.deliver(page); err != nil {
 			return err
 		}
@@ -164,7 +171,7 @@ func (f *follower) deliver(page *outputPage) error {
 // stream forwards what the cells send until the subject has ended.
 func (f *follower) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	f.arrived, f.running, f.failed = make(chan arrival), map[string]bool{}, map[string]string{}
+	f.arrived, f.running, f.failed = make(chan arrival), map[string]bool{}, map[string]int{}
 	defer f.wg.Wait()
 	defer cancel()
 	f.join(ctx)
@@ -209,12 +216,10 @@ func (f *follower) arrive(a arrival) error {
 	if a.end || a.err != nil {
 		delete(f.running, a.cell)
 	}
-	if a.err != nil && f.failed[a.cell] != a.err.Error() {
-		f.failed[a.cell] = a.err.Error()
-		page.Missing = []string{text.Clean(ofCell(a.cell, a.err))}
-	}
 	if a.err == nil {
 		delete(f.failed, a.cell)
+	} else if f.failed[a.cell]++; f.failed[a.cell] == failures {
+		page.Missing = []string{text.Clean(ofCell(a.cell, a.err))}
 	}
 	return f.deliver(page)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -150,6 +151,9 @@ func TestFollowResumesAndSeesCellsThatJoin(t *testing.T) {
 	var got []string
 	q := &pb.FollowOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: 1}}
 	err := w.client.FollowOutput(t.Context(), q, func(m *pb.FollowOutputResponse) error {
+		if len(m.Missing) > 0 {
+			t.Error(m.Missing) // the cell is back at once
+		}
 		for _, l := range m.Lines {
 			got = append(got, l.Source+":"+l.Text)
 			switch l.Text {
@@ -169,6 +173,50 @@ func TestFollowResumesAndSeesCellsThatJoin(t *testing.T) {
 	})
 	if err != nil || strings.Join(got, " ") != "web/0:newest web/1:joined web/1:while cut web/0:back" {
 		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// TestFollowReportsACellThatStaysAwayOnce: a cell that answers again after a moment is not
+// reported, for nothing is missing then; one that stays away is, once.
+func TestFollowReportsACellThatStaysAwayOnce(t *testing.T) {
+	for name, stays := range map[string]bool{"a moment": false, "longer": true} {
+		for _, tail := range []int32{0, 5} {
+			t.Run(fmt.Sprint(name, " tail ", tail), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.apply(t, demo)
+				w.Logs.Write("c0", "i0", web(0), out, "early")
+				w.Logs.Write("c1", "i1", web(1), out, "first")
+				w.Logs.Cut("c0", errors.New("cell c0: no route"))
+				mend := func() {
+					w.Logs.Cut("c0", nil)
+					w.Logs.Write("c0", "i0", web(0), out, "back")
+				}
+				var missing []string
+				q := &pb.FollowOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: tail}}
+				err := w.client.FollowOutput(t.Context(), q, func(m *pb.FollowOutputResponse) error {
+					if missing = append(missing, m.Missing...); stays && len(m.Missing) > 0 {
+						mend()
+					}
+					for _, l := range m.Lines {
+						switch {
+						case l.Text == "first" && !stays:
+							mend()
+						case l.Text == "back":
+							return api.Stop()
+						}
+					}
+					return nil
+				})
+				var want []string
+				if stays {
+					want = []string{"cell c0: no route"}
+				}
+				if err != nil || !slices.Equal(missing, want) {
+					t.Errorf("%q, want %q, %v", missing, want, err)
+				}
+			})
+		}
 	}
 }
 

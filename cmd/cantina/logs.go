@@ -90,12 +90,7 @@ func (c *cli) logs(f *outputFlags, text string) error {
 	defer cancel()
 	missing := map[string]bool{}
 	err = client.ReadOutput(ctx, patience, q, func(m *pb.ReadOutputResponse) error {
-		for _, x := range m.Missing {
-			if !missing[x] {
-				missing[x] = true
-				c.sayf("incomplete: %s\n", printable(x))
-			}
-		}
+		c.incomplete(m.Missing, missing)
 		return p.print(m.Packed)
 	})
 	if err != nil {
@@ -172,6 +167,16 @@ func (c *cli) moment(flag, text string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
+// incomplete prints once what is missing of an output; said has what was printed.
+func (c *cli) incomplete(missing []string, said map[string]bool) {
+	for _, x := range missing {
+		if !said[x] {
+			said[x] = true
+			c.sayf("incomplete: %s\n", printable(x))
+		}
+	}
+}
+
 // follow prints an output stream until it ends.
 func (c *cli) follow(ctx context.Context, q *pb.FollowOutputRequest, p *linePrinter) error {
 	client, err := c.client()
@@ -179,10 +184,9 @@ func (c *cli) follow(ctx context.Context, q *pb.FollowOutputRequest, p *linePrin
 		return err
 	}
 	q.Packed = true
+	missing := map[string]bool{} // each leader that is asked may report it
 	return client.FollowOutput(ctx, q, func(m *pb.FollowOutputResponse) error {
-		for _, x := range m.Missing {
-			c.sayf("incomplete: %s\n", printable(x))
-		}
+		c.incomplete(m.Missing, missing)
 		return p.print(m.Packed)
 	})
 }
