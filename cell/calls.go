@@ -399,7 +399,7 @@ func heldUp(ct executor.Container) string {
 
 // atWhat is what a container that does not run yet has been at for long.
 func (c *Cell) atWhat(ct executor.Container) executor.Phase {
-	if p := ct.Phase; p.What != "" && c.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
+	if p := ct.Phase; p.What != "" && !ct.Ending && !ct.Decided && c.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
 		return p
 	}
 	return executor.Phase{}
@@ -423,7 +423,7 @@ func (c *Cell) conditions() []Condition {
 			continue
 		}
 		l := ct.Labels
-		x := Condition{What: whatOf(l), Text: cmp.Or(text, why), Unknown: unknown, Since: phase.At, Limit: phase.Limit}
+		x := Condition{What: whatOf(l), Text: cmp.Or(text, why), Unknown: unknown, Since: phase.At, Limit: phase.Limit, Detail: phase.Detail}
 		switch l[labelKind] {
 		case kindLRP:
 			x.Instance = l[labelInstance]
@@ -434,7 +434,9 @@ func (c *Cell) conditions() []Condition {
 		}
 		out = append(out, x)
 	}
-	slices.SortFunc(out, func(a, b Condition) int { return cmp.Compare(a.What+a.Instance, b.What+b.Instance) })
+	slices.SortFunc(out, func(a, b Condition) int { // those that merely start come last
+		return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
+	})
 	return out[:min(len(out), maxConditions)]
 }
 

@@ -110,6 +110,8 @@ type Condition struct {
 	// ends its start at the latest, 0 = nothing.
 	Since time.Time
 	Limit time.Duration
+	// Detail is why it is still at that: how its latest health check failed.
+	Detail string
 }
 
 // Words is the text, with the times of a start that takes long.
@@ -120,6 +122,9 @@ func (c *Condition) Words(now time.Time) string {
 	text := fmt.Sprintf("%s, for %v", c.Text, max(0, now.Sub(c.Since)).Round(time.Second))
 	if c.Limit > 0 {
 		text += fmt.Sprintf(", limit %v", c.Limit)
+	}
+	if c.Detail != "" {
+		text += ": " + c.Detail
 	}
 	return text
 }

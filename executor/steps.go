@@ -123,6 +123,9 @@ func (h *stepHost) Running() {
 	}
 }
 
+// Waiting notes why the container is not healthy yet.
+func (h *stepHost) Waiting(reason string) { h.c.atChecks(reason) }
+
 // Decided is called when the verdict is fixed while programs of the container are yet to end.
 // One that was asked to end has its verdict when they have ended.
 func (h *stepHost) Decided(res step.Result) {

@@ -34,6 +34,7 @@ type checker struct {
 
 	attempts int
 	last     error
+	failed   func(error) // hears of each attempt of untilSuccess that failed; may be nil
 }
 
 func orElse(d, fallback time.Duration) time.Duration {
@@ -108,6 +109,10 @@ func (p *program) health(ctx context.Context) error {
 	}
 	cs := p.checkers()
 	p.o.Note("waiting for the health checks to pass")
+	p.o.Waiting("")
+	for _, c := range cs {
+		c.failed = func(err error) { p.o.Waiting(Reason(err)) }
+	}
 	if err := p.startup(ctx, cs); err != nil {
 		return err
 	}
@@ -186,7 +191,9 @@ func (c *checker) try(ctx context.Context) bool {
 		}
 		return true
 	}
-	c.attempts, c.last = c.attempts+1, err
+	if c.attempts, c.last = c.attempts+1, err; err != nil && c.failed != nil {
+		c.failed(err)
+	}
 	return err == nil
 }
 

@@ -67,6 +67,9 @@ type Host interface {
 type Observer interface {
 	// Note takes a line for the container's log.
 	Note(line string)
+	// Waiting is called before the container is RUNNING: it waits for its health checks, and how
+	// their latest attempt failed, if any has.
+	Waiting(reason string)
 	// Running is called at most once: the container is RUNNING.
 	Running()
 	// Decided is called at most once, before the first signal: how the workload ends is decided,

@@ -51,6 +51,7 @@ func (f *fake) say(format string, args ...any) {
 }
 
 func (f *fake) Note(line string) { f.say("note: %s", line) }
+func (f *fake) Waiting(string)   {}
 func (f *fake) Running()         { f.say("RUNNING") }
 func (f *fake) Routable(ok bool) { f.say("routable %v", ok) }
 func (f *fake) Decided(r Result) {

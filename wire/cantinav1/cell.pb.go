@@ -891,8 +891,10 @@ type Condition struct {
 	// Of a task: its uid.
 	Uid string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Of one that starts: since when it has been at what text says, and what ends its start.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
-	Limit         *durationpb.Duration   `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
+	Limit *durationpb.Duration   `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Of one that starts: why it is still at that.
+	Detail        string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -995,6 +997,13 @@ func (x *Condition) GetLimit() *durationpb.Duration {
 		return x.Limit
 	}
 	return nil
+}
+
+func (x *Condition) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 type HeartbeatRequest struct {
@@ -5700,7 +5709,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a<\n" +
 	"\x0eWithdrawnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x02\n" +
 	"\tCondition\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -5712,7 +5721,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x03uid\x18\b \x01(\tR\x03uid\x120\n" +
 	"\x05since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12/\n" +
 	"\x05limit\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x05limit\"\xa0\x04\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12\x16\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\"\xa0\x04\n" +
 	"\x10HeartbeatRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x16\n" +

@@ -1,0 +1,91 @@
+package executor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/action"
+)
+
+// TestWaitingForHealthChecksIsAPhase: it has how the latest attempt failed, it is an event when it
+// takes long and when the reason changes, seldom, and it is over when the container is RUNNING.
+func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
+	probe := func(folder string) *action.Run {
+		return sh("cd " + folder + "; test -e ok && exit 0; cat why; exit 4").Workload.Action.Run
+	}
+	const soon = 20 * time.Millisecond
+	for name, x := range map[string]struct {
+		w    func(folder string) action.Workload
+		want string
+	}{
+		"exec": {func(folder string) action.Workload {
+			return action.Workload{Checks: []action.Check{{Exec: probe(folder), StartupInterval: soon}}}
+		}, "exit status 4: why-not"},
+		"monitor": {func(folder string) action.Workload {
+			return action.Workload{Monitor: &action.Action{Run: probe(folder)}}
+		}, "exit status 4: why-not"},
+		"tcp": {func(string) action.Workload {
+			return action.Workload{Checks: []action.Check{{TCP: &action.TCPCheck{Port: "web"}, StartupInterval: soon}}}
+		}, "TCP check of port web: "},
+		"http": {func(string) action.Workload {
+			return action.Workload{Checks: []action.Check{{HTTP: &action.HTTPCheck{Port: "web", Path: "/x"}, StartupInterval: soon}}}
+		}, "HTTP check of port web, path /x: "},
+		"after setup": {func(folder string) action.Workload {
+			setup := do("true")
+			return action.Workload{Setup: &setup, Checks: []action.Check{{Exec: probe(folder), StartupInterval: soon}}}
+		}, "exit status 4: why-not"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := testExecutor(t, nil)
+			folder := tempDir(t)
+			put := func(name, text string) {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("why", "why-not")
+			sub, err := e.Subscribe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Close()
+			w := x.w(folder)
+			w.Action = do("sleep 1000")
+			s := Spec{Workload: w}
+			if w.Checks != nil && w.Checks[0].Exec == nil {
+				s.Workload.Ports = []action.Port{{Name: "web"}}
+			}
+			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+				t.Fatal(err)
+			}
+			slow := func() (Phase, time.Time) {
+				for ev := range sub.C {
+					if ev.Kind == EventSlow {
+						return ev.Container.Phase, time.Now()
+					}
+				}
+				return Phase{}, time.Time{}
+			}
+			p, first := slow()
+			if p.What != checksPhase || !strings.Contains(p.Detail, x.want) {
+				t.Errorf("%+v, want %q", p, x.want)
+			}
+			if !strings.Contains(x.want, "why-not") {
+				return
+			}
+			put("why", "another")
+			p, second := slow()
+			if !strings.Contains(p.Detail, "another") || second.Sub(first) < slowAgain-time.Second {
+				t.Errorf("%+v, after %v", p, second.Sub(first))
+			}
+			put("ok", "")
+			if c := await(t, e, "x", func(c Container, _ bool) bool { return c.State == Running }); c.Phase != (Phase{}) {
+				t.Errorf("RUNNING at %+v", c.Phase)
+			}
+		})
+	}
+}
