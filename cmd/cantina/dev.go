@@ -158,7 +158,7 @@ func (c *cli) dev(f devFlags) error {
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	if !server.HasRoom() {
 		return c.runProcess(log, h, f.readyFD, server.Addresses(), func(g *run.Group) {
-			g.Add("server", server.Run)
+			g.Add("server", atOnce(log, server.Run))
 			g.Add("cell", func(ctx context.Context) error { return lateCell(ctx, server, work, h) })
 		})
 	}
@@ -169,9 +169,20 @@ func (c *cli) dev(f devFlags) error {
 	h.set(cell)
 	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())
 	return c.runProcess(log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
-		g.Add("server", server.Run)
+		g.Add("server", atOnce(log, server.Run))
 		g.Add("cell", cell.Run)
 	})
+}
+
+// atOnce logs why a part has failed before the others end, which may take a while.
+func atOnce(log *slog.Logger, part func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := part(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.Error("server failed; stopping", "error", err)
+		}
+		return err
+	}
 }
 
 // nothing is the host of a process without containers.
