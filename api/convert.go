@@ -243,7 +243,7 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 // pair is node with what only a list of one job tells.
 func pair(p *plan.Pair) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
-	m.Path, m.Data, m.Doubt = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.Doubt)
+	m.Path, m.Data, m.Doubt, m.Condition = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.Doubt), text.Clean(p.Condition)
 	return m
 }
 

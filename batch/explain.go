@@ -48,7 +48,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 		w.Class = x.class
 		out = append(out, w)
 	}
-	if ended := x.class == ClassDone || x.class == ClassFailed; !ended {
+	if x.class != ClassDone && x.class != ClassFailed && x.class != ClassRunning {
 		b.explainSwitches(j, say)
 	}
 	switch x.class {

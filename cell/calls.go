@@ -408,22 +408,20 @@ func (c *Cell) atWhat(ct executor.Container) executor.Phase {
 // maxConditions is how many the leader is told of: all hang on the same few mounts.
 const maxConditions = 20
 
-// conditions lists the containers that something holds up, and those that the leader's
+// maxStopping is how many that are being ended the leader is told of.
+const maxStopping = 200
+
+// conditions lists the containers that something holds up, the tasks and batch tasks that are being
+// ended, and those that the leader's
 // store does not know.
 func (c *Cell) conditions() []Condition {
-	var out []Condition
+	var held, stopping []Condition
 	for _, ct := range c.exec.List() {
-		text, phase := heldUp(ct), executor.Phase{}
-		if text == "" {
-			phase = c.atWhat(ct)
-			text = phase.What
-		}
-		why, unknown := c.unknown.get(ct.ID)
-		if text == "" && !unknown {
+		x, ok := c.condition(ct)
+		if !ok {
 			continue
 		}
 		l := ct.Labels
-		x := Condition{What: whatOf(l), Text: cmp.Or(text, why), Unknown: unknown, Since: phase.At, Limit: phase.Limit, Detail: phase.Detail}
 		switch l[labelKind] {
 		case kindLRP:
 			x.Instance = l[labelInstance]
@@ -432,12 +430,46 @@ func (c *Cell) conditions() []Condition {
 		default:
 			x.Job, x.Node = l[labelJob], l[labelNode]
 		}
-		out = append(out, x)
+		if x.Stopping {
+			stopping = append(stopping, x)
+		} else {
+			held = append(held, x)
+		}
 	}
-	slices.SortFunc(out, func(a, b Condition) int { // those that merely start come last
-		return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
-	})
-	return out[:min(len(out), maxConditions)]
+	for _, list := range [][]Condition{held, stopping} {
+		slices.SortFunc(list, func(a, b Condition) int { // those that merely start come last
+			return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
+		})
+	}
+	return slices.Concat(held[:min(len(held), maxConditions)], stopping[:min(len(stopping), maxStopping)])
+}
+
+// condition is what there is to say of a container, without its identity; false = nothing.
+func (c *Cell) condition(ct executor.Container) (Condition, bool) {
+	x := Condition{What: whatOf(ct.Labels), Text: heldUp(ct)}
+	if x.Text != "" {
+		_, x.Unknown = c.unknown.get(ct.ID)
+		return x, true
+	}
+	if x.Text, x.Unknown = c.unknown.get(ct.ID); x.Unknown {
+		return x, true
+	}
+	if kind := ct.Labels[labelKind]; (kind == kindTask || kind == kindBatch) && ends(ct) {
+		asked, _ := c.endReasons.get(ct.ID)
+		if asked == reasonEvacuated {
+			asked = task.ReasonEmptied
+		}
+		x.Stopping, x.StopBy, x.Text = true, ct.EndBy, cmp.Or(ct.EndWhy, asked, "stopped on request")
+		return x, true
+	}
+	phase := c.atWhat(ct)
+	x.Text, x.Since, x.Limit, x.Detail = phase.What, phase.At, phase.Limit, phase.Detail
+	return x, x.Text != ""
+}
+
+// ends reports whether a container is being ended.
+func ends(ct executor.Container) bool {
+	return ct.State != executor.Completed && (ct.Ending || ct.Decided)
 }
 
 // LinkBroken tells that a connection to the leader broke: the cell beats at once.

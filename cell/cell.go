@@ -499,8 +499,8 @@ func (c *Cell) Happened(e executor.Event) {
 		c.emptied()
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
 		c.countBound()
-	case executor.EventSlow:
-		c.LinkBroken() // the leader hears at once what it is at
+	case executor.EventSlow, executor.EventEnding:
+		c.LinkBroken() // the leader hears at once what it is at, or that it is being ended
 	case executor.EventReserved:
 	}
 }
@@ -573,7 +573,7 @@ func (c *Cell) netOf(ct executor.Container) *lrp.Net {
 	if ct.State != executor.Running {
 		return nil
 	}
-	ends := ct.Ending || ct.Decided
+	ends := ends(ct)
 	n := &lrp.Net{Address: c.cfg.Host, Ports: ct.Ports, Routable: ct.Routable && !ends, Zone: c.cfg.Offer.Zone, Stopping: ends}
 	if ends {
 		n.StopBy = ct.EndBy

@@ -91,14 +91,15 @@ type State struct {
 	// Build is the cell's version; Isolation says in words how strong it can isolate.
 	Build     string
 	Isolation []string
-	// Conditions are the containers that something holds up, at most 20 of them.
+	// Conditions are the containers that something holds up, at most 20 of them, and then tasks and
+	// batch tasks that are being ended, at most 200.
 	Conditions []Condition
 	// Evacuation is how far the cell is with emptying itself.
 	Evacuation EvacuationState
 }
 
-// Condition is one container whose start hangs, that does not die, or that the leader's store does
-// not know.
+// Condition is one container whose start hangs, that does not die, that is being ended, or that the
+// leader's store does not know.
 type Condition struct {
 	Instance, Task, Job, Node string // what it is of: an instance, a task, or a batch task
 	What                      string // the same for people: "service web/0"
@@ -112,11 +113,20 @@ type Condition struct {
 	Limit time.Duration
 	// Detail is why it is still at that: how its latest health check failed.
 	Detail string
+	// Stopping: it is being ended, for the reason that Text gives, and is killed at StopBy at the
+	// latest; zero = not known.
+	Stopping bool
+	StopBy   time.Time
 }
 
 // Words is the text, with the times of a start that takes long.
 func (c *Condition) Words(now time.Time) string {
-	if c.Since.IsZero() {
+	switch {
+	case c.Stopping && c.StopBy.IsZero():
+		return "being stopped: " + c.Text
+	case c.Stopping:
+		return fmt.Sprintf("being stopped: %s; killed at %s at the latest", c.Text, c.StopBy.UTC().Format(time.RFC3339))
+	case c.Since.IsZero():
 		return c.Text
 	}
 	text := fmt.Sprintf("%s, for %v", c.Text, max(0, now.Sub(c.Since)).Round(time.Second))

@@ -101,6 +101,7 @@ type container struct {
 	given      [2]int64        // bytes of each stream that the writer has been handed; of the follower
 	mains      []int           // the programs that the container is for, by number; guarded by e.mu
 	askedOf    []int           // processes that the reaper ended
+	decidedWhy string          // the failure that was decided; guarded by e.mu
 	askedKnown bool            // the group can say so
 	heir       *keepsake       // what the predecessor wrote down; nil unless adopted
 	stranger   procid.Identity // what it left without a group
@@ -127,7 +128,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
 		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing,
-		Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
+		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
 }
 
@@ -173,14 +174,34 @@ func (c *container) request(a ask, reason string) func() {
 		return func() { c.complete(c.neverRan()) }
 	case c.state == Completed && c.delete:
 		return c.forget
-	case first && c.state == Running && c.routable:
-		return func() { c.e.emit(EventRoutable, c) }
+	case first:
+		routable := c.state == Running && c.routable
+		return func() {
+			if routable {
+				c.e.emit(EventRoutable, c)
+			}
+			c.e.emit(EventEnding, c)
+		}
 	}
 	return func() {}
 }
 
 // ends reports whether the container is being ended: nothing is to be routed to it. The executor is locked.
 func (c *container) ends() bool { return c.ask != askNothing || c.decided }
+
+// endWhy is why the container is being ended; empty when that was asked without a reason, or it is
+// not being ended. The executor is locked.
+func (c *container) endWhy() string {
+	switch {
+	case c.state == Completed:
+		return ""
+	case c.decided && c.decidedWhy != "":
+		return c.decidedWhy
+	case c.decided:
+		return "its main program has ended; its leftover processes are being ended"
+	}
+	return c.reason
+}
 
 // endsWithin notes when what runs is killed at the latest. The executor is locked.
 func (c *container) endsWithin(grace time.Duration) {

@@ -14,6 +14,7 @@ const (
 	EventDeleted             // is gone
 	EventStuck               // does not die, or is not stuck any more
 	EventSlow                // has been at one phase of its start for long
+	EventEnding              // its end has begun
 	EventExpired             // the deadline passed: the reaper ends what is deadline-bound
 	EventDrained             // nothing deadline-bound is left
 )

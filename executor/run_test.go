@@ -211,6 +211,44 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
+// TestALimitIsSeenWhileItEndsTheContainer: in the grace time after a limit the container is being
+// ended, with the cause and the time, and takes no traffic.
+func TestALimitIsSeenWhileItEndsTheContainer(t *testing.T) {
+	begin := do("true")
+	for name, setup := range map[string]*action.Action{"one program": nil, "with setup": &begin} {
+		t.Run(name, func(t *testing.T) {
+			e := testExecutor(t, nil)
+			sub, err := e.Subscribe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Close()
+			s := sh("trap '' TERM; while :; do sleep 0.1; done")
+			s.Workload.Setup, s.Workload.TimeLimit, s.Workload.Termination.Grace = setup, 500*time.Millisecond, 4*time.Second
+			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+				t.Fatal(err)
+			}
+			for ev := range sub.C {
+				if ev.Kind == EventCompleted {
+					t.Fatal("it ended without an event that it is being ended")
+				}
+				if ev.Kind != EventEnding {
+					continue
+				}
+				c := ev.Container
+				if !c.Ending && !c.Decided || c.Routable || c.EndWhy != "time limit of 500ms exceeded" || c.EndBy.Sub(e.clock.Wall()) < 2*time.Second {
+					t.Errorf("%+v", c)
+				}
+				e.Abort()
+				break
+			}
+			if r := await(t, e, "x", completed).Result; !r.Failed || !strings.Contains(r.Reason, "time limit of 500ms") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
 // awaitFile waits until a file exists and is not empty; a container has no other
 // way to say so.
 func awaitFile(t testing.TB, path string) {

@@ -207,6 +207,8 @@ type Container struct {
 	// Decided reports that the main program has ended by itself, and that what it left behind
 	// is being ended: the result is certain, and comes soon whatever is asked now.
 	Decided bool
+	// EndWhy is why it is being ended, where that is known.
+	EndWhy string
 	// EndBy is when what runs is killed at the latest, once its end was asked for or it has decided.
 	EndBy     time.Time
 	Phase     Phase  // while it does not run yet

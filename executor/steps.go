@@ -137,11 +137,13 @@ func (h *stepHost) Decided(res step.Result) {
 	c.fix(false)
 	if !c.leavesKill() {
 		c.e.mu.Lock()
+		c.decidedWhy = step.Reason(res.Err)
 		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
 		c.e.mu.Unlock()
 	}
 	c.settle()
 	c.e.emit(EventRoutable, c)
+	c.e.emit(EventEnding, c)
 }
 
 // Routable notes whether the container takes traffic.

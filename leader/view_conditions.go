@@ -5,12 +5,16 @@ import (
 	"slices"
 
 	"cantina/cell"
+	"cantina/internal/text"
 	"cantina/plan"
 	"cantina/worker"
 )
 
 // codeHeldUp is the code of the reason that a file system or the kernel holds something up.
 const codeHeldUp = "held_up"
+
+// codeStopping is the code of the reason that it is being stopped.
+const codeStopping = "stopping"
 
 // codeStarting is the code of the reason that a start takes long.
 const codeStarting = "starting"
@@ -41,6 +45,13 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 			if shown++; shown > namedThings {
 				return
 			}
+			if c.Stopping {
+				if x.Fine {
+					x.Fine, x.State, x.Wanted = false, x.State+", being stopped", "stopped"
+				}
+				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), v.stopping(name, &c)) // before what is known of it anyway
+				continue
+			}
 			if !c.Since.IsZero() {
 				if x.Fine {
 					x.Fine, x.State = false, x.State+", starting"
@@ -57,11 +68,37 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 	}
 }
 
+// stopping is the reason that a cell is ending a task or batch task.
+func (v view) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
+	now := v.cfg.Clock.Wall()
+	r := plan.Reason{Code: codeStopping, Text: fmt.Sprintf("%s on cell %s is %s", c.What, name, c.Words(now))}
+	if !c.StopBy.IsZero() {
+		r.Longest = max(0, c.StopBy.Sub(now))
+	}
+	return r
+}
+
+// stoppingOf counts the batch tasks of a job that are being stopped, in words; empty = none.
+func (v view) stoppingOf(job string) string {
+	n := 0
+	for _, name := range v.Heard() {
+		for _, c := range v.conditions(string(name)) {
+			if c.Stopping && c.Job == job {
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return text.CountAs(n, "batch task is being stopped", "batch tasks are being stopped")
+}
+
 // heldUpCells warns of what is held up, cell by cell.
 func (v view) heldUpCells(sessions []worker.SessionView) []string {
 	var out []string
 	for _, s := range sessions {
-		list := slices.DeleteFunc(slices.Clone(v.conditions(string(s.Cell))), func(c cell.Condition) bool { return c.Unknown })
+		list := slices.DeleteFunc(slices.Clone(v.conditions(string(s.Cell))), func(c cell.Condition) bool { return c.Unknown || c.Stopping })
 		if !s.Holder || len(list) == 0 {
 			continue
 		}

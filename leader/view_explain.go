@@ -66,8 +66,13 @@ func (v view) explainJob(s plan.Subject) (plan.Explanation, error) {
 		return plan.Explanation{}, err
 	}
 	if j.Removed {
-		return plan.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []plan.Reason{{Code: "batch",
-			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}, nil
+		out := plan.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []plan.Reason{{Code: "batch",
+			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}
+		if j.Progress.Running > 0 {
+			out.Fine, out.State = false, "removed, being stopped"
+		}
+		v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
+		return out, nil
 	}
 	why, err := v.Scheduler.Explain(s.Name, s.Node)
 	if err != nil {

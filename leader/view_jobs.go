@@ -24,7 +24,7 @@ func (v view) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error)
 			out.Next = all[i-1].Name
 			break
 		}
-		out.Items = append(out.Items, j)
+		out.Items = append(out.Items, v.noteStopping(j))
 	}
 	return out, nil
 }
@@ -32,7 +32,15 @@ func (v view) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error)
 // GetJob implements api.Jobs.
 func (v view) GetJob(name string) (plan.Job, error) {
 	j, err := v.Scheduler.Job(name)
-	return j, errors.Join(v.fresh(), err)
+	return v.noteStopping(j), errors.Join(v.fresh(), err)
+}
+
+// noteStopping adds to a job that runs that some of it is being stopped.
+func (v view) noteStopping(j plan.Job) plan.Job {
+	if j.Progress.Running > 0 && j.Progress.Reason == "" {
+		j.Progress.Reason = v.stoppingOf(j.Name)
+	}
+	return j
 }
 
 func nodeFilter(f plan.PairFilter, r plan.Range) batch.NodeFilter {

@@ -119,6 +119,7 @@ func (d *doubts) pair(p plan.Pair) plan.Pair {
 	x := p
 	if p.Class == batch.ClassRunning {
 		x.Doubt = d.of(p.Cell, d.v.procOf(p))
+		x.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool { return c.Job == p.Job && c.Node == p.Node && !c.Unknown })
 	}
 	return x
 }

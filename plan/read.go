@@ -35,7 +35,7 @@ type Instance struct {
 	// Doubt is why it may not be so any more: the process of its cell that has it is not HEALTHY, was not
 	// heard of in this term, or is not the one that has the cell's name now. Empty = it is as it stands.
 	Doubt string
-	// Condition is where its start hangs, or what of it does not die; empty = nothing.
+	// Condition is where its start hangs, what of it does not die, or that it is being stopped; empty = nothing.
 	Condition string
 }
 
@@ -111,8 +111,8 @@ type Pair struct {
 	Path []string
 	// Data is what it reported as JSON; only in results.
 	Data []byte
-	// Doubt is as that of an Instance, for one that runs.
-	Doubt string
+	// Doubt and Condition are as those of an Instance, for one that runs.
+	Doubt, Condition string
 }
 
 // PairFilter selects batch tasks of one job.

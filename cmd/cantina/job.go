@@ -46,9 +46,9 @@ func (c *cli) jobTable() table[*pb.Job] {
 // nodeNote is the doubt about one that runs, else how the last attempt ended.
 func nodeNote(x *pb.JobNode) string {
 	if x.State == batch.ClassRunning.String() && x.Reason != "" {
-		return cmp.Or(x.Doubt, "previous attempt: "+x.Reason)
+		return cmp.Or(x.Doubt, x.Condition, "previous attempt: "+x.Reason)
 	}
-	return cmp.Or(x.Doubt, x.Reason)
+	return cmp.Or(x.Doubt, x.Condition, x.Reason)
 }
 
 func jobNote(x *pb.Job) string {

@@ -149,7 +149,8 @@ func fromState(s cell.State) *pb.CellState {
 func fromConditions(list []cell.Condition) []*pb.Condition {
 	var out []*pb.Condition
 	for _, c := range list {
-		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What, Text: c.Text, Unknown: c.Unknown, Uid: c.UID, Since: wire.FromTime(c.Since), Limit: wire.FromDuration(c.Limit), Detail: c.Detail})
+		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What, Text: c.Text, Unknown: c.Unknown, Uid: c.UID, Since: wire.FromTime(c.Since), Limit: wire.FromDuration(c.Limit), Detail: c.Detail,
+			Stopping: c.Stopping, StopBy: wire.FromTime(c.StopBy)})
 	}
 	return out
 }
@@ -158,7 +159,9 @@ func toConditions(list []*pb.Condition) []cell.Condition {
 	var out []cell.Condition
 	for _, m := range list {
 		since, _ := wire.ToTime(m.GetSince())
-		out = append(out, cell.Condition{Since: since, Limit: m.GetLimit().AsDuration(), Instance: m.GetInstance(), Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText(), Unknown: m.GetUnknown(), UID: m.GetUid(), Detail: m.GetDetail()})
+		by, _ := wire.ToTime(m.GetStopBy())
+		out = append(out, cell.Condition{Since: since, Limit: m.GetLimit().AsDuration(), Instance: m.GetInstance(), Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText(), Unknown: m.GetUnknown(), UID: m.GetUid(), Detail: m.GetDetail(),
+			Stopping: m.GetStopping(), StopBy: by})
 	}
 	return out
 }

@@ -2165,7 +2165,7 @@ type Task struct {
 	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
 	// As that of an instance, for one that runs.
 	Doubt string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
-	// As that of an instance. Not in events.
+	// What holds it up, or that it is being stopped, and why. Not in events.
 	Condition string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
 	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
 	OutputLost    int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
@@ -3633,7 +3633,9 @@ type JobNode struct {
 	Losses int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
 	// Why a running one may not be so any more, as that of an instance. Not in events.
-	Doubt         string `protobuf:"bytes,16,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	Doubt string `protobuf:"bytes,16,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	// Of a running one: what holds it up, or that it is being stopped, and why. Not in events.
+	Condition     string `protobuf:"bytes,17,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3776,6 +3778,13 @@ func (x *JobNode) GetSince() *timestamppb.Timestamp {
 func (x *JobNode) GetDoubt() string {
 	if x != nil {
 		return x.Doubt
+	}
+	return ""
+}
+
+func (x *JobNode) GetCondition() string {
+	if x != nil {
+		return x.Condition
 	}
 	return ""
 }
@@ -9680,7 +9689,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
 	"\bdisabled\x18\t \x01(\x05R\bdisabled\x12\x1a\n" +
 	"\bstranded\x18\n" +
-	" \x01(\x05R\bstranded\"\xdf\x03\n" +
+	" \x01(\x05R\bstranded\"\xfd\x03\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -9700,7 +9709,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04data\x18\r \x01(\v2\x17.google.protobuf.StructR\x04data\x12\x16\n" +
 	"\x06losses\x18\x0e \x01(\x05R\x06losses\x120\n" +
 	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05doubt\x18\x10 \x01(\tR\x05doubt\"O\n" +
+	"\x05doubt\x18\x10 \x01(\tR\x05doubt\x12\x1c\n" +
+	"\tcondition\x18\x11 \x01(\tR\tcondition\"O\n" +
 	"\x0fListJobsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\"f\n" +

@@ -894,7 +894,10 @@ type Condition struct {
 	Since *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
 	Limit *durationpb.Duration   `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Of one that starts: why it is still at that.
-	Detail        string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	// It is being ended, for the reason in text, and is killed at stop_by at the latest.
+	Stopping      bool                   `protobuf:"varint,12,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	StopBy        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=stop_by,json=stopBy,proto3" json:"stop_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,6 +1007,20 @@ func (x *Condition) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Condition) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+func (x *Condition) GetStopBy() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StopBy
+	}
+	return nil
 }
 
 type HeartbeatRequest struct {
@@ -5709,7 +5726,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a<\n" +
 	"\x0eWithdrawnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x81\x03\n" +
 	"\tCondition\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -5722,7 +5739,9 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12/\n" +
 	"\x05limit\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12\x16\n" +
-	"\x06detail\x18\v \x01(\tR\x06detail\"\xa0\x04\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\x12\x1a\n" +
+	"\bstopping\x18\f \x01(\bR\bstopping\x123\n" +
+	"\astop_by\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\xa0\x04\n" +
 	"\x10HeartbeatRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x16\n" +
@@ -6253,172 +6272,173 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	68,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
 	85,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
 	84,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
-	6,   // 12: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
-	9,   // 13: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	84,  // 14: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	84,  // 15: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
-	10,  // 16: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	84,  // 17: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	84,  // 18: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	84,  // 19: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	84,  // 20: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	84,  // 21: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	84,  // 22: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	84,  // 23: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	84,  // 24: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	84,  // 25: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	84,  // 26: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	84,  // 27: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	84,  // 28: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	83,  // 29: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
-	0,   // 30: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
-	1,   // 31: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	84,  // 32: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
-	13,  // 33: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
-	9,   // 34: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	86,  // 35: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
-	7,   // 36: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
-	15,  // 37: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	83,  // 38: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
-	17,  // 39: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
-	15,  // 40: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	87,  // 41: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	88,  // 42: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	69,  // 43: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	70,  // 44: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
-	7,   // 45: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	89,  // 46: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
-	19,  // 47: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
-	15,  // 48: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
-	2,   // 49: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	83,  // 50: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
-	21,  // 51: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
-	7,   // 52: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
-	15,  // 53: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	83,  // 54: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
-	7,   // 55: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
-	15,  // 56: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	83,  // 57: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 58: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	83,  // 59: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
-	3,   // 60: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
-	15,  // 61: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
-	6,   // 62: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
-	29,  // 63: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	83,  // 64: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	85,  // 65: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	85,  // 66: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
-	4,   // 67: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
-	6,   // 68: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	90,  // 69: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	90,  // 70: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	91,  // 71: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	83,  // 72: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
-	34,  // 73: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	92,  // 74: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	90,  // 75: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	93,  // 76: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	71,  // 77: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	72,  // 78: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	73,  // 79: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	74,  // 80: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	75,  // 81: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	76,  // 82: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	77,  // 83: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	73,  // 84: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	78,  // 85: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
-	6,   // 86: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
-	36,  // 87: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
-	5,   // 88: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	83,  // 89: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
-	38,  // 90: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	79,  // 91: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	94,  // 92: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	81,  // 93: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	82,  // 94: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	80,  // 95: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
-	6,   // 96: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	40,  // 97: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	83,  // 98: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	38,  // 99: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	90,  // 100: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	93,  // 101: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	7,   // 102: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	89,  // 103: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	43,  // 104: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	44,  // 105: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	83,  // 106: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	46,  // 107: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	46,  // 108: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	7,   // 109: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	90,  // 110: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	83,  // 111: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 112: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	90,  // 113: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	83,  // 114: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 115: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	83,  // 116: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 117: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	84,  // 118: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	83,  // 119: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
-	7,   // 120: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	95,  // 121: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	83,  // 122: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	96,  // 123: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	7,   // 124: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	95,  // 125: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	83,  // 126: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	96,  // 127: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	61,  // 128: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	62,  // 129: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	7,   // 130: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	88,  // 131: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	62,  // 132: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	64,  // 133: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	97,  // 134: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	97,  // 135: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	85,  // 136: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 137: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	30,  // 138: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	33,  // 139: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	37,  // 140: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	41,  // 141: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 142: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	20,  // 143: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	23,  // 144: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	25,  // 145: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	27,  // 146: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	45,  // 147: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	48,  // 148: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	50,  // 149: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	52,  // 150: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	54,  // 151: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
-	56,  // 152: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	58,  // 153: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	60,  // 154: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	14,  // 155: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	31,  // 156: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	35,  // 157: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	39,  // 158: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	42,  // 159: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 160: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	22,  // 161: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	24,  // 162: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	26,  // 163: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	28,  // 164: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	47,  // 165: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	49,  // 166: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	51,  // 167: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	53,  // 168: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	55,  // 169: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
-	57,  // 170: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	59,  // 171: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	63,  // 172: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	155, // [155:173] is the sub-list for method output_type
-	137, // [137:155] is the sub-list for method input_type
-	137, // [137:137] is the sub-list for extension type_name
-	137, // [137:137] is the sub-list for extension extendee
-	0,   // [0:137] is the sub-list for field type_name
+	85,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
+	6,   // 13: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
+	9,   // 14: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
+	84,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	84,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	10,  // 17: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
+	84,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	84,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	84,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	84,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	84,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	84,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	84,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	84,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	84,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	84,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	84,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	84,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	83,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	0,   // 31: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
+	1,   // 32: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
+	84,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	13,  // 34: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
+	9,   // 35: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
+	86,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	7,   // 37: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
+	15,  // 38: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
+	83,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	17,  // 40: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
+	15,  // 41: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
+	87,  // 42: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	88,  // 43: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	69,  // 44: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	70,  // 45: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	7,   // 46: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
+	89,  // 47: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	19,  // 48: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
+	15,  // 49: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
+	2,   // 50: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
+	83,  // 51: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	21,  // 52: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
+	7,   // 53: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
+	15,  // 54: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
+	83,  // 55: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	7,   // 56: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
+	15,  // 57: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
+	83,  // 58: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 59: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
+	83,  // 60: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	3,   // 61: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
+	15,  // 62: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
+	6,   // 63: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
+	29,  // 64: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
+	83,  // 65: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	85,  // 66: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	85,  // 67: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	4,   // 68: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
+	6,   // 69: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
+	90,  // 70: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	90,  // 71: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	91,  // 72: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	83,  // 73: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	34,  // 74: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
+	92,  // 75: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	90,  // 76: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	93,  // 77: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	71,  // 78: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	72,  // 79: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	73,  // 80: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	74,  // 81: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	75,  // 82: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	76,  // 83: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	77,  // 84: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	73,  // 85: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	78,  // 86: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	6,   // 87: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
+	36,  // 88: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
+	5,   // 89: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
+	83,  // 90: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	38,  // 91: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	79,  // 92: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	94,  // 93: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	81,  // 94: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	82,  // 95: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	80,  // 96: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	6,   // 97: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	40,  // 98: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	83,  // 99: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	38,  // 100: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	90,  // 101: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	93,  // 102: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	7,   // 103: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	89,  // 104: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	43,  // 105: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	44,  // 106: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	83,  // 107: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	46,  // 108: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	46,  // 109: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	7,   // 110: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	90,  // 111: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	83,  // 112: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 113: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	90,  // 114: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	83,  // 115: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 116: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	83,  // 117: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 118: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
+	84,  // 119: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
+	83,  // 120: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	7,   // 121: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	95,  // 122: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	83,  // 123: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	96,  // 124: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 125: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	95,  // 126: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	83,  // 127: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	96,  // 128: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	61,  // 129: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	62,  // 130: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	7,   // 131: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	88,  // 132: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	62,  // 133: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	64,  // 134: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	97,  // 135: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	97,  // 136: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	85,  // 137: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 138: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	30,  // 139: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	33,  // 140: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	37,  // 141: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	41,  // 142: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 143: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	20,  // 144: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	23,  // 145: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	25,  // 146: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	27,  // 147: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	45,  // 148: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	48,  // 149: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	50,  // 150: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	52,  // 151: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	54,  // 152: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	56,  // 153: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	58,  // 154: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	60,  // 155: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	14,  // 156: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	31,  // 157: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	35,  // 158: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	39,  // 159: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	42,  // 160: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 161: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	22,  // 162: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	24,  // 163: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	26,  // 164: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	28,  // 165: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	47,  // 166: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	49,  // 167: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	51,  // 168: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	53,  // 169: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	55,  // 170: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	57,  // 171: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	59,  // 172: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	63,  // 173: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	156, // [156:174] is the sub-list for method output_type
+	138, // [138:156] is the sub-list for method input_type
+	138, // [138:138] is the sub-list for extension type_name
+	138, // [138:138] is the sub-list for extension extendee
+	0,   // [0:138] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
