@@ -169,7 +169,7 @@ func (e Ended) report(ignoreExit bool) Report {
 	case e.Again == AgainLater:
 		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: e.Reason}
 	case e.TimedOut:
-		return Report{Bits: Error | UsesBackoff, Reason: "time-out"}
+		return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, "time-out")}
 	case e.Killed:
 		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: cmpOr(e.Reason, "Task killed, no status returned")}
 	case ignoreExit:

@@ -207,6 +207,7 @@ func TestJudge(t *testing.T) {
 		{"signal", Ended{Signal: 11}, "", false, Error | UsesBackoff, "ended by signal 11"},
 		{"killed", Ended{Signal: 15, Killed: true}, "", false, Incomplete | UsesBackoff | KeepBackoff, "Task killed, no status returned"},
 		{"time-out", Ended{Signal: 9, Killed: true, TimedOut: true}, "", false, Error | UsesBackoff, "time-out"},
+		{"time-out while the image is pulled", Ended{ExitCode: -1, TimedOut: true, Reason: "rootfs: time limit exceeded: 5s, while the image i was made ready"}, "", false, Error | UsesBackoff, "rootfs: time limit exceeded: 5s, while the image i was made ready"},
 		{"old meaning", Ended{}, "", true, Error | UsesBackoff, "Failed to read a status"},
 		{"did not start", Ended{Reason: "no such file"}, "", false, Error | UsesBackoff, "no such file"},
 		{"nonsense", Ended{}, "what", false, Error | UsesBackoff, `cannot read status "what": neither a status word nor a JSON object: bad status`},
