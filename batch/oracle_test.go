@@ -166,7 +166,7 @@ func bruteForce(b *Board, most int) string {
 				continue
 			}
 			s := b.unpack(b.pair(j, b.f.places[p].name))
-			if s.Bits&(Done|Failed) != 0 || s.Bits&UsesBackoff != 0 && s.Time+int64(s.Backoff)*1000 > b.now {
+			if s.Bits&(Done|Failed) != 0 || (s.Bits&UsesBackoff != 0 || s.Paced()) && s.Time+int64(s.Backoff)*1000 > b.now {
 				continue
 			}
 			for _, dep := range j.DependsOn {
