@@ -176,7 +176,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	if err := rawPrlimit(&was); err != nil {
 		t.Fatal(err)
 	}
-	if p := <-pinned; !strings.Contains(line, "asking again") || p == nil || p.Ended() {
+	if p := <-pinned; !strings.Contains(line, "retrying") || p == nil || p.Ended() {
 		t.Errorf("%s: %v", line, p)
 	}
 	syscall.Kill(stranger.Pid, syscall.SIGKILL)
@@ -190,7 +190,7 @@ type lineChan chan string
 
 // Write implements io.Writer.
 func (l lineChan) Write(b []byte) (int, error) {
-	if !strings.Contains(string(b), "asking again") {
+	if !strings.Contains(string(b), "retrying") {
 		return len(b), nil
 	}
 	select {

@@ -152,7 +152,7 @@ func TestOlderBackup(t *testing.T) {
 	if n := terms(s); n > 2 {
 		t.Errorf("%d terms after a rollback", n)
 	}
-	if !strings.Contains(s.log.tail(100000), "the epoch is raised") {
+	if !strings.Contains(s.log.tail(100000), "raising the epoch") {
 		t.Error("the server does not say what is wrong")
 	}
 	l.cell.stop()
