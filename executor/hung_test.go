@@ -286,7 +286,7 @@ func TestDirectoryIsNamed(t *testing.T) {
 	}
 	s := program("/bin/true")
 	s.Workload.Action.Run.Dir = "/no/such/folder"
-	if c := launch(t, e, "y", s); !strings.Contains(c.Result.Reason, "folder /no/such/folder: no such file") {
+	if c := launch(t, e, "y", s); !strings.Contains(c.Result.Reason, "directory /no/such/folder: no such file") {
 		t.Errorf("%+v", c.Result)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +154,11 @@ func closeListed(keep []int) error {
 	return err
 }
 
-// descriptors are those of the thread's table.
+// descriptors are those of the thread's table. The goroutine stays on its thread: the directory
+// is gone when the thread that opened it has ended.
 func descriptors() ([]int, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	open, err := os.ReadDir("/proc/thread-self/fd")
 	if err != nil {
 		return nil, fmt.Errorf("read the table of descriptors: %w", err)
