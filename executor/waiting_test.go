@@ -43,7 +43,7 @@ func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
 			e := testExecutor(t, nil)
 			folder := tempDir(t)
 			put := func(name, text string) {
-				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
