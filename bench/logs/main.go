@@ -54,10 +54,10 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 	if _, err := timed(exec.CommandContext(ctx, "sh", "-c", write), want); err != nil {
 		return err
 	}
-	var logs, follow, floor []time.Duration
+	var logs, follow, floor []float64 // seconds
 	for range rounds {
 		for _, m := range []struct {
-			to   *[]time.Duration
+			to   *[]float64
 			argv []string
 		}{
 			{&logs, append([]string{program, "logs", "big"}, d.Flags()...)},
@@ -68,21 +68,21 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 			if err != nil {
 				return err
 			}
-			*m.to = append(*m.to, took)
+			*m.to = append(*m.to, took.Seconds())
 		}
 	}
 	info, err := os.Stat(copied)
 	if err != nil {
 		return err
 	}
-	f := median(floor)
+	f := gauge.Median(floor)
 	for _, m := range []struct {
 		name string
-		of   []time.Duration
+		of   []float64
 	}{{"cat", floor}, {"logs", logs}, {"logs -f", follow}} {
-		d := median(m.of)
+		d := gauge.Median(m.of)
 		fmt.Printf("%-8s %d lines, %d MB: %6.2f s, %5.0f MB/s, %.2f of cat's speed, load %s\n", m.name, lines, info.Size()>>20,
-			d.Seconds(), float64(info.Size())/1e6/d.Seconds(), f.Seconds()/d.Seconds(), gauge.Load())
+			d, float64(info.Size())/1e6/d, f/d, gauge.Load())
 	}
 	return nil
 }
@@ -115,9 +115,4 @@ func timed(c *exec.Cmd, out io.Writer) (time.Duration, error) {
 	begin := time.Now()
 	err := c.Run()
 	return time.Since(begin), err
-}
-
-func median(d []time.Duration) time.Duration {
-	slices.Sort(d)
-	return d[len(d)/2]
 }
