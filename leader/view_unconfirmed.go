@@ -88,40 +88,37 @@ func (d *doubts) of(cell, proc string) string {
 
 // instance adds the doubt about its cell to an instance that a cell has.
 func (d *doubts) instance(i plan.Instance) plan.Instance {
-	x := i
 	if i.State == lrp.Claimed || i.State == lrp.Running {
-		x.Doubt = d.of(i.Cell, i.Proc)
-		x.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
+		i.Doubt = d.of(i.Cell, i.Proc)
+		i.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
 	}
 	if i.PlacementError != "" {
-		x.PlacementError = d.placement(i.PlacementError)
+		i.PlacementError = d.placement(i.PlacementError)
 	}
-	return x
+	return i
 }
 
 // task adds the doubt about its cell to a task that runs.
 func (d *doubts) task(t plan.Task) plan.Task {
-	x := t
 	if t.Task != nil && t.State == task.Running {
-		x.Doubt = d.of(t.Holder.Cell, t.Holder.Proc)
-		x.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
+		t.Doubt = d.of(t.Holder.Cell, t.Holder.Proc)
+		t.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
 	}
 	if t.Task != nil && t.State == task.Pending && t.Rejection != "" {
 		row := *t.Task
 		row.Rejection = d.placement(t.Rejection)
-		x.Task = &row
+		t.Task = &row
 	}
-	return x
+	return t
 }
 
 // pair adds the doubt about its cell to a batch task that runs.
 func (d *doubts) pair(p plan.Pair) plan.Pair {
-	x := p
 	if p.Class == batch.ClassRunning {
-		x.Doubt = d.of(p.Cell, d.v.procOf(p))
-		x.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool { return c.Job == p.Job && c.Node == p.Node && !c.Unknown })
+		p.Doubt = d.of(p.Cell, d.v.procOf(p))
+		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool { return c.Job == p.Job && c.Node == p.Node && !c.Unknown })
 	}
-	return x
+	return p
 }
 
 // procOf is the process that has a batch task which runs.
