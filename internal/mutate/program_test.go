@@ -138,11 +138,11 @@ func TestKnownSurvivorsAreInTheCode(t *testing.T) {
 			t.Fatalf("%s has no files: %v", dir, err)
 		}
 		for _, f := range files {
-			list, err := Smalls(f)
+			l, err := list(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			have = append(have, list...)
+			have = append(have, l.out...)
 		}
 	}
 	for _, id := range Stale(known, have) {

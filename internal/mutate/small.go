@@ -56,15 +56,6 @@ var comparisons = map[token.Token]string{
 	token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">", token.EQL: "!=", token.NEQ: "==",
 }
 
-// Smalls lists the small changes of a file.
-func Smalls(path string) ([]Small, error) {
-	l, err := list(path)
-	if err != nil {
-		return nil, err
-	}
-	return l.out, nil
-}
-
 // list finds the small changes of a file, and how each is chosen while the program runs.
 func list(path string) (*lister, error) {
 	path, err := filepath.Abs(path)

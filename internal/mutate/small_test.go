@@ -28,12 +28,12 @@ func TestSmallChangesOfAFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	list, err := Smalls(path)
+	l, err := list(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]bool{}
-	for _, m := range list {
+	for _, m := range l.out {
 		changed := m.Apply(sample)
 		if changed == sample {
 			t.Errorf("%s changes nothing", m.ID())
