@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -44,20 +45,32 @@ var forbiddenTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tic
 type source struct {
 	pkg  string // folder below the module, "" = root
 	path string
+	text string
 	test bool
 	ast  *ast.File
 	fset *token.FileSet
 }
 
-// sources parses every Go file of the module once.
+// sources are the Go files of the module. All tests share one parse and change nothing in it.
 func sources(t *testing.T) []source {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	all, err := module()
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(all) < 10 {
+		t.Fatalf("found only %d Go files: the walk is wrong", len(all))
+	}
+	return all
+}
+
+var module = sync.OnceValues(func() ([]source, error) { return parse("../..") })
+
+// parse reads every Go file below root.
+func parse(root string) ([]source, error) {
 	var out []source
-	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -71,8 +84,7 @@ func sources(t *testing.T) []source {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
@@ -80,17 +92,16 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		pkg := filepath.ToSlash(filepath.Dir(rel))
-		out = append(out, source{pkg: pkg, path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), ast: file, fset: fset})
+		rel = filepath.ToSlash(rel)
+		file, err := parser.ParseFile(fset, rel, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		out = append(out, source{pkg: filepath.ToSlash(filepath.Dir(rel)), path: rel, text: string(text),
+			test: strings.HasSuffix(name, "_test.go"), ast: file, fset: fset})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) < 10 {
-		t.Fatalf("found only %d Go files below %s: the walk is wrong", len(out), root)
-	}
-	return out
+	return out, err
 }
 
 func imports(f *ast.File) []string {
@@ -341,12 +352,8 @@ func inBubble(s source) bool { return slices.Contains(imports(s.ast), "testing/s
 func TestTheProjectSpeaksOfItselfAlone(t *testing.T) {
 	words := []string{"/" + "work/", "proxy." + "golang.org", "registry." + "npmjs", "deb." + "debian.org", "/" + "root/"}
 	for _, s := range sources(t) {
-		text, err := os.ReadFile(filepath.Join("../..", s.path))
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, w := range words {
-			if strings.Contains(string(text), w) {
+			if strings.Contains(s.text, w) {
 				t.Errorf("%s names a place of one machine or a registry: %q", s.path, w)
 			}
 		}
