@@ -19,8 +19,9 @@ PURE       := lrp task worker workerset placement batch schedule cron fence
 SIM_SEED   ?= $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 1))
 GOSOURCES  := $(shell find . -name '*.go' -not -path './.git/*' -not -path './node_modules/*' 2>/dev/null)
 # Packages whose tests start real processes or take real time; the rest is checked with -race.
-REAL       := cantina/executor cantina/executor/% cantina/test/% cantina/cmd/% cantina/store/etcd cantina/bench cantina/examples/%
-UNIT        = $(filter-out $(REAL),$(shell $(GO) list ./...)) cantina/executor/output cantina/executor/step cantina/executor/cache cantina/executor/image
+REAL       := cantina/executor cantina/executor/% cantina/test/% cantina/cmd/% cantina/store/etcd cantina/bench cantina/examples/% \
+	cantina/logstore cantina/cgroup cantina/spawn cantina/spawn/%
+UNIT        = $(filter-out $(REAL),$(shell $(GO) list ./...)) cantina/logstore cantina/executor/step
 REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 
 # Of the tests of whole clusters, what runs a second time with workloads of a user without privileges;

@@ -47,7 +47,7 @@ func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each fun
 }
 
 // FollowOutput calls each for every message of an output stream until it ends; one
-// that breaks is resumed where it stood. Packed messages are read by output.EachPacked.
+// that breaks is resumed where it stood. Packed messages are read by logstore.EachPacked.
 func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, each func(*pb.FollowOutputResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.FollowOutput(ctx, connect.NewRequest(q))

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/event"
-	"cantina/executor/output"
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/logstore"
 	"cantina/plan"
 	pb "cantina/wire/cantinav1"
 )
@@ -47,7 +47,7 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 	if _, err := s.known(ctx, b, q.Query); err != nil {
 		return err
 	}
-	place, err := output.ParsePlace(q.Cursor)
+	place, err := logstore.ParsePlace(q.Cursor)
 	if err != nil {
 		return &FieldError{Err: err, Field: "cursor"}
 	}
@@ -71,7 +71,7 @@ type follower struct {
 	b       *Backend
 	query   *pb.LogQuery
 	subject *pb.OutputQuery
-	place   output.Place
+	place   logstore.Place
 	send    func(*pb.FollowOutputResponse) error
 	pack    bool // answer in columns
 	// late is the query for cells that join later when only the newest lines were asked for.
@@ -89,7 +89,7 @@ type follower struct {
 // arrival is what one cell's stream brings; err or end are its last word.
 type arrival struct {
 	cell  string
-	lines []output.Line
+	lines []logstore.Line
 	end   bool
 	err   error
 }
@@ -206,9 +206,9 @@ func (f *follower) stream(ctx context.Context) error {
 // arrive sends on what one cell brought. What is late (a catch-up page had it) is
 // dropped.
 func (f *follower) arrive(a arrival) error {
-	page := &outputPage{Lines: make([]output.CellLine, len(a.lines))}
+	page := &outputPage{Lines: make([]logstore.CellLine, len(a.lines))}
 	for i, l := range a.lines {
-		page.Lines[i] = output.CellLine{Cell: a.cell, Line: l}
+		page.Lines[i] = logstore.CellLine{Cell: a.cell, Line: l}
 	}
 	if n := len(a.lines); n > 0 {
 		f.place[a.cell] = a.lines[n-1].Cursor()
@@ -246,7 +246,7 @@ func (f *follower) join(ctx context.Context) {
 				}
 			}
 			err := f.b.Logs.FollowLogs(ctx, cell, m, func(x *pb.FollowLogsResponse) error {
-				got, err := output.Unpack(x.Lines)
+				got, err := logstore.Unpack(x.Lines)
 				if err != nil {
 					return err
 				}

@@ -14,9 +14,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"cantina/executor/output"
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/logstore"
 	"cantina/plan"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -135,7 +135,7 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 		streams = []string{"stdout", "stderr"}
 	}
 	for _, name := range streams {
-		s, ok := output.ParseStream(name)
+		s, ok := logstore.ParseStream(name)
 		if !ok {
 			return nil, invalid("query.stream", "invalid stream %q: must be one of stdout, stderr, event", text.Shorten(name, 60))
 		}
@@ -158,9 +158,9 @@ var packedPage = pageSize{lines: 1 << 16, bytes: 4 << 20}
 
 // outputPage is one merged page: lines, or the answer of the only cell as it came.
 type outputPage struct {
-	Lines      []output.CellLine
+	Lines      []logstore.CellLine
 	only       *pb.ReadLogsResponse
-	Next, Prev output.Place
+	Next, Prev logstore.Place
 	More       bool
 	Missing    []string
 }
@@ -183,13 +183,13 @@ func (p *outputPage) packed() *pb.LogLines {
 	if p.only != nil {
 		return p.only.Lines
 	}
-	return output.PackMerged(p.Lines)
+	return logstore.PackMerged(p.Lines)
 }
 
 // readOutput asks every cell that may have output and merges what they answer. A
 // cell that does not answer is named in the page and loses nothing: its place stays.
 func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string, size pageSize) (*outputPage, error) {
-	from, err := output.ParsePlace(cursor)
+	from, err := logstore.ParsePlace(cursor)
 	if err != nil {
 		return nil, &FieldError{Err: err, Field: "page.cursor"}
 	}
@@ -204,7 +204,7 @@ func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string
 }
 
 // readOnly reads a page for packing of the only cell, without taking it apart.
-func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from output.Place, cell string, size pageSize) (*outputPage, error) {
+func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, cell string, size pageSize) (*outputPage, error) {
 	m, err := logs.ReadLogs(ctx, cell, readRequest(query, from[cell], size, 1))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -234,12 +234,12 @@ const minPageBytes = 256 << 10
 // maxCells is how many cells are asked at the same time.
 const maxCells = 32
 
-func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.Place, size pageSize) (*outputPage, error) {
+func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, size pageSize) (*outputPage, error) {
 	cells := logs.Holders(query)
 	if size.bytes > 0 && len(cells) == 1 {
 		return readOnly(ctx, logs, query, from, cells[0], size)
 	}
-	parts := make([]output.Part, len(cells))
+	parts := make([]logstore.Part, len(cells))
 	var wg sync.WaitGroup
 	gate := make(chan struct{}, maxCells)
 	for i, cell := range cells {
@@ -253,7 +253,7 @@ func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from output.P
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	merged, err := output.Merge(from, query.Backward, size.lines, parts)
+	merged, err := logstore.Merge(from, query.Backward, size.lines, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -272,21 +272,21 @@ func ofCell(cell string, err error) string {
 	return prefix + strings.TrimPrefix(err.Error(), prefix)
 }
 
-func readCell(ctx context.Context, logs Logs, cell string, q *pb.ReadLogsRequest) output.Part {
+func readCell(ctx context.Context, logs Logs, cell string, q *pb.ReadLogsRequest) logstore.Part {
 	m, err := logs.ReadLogs(ctx, cell, q)
 	if err != nil {
-		return output.Part{Cell: cell, Err: err}
+		return logstore.Part{Cell: cell, Err: err}
 	}
-	part := output.Part{Cell: cell, Page: output.Page{Prev: m.Previous, Next: m.Next, More: !m.End}}
-	part.Page.Lines, err = output.Unpack(m.Lines)
+	part := logstore.Part{Cell: cell, Page: logstore.Page{Prev: m.Previous, Next: m.Next, More: !m.End}}
+	part.Page.Lines, err = logstore.Unpack(m.Lines)
 	if err != nil {
-		return output.Part{Cell: cell, Err: fmt.Errorf("%w: %w", wire.ErrMalformed, err)}
+		return logstore.Part{Cell: cell, Err: fmt.Errorf("%w: %w", wire.ErrMalformed, err)}
 	}
 	return part
 }
 
 // OutputLine is a line as a public message.
-func OutputLine(l output.CellLine) *pb.OutputLine {
+func OutputLine(l logstore.CellLine) *pb.OutputLine {
 	m := &pb.OutputLine{
 		Time: wire.FromTime(l.Time), Source: SourceName(l.Source), Container: l.Source.ID, Cell: l.Cell, Stream: l.Stream.String(),
 		Unterminated: !l.Terminated, Continues: l.Continues,
@@ -304,7 +304,7 @@ func OutputLine(l output.CellLine) *pb.OutputLine {
 }
 
 // SourceName is the prefix of a line: "web/0", "job[node]", the task's id.
-func SourceName(s *output.Source) string {
+func SourceName(s *logstore.Source) string {
 	l := s.Labels
 	switch {
 	case l["service"] != "":

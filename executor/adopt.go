@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/process"
-	"cantina/executor/procid"
 	"cantina/executor/shim"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // adopt takes over the kept containers of predecessors, whose groups still stand.
@@ -82,7 +82,7 @@ func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
 	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	var err error
 	if k.shim, err = c.watch(ctx, c.heir.Shim); errors.Is(err, procid.ErrGone) {
-		k.shim, err = process.Gone(c.heir.Shim.Pid), nil
+		k.shim, err = spawn.Gone(c.heir.Shim.Pid), nil
 	}
 	if err != nil {
 		unwatch()
@@ -103,7 +103,7 @@ const watchAgain = 100 * time.Millisecond
 // watch pins a process that is not this cell's child. Only procid.ErrGone says that it
 // has ended: while nobody can tell, for want of descriptors, it asks again, until ctx is
 // done.
-func (c *container) watch(ctx context.Context, id procid.Identity) (*process.Process, error) {
+func (c *container) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
 	again := time.NewTicker(watchAgain)
 	defer again.Stop()
 	for told := false; ; told = true {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
@@ -62,7 +62,7 @@ func TestWhatADownloadUnpacksToIsBounded(t *testing.T) {
 		s.Workload.Setup = &action.Action{Download: &action.Download{From: "file://" + bomb, To: "in", Unpack: true, AllowUnpinned: true}}
 		got := launch(t, e, strings.ReplaceAll(name, " ", "-"), s)
 		if got.Result.Failed == c.fine || !c.fine && !strings.Contains(got.Result.Reason, "too large when unpacked") && !strings.Contains(got.Result.Reason, "disk") {
-			t.Errorf("%s: %+v %q", name, got.Result, lines(t, e, got.ID, output.Stderr))
+			t.Errorf("%s: %+v %q", name, got.Result, lines(t, e, got.ID, logstore.Stderr))
 		}
 	}
 }

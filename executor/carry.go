@@ -14,7 +14,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/place"
-	"cantina/executor/process"
+	"cantina/spawn"
 )
 
 // carry has a process of the container put or take a file that is outside its folder: the
@@ -38,7 +38,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 	}
 	var said note
 	c.e.starts.RLock()
-	p, err := c.e.launcher.Start(&process.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.group, Session: true,
+	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.group, Session: true,
 		ParentDeath: c.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.group == nil,
 		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
 	if err == nil {
@@ -72,7 +72,7 @@ func removeIfThere(path string) error {
 
 // awaitCarrier waits for the end of a carrier. One that makes no progress hangs; one that
 // nobody waits for any more is killed, and what does not die stays with the container.
-func (c *container) awaitCarrier(ctx context.Context, p *process.Process, what string) error {
+func (c *container) awaitCarrier(ctx context.Context, p *spawn.Process, what string) error {
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	told, before := false, ""

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/executor/isolate"
 	"cantina/executor/step"
 	"cantina/internal/brood"

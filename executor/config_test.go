@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"cantina/executor/cache"
+	"cantina/image/cache"
 	"cantina/internal/run"
 )
 

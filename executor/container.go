@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
-	"cantina/executor/image"
+	"cantina/cgroup"
 	"cantina/executor/isolate"
-	"cantina/executor/output"
-	"cantina/executor/process"
-	"cantina/executor/procid"
+	"cantina/image"
+	"cantina/logstore"
 	"cantina/resource"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // ask is what has been asked of a container; a later one replaces an earlier
@@ -78,7 +78,7 @@ type container struct {
 	// owned by the driver
 	timedOut  bool
 	fixed     *verdict         // nil until the main program has ended
-	decider   *process.Process // whose end decides; nil = none, or a kept one
+	decider   *spawn.Process   // whose end decides; nil = none, or a kept one
 	report    func() RunResult // how it ended, once the main program has; nil until it ran
 	inherited bool             // the verdict is a predecessor's: outcome says it
 	begun     time.Duration    // boot time of Start
@@ -87,7 +87,7 @@ type container struct {
 	pooled    *folder // the same, when folders gave it out
 	forgotten bool
 	group     *cgroup.Group // set to nil under mu
-	writers   [2]*output.Writer
+	writers   [2]*logstore.Writer
 	status    statusSink
 	view      *isolate.View  // nil below IsolationNamespaces
 	lower     []string       // folders of the image, the topmost first
@@ -110,12 +110,12 @@ type container struct {
 	noted  []procid.Identity // in pidFile
 
 	mu        sync.Mutex
-	shut      bool               // without a group: nothing may be started beside it any more
-	copies    int                // of files to be uploaded, so far
-	undead    []*cgroup.Group    // of checks, in which something does not die
-	keepsake  *kept              // the program that a shim owns
-	written   bool               // a successor finds the container written down
-	processes []*process.Process // that may still hold output
+	shut      bool             // without a group: nothing may be started beside it any more
+	copies    int              // of files to be uploaded, so far
+	undead    []*cgroup.Group  // of checks, in which something does not die
+	keepsake  *kept            // the program that a shim owns
+	written   bool             // a successor finds the container written down
+	processes []*spawn.Process // that may still hold output
 }
 
 func newContainer(e *Executor, r Reservation, need resource.Amounts) *container {

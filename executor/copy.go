@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"cantina/executor/place"
-	"cantina/executor/process"
+	"cantina/spawn"
 )
 
 // ErrOutside reports a path that leads out of the container.
@@ -91,7 +91,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		return errors.Join(fmt.Errorf("open stream: %w", err), r.Close(), w.Close())
 	}
 	null := c.e.null.Fd()
-	s := &process.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Session: true, Gain: true, Env: []string{"GOMAXPROCS=1"},
+	s := &spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Session: true, Gain: true, Env: []string{"GOMAXPROCS=1"},
 		Files: []uintptr{null, w.Fd(), ew.Fd()}}
 	near, far := r, w
 	if in != nil {
@@ -132,7 +132,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 
 // awaitCopy waits for a copy and its streams. One that nobody waits for is killed, and
 // what does not die stays with the container.
-func (c *container) awaitCopy(ctx context.Context, p *process.Process, at place.Place, streams *sync.WaitGroup, near, er *os.File) error {
+func (c *container) awaitCopy(ctx context.Context, p *spawn.Process, at place.Place, streams *sync.WaitGroup, near, er *os.File) error {
 	defer func() {
 		streams.Wait()
 		near.Close()

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
-	"cantina/executor/process"
-	"cantina/executor/procid"
+	"cantina/cgroup"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // TestDamagedLegacy: whichever of the files that name what a dead cell left cannot be
@@ -164,7 +164,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	if err := rawPrlimit(&unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
-	pinned := make(chan *process.Process)
+	pinned := make(chan *spawn.Process)
 	go func() {
 		p, err := (&container{e: e}).watch(t.Context(), stranger)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
@@ -74,13 +74,13 @@ func TestACellOnAFullDisk(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	var got, missing int64
-	for q, more := (output.Query{IDs: []string{"x"}, Streams: []output.Stream{output.Stdout}}), true; more; {
+	for q, more := (logstore.Query{IDs: []string{"x"}, Streams: []logstore.Stream{logstore.Stdout}}), true; more; {
 		page, err := e.Output().Query(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range page.Lines {
-			if l.Gap != nil && l.Gap.Reason == output.DiskError {
+			if l.Gap != nil && l.Gap.Reason == logstore.DiskError {
 				missing += l.Gap.Bytes
 			}
 			got += int64(len(l.AppendRaw(nil)))

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/executor/isolate"
-	"cantina/executor/output"
-	"cantina/executor/process"
 	"cantina/executor/step"
+	"cantina/logstore"
 	"cantina/resource"
+	"cantina/spawn"
 )
 
 // tailLines is how many last lines of each stream a result keeps.
@@ -177,7 +177,7 @@ func (c *container) openOutput() error {
 	}
 	src := c.source()
 	src.Rate = c.spec.Workload.LogRate
-	for i, s := range [...]output.Stream{output.Stdout, output.Stderr} {
+	for i, s := range [...]logstore.Stream{logstore.Stdout, logstore.Stderr} {
 		w, err := c.e.out.Writer(src, s)
 		if err != nil {
 			return fmt.Errorf("open output: %w", err)
@@ -188,13 +188,13 @@ func (c *container) openOutput() error {
 }
 
 // source is what the container's output is kept under.
-func (c *container) source() output.Source {
-	return output.Source{ID: c.id, Labels: c.labels, Attempt: c.labels[LabelAttempt]}
+func (c *container) source() logstore.Source {
+	return logstore.Source{ID: c.id, Labels: c.labels, Attempt: c.labels[LabelAttempt]}
 }
 
 // note writes a line of the executor into the container's log.
 func (c *container) note(format string, args ...any) {
-	if w, err := c.e.out.Writer(c.source(), output.Event); err == nil {
+	if w, err := c.e.out.Writer(c.source(), logstore.Event); err == nil {
 		fmt.Fprintf(w, format+"\n", args...)
 		w.Close()
 	}
@@ -373,7 +373,7 @@ func (c *container) saveAndClose(r *RunResult) {
 	}
 }
 
-func (c *container) resultOf(p *process.Process) RunResult {
+func (c *container) resultOf(p *spawn.Process) RunResult {
 	pr := p.Result()
 	r := RunResult{ExitCode: pr.ExitCode, Signal: int(pr.Signal), Started: pr.Started.UTC(), Ended: pr.Ended.UTC(),
 		Usage: Usage{User: pr.Usage.User, System: pr.Usage.System}}
@@ -404,7 +404,7 @@ func (c *container) setPid(pid int) {
 }
 
 // start starts one program of the container.
-func (c *container) start(r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
+func (c *container) start(r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
@@ -418,7 +418,7 @@ func (c *container) start(r *action.Run, out, errs sink, pa patience) (*process.
 	return c.launch(s, r, out, errs, pa)
 }
 
-func (c *container) launch(s *process.Spec, r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
+func (c *container) launch(s *spawn.Spec, r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
 	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}
@@ -454,13 +454,13 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-func (c *container) addProcess(p *process.Process) {
+func (c *container) addProcess(p *spawn.Process) {
 	c.mu.Lock()
-	c.processes = append(slices.DeleteFunc(c.processes, (*process.Process).Closed), p)
+	c.processes = append(slices.DeleteFunc(c.processes, (*spawn.Process).Closed), p)
 	c.mu.Unlock()
 }
 
-func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
+func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	w := &c.spec.Workload
 	who, err := c.identify(r)
 	if err != nil {
@@ -472,7 +472,7 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 	if err := c.giveFolder(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
-	s := &process.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.group,
+	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.group,
 		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
 		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
 	if s.Dir == "" {
@@ -490,7 +490,7 @@ func (c *container) processSpec(r *action.Run) (*process.Spec, error) {
 }
 
 // see gives a process its view, from which its user gets to the container's folder.
-func (c *container) see(s *process.Spec, h isolate.Hooks) {
+func (c *container) see(s *spawn.Spec, h isolate.Hooks) {
 	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs {
 		h = isolate.Reach(c.e.spaces, h, c.folder, s.Credential)
 	}

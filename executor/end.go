@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/process"
+	"cantina/spawn"
 )
 
 func stopSignal(t *action.Termination) syscall.Signal {
@@ -36,7 +36,7 @@ func leftoverGrace(t *action.Termination) time.Duration {
 }
 
 // askToEnd sends the stop signal and returns how long the container has.
-func (c *container) askToEnd(p *process.Process, t *action.Termination) time.Duration {
+func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Duration {
 	if t.Mode == action.KillNow {
 		return 0
 	}
@@ -261,12 +261,12 @@ func (c *container) mainEnded() bool {
 func (c *container) shutIfEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shut = !slices.ContainsFunc(c.processes, func(p *process.Process) bool { return !p.Ended() })
+	c.shut = !slices.ContainsFunc(c.processes, func(p *spawn.Process) bool { return !p.Ended() })
 	return c.shut
 }
 
 // alive is a started process that has not been waited for; nil = none.
-func (c *container) alive() *process.Process {
+func (c *container) alive() *spawn.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.processes {
@@ -360,7 +360,7 @@ func (e *Executor) reboot(c *container) {
 	e.rebooting.Do(func() {
 		e.log.Error("rebooting: a container does not die", "container", c.id)
 		cmd := e.cfg.RebootCommand
-		if _, err := e.launcher.Start(&process.Spec{Path: cmd[0], Args: cmd[1:], Env: os.Environ(), Session: true, Gain: true}); err != nil {
+		if _, err := e.launcher.Start(&spawn.Spec{Path: cmd[0], Args: cmd[1:], Env: os.Environ(), Session: true, Gain: true}); err != nil {
 			e.log.Error("reboot command", "error", err)
 		}
 	})

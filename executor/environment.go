@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/process"
 	"cantina/executor/shim"
 	"cantina/internal/run"
+	"cantina/spawn"
 )
 
 // sink takes one stream of a process.
@@ -141,7 +141,7 @@ func (p *programStatus) Ended() {
 }
 
 // statusAt is the status when a program ended; now, when it has not.
-func (c *container) statusAt(p *process.Process) []byte {
+func (c *container) statusAt(p *spawn.Process) []byte {
 	if p != nil && p.Ended() {
 		if s, ok := p.Status().(*programStatus); ok {
 			return s.atEnd

@@ -14,7 +14,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/isolate"
-	"cantina/executor/process"
+	"cantina/spawn"
 )
 
 // ExecSpec is one program to run beside what a container runs.
@@ -41,7 +41,7 @@ type ExecSession struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.Reader
 
-	p      *process.Process
+	p      *spawn.Process
 	master *os.File // of the pseudo terminal; nil without
 	files  []*os.File
 	once   sync.Once
@@ -120,7 +120,7 @@ func (e *Executor) target(id string) (*container, int, error) {
 
 // startBeside starts a process in the container's group, unless the container is
 // just being given back. Without groups it is one of the container's processes.
-func (c *container) startBeside(s *process.Spec) (*process.Process, error) {
+func (c *container) startBeside(s *spawn.Spec) (*spawn.Process, error) {
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (c *container) startBeside(s *process.Spec) (*process.Process, error) {
 	return p, nil
 }
 
-func (c *container) launchBeside(s *process.Spec) (*process.Process, error) {
+func (c *container) launchBeside(s *spawn.Spec) (*spawn.Process, error) {
 	c.mu.Lock() // the group cannot be given back meanwhile
 	defer c.mu.Unlock()
 	if s.Group = c.group; s.Group == nil && (c.e.tree != nil || c.shut) {
@@ -212,7 +212,7 @@ func (x *ExecSession) Resize(rows, cols uint16) error {
 	return pty.Setsize(x.master, &pty.Winsize{Rows: rows, Cols: cols})
 }
 
-// Signal sends a signal to the program. It returns process.ErrGone when it ended.
+// Signal sends a signal to the program. It returns spawn.ErrGone when it ended.
 func (x *ExecSession) Signal(sig syscall.Signal) error { return x.p.Signal(sig) }
 
 // Wait returns how the program ended, or the error of ctx.

@@ -36,16 +36,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cantina/executor/cache"
-	"cantina/executor/cgroup"
-	"cantina/executor/image"
+	"cantina/cgroup"
 	"cantina/executor/isolate"
-	"cantina/executor/output"
-	"cantina/executor/process"
-	"cantina/executor/procid"
 	"cantina/executor/step"
+	"cantina/image"
+	"cantina/image/cache"
 	"cantina/internal/run"
+	"cantina/logstore"
 	"cantina/resource"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // CgroupMode says which control groups are used.
@@ -84,7 +84,7 @@ type Config struct {
 	FirstPort, LastPort int
 	// TestKinds has each kind of isolation tested now and then, for Withdrawn.
 	TestKinds bool
-	Output    output.Config
+	Output    logstore.Config
 	Cache     cache.Config // of downloads
 	UnpackMax int64        // bytes that an archive may unpack to where the work names no disk; 0 = DefaultUnpack
 	Image     image.Config // of unpacked images
@@ -140,7 +140,7 @@ type Executor struct {
 	lock          *os.File
 	tree          *cgroup.Tree // nil without control groups
 	watcher       *cgroup.Watcher
-	launcher      *process.Launcher
+	launcher      *spawn.Launcher
 	keeper        *keeper
 	steps         *step.Engine
 	images        *image.Store
@@ -148,7 +148,7 @@ type Executor struct {
 	self          func() account // the cell's own user, by the machine's database
 	spaces        *isolate.Host  // nil where there are no name spaces
 	roots         *roots
-	out           *output.Store
+	out           *logstore.Store
 	hub           hub
 	null          *os.File
 	generation    string     // of this cell process, in the names of its classes
@@ -243,7 +243,7 @@ func (e *Executor) open() error {
 	if e.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return err
 	}
-	if e.out, err = output.Open(filepath.Join(e.cfg.Folder, "output"), e.cfg.Output); err != nil {
+	if e.out, err = logstore.Open(filepath.Join(e.cfg.Folder, "output"), e.cfg.Output); err != nil {
 		return err
 	}
 	if e.cache, err = cache.Open(e.path("cache"), e.cfg.Cache); err != nil {
@@ -259,7 +259,7 @@ func (e *Executor) open() error {
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
 	}
-	if e.launcher, err = process.NewLauncher(e.tree); err != nil {
+	if e.launcher, err = spawn.NewLauncher(e.tree); err != nil {
 		return err
 	}
 	if e.spaces, err = isolate.OpenHost(); err != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"time"
 
-	"cantina/executor/cgroup"
-	"cantina/executor/process"
+	"cantina/cgroup"
+	"cantina/spawn"
 )
 
 // Freeze stops all containers without ending them, and holds back starts, until
@@ -79,7 +79,7 @@ func (e *Executor) stopGroups(on bool) error {
 	for _, c := range e.live(func(*container) bool { return true }) {
 		c.mu.Lock()
 		for _, p := range c.processes {
-			if err := p.SignalGroup(sig); err != nil && !errors.Is(err, process.ErrGone) {
+			if err := p.SignalGroup(sig); err != nil && !errors.Is(err, spawn.ErrGone) {
 				errs = append(errs, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 )
 
 // TestDeadlineIsHeldAllThrough: from the death of a cell process on, whatever becomes of its

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"cantina/executor/process"
+	"cantina/spawn"
 )
 
 // ErrHangs reports a program that the kernel does not come back from looking for: it,
@@ -55,7 +55,7 @@ func (c *container) patienceOf(ctx context.Context) patience {
 
 // awaitLaunch waits until a start that hangs has come to something. It blocks nobody
 // but this container.
-func (c *container) awaitLaunch(p *process.Process, program string, pa patience) error {
+func (c *container) awaitLaunch(p *spawn.Process, program string, pa patience) error {
 	if err := c.await(p.Launched(), p, program, func() []int { return []int{p.Pid} }, pa); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *container) awaitLaunch(p *process.Process, program string, pa patience)
 
 // await waits until a start is done, and tells meanwhile which processes it hangs in. When
 // nobody waits for it any more it kills p.
-func (c *container) await(done <-chan struct{}, p *process.Process, program string, hanging func() []int, pa patience) error {
+func (c *container) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int, pa patience) error {
 	limit, stop := timer(pa.limit)
 	defer stop()
 	look := time.NewTicker(hangsAfter)

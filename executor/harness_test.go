@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
-	"cantina/executor/output"
-	"cantina/executor/procid"
+	"cantina/cgroup"
 	"cantina/executor/terminal"
+	"cantina/logstore"
 	"cantina/resource"
+	"cantina/spawn/procid"
 )
 
 // patienceOfTests bounds what a test waits for: it ends a test that hangs, also on a machine
@@ -192,9 +192,9 @@ func launch(t testing.TB, e *Executor, id string, s Spec) Container {
 }
 
 // lines returns what a container wrote to one stream.
-func lines(t testing.TB, e *Executor, id string, stream output.Stream) []string {
+func lines(t testing.TB, e *Executor, id string, stream logstore.Stream) []string {
 	t.Helper()
-	page, err := e.Output().Query(context.Background(), output.Query{IDs: []string{id}, Streams: []output.Stream{stream}, Limit: 100000})
+	page, err := e.Output().Query(context.Background(), logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{stream}, Limit: 100000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -567,21 +567,21 @@ func (w *waiters) give(c Container) {
 // awaitLine follows a container's output until a line comes.
 func awaitLine(t testing.TB, e *Executor, id, want string) {
 	t.Helper()
-	awaitOutput(t, e, output.Query{IDs: []string{id}}, func(l string) bool { return l == want })
+	awaitOutput(t, e, logstore.Query{IDs: []string{id}}, func(l string) bool { return l == want })
 }
 
 // awaitOutputNote follows the events of a container until one has text.
 func awaitOutputNote(t testing.TB, e *Executor, id, text string) {
 	t.Helper()
-	awaitOutput(t, e, output.Query{IDs: []string{id}, Streams: []output.Stream{output.Event}}, func(l string) bool { return strings.Contains(l, text) })
+	awaitOutput(t, e, logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{logstore.Event}}, func(l string) bool { return strings.Contains(l, text) })
 }
 
-func awaitOutput(t testing.TB, e *Executor, q output.Query, ok func(string) bool) {
+func awaitOutput(t testing.TB, e *Executor, q logstore.Query, ok func(string) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
 	defer cancel()
 	found := errors.New("found")
-	err := e.Output().Follow(ctx, q, func(l output.Line) error {
+	err := e.Output().Follow(ctx, q, func(l logstore.Line) error {
 		if ok(string(l.Data)) {
 			return found
 		}

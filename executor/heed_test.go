@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 )
 
 // imageFile is a tarball of a shell's image with these settings.
@@ -62,7 +62,7 @@ func TestWhatAnImageSaysCountsWhereTheEntryDoesNot(t *testing.T) {
 			"entry": {own, []string{"own", "/etc", "0", "/opt/entry:/bin:/usr/bin,image,entry,cell"}},
 		} {
 			r := launch(t, e, id, c.s).Result
-			out := lines(t, e, id, output.Stdout)
+			out := lines(t, e, id, logstore.Stdout)
 			if r.Failed || len(out) < 4 || !slices.Equal(out[:4], c.want) {
 				t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
 			}
@@ -96,7 +96,7 @@ func TestAnImageSaysHowItIsStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			await(t, e, id, completed)
-			if out := lines(t, e, id, output.Stdout); !slices.Equal(out, []string{"up", id}) {
+			if out := lines(t, e, id, logstore.Stdout); !slices.Equal(out, []string{"up", id}) {
 				t.Errorf("%q", out)
 			}
 		}
@@ -123,7 +123,7 @@ func TestUsersThatCannotBeAreRefusedWhereverTheyStand(t *testing.T) {
 	refused := func(id string, w action.Workload, says ...string) {
 		t.Helper()
 		r := launch(t, e, id, Spec{Workload: w}).Result
-		if out := lines(t, e, id, output.Stdout); !r.Failed || slices.Contains(out, "ran as 0") {
+		if out := lines(t, e, id, logstore.Stdout); !r.Failed || slices.Contains(out, "ran as 0") {
 			t.Errorf("%s: %+v %q", id, r, out)
 		}
 		for _, s := range says {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/resource"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/executor/shim"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 )
 
 func needRoot(t testing.TB) {
@@ -57,7 +57,7 @@ func TestNamespaces(t *testing.T) {
 		if c.Result.Failed {
 			t.Fatalf("%+v", c.Result)
 		}
-		out := lines(t, e, id, output.Stdout)
+		out := lines(t, e, id, logstore.Stdout)
 		want := []string{"pid 1", "nnp 1", "tmp writable", "folder writable", "null works"}
 		if os.Getenv(testUser) == "" {
 			want = append(want, "host inside") // for root alone
@@ -138,7 +138,7 @@ func testRootfsFolder(t *testing.T, runc string) {
 	s := sh("echo pid $$; id -u; ls /; pwd; echo hi > /made; echo result > r; ls /proc/self > /dev/null && echo proc; cat /etc/passwd > /dev/null && echo x > /dev/null; ls /dev")
 	s.Workload.Isolation, s.Workload.Rootfs, s.Workload.ResultFile, s.Workload.User = action.IsolationRootfs, root, "r", "root"
 	c := launch(t, e, "x", s)
-	out := lines(t, e, "x", output.Stdout)
+	out := lines(t, e, "x", logstore.Stdout)
 	if c.Result.Failed {
 		t.Fatalf("%+v %q", c.Result, out)
 	}
@@ -161,7 +161,7 @@ func testRootfsFolder(t *testing.T, runc string) {
 	if c := launch(t, e, "u", s); c.Result.Failed {
 		t.Errorf("%+v", c.Result)
 	}
-	if out := lines(t, e, "u", output.Stdout); !slices.Equal(out, []string{"4321", "4322", "mine"}) {
+	if out := lines(t, e, "u", logstore.Stdout); !slices.Equal(out, []string{"4321", "4322", "mine"}) {
 		t.Errorf("as app: %q", out)
 	}
 }
@@ -172,8 +172,8 @@ func TestAnotherUser(t *testing.T) {
 	s := sh("id -u; id -g; id -G; echo > mine && echo writable")
 	s.Workload.User = "1234:2345"
 	c := launch(t, e, "x", s)
-	if out := lines(t, e, "x", output.Stdout); c.Result.Failed || !slices.Equal(out, []string{"1234", "2345", "2345", "writable"}) {
-		t.Errorf("%q %+v %q", out, c.Result, lines(t, e, "x", output.Stderr))
+	if out := lines(t, e, "x", logstore.Stdout); c.Result.Failed || !slices.Equal(out, []string{"1234", "2345", "2345", "writable"}) {
+		t.Errorf("%q %+v %q", out, c.Result, lines(t, e, "x", logstore.Stderr))
 	}
 	s.Workload.User = "no-such-user"
 	if c := launch(t, e, "y", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no-such-user") {
@@ -186,7 +186,7 @@ func TestOpenFilesLimit(t *testing.T) {
 	s := sh("ulimit -n")
 	s.Workload.Action.Run.OpenFiles = 123
 	launch(t, e, "x", s)
-	if out := lines(t, e, "x", output.Stdout); !slices.Equal(out, []string{strconv.Itoa(123)}) {
+	if out := lines(t, e, "x", logstore.Stdout); !slices.Equal(out, []string{strconv.Itoa(123)}) {
 		t.Errorf("limit %q", out)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/executor/isolate"
-	"cantina/executor/process"
-	"cantina/executor/procid"
 	"cantina/executor/shim"
 	"cantina/executor/step"
 	"cantina/resource"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // errKeep says what on_cell_restart: keep needs.
@@ -53,14 +53,14 @@ type kept struct {
 	h    *stepHost
 	c    *container
 	dir  string
-	shim *process.Process // ends after the program
+	shim *spawn.Process // ends after the program
 	done chan struct{}
 	told moment // to stop
 	buf  []byte // of the follower
 
 	mu       sync.Mutex
-	main     *process.Process // watched only, to signal it
-	ended    *shim.Ended      // nil: not ended, or lost
+	main     *spawn.Process // watched only, to signal it
+	ended    *shim.Ended    // nil: not ended, or lost
 	lost     bool
 	detached bool
 }
@@ -103,7 +103,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	c.e.starts.RLock()
-	k.shim, err = c.e.launcher.Start(&process.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
+	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
 	if err == nil {
 		c.addProcess(k.shim)

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
-	"cantina/executor/output"
+	"cantina/cgroup"
 	"cantina/executor/shim"
+	"cantina/logstore"
 )
 
 func keep(s Spec) Spec {
@@ -36,7 +36,7 @@ func TestKeptContainerIsOrdinaryOtherwise(t *testing.T) {
 		if r := c.Result; r.ExitCode != 5 || !r.Failed || string(r.Status) != "state" || r.Lost {
 			t.Fatalf("%+v", r)
 		}
-		if out := lines(t, e, id, output.Stdout); len(out) != 1 || out[0] != "out" {
+		if out := lines(t, e, id, logstore.Stdout); len(out) != 1 || out[0] != "out" {
 			t.Fatalf("%q", out)
 		}
 		e.Delete(id)
@@ -147,7 +147,7 @@ func TestReadoption(t *testing.T) {
 		if err := numbered(allLines(t, e, id), count+1); err != nil {
 			again := numbered(allLines(t, e, id), count+1)
 			segs, _ := shim.Segments(e.keepFolder(id), 1)
-			w, _ := e.Output().Writer(output.Source{ID: id}, output.Stdout)
+			w, _ := e.Output().Writer(logstore.Source{ID: id}, logstore.Stdout)
 			t.Errorf("%s: %v; read again %v, written %d, segments %+v", id, err, again, w.Written(), segs)
 		}
 		e.Delete(id)
@@ -161,7 +161,7 @@ func TestReadoption(t *testing.T) {
 // allLines reads a container's standard output through all pages.
 func allLines(t testing.TB, e *Executor, id string) (out []string) {
 	t.Helper()
-	q := output.Query{IDs: []string{id}, Streams: []output.Stream{output.Stdout}, Limit: 50000}
+	q := logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{logstore.Stdout}, Limit: 50000}
 	for {
 		p, err := e.Output().Query(context.Background(), q)
 		if err != nil {

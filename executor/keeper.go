@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/process"
-	"cantina/executor/procid"
 	"cantina/executor/reaperbin"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // The classes of containers; see the package's comment.
@@ -59,7 +59,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	sock    *os.File
-	reaper  *process.Process
+	reaper  *spawn.Process
 	ready   chan struct{} // closed when the reaper is there, or never will be
 	ended   bool
 	drained bool
@@ -172,7 +172,7 @@ func (k *keeper) serve(ctx context.Context) error {
 
 // dismiss waits for the end of a reaper that has nothing left to do. One that does not end,
 // since somebody stopped it, is killed; the cell does not wait for one that does not die.
-func (k *keeper) dismiss(p *process.Process) {
+func (k *keeper) dismiss(p *spawn.Process) {
 	for _, wait := range []time.Duration{k.e.cfg.KillWait, k.e.cfg.StuckAfter} {
 		late, stop := timer(wait)
 		select {
@@ -186,7 +186,7 @@ func (k *keeper) dismiss(p *process.Process) {
 	}
 }
 
-func (k *keeper) start() (*process.Process, *os.File, error) {
+func (k *keeper) start() (*spawn.Process, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start reaper: %w", err)
@@ -202,7 +202,7 @@ func (k *keeper) start() (*process.Process, *os.File, error) {
 			args = append(args, "clean="+pattern)
 		}
 	}
-	p, err := k.e.launcher.Start(&process.Spec{Path: k.path, Args: args, Session: true, Gain: true, Env: []string{"GOMAXPROCS=2"},
+	p, err := k.e.launcher.Start(&spawn.Spec{Path: k.path, Args: args, Session: true, Gain: true, Env: []string{"GOMAXPROCS=2"},
 		Files: []uintptr{uintptr(fds[1]), k.e.null.Fd(), os.Stderr.Fd()}})
 	unix.Close(fds[1])
 	if err != nil {
@@ -221,7 +221,7 @@ func (k *keeper) start() (*process.Process, *os.File, error) {
 }
 
 // read takes the reaper's messages until it is gone.
-func (k *keeper) read(sock *os.File, p *process.Process) {
+func (k *keeper) read(sock *os.File, p *spawn.Process) {
 	buf := make([]byte, 8192)
 	for {
 		n, err := sock.Read(buf)
@@ -362,7 +362,7 @@ func (k *keeper) spare(dir string) {
 // started tells the reaper of a process, where no group does, and writes down for a
 // successor which it is. A process of which nobody could be told must not run: it is killed,
 // and its process group with it (see processSpec).
-func (k *keeper) started(c *container, p *process.Process) error {
+func (k *keeper) started(c *container, p *spawn.Process) error {
 	if c.group != nil {
 		return nil
 	}
@@ -373,7 +373,7 @@ func (k *keeper) started(c *container, p *process.Process) error {
 	return err
 }
 
-func (k *keeper) record(c *container, p *process.Process) error {
+func (k *keeper) record(c *container, p *spawn.Process) error {
 	id, err := procid.Of(p.Pid)
 	if errors.Is(err, procid.ErrGone) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/procid"
+	"cantina/spawn/procid"
 )
 
 // soak reports whether the long forms of tests are wanted.

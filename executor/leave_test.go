@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"cantina/executor/output"
+	"cantina/logstore"
 )
 
 func TestGracefulEndLetsKeptGoOn(t *testing.T) {
@@ -92,7 +92,7 @@ func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
 			}
 			e, stop = runExecutor(t, cfg)
 			if c.last != "" {
-				out := lines(t, e, "x", output.Stdout)
+				out := lines(t, e, "x", logstore.Stdout)
 				if len(out) == 0 || out[len(out)-1] != c.last {
 					t.Errorf("%q", out)
 				}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"cantina/executor/cgroup"
-	"cantina/executor/procid"
+	"cantina/cgroup"
 	"cantina/resource"
+	"cantina/spawn/procid"
 )
 
 // work is what a container leaves with its group: of what does not die its successor has to

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
@@ -101,7 +101,7 @@ func TestOutOfMemoryOfAChildIsTold(t *testing.T) {
 // awaitEvent follows the executor's own lines about a container.
 func awaitEvent(t testing.TB, e *Executor, id, part string) {
 	t.Helper()
-	q := output.Query{IDs: []string{id}, Streams: []output.Stream{output.Event}}
+	q := logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{logstore.Event}}
 	awaitOutput(t, e, q, func(l string) bool { return strings.Contains(l, part) })
 }
 

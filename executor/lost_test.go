@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/process"
 	"cantina/executor/shim"
+	"cantina/spawn"
 )
 
 // TestUnreadEndIsNotLost: how a kept program ended is asked for again while it cannot be
@@ -24,7 +24,7 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 	if err := c.openOutput(); err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{c: c, dir: tempDir(t), shim: process.Gone(1), done: make(chan struct{})}
+	k := &kept{c: c, dir: tempDir(t), shim: spawn.Gone(1), done: make(chan struct{})}
 	path := filepath.Join(k.dir, shim.EndedFile)
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)

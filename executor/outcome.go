@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/executor/shim"
 )
 

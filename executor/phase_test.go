@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 )
 
 // TestLimitsCountFromTheBeginning: while an image is pulled from a registry that accepts and
@@ -48,7 +48,7 @@ func TestLimitsCountFromTheBeginning(t *testing.T) {
 			if !r.Failed || r.Stopped || r.TimedOut != c.timed || !strings.Contains(r.Reason, c.reason) {
 				t.Errorf("%+v", r)
 			}
-			if text := strings.Join(lines(t, e, "x", output.Event), "\n"); !strings.Contains(text, c.note) {
+			if text := strings.Join(lines(t, e, "x", logstore.Event), "\n"); !strings.Contains(text, c.note) {
 				t.Errorf("log: %q", text)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
-	"cantina/executor/procid"
+	"cantina/cgroup"
 	"cantina/executor/shim"
+	"cantina/spawn/procid"
 )
 
 // legacy is the file "legacy" of the data folder: where a successor has to look

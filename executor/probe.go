@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 )
 
 // probePrefix begins the ids of probes; nothing else has such.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
-	"cantina/executor/procid"
+	"cantina/cgroup"
+	"cantina/spawn/procid"
 )
 
 // writesPid is a container that writes its pid to dir/name and sleeps; what it

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
@@ -55,7 +55,7 @@ func TestEndOfEachAttemptStays(t *testing.T) {
 		launch(t, e, id, s)
 		e.Delete(id)
 		await(t, e, id, gone)
-		text := strings.Join(lines(t, e, id, output.Event), "\n")
+		text := strings.Join(lines(t, e, id, logstore.Event), "\n")
 		for _, want := range parts[id] {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q lacks %q", id, text, want)
@@ -79,18 +79,18 @@ func TestOutputIsFoundByAttempt(t *testing.T) {
 		await(t, e, id, completed)
 	}
 	for _, n := range []string{"1", "2"} {
-		page, err := e.Output().Query(t.Context(), output.Query{Labels: Labels{"job": "crunch"}, Attempt: n})
+		page, err := e.Output().Query(t.Context(), logstore.Query{Labels: Labels{"job": "crunch"}, Attempt: n})
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := map[output.Stream]bool{}
+		seen := map[logstore.Stream]bool{}
 		for _, l := range page.Lines {
 			seen[l.Stream] = true
 			if l.Source.ID != "b-"+n {
 				t.Errorf("attempt %s has a line of %s", n, l.Source.ID)
 			}
 		}
-		if !seen[output.Stdout] || !seen[output.Stderr] || !seen[output.Event] {
+		if !seen[logstore.Stdout] || !seen[logstore.Stderr] || !seen[logstore.Event] {
 			t.Errorf("attempt %s: streams %v", n, seen)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
 // Output is the store of what containers wrote.
-func (e *Executor) Output() *output.Store { return e.out }
+func (e *Executor) Output() *logstore.Store { return e.out }
 
 // Capacity is what containers may take together.
 func (e *Executor) Capacity() resource.Amounts { return e.cfg.Capacity.Clone() }

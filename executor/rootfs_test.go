@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 )
 
 // layer makes a layer of an image from what fill writes.
@@ -116,9 +116,9 @@ func testRootfsImage(t *testing.T, runc string) {
 		s := sh("cat /etc/low; ls /etc; echo image $FROM_IMAGE; id -u; ls /cantina; echo > /cantina/mine")
 		s.Workload.Isolation, s.Workload.Rootfs = action.IsolationRootfs, from
 		c := launch(t, e, id, s)
-		out := lines(t, e, id, output.Stdout)
+		out := lines(t, e, id, logstore.Stdout)
 		if c.Result.Failed {
-			t.Errorf("%s: %+v %q", id, c.Result, lines(t, e, id, output.Stderr))
+			t.Errorf("%s: %+v %q", id, c.Result, lines(t, e, id, logstore.Stderr))
 		}
 		for _, w := range want {
 			if !slices.Contains(out, w) {
@@ -167,7 +167,7 @@ test -d /sys/class/net/lo && echo net
 			s.Workload.Action.Run, s.Workload.User = run, "0"
 			id := fmt.Sprint("x", i)
 			c := launch(t, e, id, s)
-			if out := lines(t, e, id, output.Stdout); !slices.Equal(out, []string{"Linux", "net", "own"}) {
+			if out := lines(t, e, id, logstore.Stdout); !slices.Equal(out, []string{"Linux", "net", "own"}) {
 				t.Errorf("%v, own net %v: %q, %+v", w.Isolation, w.OwnNet, out, c.Result)
 			}
 		}
@@ -191,7 +191,7 @@ func TestARootKnowsItsOwnNames(t *testing.T) {
 			s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
 			id := fmt.Sprint("x", i)
 			r := launch(t, e, id, s).Result
-			out := strings.Join(lines(t, e, id, output.Stdout), "\n")
+			out := strings.Join(lines(t, e, id, logstore.Stdout), "\n")
 			if mine := strings.Contains(out, "10.0.0.1 mine"); r.Failed || mine != (i == 2) || strings.Contains(out, "127.0.0.1\tlocalhost") == mine || !strings.HasSuffix(out, "\nlo") {
 				t.Errorf("%q: %+v %q", hosts, r, out)
 			}

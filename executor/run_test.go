@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
@@ -27,7 +27,7 @@ func TestEchoAndExitCodeAreNeverLost(t *testing.T) {
 		if !slices.Equal(r.LastOut, []string{"A"}) || !slices.Equal(r.LastErr, []string{"B"}) {
 			t.Fatalf("last lines %q, %q", r.LastOut, r.LastErr)
 		}
-		if got := lines(t, e, id, output.Stdout); !slices.Equal(got, []string{"A"}) {
+		if got := lines(t, e, id, logstore.Stdout); !slices.Equal(got, []string{"A"}) {
 			t.Fatalf("stdout %q", got)
 		}
 		if err := e.Delete(id); err != nil {
@@ -126,7 +126,7 @@ func TestLeftoversGetTermThenKill(t *testing.T) {
 	if c.Result.Failed || c.Result.ExitCode != 0 {
 		t.Errorf("result = %+v", c.Result)
 	}
-	if got := lines(t, e, "x", output.Stdout); !slices.Contains(got, "bye") {
+	if got := lines(t, e, "x", logstore.Stdout); !slices.Contains(got, "bye") {
 		t.Errorf("stdout = %q, want the leftover's last word", got)
 	}
 }
@@ -148,7 +148,7 @@ func TestStatusEnvironmentAndResultFile(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(b)) != c.Folder {
 		t.Errorf("result file %q, %v, want %s", b, err, c.Folder)
 	}
-	if got := lines(t, e, "b-1.2.3", output.Stdout); !slices.Equal(got, []string{"0"}) {
+	if got := lines(t, e, "b-1.2.3", logstore.Stdout); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("the cell's environment reached the container: %q", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/process"
 	"cantina/executor/runc"
+	"cantina/spawn"
 )
 
 // The values of Config.Runc that are no path.
@@ -140,7 +140,7 @@ const (
 )
 
 // startByRunc starts one program of a container with a root of its own.
-func (c *container) startByRunc(s *process.Spec, r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
+func (c *container) startByRunc(s *spawn.Spec, r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
 	p, err := c.tryRunc(s, r, out, errs, pa)
 	rs := c.e.roots
 	rs.mu.Lock()
@@ -183,7 +183,7 @@ func (c *container) emptied() bool {
 	return false
 }
 
-func (c *container) startWithoutRunc(r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
+func (c *container) startWithoutRunc(r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
 	c.runc = ""
 	c.view.Close() // nothing has been made in it that lives
 	c.view = c.rootView()
@@ -195,7 +195,7 @@ func (c *container) startWithoutRunc(r *action.Run, out, errs sink, pa patience)
 }
 
 // tryRunc has a process of the container have runc start the program.
-func (c *container) tryRunc(s *process.Spec, r *action.Run, out, errs sink, pa patience) (*process.Process, error) {
+func (c *container) tryRunc(s *spawn.Spec, r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", r.Path, err)
@@ -205,7 +205,7 @@ func (c *container) tryRunc(s *process.Spec, r *action.Run, out, errs sink, pa p
 	}
 	near := os.NewFile(uintptr(fds[0]), "runc")
 	defer near.Close()
-	p, err := c.launch(&process.Spec{Path: c.e.keeper.path, Args: []string{"runc", "-"}, Env: []string{"GOMAXPROCS=2"}, Stdin: uintptr(fds[1]),
+	p, err := c.launch(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"runc", "-"}, Env: []string{"GOMAXPROCS=2"}, Stdin: uintptr(fds[1]),
 		Group: s.Group, Unlimited: true, Session: true, Enter: s.Enter, Status: s.Status, PipeOwner: s.Credential}, r, out, errs, pa)
 	unix.Close(fds[1])
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *container) tryRunc(s *process.Spec, r *action.Run, out, errs sink, pa p
 	}
 	if err == nil {
 		err = p.StandFor(st.Pid)
-		if errors.Is(err, process.ErrGone) {
+		if errors.Is(err, spawn.ErrGone) {
 			err = nil // it has ended already
 		}
 	}
@@ -229,7 +229,7 @@ func (c *container) tryRunc(s *process.Spec, r *action.Run, out, errs sink, pa p
 	return p, nil
 }
 
-func (c *container) runcSpec(s *process.Spec) *runc.Spec {
+func (c *container) runcSpec(s *spawn.Spec) *runc.Spec {
 	root := c.isolateRoot()
 	rs := &runc.Spec{Program: c.runc, Scratch: c.below("runc"), Root: root.Merged, Folder: root.Folder, Inside: root.Inside,
 		Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Status: s.Status != nil, OpenFiles: c.e.launcher.Limit(),
@@ -244,7 +244,7 @@ func (c *container) runcSpec(s *process.Spec) *runc.Spec {
 }
 
 // awaitRunc tells the process what to run and waits for what comes of it.
-func (c *container) awaitRunc(near *os.File, spec *runc.Spec, program string, p *process.Process, pa patience) (runc.Started, error) {
+func (c *container) awaitRunc(near *os.File, spec *runc.Spec, program string, p *spawn.Process, pa patience) (runc.Started, error) {
 	var said runc.Started
 	var failed error
 	done := make(chan struct{})
@@ -286,7 +286,7 @@ func (c *container) waiting() []int {
 // signalGroup signals the process group of a program. One that runc started is a child
 // of another process, so that its number may be another's at any moment: only what is in
 // the control group is signalled then.
-func (c *container) signalGroup(p *process.Process, sig syscall.Signal) {
+func (c *container) signalGroup(p *spawn.Process, sig syscall.Signal) {
 	if !p.Stands() {
 		p.SignalGroup(sig)
 		return

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/resource"
 )
 
@@ -95,7 +95,7 @@ func TestRuncResults(t *testing.T) {
 		s.StatusPipe = true
 		return s
 	}())
-	if string(c.Result.Status) != "half" || !slices.Equal(lines(t, e, "status", output.Stdout), []string{"/dev/fd/3", "bye"}) {
+	if string(c.Result.Status) != "half" || !slices.Equal(lines(t, e, "status", logstore.Stdout), []string{"/dev/fd/3", "bye"}) {
 		t.Errorf("%+v %q", c.Result, c.Result.Status)
 	}
 	for _, program := range []string{"/no/such", "nosuch"} {
@@ -209,7 +209,7 @@ func TestRuncStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := await(t, e, name, completed)
-		if out := lines(t, e, name, output.Stdout); !c.Result.Stopped || !slices.Equal(out, []string{"up", "term"}) {
+		if out := lines(t, e, name, logstore.Stdout); !c.Result.Stopped || !slices.Equal(out, []string{"up", "term"}) {
 			t.Errorf("%s: %+v %q", name, c.Result, out)
 		}
 	}
@@ -268,7 +268,7 @@ func TestRuncLimits(t *testing.T) {
 	s.Workload.Action.Run.OpenFiles, s.Workload.MaxPids = 123, 5
 	if slices.Contains(have, "pids") {
 		c := launch(t, e, "pids", s)
-		if out := lines(t, e, "pids", output.Stdout); len(out) == 0 || out[0] != "123" || slices.Contains(out, "all") || !c.Result.Failed {
+		if out := lines(t, e, "pids", logstore.Stdout); len(out) == 0 || out[0] != "123" || slices.Contains(out, "all") || !c.Result.Failed {
 			t.Errorf("%+v %q", c.Result, out)
 		}
 	}
@@ -309,7 +309,7 @@ func TestRuncTree(t *testing.T) {
 	if err := e.CopyOut(t.Context(), "x", "/from-setup", &b); err != nil || !strings.Contains(b.String(), "set up") {
 		t.Errorf("%q, %v", b.String(), err)
 	}
-	out := lines(t, e, "x", output.Stdout)
+	out := lines(t, e, "x", logstore.Stdout)
 	if !slices.Contains(out, "set up") || !slices.Contains(out, "1") || strings.Contains(strings.Join(out, "\n"), "eth") {
 		t.Errorf("%q", out)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"cantina/action"
-	"cantina/executor/procid"
+	"cantina/spawn/procid"
 )
 
 // TestWhatABrokenRuncLeftIsEnded: before the cell makes a root itself, because runc failed, it

@@ -20,9 +20,9 @@ import (
 
 	"cantina/action"
 	"cantina/executor/place"
-	"cantina/executor/process"
 	"cantina/executor/step"
 	"cantina/resource"
+	"cantina/spawn"
 )
 
 // runSteps runs a workload that is more than one program, or is kept.
@@ -301,7 +301,7 @@ func (c *container) own(p *place.Place) error {
 // stepProcess is one program of the tree.
 type stepProcess struct {
 	h    *stepHost
-	p    *process.Process
+	p    *spawn.Process
 	told moment // to stop
 }
 

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/output"
-	"cantina/executor/procid"
+	"cantina/logstore"
+	"cantina/spawn/procid"
 )
 
 func do(script string) action.Action {
@@ -61,7 +61,7 @@ func TestSetupActionSidecarAndChecks(t *testing.T) {
 			if !c.Result.Failed || c.Result.Stopped || !strings.Contains(c.Result.Reason, "unhealthy") {
 				t.Errorf("%+v", c.Result)
 			}
-			out := lines(t, e, "x", output.Stdout)
+			out := lines(t, e, "x", logstore.Stdout)
 			for _, want := range []string{"setup", "made", "serving", "sidecar"} {
 				if !slices.Contains(out, want) && !slices.Contains(out, strings.TrimSpace(want)) {
 					t.Errorf("%q is missing in %q", want, out)
@@ -108,10 +108,10 @@ func TestEveryStepKind(t *testing.T) {
 	if text := <-got; text != "fetched and sent\n" {
 		t.Errorf("uploaded %q", text)
 	}
-	if out := lines(t, e, "x", output.Stdout); !slices.Equal(out, []string{"first", "other ends"}) {
+	if out := lines(t, e, "x", logstore.Stdout); !slices.Equal(out, []string{"first", "other ends"}) {
 		t.Errorf("output %q", out)
 	}
-	events := strings.Join(lines(t, e, "x", output.Event), "\n")
+	events := strings.Join(lines(t, e, "x", logstore.Event), "\n")
 	for _, want := range []string{"it begins", "it went well", "it failed: /bin/sh: exit status 3", "downloaded " + server.URL + "/in", "downloading " + server.URL + "/other failed", "uploaded out"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("%q is missing in\n%s", want, events)
@@ -270,7 +270,7 @@ func TestDownloadIntoTheContainer(t *testing.T) {
 	get := action.Action{Download: &action.Download{From: "http://" + l.Addr().String() + "/file", To: "got", AllowUnpinned: true}}
 	w := action.Workload{Setup: &get, Action: do("cat got*/* got 2>/dev/null; true")}
 	c := launch(t, e, "x", Spec{Workload: w})
-	if out := lines(t, e, "x", output.Stdout); c.Result.Failed || !slices.Contains(out, "content") {
+	if out := lines(t, e, "x", logstore.Stdout); c.Result.Failed || !slices.Contains(out, "content") {
 		t.Errorf("%+v %q", c.Result, out)
 	}
 }

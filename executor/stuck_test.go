@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 	"cantina/resource"
 )
 

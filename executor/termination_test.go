@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/executor/procid"
+	"cantina/spawn/procid"
 )
 
 // TestParentDeathSignal: choice a, where nothing else is left: no control groups, and the

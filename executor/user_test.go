@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"cantina/action"
-	"cantina/executor/output"
+	"cantina/logstore"
 )
 
 // closedFolder is a data folder that none but root gets to, below one of the same kind.
@@ -101,7 +101,7 @@ func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, o
 	s.Workload.Action.Run, s.Workload.User, s.Workload.ResultFile = run, user, "made"
 	id := "u " + level
 	c := launch(t, e, id, s)
-	out, errs := lines(t, e, id, output.Stdout), lines(t, e, id, output.Stderr)
+	out, errs := lines(t, e, id, logstore.Stdout), lines(t, e, id, logstore.Stderr)
 	if c.Result.Failed {
 		t.Fatalf("%+v\n%q\n%q", c.Result, out, errs)
 	}
@@ -155,8 +155,8 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := await(t, e, "x", runningState)
-			if out, errs := lines(t, e, "x", output.Stdout), lines(t, e, "x", output.Stderr); c.State != Running || !slices.Equal(out, []string{"0", "4321", "1111", "mine", "4321"}) {
-				t.Fatalf("%+v %q %q %q", c.Result, out, errs, lines(t, e, "x", output.Event))
+			if out, errs := lines(t, e, "x", logstore.Stdout), lines(t, e, "x", logstore.Stderr); c.State != Running || !slices.Equal(out, []string{"0", "4321", "1111", "mine", "4321"}) {
+				t.Fatalf("%+v %q %q %q", c.Result, out, errs, lines(t, e, "x", logstore.Event))
 			}
 			for _, user := range []string{"", "1111", "0"} {
 				x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; cd $CANTINA_FOLDER && ls again > /dev/stdout && echo > /dev/stderr; read line < /dev/stdin; echo $line"}, User: user})
@@ -211,7 +211,7 @@ func TestWhoAProgramIs(t *testing.T) {
 				continue
 			}
 			r := launch(t, e, id, s).Result
-			out := lines(t, e, id, output.Stdout)
+			out := lines(t, e, id, logstore.Stdout)
 			if r.Failed || len(out) != 1 || !strings.HasPrefix(out[0], c.want) {
 				t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
 			}
@@ -326,8 +326,8 @@ func TestAUserKeepsWhatItMayEnter(t *testing.T) {
 			s := sh("set -e; cat " + home + "/notes; ls " + home + "; cd $CANTINA_FOLDER; echo > made; ! ls " + home + "/data 2>/dev/null")
 			s.Workload.User = "4321:4322"
 			r := launch(t, e, "x", s).Result
-			if out := lines(t, e, "x", output.Stdout); r.Failed || !slices.Equal(out, []string{"mine", "data", "notes"}) {
-				t.Errorf("%+v %q %q", r, out, lines(t, e, "x", output.Stderr))
+			if out := lines(t, e, "x", logstore.Stdout); r.Failed || !slices.Equal(out, []string{"mine", "data", "notes"}) {
+				t.Errorf("%+v %q %q", r, out, lines(t, e, "x", logstore.Stderr))
 			}
 		})
 	}
@@ -349,8 +349,8 @@ func TestADefaultUserRunsWhatNamesNone(t *testing.T) {
 		s.Workload = c.w
 		s.Workload.Action.Run, s.Workload.User = run, c.user
 		id := fmt.Sprint("x", i)
-		if r := launch(t, e, id, s).Result; r.Failed || !slices.Equal(lines(t, e, id, output.Stdout), []string{c.want}) {
-			t.Errorf("%v as %q: %+v %q", c.w.Isolation, c.user, r, lines(t, e, id, output.Stdout))
+		if r := launch(t, e, id, s).Result; r.Failed || !slices.Equal(lines(t, e, id, logstore.Stdout), []string{c.want}) {
+			t.Errorf("%v as %q: %+v %q", c.w.Isolation, c.user, r, lines(t, e, id, logstore.Stdout))
 		}
 	}
 	if err := e.Probe(t.Context()); err != nil {
@@ -413,7 +413,7 @@ func TestFilesAreReadAndPutAsTheUser(t *testing.T) {
 		s := Spec{Workload: action.Workload{User: "4321:4322", Action: action.Action{Serial: []action.Action{download(c.from, c.to), sh("").Workload.Action}}}}
 		s.Workload.Action.Serial[1].Run.Args[1] = "cat " + c.to + "; stat -c %u:%g " + c.to
 		r := launch(t, e, id, s).Result
-		out := lines(t, e, id, output.Stdout)
+		out := lines(t, e, id, logstore.Stdout)
 		if c.says != "" {
 			if !r.Failed || !strings.Contains(r.Reason, c.says) {
 				t.Errorf("%s to %s: %+v %q", c.from, c.to, r, out)

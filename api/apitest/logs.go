@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"cantina/executor/output"
+	"cantina/logstore"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -143,19 +143,19 @@ func pageOf(all []line, empty uint64, end bool) *pb.ReadLogsResponse {
 }
 
 func pack(all []line) *pb.LogLines {
-	lines := make([]output.CellLine, 0, len(all))
+	lines := make([]logstore.CellLine, 0, len(all))
 	for _, x := range all {
-		l := output.Line{
-			Position: output.Position(x.position), Time: time.Unix(1_700_000_000+int64(x.position), 0), Seq: x.position,
-			Source: &output.Source{ID: x.source.Id, Labels: x.source.Labels, Attempt: x.source.Attempt},
-			Stream: output.Stream(x.stream), Data: x.data, Terminated: true,
+		l := logstore.Line{
+			Position: logstore.Position(x.position), Time: time.Unix(1_700_000_000+int64(x.position), 0), Seq: x.position,
+			Source: &logstore.Source{ID: x.source.Id, Labels: x.source.Labels, Attempt: x.source.Attempt},
+			Stream: logstore.Stream(x.stream), Data: x.data, Terminated: true,
 		}
 		if g := x.gap; g != nil {
-			l.Gap = &output.Gap{Reason: output.RateLimited, Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost}
+			l.Gap = &logstore.Gap{Reason: logstore.RateLimited, Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost}
 		}
-		lines = append(lines, output.CellLine{Cell: x.source.Cell, Line: l})
+		lines = append(lines, logstore.CellLine{Cell: x.source.Cell, Line: l})
 	}
-	return output.PackMerged(lines)
+	return logstore.PackMerged(lines)
 }
 
 // FollowLogs implements api.Logs.

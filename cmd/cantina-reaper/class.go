@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 )
 
 // defaultSignal and defaultGrace stand for a container that says nothing else.

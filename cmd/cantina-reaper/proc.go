@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/procid"
+	"cantina/spawn/procid"
 )
 
 // proc is one main process where there are no control groups: it and its

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/executor/isolate"
-	"cantina/executor/process"
-	"cantina/executor/procid"
 	"cantina/executor/shim"
+	"cantina/spawn"
+	"cantina/spawn/procid"
 )
 
 // runShim owns one container that outlives its cell: it starts the program, keeps
@@ -94,7 +94,7 @@ func (s *shimmed) start() error {
 	if err != nil {
 		return err
 	}
-	if s.pid, s.pidfd, err = process.Fork(ps, files, spec.Limit); err != nil {
+	if s.pid, s.pidfd, err = spawn.Fork(ps, files, spec.Limit); err != nil {
 		if s.pid > 0 {
 			unix.Kill(s.pid, unix.SIGKILL)
 		}
@@ -111,8 +111,8 @@ func (s *shimmed) start() error {
 	return shim.Put(s.dir, shim.StartedFile, shim.Started{Pid: s.pid, Start: id.Start, At: time.Now(), Found: true}, false)
 }
 
-func processSpec(s *shim.Spec) (*process.Spec, error) {
-	ps := &process.Spec{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Session: s.Session, OpenFiles: s.OpenFiles, ParentDeath: unix.SIGKILL}
+func processSpec(s *shim.Spec) (*spawn.Spec, error) {
+	ps := &spawn.Spec{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Session: s.Session, OpenFiles: s.OpenFiles, ParentDeath: unix.SIGKILL}
 	if s.User != nil {
 		ps.Credential = &syscall.Credential{Uid: s.User.Uid, Gid: s.User.Gid, Groups: s.User.Groups}
 	}

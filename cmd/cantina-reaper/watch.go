@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/cgroup"
+	"cantina/cgroup"
 )
 
 // tick is how often something that is ending, or is closed, is looked at.

@@ -10,7 +10,7 @@ import (
 
 	"cantina/api"
 	"cantina/executor"
-	"cantina/executor/image"
+	"cantina/image"
 	"cantina/internal/node"
 )
 

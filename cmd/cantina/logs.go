@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cantina/api"
-	logstore "cantina/executor/output"
+	logstore "cantina/logstore"
 	pb "cantina/wire/cantinav1"
 )
 

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
+	"cantina/cgroup"
 	"cantina/executor"
-	"cantina/executor/cgroup"
 	"cantina/executor/reaperbin"
 	"cantina/resource"
 )

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hooks are what a process.Spec needs for a view.
+// Hooks are what a spawn.Spec needs for a view.
 type Hooks struct {
 	// CloneFlags make the name spaces that need nothing else.
 	CloneFlags uintptr

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"cantina/executor/archive"
+	"cantina/image/archive"
 	"cantina/internal/run"
 )
 

@@ -10,7 +10,7 @@ import (
 	"path"
 	"strings"
 
-	"cantina/executor/archive"
+	"cantina/image/archive"
 )
 
 // Pack writes a file or a folder as a tar stream; the names begin with the base name of

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cache"
 	"cantina/executor/place"
+	"cantina/image/cache"
 	"cantina/internal/run"
 )
 

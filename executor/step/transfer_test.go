@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"cantina/action"
-	"cantina/executor/cache"
+	"cantina/image/cache"
 	"cantina/internal/run"
 )
 

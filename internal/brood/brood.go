@@ -23,8 +23,8 @@ import (
 	"syscall"
 	"time"
 
-	"cantina/executor/cgroup"
-	"cantina/executor/procid"
+	"cantina/cgroup"
+	"cantina/spawn/procid"
 )
 
 // MarkName is the variable whose value tells one brood from others.

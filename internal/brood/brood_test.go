@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"cantina/executor/procid"
+	"cantina/spawn/procid"
 )
 
 // stragglers are what a program leaves: each writes its pid to $1.NAME when it is what it is.

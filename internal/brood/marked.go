@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/executor/procid"
+	"cantina/spawn/procid"
 )
 
 // EndMarked kills every process with a mark ("NAME=value") in its environment, every one of

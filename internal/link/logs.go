@@ -9,7 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"cantina/executor/output"
+	"cantina/logstore"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 )
@@ -39,8 +39,8 @@ func (l *Local) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each fu
 		return err
 	}
 	q.Cursor = m.GetCursor()
-	send := func(lines []output.Line, cursor string) error {
-		return each(&pb.FollowLogsResponse{Cursor: cursor, Lines: output.Pack(string(l.Name), lines)})
+	send := func(lines []logstore.Line, cursor string) error {
+		return each(&pb.FollowLogsResponse{Cursor: cursor, Lines: logstore.Pack(string(l.Name), lines)})
 	}
 	if tail := m.GetQuery().GetTail(); tail > 0 && q.Cursor == "" {
 		last := q
@@ -55,7 +55,7 @@ func (l *Local) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each fu
 		q.Cursor = page.Next
 	}
 	q.UntilEnd = m.GetUntilEnd()
-	err = l.Output.FollowPages(ctx, q, func(p output.Page) error { return send(p.Lines, p.Next) })
+	err = l.Output.FollowPages(ctx, q, func(p logstore.Page) error { return send(p.Lines, p.Next) })
 	if err != nil {
 		return logError(err)
 	}
@@ -64,17 +64,17 @@ func (l *Local) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each fu
 
 // logError gives an error of the log store its code.
 func logError(err error) error {
-	if errors.Is(err, output.ErrCursor) || errors.Is(err, output.ErrRange) {
+	if errors.Is(err, logstore.ErrCursor) || errors.Is(err, logstore.ErrRange) {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	return err
 }
 
 // queryOf reads a query of output.
-func queryOf(m *pb.LogQuery) (output.Query, error) {
-	q := output.Query{IDs: m.GetContainers(), Labels: maps.Clone(m.GetLabels()), Attempt: m.GetAttempt(), Backward: m.GetBackward()}
+func queryOf(m *pb.LogQuery) (logstore.Query, error) {
+	q := logstore.Query{IDs: m.GetContainers(), Labels: maps.Clone(m.GetLabels()), Attempt: m.GetAttempt(), Backward: m.GetBackward()}
 	for _, s := range m.GetStreams() {
-		q.Streams = append(q.Streams, output.Stream(s))
+		q.Streams = append(q.Streams, logstore.Stream(s))
 	}
 	var err error
 	if m.GetSince() != nil {

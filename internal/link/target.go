@@ -8,8 +8,8 @@ import (
 
 	"cantina/cell"
 	"cantina/executor"
-	"cantina/executor/output"
 	"cantina/fence"
+	"cantina/logstore"
 	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -66,7 +66,7 @@ func Refused(err error) (string, bool) {
 type Local struct {
 	*cell.Cell
 	Name   worker.CellName
-	Output *output.Store
+	Output *logstore.Store
 	// Executor runs programs in containers.
 	Executor *executor.Executor
 }

@@ -20,12 +20,12 @@ import (
 	"cantina/action"
 	"cantina/cell"
 	"cantina/executor"
-	"cantina/executor/cache"
-	"cantina/executor/image"
-	"cantina/executor/output"
+	"cantina/image"
+	"cantina/image/cache"
 	"cantina/internal/guard"
 	"cantina/internal/link"
 	"cantina/internal/run"
+	"cantina/logstore"
 	"cantina/placement"
 	"cantina/resource"
 	"cantina/worker"
@@ -54,7 +54,7 @@ type CellConfig struct {
 	// Env is given to every container, API to work that asks for it.
 	Env, API []action.Variable
 	Timeouts worker.Timeouts
-	Output   output.Config
+	Output   logstore.Config
 	Cache    cache.Config // of downloads
 	Unpack   int64        // bytes that an archive may unpack to where the work names no disk
 	Image    image.Config // of unpacked images, and of the credentials for registries

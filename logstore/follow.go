@@ -1,0 +1,140 @@
+package logstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// watchers wakes followers when a source that they want got a line.
+type watchers struct {
+	count atomic.Int32
+	mu    sync.Mutex
+	all   map[*watcher]bool
+}
+
+type watcher struct {
+	q    *query
+	wake chan struct{} // holds at most one: "something came since you last looked"
+}
+
+func (w *watchers) add(q *query) *watcher {
+	n := &watcher{q, make(chan struct{}, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[*watcher]bool{}
+	}
+	w.all[n] = true
+	w.count.Add(1)
+	return n
+}
+
+func (w *watchers) remove(n *watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.all, n)
+	w.count.Add(-1)
+}
+
+func (w *watchers) wake(s *Source) {
+	if w.count.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := range w.all {
+		if n.q.wants(s) {
+			n.poke()
+		}
+	}
+}
+
+func (w *watchers) wakeAll() {
+	if w.count.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := range w.all {
+		n.poke()
+	}
+}
+
+func (n *watcher) poke() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Follow calls fn for every line that q wants, strictly after q.Cursor (empty =
+// from the oldest on), and goes on with those that come, until ctx is done, fn
+// fails, the store is closed (ErrClosed), or, with q.UntilEnd, no wanted source
+// is live and all of their lines were handed out (nil). No line is lost or handed
+// out twice; what was removed before it could be read comes as a Gap with exact
+// counts. Limit and Backward are ignored. fn runs on the caller's goroutine.
+func (st *Store) Follow(ctx context.Context, q Query, fn func(Line) error) error {
+	return st.FollowPages(ctx, q, func(p Page) error {
+		for _, l := range p.Lines {
+			if err := fn(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// FollowPages is Follow with all lines that are there at a moment in one call;
+// Page.Next is the cursor from which another follower goes on. Pages without
+// lines are not handed out.
+func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) error {
+	plan, err := q.compile()
+	if err != nil {
+		return err
+	}
+	plan.backward, plan.limit, plan.seen = false, followLimit, map[key]mileage{}
+	w := st.followers.add(plan)
+	defer st.followers.remove(w)
+	for {
+		// Asked before reading: what was written before its end is read then.
+		idle, closed := st.idle(plan)
+		page, err := st.page(ctx, plan)
+		if err != nil {
+			return err
+		}
+		if len(page.Lines) > 0 {
+			if err := fn(page); err != nil {
+				return err
+			}
+		}
+		plan.from = page.next
+		switch {
+		case page.More:
+			continue
+		case closed:
+			return ErrClosed
+		case idle && q.UntilEnd:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
+		}
+	}
+}
+
+const followLimit = 4096
+
+// idle says whether no source that q wants is live.
+func (st *Store) idle(q *query) (idle, closed bool) {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	for _, s := range st.live {
+		if q.wants(s.info) {
+			return false, st.closed
+		}
+	}
+	return true, st.closed
+}

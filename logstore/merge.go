@@ -1,0 +1,182 @@
+package logstore
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// Place is a place in the merged output of several cells: per cell a cursor of
+// its store. A cell that is not in it is read from where its query begins.
+type Place map[string]string
+
+// Cursor makes one opaque cursor of it.
+func (p Place) Cursor() string {
+	b := []byte{placeVersion}
+	for _, cell := range slices.Sorted(maps.Keys(p)) {
+		pos, err := parseCursor(p[cell])
+		if err != nil || p[cell] == "" {
+			continue
+		}
+		b = binary.BigEndian.AppendUint64(appendText(b, cell), uint64(pos))
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+const placeVersion = 2
+
+// ParsePlace reads what Place.Cursor made; empty is the empty place. ErrCursor.
+func ParsePlace(cursor string) (Place, error) {
+	p := Place{}
+	if cursor == "" {
+		return p, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(b) == 0 || b[0] != placeVersion {
+		return nil, fmt.Errorf("%w: %q", ErrCursor, cursor)
+	}
+	d := decoder{b: b[1:]}
+	for len(d.b) > 0 {
+		cell := d.text()
+		if d.err != nil || len(d.b) < 8 {
+			return nil, fmt.Errorf("%w: %q", ErrCursor, cursor)
+		}
+		p[cell] = formatCursor(Position(binary.BigEndian.Uint64(d.b)))
+		d.b = d.b[8:]
+	}
+	return p, nil
+}
+
+// Cursor is the place after the line in its own store.
+func (l Line) Cursor() string { return formatCursor(l.Position) }
+
+// Part is the answer of one cell: a Page (only its exported fields count), or the
+// error that was met on the way to it.
+type Part struct {
+	Cell string
+	Page Page
+	Err  error
+}
+
+// CellLine is a line and where it was written.
+type CellLine struct {
+	Cell string
+	Line
+}
+
+// Merged is a page over several cells, in the order of (position, cell).
+type Merged struct {
+	Lines      []CellLine
+	Prev, Next Place
+	More       bool
+	// Missing are the cells that did not answer; their places stay where they were,
+	// so that paging on later finds what they have.
+	Missing []string
+}
+
+// Merge makes one page of at most limit lines (0 = 1000) of the answers to one
+// query that was sent to several cells, each from its place in from. Lines that do
+// not fit, or that a cell with more to come may still precede, are left for the
+// next page. It is exact in both directions while the clocks of the cells agree;
+// where they do not, lines of different cells may come out of order, but none is
+// lost or doubled. ErrCursor when a page has a cursor that is none.
+func Merge(from Place, backward bool, limit int, parts []Part) (Merged, error) {
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	m := Merged{Prev: maps.Clone(from), Next: maps.Clone(from)}
+	if m.Prev == nil {
+		m.Prev, m.Next = Place{}, Place{}
+	}
+	horizon, err := findHorizon(backward, parts)
+	if err != nil {
+		return Merged{}, err
+	}
+	total := 0
+	for _, p := range parts {
+		if p.Err != nil {
+			m.Missing = append(m.Missing, p.Cell)
+			continue
+		}
+		total += len(p.Page.Lines)
+		m.More = m.More || p.Page.More
+		for _, l := range p.Page.Lines {
+			if backward && l.Position > horizon || !backward && l.Position <= horizon {
+				m.Lines = append(m.Lines, CellLine{p.Cell, l})
+			}
+		}
+	}
+	slices.SortStableFunc(m.Lines, func(a, b CellLine) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Cell, b.Cell))
+	})
+	if extra := len(m.Lines) - limit; extra > 0 && backward {
+		m.Lines = m.Lines[extra:]
+	} else if extra > 0 {
+		m.Lines = m.Lines[:limit]
+	}
+	m.More = m.More || len(m.Lines) < total
+	m.place(backward, parts)
+	slices.Sort(m.Missing)
+	return m, nil
+}
+
+// findHorizon is the place beyond which a cell that has more to come may still have lines.
+func findHorizon(backward bool, parts []Part) (Position, error) {
+	horizon := Position(math.MaxUint64)
+	if backward {
+		horizon = 0
+	}
+	for _, p := range parts {
+		if p.Err != nil || !p.Page.More {
+			continue
+		}
+		cursor := p.Page.Next
+		if backward {
+			cursor = p.Page.Prev
+		}
+		pos, err := parseCursor(cursor)
+		if err != nil {
+			return 0, fmt.Errorf("page of cell %s: %w", p.Cell, err)
+		}
+		if backward {
+			horizon = max(horizon, pos)
+		} else {
+			horizon = min(horizon, pos)
+		}
+	}
+	return horizon, nil
+}
+
+// place sets where each cell's lines of this page begin and end.
+func (m *Merged) place(backward bool, parts []Part) {
+	first, last, count := map[string]Position{}, map[string]Position{}, map[string]int{}
+	for _, l := range m.Lines {
+		if count[l.Cell] == 0 {
+			first[l.Cell] = l.Position
+		}
+		last[l.Cell] = l.Position
+		count[l.Cell]++
+	}
+	for _, p := range parts {
+		if p.Err != nil {
+			continue
+		}
+		prev, next := p.Page.Prev, p.Page.Next
+		switch n := count[p.Cell]; {
+		case n == len(p.Page.Lines): // all of them: the cell knows best
+		case backward && n == 0:
+			prev = next
+		case backward:
+			prev = formatCursor(first[p.Cell] - 1)
+		case n == 0:
+			next = prev
+		default:
+			next = formatCursor(last[p.Cell])
+		}
+		m.Prev[p.Cell], m.Next[p.Cell] = prev, next
+	}
+}

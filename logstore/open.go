@@ -1,0 +1,250 @@
+package logstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cantina/internal/run"
+)
+
+// ErrLocked: another process has the folder open.
+var ErrLocked = errors.New("output directory in use")
+
+// Open opens the store in dir, which it makes if need be. Torn tails of a process
+// that died are cut, its active segments sealed, unreadable indexes made anew;
+// what it cannot read it leaves out and logs. It fails only when the folder cannot
+// be used at all (ErrLocked, or the system's error). It starts nothing: call Run.
+func Open(dir string, cfg Config) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("open output store: %w", err)
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	st := &Store{dir: dir, cfg: cfg.withDefaults(), lock: lock, nextID: 1,
+		own: map[key][]*segment{}, live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{}, owed: map[key]debt{}}
+	if err := st.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open output store %s: %w", dir, err), lock.Close())
+	}
+	return st, nil
+}
+
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("open output store: %w", err)
+	}
+	if err := run.Lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("open output store %s: %w", dir, ErrLocked), f.Close())
+	}
+	return f, nil
+}
+
+// found is what the folder holds of one segment.
+type found struct {
+	g        *segment
+	log, idx bool
+}
+
+func (st *Store) load() error {
+	all, err := st.list()
+	if err != nil {
+		return err
+	}
+	var torn []*repair
+	for _, f := range all {
+		st.nextID = max(st.nextID, f.g.id+1)
+		r, err := st.loadOne(f)
+		if err != nil {
+			st.cfg.Log.Warn("output segment left out", "segment", f.g.path("log"), "error", err)
+			continue
+		}
+		if r != nil {
+			torn = append(torn, r)
+		}
+		st.pos.advance(f.g.last)
+		if r == nil && f.g.first == 0 {
+			continue
+		}
+		st.segments = append(st.segments, f.g)
+	}
+	for _, r := range torn {
+		st.finish(r)
+	}
+	st.connect()
+	return nil
+}
+
+// list reads the folder; leftovers of an interrupted index write are removed.
+func (st *Store) list() ([]*found, error) {
+	names, err := os.ReadDir(st.dir)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[uint64]*found{}
+	for _, n := range names {
+		part := strings.Split(n.Name(), ".")
+		if len(part) != 3 || part[1] != "s" && part[1] != "o" {
+			continue
+		}
+		id, err := strconv.ParseUint(part[0], 16, 64)
+		if err != nil {
+			continue
+		}
+		f := byID[id]
+		if f == nil {
+			f = &found{g: &segment{id: id, own: part[1] == "o", dir: st.dir}}
+			byID[id] = f
+		}
+		switch part[2] {
+		case "log":
+			f.log = true
+		case "idx":
+			f.idx = true
+		case "tmp":
+			if err := os.Remove(filepath.Join(st.dir, n.Name())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	all := make([]*found, 0, len(byID))
+	for _, f := range byID {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *found) int { return cmp.Compare(a.g.id, b.g.id) })
+	return all, nil
+}
+
+// loadOne loads a segment by its index, or by its data when it has no good one.
+func (st *Store) loadOne(f *found) (*repair, error) {
+	if f.idx {
+		err := f.g.loadIndex(!f.log)
+		if err == nil {
+			return nil, nil
+		}
+		st.cfg.Log.Warn("output index unreadable", "index", f.g.path("idx"), "error", err)
+		if !f.log {
+			return nil, errors.Join(err, os.Remove(f.g.path("idx")))
+		}
+	}
+	if !f.log {
+		return nil, fs.ErrNotExist
+	}
+	*f.g = segment{id: f.g.id, own: f.g.own, dir: f.g.dir, entries: map[string][]*entry{}}
+	return f.g.rebuild()
+}
+
+// loadIndex loads the head, and of an own segment the entry.
+func (g *segment) loadIndex(collected bool) error {
+	f, err := os.Open(g.path("idx"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only
+	h, err := g.readHead(f)
+	if err != nil {
+		return err
+	}
+	if collected {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		g.collected = info.ModTime().UTC()
+	}
+	if !g.own {
+		return nil
+	}
+	g.order, err = readEntries(f, h, func(*entry) bool { return true })
+	if err == nil && len(g.order) != 1 {
+		err = errFormat
+	}
+	if err == nil {
+		g.owner = g.order[0].source
+		g.entries = map[string][]*entry{g.owner.ID: g.order}
+	}
+	return err
+}
+
+// connect fills what is known over several segments.
+func (st *Store) connect() {
+	st.segments = slices.DeleteFunc(st.segments, func(g *segment) bool { return g.first == 0 })
+	for _, g := range st.segments {
+		st.total.Add(g.index)
+		if g.collected.IsZero() {
+			st.total.Add(g.size)
+		}
+		last := time.Unix(0, g.maxTime)
+		note := func(k key) {
+			if st.ends[k].Before(last) {
+				st.ends[k] = last
+			}
+		}
+		if g.own {
+			k := g.owner.key()
+			st.own[k] = append(st.own[k], g)
+			note(k)
+		}
+		for _, k := range g.unended {
+			note(k)
+			if !g.own {
+				st.openAt[k] = g
+			}
+		}
+	}
+	for _, k := range st.owners() {
+		st.unfold(k)
+	}
+}
+
+func (st *Store) owners() []key {
+	var many []key
+	for k, gs := range st.own {
+		if len(gs) > 1 {
+			many = append(many, k)
+		}
+	}
+	return many
+}
+
+// resume gives a new source the numbers at which its predecessor stopped: of an
+// own segment, of the active shared one, or where a dead process left it open.
+func (st *Store) resume(s *source) {
+	k := s.info.key()
+	q := &query{ids: map[string]bool{k.id: true}}
+	st.appendMu.Lock()
+	shared := st.shared
+	st.appendMu.Unlock()
+	st.mu.RLock()
+	look := []*segment{shared, st.openAt[k]}
+	if own := st.own[k]; len(own) > 0 {
+		look = append(look, own[len(own)-1])
+		for _, g := range own {
+			s.owned += g.onDisk()
+		}
+	}
+	st.mu.RUnlock()
+	for _, g := range look {
+		if g == nil {
+			continue
+		}
+		entries, err := g.matching(q)
+		if err != nil {
+			st.cfg.Log.Warn("output of an earlier process unreadable", "container", k.id, "error", err)
+		}
+		for _, e := range entries {
+			if e.source.key() == k && e.seqNext > s.seq {
+				s.seq, s.cums = e.seqNext, e.cums
+			}
+		}
+	}
+}

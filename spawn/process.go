@@ -1,0 +1,401 @@
+// Package spawn starts programs and watches them: with their output going
+// into sinks, in a control group from the first instruction, with a
+// parent-death signal, without privileges to gain, and without a goroutine or a
+// blocked thread per process.
+//
+// A Launcher owns a few locked threads. All processes are forked by them, for
+// two reasons: the kernel sends the parent-death signal when the forking
+// *thread* ends, and the threads may be moved into v1 control groups or other
+// namespaces for the moment of a fork.
+//
+//	Start ──▶ running ──main process gone──▶ Done (result known) ──CloseOutput──▶ closed
+//
+// What else runs in the same operating system process may fork as it likes: only own
+// children are waited for.
+package spawn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/cgroup"
+)
+
+// ErrGone reports that a process has ended already.
+var ErrGone = errors.New("process has ended")
+
+// Spec says what to start and how.
+type Spec struct {
+	// Path is a program: with a slash as it is, else looked up in PATH of Env,
+	// after Enter.
+	Path string
+	Args []string // without the program's own name
+	Dir  string   // empty = the cell's own
+	Env  []string // NAME=value
+
+	// Stdout and Stderr take what the process writes; nil = /dev/null. They are
+	// closed when the last holder of the pipe has closed it, or by CloseOutput.
+	Stdout, Stderr io.WriteCloser
+	// Stdin is descriptor 0; 0 = /dev/null. The caller keeps and closes its own copy.
+	Stdin uintptr
+	// Status takes what is written to descriptor 3 until the process has been waited for, and
+	// is closed then: what it has left may go on writing, for nobody. Nil = descriptor 3 is
+	// closed. One that is an Ender is told of the end, before it is to be seen by others.
+	Status io.WriteCloser
+	// Files replaces descriptors 0, 1 and 2 when set. The caller keeps and closes
+	// its own copies. Stdout and Stderr are not used then.
+	Files []uintptr
+	// Terminal makes Files[0] the controlling terminal. It needs Session.
+	Terminal bool
+
+	Group       *cgroup.Group // nil = the cell's own group
+	Unlimited   bool          // tracked by Group, but not in the v1 groups of its limits; needs a v2 tracker
+	Session     bool          // a session (and so a process group) of its own
+	ParentDeath syscall.Signal
+	Gain        bool // may gain privileges by exec (set-user-ID programs)
+	Credential  *syscall.Credential
+	PipeOwner   *syscall.Credential // owner of Stdout, Stderr and Status, who may open them by name; nil = Credential
+	OpenFiles   uint64              // RLIMIT_NOFILE; 0 = as the cell had it when it started
+	CloneFlags  uintptr             // CLONE_NEW…
+	// KillGroup kills the process group that the process leads when it has ended
+	// and before its number can be another's: the best there is without Group.
+	KillGroup bool
+	// Enter runs on the forking thread just before the fork and may change its
+	// name spaces and root; leave, when it is not nil, undoes that, also after an
+	// error.
+	Enter func() (leave func() error, err error)
+	// Stopped runs on the same thread before leave, while the new process stands
+	// still at its first instruction.
+	Stopped func(pid int) error
+}
+
+// Ender is a sink that is told when the process has ended.
+type Ender interface{ Ended() }
+
+// Result is how a process ended.
+type Result struct {
+	ExitCode int // meaningless when Signal is not 0
+	Signal   syscall.Signal
+	Usage    Usage
+	Started  time.Time
+	Ended    time.Time
+}
+
+// Usage is what the kernel counted for the process and its waited-for children.
+type Usage struct {
+	User, System time.Duration
+}
+
+// Process is one started program.
+type Process struct {
+	Pid     int
+	started time.Time
+	loop    *loop
+	done    chan struct{}
+	start   *request // that hung; nil: the program was reached in time
+
+	killGroup bool
+	status    io.WriteCloser
+
+	mu     sync.Mutex
+	pidfd  int // -1 when gone
+	main   int // the process that this one stands for; 0 = itself
+	mainFD int
+	id     uint64
+	pipes  [3]*pipe
+	result Result
+}
+
+// The pipes of a process.
+const (
+	stdoutPipe = iota
+	stderrPipe
+	statusPipe
+)
+
+// Gone is a process that had ended before anybody watched it.
+func Gone(pid int) *Process {
+	p := &Process{Pid: pid, pidfd: -1, done: make(chan struct{}), result: Result{ExitCode: -1}}
+	close(p.done)
+	return p
+}
+
+// Hangs reports that the process was not at its program after a while, nor at its end:
+// the kernel does not come back from the program or its folder. Then Launched tells
+// what becomes of it.
+func (p *Process) Hangs() bool { return p.start != nil }
+
+// Hanging reports that the process Hangs still: it has neither got to its program nor ended.
+func (p *Process) Hanging() bool {
+	if p.start == nil || p.Ended() {
+		return false
+	}
+	select {
+	case <-p.start.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Launched is closed when a process that Hangs has got to its program, or never will.
+// It is nil for others.
+func (p *Process) Launched() <-chan struct{} {
+	if p.start == nil {
+		return nil
+	}
+	return p.start.done
+}
+
+// LaunchError is why the process did not get to its program; nil when it did. It is
+// valid after Launched.
+func (p *Process) LaunchError() error {
+	if p.start == nil {
+		return nil
+	}
+	<-p.start.done
+	if p.start.err == nil {
+		return nil
+	}
+	return fmt.Errorf("start %s: %w", p.start.spec.Path, p.start.err)
+}
+
+// Done is closed when the process has ended and has been waited for.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// standWait is how long the end of a process is waited for that stands for one that has ended.
+const standWait = time.Second
+
+// Look takes the end of the process now, if it has ended, as the loop would a little later, and
+// reports whether Done is closed. Whoever is about to act on a deadline or on a request looks
+// first: while this program was stopped, or had no processor, the process may have ended.
+func (p *Process) Look() bool {
+	own, main := p.readable()
+	switch {
+	case own:
+		p.ready(make([]byte, 64<<10))
+	case main: // it is about to say how
+		t := time.NewTimer(standWait)
+		defer t.Stop()
+		select {
+		case <-p.done:
+		case <-t.C:
+		}
+	}
+	return p.Ended()
+}
+
+// readable reports whether the process has ended and has not been waited for, and the same of
+// the one that it stands for.
+func (p *Process) readable() (own, main bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return false, false
+	}
+	fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
+	if p.main != 0 {
+		fds = append(fds, unix.PollFd{Fd: int32(p.mainFD), Events: unix.POLLIN})
+	}
+	for {
+		if _, err := unix.Poll(fds, 0); err != unix.EINTR {
+			break
+		}
+	}
+	return fds[0].Revents != 0, len(fds) > 1 && fds[1].Revents != 0
+}
+
+// Ended reports whether Done is closed.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Closed reports whether the process has ended and nobody holds its output.
+func (p *Process) Closed() bool {
+	if !p.Ended() {
+		return false
+	}
+	for _, pi := range p.pipes {
+		if pi != nil && pi.open() {
+			return false
+		}
+	}
+	return true
+}
+
+// DrainStatus takes what is in the pipe of the status now.
+func (p *Process) DrainStatus() {
+	if pi := p.pipes[statusPipe]; pi != nil && pi.open() {
+		pi.drain(make([]byte, 4096))
+	}
+}
+
+// Status is the sink of Spec.Status.
+func (p *Process) Status() io.WriteCloser { return p.status }
+
+// Result is valid after Done.
+func (p *Process) Result() Result {
+	<-p.done
+	return p.result
+}
+
+// StandFor makes the process one that only waits for another, which is its child and
+// whose end becomes its own: signals go to that one from now on. It returns ErrGone when
+// that has ended already.
+func (p *Process) StandFor(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w", pid, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 || p.main != 0 {
+		unix.Close(fd)
+		return fmt.Errorf("watch process %d: %w", pid, ErrGone)
+	}
+	p.main, p.mainFD = pid, fd
+	return nil
+}
+
+// Main is the pid of the program: its own, or that of the process that it stands for.
+func (p *Process) Main() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.main != 0 {
+		return p.main
+	}
+	return p.Pid
+}
+
+// Stands reports whether the process stands for another.
+func (p *Process) Stands() bool { return p.Main() != p.Pid }
+
+// Signal sends sig to the process alone, or to the one that it stands for. It returns
+// ErrGone when it has ended.
+func (p *Process) Signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return ErrGone
+	}
+	fd := p.pidfd
+	if p.main != 0 {
+		fd = p.mainFD
+	}
+	err := unix.PidfdSendSignal(fd, sig, nil, 0)
+	if err == unix.ESRCH {
+		return ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("signal %d to %d: %w", sig, p.Pid, err)
+	}
+	return nil
+}
+
+// SignalGroup sends sig to the process group that the process leads. It returns
+// ErrGone when the process has ended: its number could be another's by then.
+func (p *Process) SignalGroup(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return ErrGone
+	}
+	if err := unix.Kill(-p.Pid, sig); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("signal %d to group %d: %w", sig, p.Pid, err)
+	}
+	return nil
+}
+
+// ready is called by the loop when the process has become waitable.
+func (p *Process) ready(buf []byte) {
+	for i, pi := range p.pipes {
+		switch {
+		case pi == nil:
+		case i == statusPipe: // before its pid is gone, by which others see its end
+			pi.end(buf)
+		default:
+			pi.drain(buf)
+		}
+	}
+	if e, ok := p.status.(Ender); ok {
+		e.Ended()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return
+	}
+	if p.killGroup {
+		unix.Kill(-p.Pid, unix.SIGKILL)
+	}
+	var ws unix.WaitStatus
+	var ru unix.Rusage
+	pid, err := wait4(p.Pid, &ws, unix.WNOHANG, &ru)
+	if err == nil && pid == 0 {
+		return
+	}
+	p.result = Result{Started: p.started, Ended: time.Now(), ExitCode: -1}
+	switch {
+	case err != nil: // somebody else waited for our child
+		p.result.ExitCode = -1
+	case ws.Signaled():
+		p.result.Signal = ws.Signal()
+	default:
+		p.result.ExitCode = ws.ExitStatus()
+	}
+	p.result.Usage = Usage{User: duration(ru.Utime), System: duration(ru.Stime)}
+	p.loop.remove(p.pidfd, p.id)
+	unix.Close(p.pidfd)
+	p.pidfd = -1
+	if p.main != 0 {
+		unix.Close(p.mainFD)
+	}
+	close(p.done)
+}
+
+func duration(t unix.Timeval) time.Duration { return time.Duration(t.Nano()) }
+
+func wait4(pid int, ws *unix.WaitStatus, options int, ru *unix.Rusage) (int, error) {
+	for {
+		got, err := unix.Wait4(pid, ws, options, ru)
+		if err != unix.EINTR {
+			return got, err
+		}
+	}
+}
+
+// CloseOutput takes what is still in the pipes and closes them, whoever may hold
+// the other ends. Call it when the container is empty.
+func (p *Process) CloseOutput() {
+	var buf []byte
+	for _, pi := range p.pipes {
+		if pi == nil || !pi.open() {
+			continue
+		}
+		if buf == nil {
+			buf = make([]byte, 64<<10)
+		}
+		pi.drain(buf)
+		pi.close()
+	}
+}
+
+func (p *pipe) open() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fd >= 0
+}
